@@ -1,0 +1,86 @@
+//! What a job waits for other jobs to do.
+
+use crate::model::JobRef;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The condition on one other job (sbatch man page, `--dependency`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DependencyKind {
+    /// The other job has started or was cancelled, `minutes` ago or earlier.
+    After,
+    /// The other job has ended, however.
+    AfterAny,
+    /// The other job has ended with exit code 0.
+    AfterOk,
+    /// The other job has ended in failure.
+    AfterNotOk,
+    /// The array task of the same number has ended with exit code 0.
+    AfterCorr,
+}
+
+impl DependencyKind {
+    pub const fn name(self) -> &'static str {
+        match self {
+            DependencyKind::After => "after",
+            DependencyKind::AfterAny => "afterany",
+            DependencyKind::AfterOk => "afterok",
+            DependencyKind::AfterNotOk => "afternotok",
+            DependencyKind::AfterCorr => "aftercorr",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DependencyTerm {
+    On {
+        kind: DependencyKind,
+        job: JobRef,
+        /// `after:12+5`: minutes after the other job's start. Zero for the other kinds.
+        #[serde(default)]
+        delay_minutes: u32,
+    },
+    /// No job of the same name and user that was submitted earlier is left.
+    Singleton,
+}
+
+/// `a,b` (all must hold) or `a?b` (one suffices). Empty means no dependency.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dependency {
+    pub terms: Vec<DependencyTerm>,
+    /// Joined by `?`.
+    #[serde(default)]
+    pub any: bool,
+}
+
+impl Dependency {
+    pub fn is_empty(&self) -> bool {
+        self.terms.is_empty()
+    }
+}
+
+impl fmt::Display for DependencyTerm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DependencyTerm::On { kind, job, delay_minutes } => {
+                write!(f, "{}:{}", kind.name(), job)?;
+                if *delay_minutes > 0 { write!(f, "+{delay_minutes}") } else { Ok(()) }
+            }
+            DependencyTerm::Singleton => f.write_str("singleton"),
+        }
+    }
+}
+
+/// What `spec::dependency` reads back as the same value.
+impl fmt::Display for Dependency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, term) in self.terms.iter().enumerate() {
+            if i > 0 {
+                f.write_str(if self.any { "?" } else { "," })?;
+            }
+            term.fmt(f)?;
+        }
+        Ok(())
+    }
+}

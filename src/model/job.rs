@@ -1,0 +1,98 @@
+//! A job record with its life so far.
+
+use crate::model::array::TaskSet;
+use crate::model::tres::{Allocation, Usage};
+use crate::model::{ExitCode, JobId, JobRequest, JobState, Reason, Step, Timestamp, Tres};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What a record has to do with an array.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum ArrayRole {
+    #[default]
+    None,
+    /// All tasks of the array that have not been split off yet, as one record.
+    Rest {
+        tasks: TaskSet,
+        /// At most so many tasks of the array at once.
+        limit: Option<u32>,
+    },
+    /// One task with a record of its own.
+    Task { array_job: JobId, task: u32 },
+}
+
+/// Who holds a pending job back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+pub enum Hold {
+    #[default]
+    No,
+    User,
+    Admin,
+}
+
+/// The process on whose behalf an allocation exists: when it is gone the allocation ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ClientProcess {
+    pub pid: u32,
+    /// Field 22 of `/proc/pid/stat`: tells a later process with the same pid apart.
+    pub start_ticks: u64,
+}
+
+/// A job record: a plain job, the rest of an array, an array task, or an allocation.
+///
+/// `request` is shared by all records of an array, so that a task costs little more than its own state.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    pub id: JobId,
+    pub role: ArrayRole,
+    /// The array as submitted: for `SLURM_ARRAY_TASK_COUNT` and its like.
+    pub request: Arc<JobRequest>,
+    /// The partition that was chosen.
+    pub partition: String,
+    /// What is reserved while it runs.
+    pub tres: Tres,
+    pub priority: u32,
+    pub hold: Hold,
+    pub state: JobState,
+    /// Of a terminal or running record. Why a pending job waits is worked out when it is asked for.
+    pub reason: Reason,
+    pub submit: Timestamp,
+    pub eligible: Option<Timestamp>,
+    pub start: Option<Timestamp>,
+    pub end: Option<Timestamp>,
+    /// When it was suspended, while it is.
+    pub suspended_at: Option<Timestamp>,
+    /// Time spent suspended earlier, microseconds.
+    pub suspended_us: u64,
+    pub exit: ExitCode,
+    /// The worst exit code of its steps (sacct `DerivedExitCode`).
+    pub derived_exit: ExitCode,
+    pub restarts: u32,
+    pub alloc: Option<Allocation>,
+    pub usage: Usage,
+    pub steps: Vec<Step>,
+    pub next_step: u32,
+    /// The client of a salloc or foreground srun.
+    pub client: Option<ClientProcess>,
+    /// Who cancelled it (uid), for `CANCELLED by 0`.
+    pub cancelled_by: Option<u32>,
+}
+
+impl Job {
+    /// The number that the user knows the job by: the array's for array records.
+    pub fn array_job_id(&self) -> Option<JobId> {
+        match &self.role {
+            ArrayRole::None => None,
+            ArrayRole::Rest { .. } => Some(self.id),
+            ArrayRole::Task { array_job, .. } => Some(*array_job),
+        }
+    }
+
+    /// Tasks that may still start from this record: 1 but for the rest of an array.
+    pub fn pending_tasks(&self) -> usize {
+        match &self.role {
+            ArrayRole::None | ArrayRole::Task { .. } => usize::from(self.state == JobState::Pending),
+            ArrayRole::Rest { tasks, .. } => tasks.len(),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The vocabulary: what a job, a step, a state, a reason and a resource are.
+//!
+//! Pure data: no file, process, socket, environment or clock. Every other layer may use it; it uses none.
+
+pub mod array;
+pub mod dependency;
+pub mod exit;
+pub mod ids;
+pub mod job;
+pub mod partition;
+pub mod reason;
+pub mod request;
+pub mod state;
+pub mod step;
+pub mod time;
+pub mod tres;
+pub mod view;
+
+pub use array::TaskSet;
+pub use exit::ExitCode;
+pub use ids::{JobId, JobRef, StepId, StepKey};
+pub use job::{ArrayRole, Job};
+pub use partition::Partition;
+pub use reason::Reason;
+pub use request::JobRequest;
+pub use state::JobState;
+pub use step::Step;
+pub use time::Timestamp;
+pub use tres::Tres;

@@ -1,0 +1,47 @@
+//! Partitions: views over the one host (book, "Runtime Model: Partitions").
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Partition {
+    pub name: String,
+    /// Jobs in it get a GPU unless they say otherwise, and it is shown with the GPUs.
+    pub is_gpu: bool,
+    pub is_default: bool,
+}
+
+/// One GPU of the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gpu {
+    /// The number that `CUDA_VISIBLE_DEVICES` uses.
+    pub id: u32,
+    /// The model as one feature word: `nvidia_h200`. `None` where only the count is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+/// What the host has, as the daemon found it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Host {
+    /// The short host name: the node's name.
+    pub name: String,
+    /// Logical CPUs that jobs may use, by number.
+    pub cpu_ids: Vec<u32>,
+    pub sockets: u32,
+    pub cores_per_socket: u32,
+    pub threads_per_core: u32,
+    pub mem_mb: u64,
+    pub gpus: Vec<Gpu>,
+    /// `SLOTD_FEATURES`: what `--constraint` may ask for, beside the detected GPU models.
+    pub features: Vec<String>,
+    pub kernel: String,
+    pub arch: String,
+    /// When the machine booted, in seconds since 1970.
+    pub boot_secs: i64,
+}
+
+impl Host {
+    pub fn tres(&self) -> crate::model::Tres {
+        crate::model::Tres { cpus: self.cpu_ids.len() as u32, mem_mb: self.mem_mb, gpus: self.gpus.len() as u32 }
+    }
+}

@@ -1,0 +1,246 @@
+//! What a submission asks for, as the client understood the command line.
+//!
+//! Nothing here knows the host: how many CPUs and megabytes it comes to is decided by `sched::admit`.
+
+use crate::model::array::ArraySpec;
+use crate::model::dependency::Dependency;
+use crate::model::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobKind {
+    /// A script of sbatch, launched by the daemon.
+    #[default]
+    Batch,
+    /// A command of `srun --no-wait`, launched by the daemon.
+    Run,
+    /// An allocation of srun or salloc: its processes come as steps.
+    Allocation,
+}
+
+/// Which of the three memory options was given. Megabytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemRequest {
+    /// None: the default of the book (512 MB for the job).
+    #[default]
+    Default,
+    /// `--mem`; 0 means the host's whole memory.
+    PerNode(u64),
+    PerCpu(u64),
+    PerGpu(u64),
+}
+
+/// What was said about GPUs, in each of Slurm's spellings.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuRequest {
+    /// `-G/--gpus` (for the job).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u32>,
+    /// `--gpus-per-node` or `--gres=gpu:n`. One node: the same as the total.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_node: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_task: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_socket: Option<u32>,
+    /// The model in `gpu:a100:4`, if one was named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// `--cpus-per-gpu`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus_per_gpu: Option<u32>,
+    /// The request as written, for `TresPerNode` and `TresPerJob`: `gres:gpu:2`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spelled: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OpenMode {
+    #[default]
+    Truncate,
+    Append,
+}
+
+/// When Slurm would keep the environment, and what is added to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExportSpec {
+    /// `ALL` was named, or nothing was said.
+    pub all: bool,
+    /// Names to copy from the submitter's environment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
+    /// `KEY=VALUE` pairs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<(String, String)>,
+}
+
+impl Default for ExportSpec {
+    fn default() -> Self {
+        ExportSpec { all: true, names: Vec::new(), set: Vec::new() }
+    }
+}
+
+/// `--signal=[B:]SIG[@seconds]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct WarnSignal {
+    pub signal: i32,
+    /// Seconds before the end of the time limit.
+    pub before_secs: u32,
+    /// `B:`: the batch shell alone.
+    pub batch_only: bool,
+}
+
+/// `--exclusive` and `--oversubscribe`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sharing {
+    #[default]
+    Default,
+    Exclusive,
+    Oversubscribe,
+}
+
+/// One submission.
+///
+/// `None` and empty mean "not asked for"; the defaults of the book are applied on admission.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobRequest {
+    pub kind: JobKind,
+    pub name: String,
+    pub user: String,
+    pub uid: u32,
+    pub group: String,
+    pub gid: u32,
+    /// `-p`, possibly several separated by commas; the first that fits is taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
+
+    // Size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ntasks: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ntasks_per_node: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus_per_task: Option<u32>,
+    /// `-N`: minimum and maximum. One host: the minimum must be 1 (or 0 of it given as a range).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<(u32, u32)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mincpus: Option<u32>,
+    #[serde(skip_serializing_if = "is_default")]
+    pub mem: MemRequest,
+    #[serde(skip_serializing_if = "is_default")]
+    pub gpu: GpuRequest,
+    #[serde(skip_serializing_if = "is_default")]
+    pub sharing: Sharing,
+
+    // When.
+    /// Seconds; `None` is unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_limit_secs: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_min_secs: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub begin: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Dependency::is_empty")]
+    pub dependency: Dependency,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub array: Option<ArraySpec>,
+    #[serde(skip_serializing_if = "is_default")]
+    pub hold: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u32>,
+    #[serde(skip_serializing_if = "is_default")]
+    pub nice: i64,
+    /// `--immediate`: seconds to wait for the allocation; 0 means now or never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub immediate_secs: Option<u64>,
+
+    // Where.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub constraint: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodelist: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exclude: Option<String>,
+
+    // What.
+    pub work_dir: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub std_out: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub std_err: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub std_in: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_mode: Option<OpenMode>,
+    /// The script's path as `scontrol show job` shows it; `None` for `--wrap`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Arguments of the script, or the whole command of a `Run`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+    /// The script came by `--wrap`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub wrapped: bool,
+    /// The script starts steps of its own (srun is among its commands).
+    #[serde(skip_serializing_if = "is_default")]
+    pub script_has_srun: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    pub export: ExportSpec,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<WarnSignal>,
+    /// `--requeue`: the book's "requeue once" after a failure.
+    #[serde(skip_serializing_if = "is_default")]
+    pub requeue: bool,
+    /// `--no-requeue`: `scontrol requeue` is refused.
+    #[serde(skip_serializing_if = "is_default")]
+    pub no_requeue: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    pub kill_on_invalid_dep: bool,
+    /// The command line, for `SubmitLine`.
+    pub submit_line: String,
+    pub submit_host: String,
+    /// umask of the submitter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub umask: Option<u32>,
+    /// CPU binding of a `Run` (`srun --no-wait --cpu-bind`), as `spec::cpu_bind` prints it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_bind: Option<String>,
+
+    // Kept and shown, without effect on one host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qos: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wckey: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub licenses: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mail_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mail_user: Option<String>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl JobRequest {
+    /// Tasks of the job: `--ntasks`, else `--ntasks-per-node` (one node), else 1.
+    pub fn task_count(&self) -> u32 {
+        self.ntasks.or(self.ntasks_per_node).unwrap_or(1)
+    }
+}

@@ -1,0 +1,147 @@
+//! Job states and the ways between them (book, "Runtime Model: Job States").
+//!
+//! ```text
+//! PENDING ──► RUNNING ──► COMPLETING ──► COMPLETED | FAILED | CANCELLED | TIMEOUT | OUT_OF_MEMORY
+//!    │  ▲      │  ▲  └──────────────────────▲
+//!    │  │      ▼  │  (requeue: back to PENDING)
+//!    │  │  SUSPENDED
+//!    └──┴────► CANCELLED | FAILED
+//! ```
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum JobState {
+    Pending,
+    Running,
+    Suspended,
+    Completing,
+    Completed,
+    Failed,
+    Cancelled,
+    Timeout,
+    OutOfMemory,
+}
+
+impl JobState {
+    pub const ALL: [JobState; 9] = [
+        JobState::Pending,
+        JobState::Running,
+        JobState::Suspended,
+        JobState::Completing,
+        JobState::Completed,
+        JobState::Failed,
+        JobState::Cancelled,
+        JobState::Timeout,
+        JobState::OutOfMemory,
+    ];
+
+    /// The long name: `PENDING`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            JobState::Pending => "PENDING",
+            JobState::Running => "RUNNING",
+            JobState::Suspended => "SUSPENDED",
+            JobState::Completing => "COMPLETING",
+            JobState::Completed => "COMPLETED",
+            JobState::Failed => "FAILED",
+            JobState::Cancelled => "CANCELLED",
+            JobState::Timeout => "TIMEOUT",
+            JobState::OutOfMemory => "OUT_OF_MEMORY",
+        }
+    }
+
+    /// The compact name: `PD`.
+    pub const fn code(self) -> &'static str {
+        match self {
+            JobState::Pending => "PD",
+            JobState::Running => "R",
+            JobState::Suspended => "S",
+            JobState::Completing => "CG",
+            JobState::Completed => "CD",
+            JobState::Failed => "F",
+            JobState::Cancelled => "CA",
+            JobState::Timeout => "TO",
+            JobState::OutOfMemory => "OOM",
+        }
+    }
+
+    /// Nothing happens to the job any more.
+    pub const fn is_terminal(self) -> bool {
+        match self {
+            JobState::Completed
+            | JobState::Failed
+            | JobState::Cancelled
+            | JobState::Timeout
+            | JobState::OutOfMemory => true,
+            JobState::Pending | JobState::Running | JobState::Suspended | JobState::Completing => false,
+        }
+    }
+
+    /// The job holds resources.
+    pub const fn is_active(self) -> bool {
+        match self {
+            JobState::Running | JobState::Suspended | JobState::Completing => true,
+            JobState::Pending
+            | JobState::Completed
+            | JobState::Failed
+            | JobState::Cancelled
+            | JobState::Timeout
+            | JobState::OutOfMemory => false,
+        }
+    }
+
+    /// Whether a job may go from this state to `next`.
+    pub fn can_become(self, next: JobState) -> bool {
+        match self {
+            JobState::Pending => {
+                matches!(next, JobState::Running | JobState::Cancelled | JobState::Failed | JobState::Timeout)
+            }
+            JobState::Running => next != JobState::Running,
+            JobState::Suspended => next != JobState::Suspended,
+            JobState::Completing => next.is_terminal() || next == JobState::Pending,
+            JobState::Completed
+            | JobState::Failed
+            | JobState::Cancelled
+            | JobState::Timeout
+            | JobState::OutOfMemory => next == JobState::Pending,
+        }
+    }
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl std::str::FromStr for JobState {
+    type Err = ();
+    /// Reads the long name only; `spec::states` reads what users write.
+    fn from_str(s: &str) -> Result<Self, ()> {
+        Self::ALL.into_iter().find(|state| state.name() == s).ok_or(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back_as_the_same_state() {
+        for state in JobState::ALL {
+            assert_eq!(state.name().parse(), Ok(state));
+        }
+    }
+
+    #[test]
+    fn a_terminal_state_can_only_be_left_by_requeue() {
+        for from in JobState::ALL.into_iter().filter(|s| s.is_terminal()) {
+            for to in JobState::ALL {
+                assert_eq!(from.can_become(to), to == JobState::Pending, "{from} -> {to}");
+            }
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! A launch inside an allocation.
+
+use crate::model::tres::{Allocation, Usage};
+use crate::model::{ExitCode, JobState, StepId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    pub id: StepId,
+    pub name: String,
+    pub ntasks: u32,
+    pub state: JobState,
+    pub start: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<Timestamp>,
+    pub exit: ExitCode,
+    pub alloc: Allocation,
+    pub usage: Usage,
+    /// The command line that made it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub submit_line: String,
+    /// `--overlap`: it takes nothing from the other steps.
+    #[serde(default)]
+    pub overlap: bool,
+}
