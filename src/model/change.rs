@@ -1,0 +1,40 @@
+//! What has to be remembered: the changes that the scheduler hands to the store, in order.
+//!
+//! One decision makes a few of these; they are committed together before anything else happens because of it.
+
+use crate::model::{Job, JobId, Step};
+
+/// One change of the durable copy.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// A new record, with the texts that only its launch needs. A task that splits off an array shares the
+    /// texts of the array: `texts` is `TextsOf::Job(array)`.
+    Insert { job: Box<Job>, texts: Texts },
+    /// The record's present state, request included, replaces the stored one. Steps are not touched.
+    Update(Box<Job>),
+    /// A step as it is now: inserted or replaced.
+    PutStep { job: JobId, step: Box<Step> },
+    /// A record that turned out never to have been (the last task of an array that was merged away).
+    Delete(JobId),
+}
+
+/// Where the script and the environment of a new record come from.
+#[derive(Debug, Clone)]
+pub enum Texts {
+    /// They came with the submission.
+    New(LaunchTexts),
+    /// The same as those of this record.
+    SameAs(JobId),
+    /// An allocation has none.
+    None,
+}
+
+/// The bulky part of a submission: needed to launch the job, not to decide about it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LaunchTexts {
+    /// The batch script, byte for byte.
+    pub script: Vec<u8>,
+    /// The environment of the job before `SLURM_*` variables are added: `KEY=VALUE` entries, each ended by a
+    /// zero byte. Bytes, since values need not be UTF-8.
+    pub env: Vec<u8>,
+}
