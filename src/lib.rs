@@ -4,3 +4,9 @@
 //! command line asks over a Unix socket and prints. `tests/architecture.rs` holds the table of layers.
 
 pub mod model;
+
+/// The cluster's name, where Slurm's tools ask for one.
+pub const CLUSTER: &str = "slotd";
+
+/// The version of Slurm whose command lines and output slotd follows.
+pub const SLURM_VERSION: &str = "22.05.8";

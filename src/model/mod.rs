@@ -15,6 +15,7 @@ pub mod state;
 pub mod step;
 pub mod time;
 pub mod tres;
+pub mod update;
 pub mod view;
 
 pub use array::TaskSet;

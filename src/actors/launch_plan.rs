@@ -1,0 +1,268 @@
+//! From a decision to a launch: paths with their patterns filled in, the environment, the tasks and their CPUs.
+//!
+//! Pure but for the local time zone of [`local_iso`].
+
+use crate::actors::messages::LaunchStep;
+use crate::exec::environment::{self, JobFacts, StepFacts};
+use crate::exec::launch_spec::{LaunchSpec, Rlimit, Sink, Source, TaskSpec};
+use crate::host::paths::Paths;
+use crate::model::change::LaunchTexts;
+use crate::model::partition::Host;
+use crate::model::request::{GpuRequest, JobKind, OpenMode};
+use crate::model::tres::Allocation;
+use crate::model::view::JobView;
+use crate::model::{ArrayRole, Job, JobId, JobRequest, StepId, StepKey, Timestamp};
+use crate::protocol::request::Stream;
+use crate::spec::cpu_bind::{self, CpuBind};
+use crate::spec::filename::{FilenameVars, NO_VAL, expand};
+use std::path::{Path, PathBuf};
+
+/// The instant as local time, `2026-11-20T23:14:49`.
+pub fn local_iso(at: Timestamp) -> String {
+    jiff::Timestamp::from_second(at.as_secs())
+        .map(|t| t.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S").to_string())
+        .unwrap_or_else(|_| at.as_secs().to_string())
+}
+
+fn vars(id: JobId, role: &ArrayRole, request: &JobRequest, host: &str, step: StepId, task: u32) -> FilenameVars {
+    let (array_job, array_task) = match role {
+        ArrayRole::Task { array_job, task } => (array_job.0, *task),
+        _ => (role.array_job(id).unwrap_or(id).0, NO_VAL),
+    };
+    FilenameVars {
+        job_id: id.0,
+        array_job,
+        array_task,
+        name: request.name.clone(),
+        user: request.user.clone(),
+        host: host.to_owned(),
+        node_id: 0,
+        step: step.to_string(),
+        task,
+    }
+}
+
+/// The output pattern of a batch job (book, "Output Paths").
+fn output_pattern(request: &JobRequest) -> &str {
+    request.std_out.as_deref().unwrap_or(if request.array.is_some() { "slurm-%A_%a.out" } else { "slurm-%j.out" })
+}
+
+fn absolute(dir: &str, path: &str) -> String {
+    Path::new(dir).join(path).to_string_lossy().into_owned()
+}
+
+/// Puts the paths of a batch job's streams into a view; where the task is not known yet, its tokens stay.
+pub fn fill_paths(view: &mut JobView, host: &str) {
+    let request = view.request.clone();
+    if request.kind == JobKind::Allocation {
+        return;
+    }
+    let undecided = matches!(view.role, ArrayRole::Task { .. } | ArrayRole::None);
+    let vars = vars(view.id, &view.role, &request, host, StepId::Batch, 0);
+    let path = |pattern: &str| {
+        let name = if undecided { expand(pattern, &vars) } else { expand(&pattern.replace("%a", "%%a"), &vars) };
+        absolute(&request.work_dir, &name)
+    };
+    view.std_out = path(output_pattern(&request));
+    view.std_err = request.std_err.as_deref().map_or_else(|| view.std_out.clone(), path);
+    view.std_in = request.std_in.as_deref().map_or_else(|| "/dev/null".to_owned(), path);
+}
+
+fn facts<'a>(job: &'a Job, alloc: &'a Allocation, host: &'a Host, root: &'a str) -> JobFacts<'a> {
+    JobFacts {
+        id: job.id,
+        role: &job.role,
+        request: &job.request,
+        partition: &job.partition,
+        alloc,
+        start: job.start.unwrap_or_default(),
+        restarts: job.restarts,
+        node: &host.name,
+        cluster: crate::CLUSTER,
+        root,
+    }
+}
+
+/// The launch of a batch script, or of the command of `srun --no-wait`.
+pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, ranks: bool) -> LaunchSpec {
+    let request = &job.request;
+    let alloc = job.alloc.clone().unwrap_or_default();
+    let root = paths.root().to_string_lossy().into_owned();
+    let is_run = request.kind == JobKind::Run;
+    let ntasks = if ranks || is_run { request.task_count().max(1) } else { 1 };
+    // A requeued job adds to what its earlier run wrote, as in Slurm.
+    let append = request.open_mode == Some(OpenMode::Append) || (request.open_mode.is_none() && job.restarts > 0);
+    let file = |pattern: &str, task: u32| {
+        let name = expand(pattern, &vars(job.id, &job.role, request, &host.name, StepId::Batch, task));
+        PathBuf::from(absolute(&request.work_dir, &name))
+    };
+    let bind = request.cpu_bind.as_deref().and_then(|text| cpu_bind::parse(text).ok()).unwrap_or_default();
+    let tasks = (0..ntasks)
+        .map(|rank| TaskSpec {
+            rank,
+            stdin: request.std_in.as_deref().map_or(Source::Null, |p| Source::File(file(p, rank))),
+            stdout: Sink::File { path: file(output_pattern(request), rank), append },
+            stderr: match request.std_err.as_deref() {
+                None => Sink::SameAsStdout,
+                Some(pattern) => Sink::File { path: file(pattern, rank), append },
+            },
+            env: environment::task_environment(rank, task_gpus(&request.gpu, &alloc, rank, ntasks).as_deref()),
+            cpus: task_cpus(&bind, &alloc.cpu_ids, rank, ntasks, request.cpus_per_task.unwrap_or(1)),
+            argv: None,
+        })
+        .collect();
+    LaunchSpec {
+        step: StepKey { job: job.id, step: StepId::Batch },
+        run: job.restarts,
+        job_dir: paths.job_dir(job.id),
+        script: (!is_run).then_some(texts.script),
+        unset_env: environment::stale_variables(&texts.env),
+        env: texts.env,
+        set_env: environment::batch_environment(&facts(job, &alloc, host, &root), ntasks),
+        argv: request.args.clone(),
+        work_dir: PathBuf::from(&request.work_dir),
+        umask: request.umask,
+        tasks,
+        write_runner: true,
+        ..LaunchSpec::default()
+    }
+}
+
+/// The launch of a step.
+///
+/// # Errors
+/// The request does not fit together: fewer streams or commands than tasks, an unreadable binding.
+pub fn step_launch(m: &LaunchStep, paths: &Paths) -> Result<LaunchSpec, String> {
+    let launch = &m.launch;
+    let (job, host, step) = (&m.job, &m.host, m.step.step);
+    let ntasks = launch.ntasks.max(1);
+    if launch.streams.len() != ntasks as usize {
+        return Err(format!("{} tasks, but streams for {}", ntasks, launch.streams.len()));
+    }
+    if launch.argv.is_empty() || launch.argv.iter().any(Vec::is_empty) {
+        return Err("there is no command to run".to_owned());
+    }
+    if launch.argv.len() != 1 && launch.argv.len() != ntasks as usize {
+        return Err(format!("{} tasks, but commands for {}", ntasks, launch.argv.len()));
+    }
+    let bind = match &launch.cpu_bind {
+        None => CpuBind::Auto,
+        Some(text) => cpu_bind::parse(text).map_err(|e| e.to_string())?,
+    };
+    let root = paths.root().to_string_lossy().into_owned();
+    let whole = job.alloc.clone().unwrap_or_default();
+    let facts = facts(job, &whole, host, &root);
+    let set_env = if launch.interactive {
+        environment::allocation_environment(&facts)
+    } else {
+        let step_facts = StepFacts {
+            id: step,
+            ntasks,
+            cpus_per_task: launch.cpus_per_task,
+            alloc: &m.alloc,
+            umask: launch.umask,
+            label: launch.label,
+        };
+        environment::step_environment(&facts, &step_facts)
+    };
+    let task = |rank: u32| {
+        let streams = &launch.streams[rank as usize];
+        let path = |pattern: &str| {
+            let name = expand(pattern, &vars(job.id, &job.role, &job.request, &host.name, step, rank));
+            PathBuf::from(absolute(&launch.work_dir, &name))
+        };
+        let sink = |stream: &Stream| match stream {
+            Stream::Null => Sink::Null,
+            Stream::Fd(at) => Sink::Fd(*at),
+            Stream::File { path: pattern, append } => Sink::File { path: path(pattern), append: *append },
+            Stream::SameAsStdout => Sink::SameAsStdout,
+        };
+        TaskSpec {
+            rank,
+            stdin: match &streams.stdin {
+                Stream::Fd(at) => Source::Fd(*at),
+                Stream::File { path: pattern, .. } => Source::File(path(pattern)),
+                Stream::Null | Stream::SameAsStdout => Source::Null,
+            },
+            stdout: sink(&streams.stdout),
+            stderr: sink(&streams.stderr),
+            env: environment::task_environment(rank, task_gpus(&launch.gpu, &m.alloc, rank, ntasks).as_deref()),
+            cpus: task_cpus(&bind, &m.alloc.cpu_ids, rank, ntasks, launch.cpus_per_task.unwrap_or(1)),
+            argv: (launch.argv.len() > 1).then(|| launch.argv[rank as usize].clone()),
+        }
+    };
+    Ok(LaunchSpec {
+        step: m.step,
+        run: job.restarts,
+        job_dir: paths.job_dir(job.id),
+        env: m.env.clone(),
+        set_env,
+        argv: launch.argv[0].clone(),
+        work_dir: PathBuf::from(&launch.work_dir),
+        umask: launch.umask,
+        rlimits: launch.rlimits.iter().map(|&(resource, soft, hard)| Rlimit { resource, soft, hard }).collect(),
+        tasks: (0..ntasks).map(task).collect(),
+        pty: launch.pty,
+        kill_on_bad_exit: launch.kill_on_bad_exit,
+        tie_fd: launch.tie,
+        ..LaunchSpec::default()
+    })
+}
+
+/// The GPUs of one task where each has its own (`--gpus-per-task`).
+fn task_gpus(ask: &GpuRequest, alloc: &Allocation, rank: u32, ntasks: u32) -> Option<Vec<u32>> {
+    let each = ask.per_task? as usize;
+    if ntasks <= 1 || each == 0 {
+        return None;
+    }
+    Some(alloc.gpu_ids.iter().copied().skip(rank as usize * each).take(each).collect())
+}
+
+/// The CPUs of one task (srun man page, `--cpu-bind`; book, "CPU Binding"). Empty: not bound.
+fn task_cpus(bind: &CpuBind, cpus: &[u32], rank: u32, ntasks: u32, per_task: u32) -> Vec<u32> {
+    let share = || {
+        let each = (per_task.max(1) as usize).max(cpus.len() / ntasks.max(1) as usize).min(cpus.len().max(1));
+        let first = (rank as usize * each) % cpus.len().max(1);
+        cpus.iter().copied().cycle().skip(first).take(each.min(cpus.len())).collect()
+    };
+    match bind {
+        CpuBind::Auto | CpuBind::None => Vec::new(),
+        CpuBind::Threads | CpuBind::Cores => share(),
+        // One host with its memory as one: the whole allocation.
+        CpuBind::Sockets | CpuBind::Ldoms | CpuBind::RankLdom => cpus.to_vec(),
+        CpuBind::Rank => cpus.get(rank as usize % cpus.len().max(1)).copied().into_iter().collect(),
+        CpuBind::MapCpu(list) => cpu_bind::element_for(list, rank).copied().into_iter().collect(),
+        CpuBind::MaskCpu(list) => cpu_bind::element_for(list, rank).cloned().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Tres;
+
+    #[test]
+    fn cores_are_shared_out_by_rank() {
+        let cpus = [4, 5, 6, 7];
+        assert_eq!(task_cpus(&CpuBind::Cores, &cpus, 1, 2, 1), [6, 7]);
+        assert_eq!(task_cpus(&CpuBind::Cores, &cpus, 3, 4, 1), [7]);
+        assert_eq!(task_cpus(&CpuBind::Rank, &cpus, 5, 6, 1), [5]);
+        assert_eq!(task_cpus(&CpuBind::None, &cpus, 0, 1, 1), [] as [u32; 0]);
+        assert_eq!(task_cpus(&CpuBind::Cores, &[], 0, 1, 1), [] as [u32; 0]);
+    }
+
+    #[test]
+    fn a_map_begins_anew_at_its_end() {
+        let map = cpu_bind::parse("map_cpu:0,2").unwrap();
+        let of = |rank| task_cpus(&map, &[0, 1, 2, 3], rank, 3, 1);
+        assert_eq!((of(0), of(1), of(2)), (vec![0], vec![2], vec![0]));
+    }
+
+    #[test]
+    fn each_task_has_its_own_gpus_where_they_were_asked_for_by_task() {
+        let ask = GpuRequest { per_task: Some(2), ..GpuRequest::default() };
+        let alloc = Allocation { tres: Tres::ZERO, cpu_ids: vec![], gpu_ids: vec![1, 3, 5, 7] };
+        assert_eq!(task_gpus(&ask, &alloc, 1, 2), Some(vec![5, 7]));
+        assert_eq!(task_gpus(&GpuRequest::default(), &alloc, 1, 2), None);
+    }
+}

@@ -1,0 +1,330 @@
+//! Every message of the daemon, by receiver. Commands are imperative and have an answer; facts are in the past
+//! tense and have none.
+
+use crate::actors::news::NewsSender;
+use crate::exec::launch_spec::{ExitRecord, StepCommand};
+use crate::model::change::{Change, LaunchTexts};
+use crate::model::job::ClientProcess;
+use crate::model::partition::{Gpu, Host};
+use crate::model::query::{AcctFilter, EndedJob};
+use crate::model::view::{JobList, JobView, NodeView};
+use crate::model::{ExitCode, Job, JobId, JobRef, JobRequest, JobState, Reason, StepId, StepKey};
+use crate::protocol::answer::{Outcome, Refused};
+use crate::protocol::request::{CancelAsk, ControlAction, JobFilter, StepLaunch};
+use crate::sched::{EndCause, Estimate, JobOutcome, SignalTarget, StopCause};
+use crate::store::StoreError;
+use actix::Message;
+use std::os::fd::OwnedFd;
+
+// ---- SchedulerActor: commands ----
+
+/// A submission. Answered when it is durable.
+#[derive(Message)]
+#[rtype(result = "Result<JobId, Refused>")]
+pub struct SubmitJob {
+    pub request: JobRequest,
+    pub texts: LaunchTexts,
+    pub client: Option<ClientProcess>,
+    /// What the database knows of dependencies that are no longer in memory.
+    pub ended: Vec<EndedJob>,
+    /// Where the news of the job go, if anybody waits for them.
+    pub news: Option<NewsSender>,
+}
+
+/// What would become of a submission.
+#[derive(Message)]
+#[rtype(result = "Result<Estimate, Refused>")]
+pub struct TestSubmission {
+    pub request: JobRequest,
+    pub ended: Vec<EndedJob>,
+}
+
+#[derive(Message)]
+#[rtype(result = "JobList")]
+pub struct QueryJobs(pub JobFilter);
+
+#[derive(Message)]
+#[rtype(result = "NodeView")]
+pub struct QueryNode;
+
+#[derive(Message)]
+#[rtype(result = "Vec<(String, String)>")]
+pub struct QueryDiagnostics;
+
+/// Records of the database as queries show them.
+#[derive(Message)]
+#[rtype(result = "Vec<JobView>")]
+pub struct DescribePast(pub Vec<Job>);
+
+/// Answered when all of it is durable, one outcome for each job named.
+#[derive(Message)]
+#[rtype(result = "Vec<Outcome>")]
+pub struct ControlJobs {
+    pub jobs: Vec<JobRef>,
+    pub action: ControlAction,
+    /// What the database knows of the targets of an updated dependency.
+    pub ended: Vec<EndedJob>,
+    pub uid: u32,
+}
+
+#[derive(Message)]
+#[rtype(result = "Vec<Outcome>")]
+pub struct CancelJobs(pub CancelAsk);
+
+/// Send this job's news to `news` from now on. True if the job is known and not over.
+#[derive(Message)]
+#[rtype(result = "Option<JobView>")]
+pub struct WatchJob {
+    pub job: JobId,
+    pub news: NewsSender,
+}
+
+/// A client is back at its allocation.
+#[derive(Message)]
+#[rtype(result = "Result<JobView, Refused>")]
+pub struct AttachClient {
+    pub job: JobId,
+    pub client: ClientProcess,
+    pub step: Option<StepKey>,
+    /// It holds the allocation, rather than being a guest with a step in it.
+    pub holds: bool,
+    pub news: NewsSender,
+}
+
+/// A launch inside an allocation. Answered when it has been decided whether it starts, waits or is refused.
+#[derive(Message)]
+#[rtype(result = "Result<(), Refused>")]
+pub struct CreateStep {
+    pub launch: Box<StepLaunch>,
+    pub env: Vec<u8>,
+    pub fds: Vec<OwnedFd>,
+    pub news: NewsSender,
+    /// Names the request while it waits.
+    pub ticket: u64,
+}
+
+/// The client of a waiting step went away.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct AbandonStep {
+    pub ticket: u64,
+}
+
+/// Hand something to the processes of a step (a signal, a new window size).
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct TellStep {
+    pub step: StepKey,
+    pub command: StepCommand,
+}
+
+/// The command of an allocation is over.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct ReleaseAllocation {
+    pub job: JobId,
+    pub exit: ExitCode,
+}
+
+// ---- SchedulerActor: facts ----
+
+/// The process that held an allocation is gone.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct ClientGone {
+    pub job: JobId,
+    pub client: ClientProcess,
+}
+
+/// The changes of [`Commit`] `seq` are durable, or were refused by the database.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Committed {
+    pub seq: u64,
+    pub result: Result<Vec<(JobId, LaunchTexts)>, StoreError>,
+}
+
+/// A step's processes exist.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct StepStarted {
+    pub step: StepKey,
+    pub pids: Vec<u32>,
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct TaskEnded {
+    pub step: StepKey,
+    pub rank: u32,
+    pub exit: ExitCode,
+}
+
+/// A numbered or interactive step is over.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct StepEnded {
+    pub step: StepKey,
+    pub record: ExitRecord,
+    pub cause: EndCause,
+}
+
+/// Nothing of the job is left.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct JobEnded {
+    pub job: JobId,
+    pub outcome: JobOutcome,
+}
+
+/// The actor that ran a job went away without a word.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct RunnerDied {
+    pub job: JobId,
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct GpusChanged(pub Vec<Gpu>);
+
+// ---- StoreActor ----
+
+/// Changes of one decision. Answered by [`Committed`] with the same number.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Commit {
+    pub seq: u64,
+    pub changes: Vec<Change>,
+    /// Jobs that are launched after this commit: their scripts and environments come with the answer.
+    pub texts_for: Vec<JobId>,
+}
+
+// ---- ReaderActor ----
+
+/// The database could not answer.
+#[derive(Debug, Clone)]
+pub struct ReadError(pub String);
+
+impl From<StoreError> for ReadError {
+    fn from(e: StoreError) -> Self {
+        ReadError(e.to_string())
+    }
+}
+
+#[derive(Message)]
+#[rtype(result = "Result<Vec<Job>, ReadError>")]
+pub struct PastJobs(pub AcctFilter);
+
+#[derive(Message)]
+#[rtype(result = "Result<Vec<EndedJob>, ReadError>")]
+pub struct EndedFacts(pub Vec<JobId>);
+
+#[derive(Message)]
+#[rtype(result = "Result<Option<Vec<u8>>, ReadError>")]
+pub struct BatchScript(pub JobId);
+
+// ---- RunnerActor ----
+
+/// Start the batch script or the command of the job.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct LaunchJob {
+    pub launch: Box<crate::sched::LaunchJob>,
+    pub texts: LaunchTexts,
+    pub host: Host,
+}
+
+/// Make ready for the steps of an allocation.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct OpenAllocation {
+    pub job: Box<Job>,
+    pub host: Host,
+}
+
+/// Take over what an earlier daemon started.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct AdoptJob {
+    pub job: Box<Job>,
+    pub host: Host,
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct LaunchStep {
+    pub step: StepKey,
+    pub job: Box<Job>,
+    pub host: Host,
+    pub alloc: crate::model::tres::Allocation,
+    pub launch: Box<StepLaunch>,
+    pub env: Vec<u8>,
+    pub fds: Vec<OwnedFd>,
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct SignalJob {
+    pub target: SignalTarget,
+    pub signal: i32,
+}
+
+/// SIGTERM, grace, SIGKILL to everything of the job.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct StopJob {
+    pub cause: StopCause,
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct StopStep {
+    pub step: StepId,
+    pub cause: StopCause,
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct CommandStep {
+    pub step: StepId,
+    pub command: StepCommand,
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct SuspendJob;
+
+/// The clock of the time limit goes on; so long was it stopped in all (microseconds).
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct ResumeJob {
+    pub suspended_us: u64,
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct SetTimeLimit {
+    /// Seconds; `None` is no limit.
+    pub limit_secs: Option<u64>,
+}
+
+// ---- NotifierActor ----
+
+/// A top-level job is over.
+#[derive(Message, Debug, Clone)]
+#[rtype(result = "()")]
+pub struct NotifyEnd {
+    /// `12`, or `12_3` for an array task.
+    pub job_id: String,
+    pub name: String,
+    pub state: JobState,
+    pub partition: String,
+    pub reason: Reason,
+}
+
+// ---- GpuInventoryActor ----
+
+#[derive(Message)]
+#[rtype(result = "Vec<Gpu>")]
+pub struct ProbeGpus;

@@ -1,0 +1,98 @@
+//! NotifierActor: runs `SLOTD_NOTIFY_CMD` when a top-level job is over (book, "Runtime Model: Notifications").
+//!
+//! Owns the hooks that run and those that wait. Receives [`NotifyEnd`]. Sends nothing: a hook that fails, hangs or
+//! floods touches no job. At most [`MAX_RUNNING`] hooks run at once and [`MAX_WAITING`] wait; beyond that the oldest
+//! waiting one is dropped and logged. A hook that outlives its time-out is killed with its process group.
+//! If it dies, notifications end and everything else goes on.
+
+use crate::actors::messages::NotifyEnd;
+use actix::prelude::*;
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::process::Stdio;
+use std::time::Duration;
+
+pub const MAX_RUNNING: usize = 4;
+pub const MAX_WAITING: usize = 10_000;
+
+pub struct NotifierActor {
+    command: Option<OsString>,
+    timeout: Duration,
+    running: usize,
+    waiting: VecDeque<NotifyEnd>,
+}
+
+impl NotifierActor {
+    /// `command` is given to `/bin/sh -c`; `None` makes every notification a no-op.
+    pub fn new(command: Option<OsString>, timeout: Duration) -> Self {
+        NotifierActor { command, timeout, running: 0, waiting: VecDeque::new() }
+    }
+
+    fn start_waiting(&mut self, ctx: &mut Context<Self>) {
+        let Some(command) = self.command.clone() else { return };
+        while self.running < MAX_RUNNING {
+            let Some(event) = self.waiting.pop_front() else { return };
+            self.running += 1;
+            let hook = run_hook(command.clone(), event, self.timeout);
+            ctx.spawn(hook.into_actor(self).map(|(), actor, ctx| {
+                actor.running -= 1;
+                actor.start_waiting(ctx);
+            }));
+        }
+    }
+}
+
+async fn run_hook(command: OsString, event: NotifyEnd, timeout: Duration) {
+    let job = event.job_id.clone();
+    let spawned = tokio::process::Command::new("/bin/sh")
+        .arg("-c")
+        .arg(&command)
+        .env("SLOTD_JOB_ID", event.job_id)
+        .env("SLOTD_JOB_NAME", event.name)
+        .env("SLOTD_JOB_STATE", event.state.name())
+        .env("SLOTD_JOB_PARTITION", event.partition)
+        .env("SLOTD_JOB_REASON", event.reason.name())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(e) => return log::warn!("SLOTD_NOTIFY_CMD for job {job} could not be started: {e}"),
+    };
+    match tokio::time::timeout(timeout, child.wait()).await {
+        Ok(Ok(status)) if status.success() => {}
+        Ok(Ok(status)) => log::warn!("SLOTD_NOTIFY_CMD for job {job} failed: {status}"),
+        Ok(Err(e)) => log::warn!("SLOTD_NOTIFY_CMD for job {job} could not be waited for: {e}"),
+        Err(_) => {
+            log::warn!("SLOTD_NOTIFY_CMD for job {job} was killed after {} s", timeout.as_secs());
+            if let Some(pid) = child.id() {
+                let group = nix::unistd::Pid::from_raw(pid as i32);
+                let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+            }
+            let _ = child.wait().await;
+        }
+    }
+}
+
+impl Actor for NotifierActor {
+    type Context = Context<Self>;
+}
+
+impl Handler<NotifyEnd> for NotifierActor {
+    type Result = ();
+
+    fn handle(&mut self, event: NotifyEnd, ctx: &mut Self::Context) {
+        if self.command.is_none() {
+            return;
+        }
+        if self.waiting.len() >= MAX_WAITING
+            && let Some(dropped) = self.waiting.pop_front()
+        {
+            log::warn!("too many notifications wait: the one for job {} is dropped", dropped.job_id);
+        }
+        self.waiting.push_back(event);
+        self.start_waiting(ctx);
+    }
+}

@@ -1,0 +1,502 @@
+//! RunnerActor: one for each started job.
+//!
+//! Owns the connections to the job's steps (their process groups belong to the steps' watchers), the job's cgroup, and
+//! the timers of its time limit and of the kill ladder. Receives the scheduler's commands for this job and the steps'
+//! events. Sends the facts [`StepStarted`], [`TaskEnded`], [`StepEnded`] and, once nothing of the job is left,
+//! [`JobEnded`]. It is made idle and launches when the commit that makes the job RUNNING is acknowledged. It stops after
+//! [`JobEnded`]; if it dies before, a drop guard says so ([`RunnerDied`]).
+//!
+//! ```text
+//! idle ──LaunchJob/OpenAllocation/AdoptJob──► running ──last step ended──► done
+//!                                               │                           ▲
+//!                              StopJob or limit ▼                           │
+//!                        stopping: notice, SIGTERM ──grace──► SIGKILL ──────┘
+//! ```
+
+use crate::actors::launch_plan;
+use crate::actors::messages::*;
+use crate::exec::cgroup::{CgroupBase, JobCgroup};
+use crate::exec::launch_spec::{ExitRecord, SignalTarget as Whom, StepCommand, StepEvent};
+use crate::exec::step_handle::StepCommands;
+use crate::exec::{Adoption, LaunchSpec, Launcher, StepHandle, adopt};
+use crate::host::paths::Paths;
+use crate::model::partition::Host;
+use crate::model::request::JobKind;
+use crate::model::tres::Usage;
+use crate::model::{ExitCode, Job, JobId, StepId, StepKey, Timestamp};
+use crate::sched::{EndCause, JobOutcome, SignalTarget, StopCause};
+use actix::prelude::*;
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+mod ladder;
+
+use ladder::Ladder;
+
+/// A launch that got lost with a dying launcher is tried so often.
+const LAUNCH_TRIES: u32 = 3;
+
+/// Where a runner's facts go.
+#[derive(Clone)]
+pub struct RunnerOutputs {
+    pub step_started: Recipient<StepStarted>,
+    pub task_ended: Recipient<TaskEnded>,
+    pub step_ended: Recipient<StepEnded>,
+    pub job_ended: Recipient<JobEnded>,
+    pub died: Recipient<RunnerDied>,
+}
+
+/// What every runner needs.
+#[derive(Clone)]
+pub struct RunnerSetup {
+    pub outputs: RunnerOutputs,
+    pub launcher: Arc<Launcher>,
+    pub paths: Arc<Paths>,
+    pub cgroups: Option<Arc<CgroupBase>>,
+    pub kill_wait: Duration,
+    pub clock: fn() -> Timestamp,
+}
+
+/// Makes runners on their arbiter.
+pub struct RunnerSeed {
+    pub arbiter: ArbiterHandle,
+    /// Filled in once the scheduler, to which the facts go, has an address.
+    pub setup: Arc<std::sync::OnceLock<RunnerSetup>>,
+}
+
+impl RunnerSeed {
+    /// The runner of `job`, idle.
+    ///
+    /// # Panics
+    /// Before the wiring is complete, which is before the first message of the scheduler.
+    pub fn start(&self, job: JobId) -> Addr<RunnerActor> {
+        let setup = self.setup.get().cloned().expect("the runners' setup is made before the scheduler starts");
+        RunnerActor::start_in_arbiter(&self.arbiter, move |_| RunnerActor::new(job, setup))
+    }
+}
+
+/// A step that has been launched and is not over.
+struct LiveStep {
+    commands: StepCommands,
+    /// What was launched, until it is known to have started: for another try.
+    retry: Option<Box<LaunchSpec>>,
+    tries: u32,
+    /// A ladder runs on this step alone.
+    stopped: Option<StopCause>,
+}
+
+pub struct RunnerActor {
+    id: JobId,
+    setup: RunnerSetup,
+    job: Option<Box<Job>>,
+    host: Host,
+    steps: BTreeMap<StepId, LiveStep>,
+    cgroup: Option<JobCgroup>,
+    ladder: Ladder,
+    /// How the batch script or the run's command ended.
+    main: Option<ExitRecord>,
+    done: bool,
+}
+
+/// The next event of a step; `None` when its connection is closed.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct StepNews {
+    step: StepId,
+    event: Option<StepEvent>,
+}
+
+impl RunnerActor {
+    fn new(id: JobId, setup: RunnerSetup) -> Self {
+        RunnerActor {
+            id,
+            setup,
+            job: None,
+            host: Host::default(),
+            steps: BTreeMap::new(),
+            cgroup: None,
+            ladder: Ladder::default(),
+            main: None,
+            done: false,
+        }
+    }
+
+    fn key(&self, step: StepId) -> StepKey {
+        StepKey { job: self.id, step }
+    }
+
+    fn run(&self) -> u32 {
+        self.job.as_ref().map_or(0, |job| job.restarts)
+    }
+
+    fn is_allocation(&self) -> bool {
+        self.job.as_ref().is_none_or(|job| job.request.kind == JobKind::Allocation)
+    }
+
+    fn make_cgroup(&mut self) -> Result<(), String> {
+        if let (Some(base), Some(job), None) = (&self.setup.cgroups, &self.job, &self.cgroup) {
+            let tres = job.alloc.as_ref().map_or(job.tres, |alloc| alloc.tres);
+            self.cgroup = Some(base.create_job(self.id, &tres).map_err(|e| e.to_string())?);
+        }
+        Ok(())
+    }
+
+    fn launch(&mut self, mut spec: LaunchSpec, fds: Vec<OwnedFd>, ctx: &mut Context<Self>) {
+        let step = spec.step.step;
+        spec.cgroup = self.cgroup.as_ref().map(|cgroup| cgroup.path().to_owned());
+        let can_retry = fds.is_empty();
+        match self.setup.launcher.launch(&spec, fds) {
+            Ok(handle) => {
+                let tries = self.steps.get(&step).map_or(0, |live| live.tries) + 1;
+                self.follow(step, handle, ctx);
+                if let Some(live) = self.steps.get_mut(&step) {
+                    live.tries = tries;
+                    live.retry = can_retry.then(|| Box::new(spec));
+                }
+            }
+            Err(e) => self.launch_failed(step, &format!("the launch failed: {e}"), ctx),
+        }
+    }
+
+    /// Listens to a step from now on.
+    fn follow(&mut self, step: StepId, handle: StepHandle, ctx: &mut Context<Self>) {
+        let (commands, mut events) = handle.split();
+        self.steps.insert(step, LiveStep { commands, retry: None, tries: 0, stopped: None });
+        let me = ctx.address();
+        actix::spawn(async move {
+            loop {
+                let event = events.next_event().await;
+                let last = event.is_none();
+                me.do_send(StepNews { step, event });
+                if last {
+                    break;
+                }
+            }
+        });
+    }
+
+    fn launch_failed(&mut self, step: StepId, why: &str, ctx: &mut Context<Self>) {
+        let now = (self.setup.clock)();
+        log::error!("job {}: {why}", self.key(step));
+        let record = ExitRecord {
+            run: self.run(),
+            exit: ExitCode::LAUNCH_FAILED,
+            started: now,
+            ended: now,
+            launch_error: Some(why.to_owned()),
+            ..ExitRecord::default()
+        };
+        self.step_over(step, record, None, ctx);
+    }
+
+    /// A step is over. `cause` overrides what the record says.
+    fn step_over(&mut self, step: StepId, record: ExitRecord, cause: Option<EndCause>, ctx: &mut Context<Self>) {
+        let live = self.steps.remove(&step);
+        let stopped = live.is_some_and(|live| live.stopped.is_some());
+        let cause = cause.unwrap_or_else(|| self.cause_of(&record, stopped));
+        if step == StepId::Batch {
+            self.main = Some(record);
+            // What the batch script leaves behind ends with it, as in Slurm.
+            for live in self.steps.values() {
+                live.commands.send(StepCommand::KillAll);
+            }
+            self.ladder.main_cause = Some(cause);
+        } else {
+            self.setup.outputs.step_ended.do_send(StepEnded { step: self.key(step), record, cause });
+        }
+        self.end_if_empty(ctx);
+    }
+
+    fn cause_of(&self, record: &ExitRecord, stopped: bool) -> EndCause {
+        if record.launch_error.is_some() {
+            EndCause::LaunchFailed
+        } else if record.oom || self.cgroup.as_ref().is_some_and(JobCgroup::was_oom) {
+            EndCause::OutOfMemory
+        } else if self.ladder.timed_out {
+            EndCause::TimeLimit
+        } else if stopped || self.ladder.stopping.is_some() {
+            EndCause::Stopped
+        } else {
+            EndCause::Exited
+        }
+    }
+
+    /// Reports the end of the job once nothing of it is left and nothing more can come.
+    fn end_if_empty(&mut self, ctx: &mut Context<Self>) {
+        let over = self.main.is_some() || self.ladder.stopping.is_some() || self.ladder.timed_out;
+        if self.done || !over || !self.steps.is_empty() {
+            return;
+        }
+        let now = (self.setup.clock)();
+        let mut outcome = match &self.main {
+            Some(record) => JobOutcome {
+                exit: record.exit,
+                usage: record.usage,
+                cause: self.ladder.main_cause.unwrap_or_else(|| self.cause_of(record, false)),
+                ended: record.ended,
+            },
+            None => JobOutcome {
+                exit: ExitCode::OK,
+                usage: Usage::default(),
+                cause: if self.ladder.timed_out { EndCause::TimeLimit } else { EndCause::Stopped },
+                ended: now,
+            },
+        };
+        if let Some(cgroup) = self.cgroup.take() {
+            if let Some(usage) = cgroup.usage()
+                && !self.is_allocation()
+            {
+                outcome.usage = usage;
+            }
+            if cgroup.was_oom() {
+                outcome.cause = EndCause::OutOfMemory;
+            }
+            if let Err(e) = cgroup.remove() {
+                log::warn!("job {}: {e}", self.id);
+            }
+        }
+        self.finish(outcome, ctx);
+    }
+
+    fn finish(&mut self, outcome: JobOutcome, ctx: &mut Context<Self>) {
+        self.done = true;
+        self.setup.outputs.job_ended.do_send(JobEnded { job: self.id, outcome });
+        ctx.stop();
+    }
+
+    /// What became of a step whose connection is gone, or that an earlier daemon had launched.
+    fn look_again(&mut self, step: StepId, at_start: bool, ctx: &mut Context<Self>) {
+        let job_dir = self.setup.paths.job_dir(self.id);
+        match adopt::inspect(&job_dir, step, self.run()) {
+            Ok(Adoption::Running(handle)) => self.follow(step, handle, ctx),
+            Ok(Adoption::Ended(record)) => self.step_over(step, record, None, ctx),
+            Ok(Adoption::NeverLaunched) if at_start => {
+                let now = (self.setup.clock)();
+                let record = ExitRecord { run: self.run(), started: now, ended: now, ..ExitRecord::default() };
+                self.step_over(step, record, Some(EndCause::NeverLaunched), ctx);
+            }
+            Ok(Adoption::NeverLaunched) => match self.steps.get_mut(&step) {
+                Some(LiveStep { retry: Some(spec), tries, .. }) if *tries < LAUNCH_TRIES => {
+                    let spec = spec.clone();
+                    self.launch(*spec, Vec::new(), ctx);
+                }
+                _ => self.launch_failed(step, "the launcher died before it started anything", ctx),
+            },
+            Ok(Adoption::Lost) => self.lost(step, ctx),
+            Err(e) => {
+                log::error!("job {}: {e}", self.key(step));
+                self.lost(step, ctx);
+            }
+        }
+    }
+
+    fn lost(&mut self, step: StepId, ctx: &mut Context<Self>) {
+        let killed = adopt::kill_leftovers(self.setup.paths.root(), self.key(step));
+        log::error!("job {}: the process that watched it is gone; {killed} processes of it were killed", self.key(step));
+        let now = (self.setup.clock)();
+        let record = ExitRecord { run: self.run(), started: now, ended: now, ..ExitRecord::default() };
+        self.step_over(step, record, Some(EndCause::RunnerLost), ctx);
+    }
+
+    fn begin(&mut self, job: Box<Job>, host: Host, ctx: &mut Context<Self>) {
+        self.ladder.start = job.start;
+        self.ladder.limit_secs = job.request.time_limit_secs;
+        self.ladder.suspended_us = job.suspended_us;
+        self.ladder.suspended_at = job.suspended_at;
+        self.ladder.warn = job.request.signal;
+        self.host = host;
+        self.job = Some(job);
+        self.arm_limit(ctx);
+    }
+}
+
+impl Actor for RunnerActor {
+    type Context = Context<Self>;
+}
+
+impl Drop for RunnerActor {
+    fn drop(&mut self) {
+        if !self.done && self.job.is_some() {
+            self.setup.outputs.died.do_send(RunnerDied { job: self.id });
+        }
+    }
+}
+
+impl Handler<LaunchJob> for RunnerActor {
+    type Result = ();
+
+    fn handle(&mut self, m: LaunchJob, ctx: &mut Self::Context) {
+        let launch = *m.launch;
+        self.begin(Box::new(launch.job), m.host, ctx);
+        if self.ladder.stopping.is_some() {
+            return self.end_if_empty(ctx);
+        }
+        if let Err(e) = self.make_cgroup() {
+            return self.launch_failed(StepId::Batch, &e, ctx);
+        }
+        let Some(job) = &self.job else { return };
+        let spec = launch_plan::batch_launch(job, &self.host, &self.setup.paths, m.texts, launch.batch_ranks);
+        self.launch(spec, Vec::new(), ctx);
+    }
+}
+
+impl Handler<OpenAllocation> for RunnerActor {
+    type Result = ();
+
+    fn handle(&mut self, m: OpenAllocation, ctx: &mut Self::Context) {
+        self.begin(m.job, m.host, ctx);
+        if let Err(e) = self.make_cgroup() {
+            // Told to the client with its first step, and recorded with the job.
+            log::error!("job {}: {e}", self.id);
+            let now = (self.setup.clock)();
+            let outcome = JobOutcome {
+                exit: ExitCode::LAUNCH_FAILED,
+                usage: Usage::default(),
+                cause: EndCause::LaunchFailed,
+                ended: now,
+            };
+            self.finish(outcome, ctx);
+        }
+    }
+}
+
+impl Handler<AdoptJob> for RunnerActor {
+    type Result = ();
+
+    fn handle(&mut self, m: AdoptJob, ctx: &mut Self::Context) {
+        let live: Vec<StepId> = m.job.steps.iter().filter(|s| !s.state.is_terminal()).map(|s| s.id).collect();
+        self.begin(m.job, m.host, ctx);
+        if let Some(base) = &self.setup.cgroups {
+            self.cgroup = base.open_job(self.id);
+        }
+        if !self.is_allocation() {
+            self.look_again(StepId::Batch, true, ctx);
+        }
+        for step in live {
+            self.look_again(step, true, ctx);
+        }
+    }
+}
+
+impl Handler<LaunchStep> for RunnerActor {
+    type Result = ();
+
+    fn handle(&mut self, m: LaunchStep, ctx: &mut Self::Context) {
+        let step = m.step.step;
+        if self.ladder.stopping.is_some() || self.done {
+            let now = (self.setup.clock)();
+            let record = ExitRecord { exit: ExitCode::signal(libc::SIGTERM), started: now, ended: now, ..Default::default() };
+            return self.step_over(step, record, Some(EndCause::Stopped), ctx);
+        }
+        match launch_plan::step_launch(&m, &self.setup.paths) {
+            Ok(spec) => self.launch(spec, m.fds, ctx),
+            Err(e) => self.launch_failed(step, &e, ctx),
+        }
+    }
+}
+
+impl Handler<StepNews> for RunnerActor {
+    type Result = ();
+
+    fn handle(&mut self, StepNews { step, event }: StepNews, ctx: &mut Self::Context) {
+        match event {
+            Some(StepEvent::Started { task_pids, .. }) => {
+                if let Some(live) = self.steps.get_mut(&step) {
+                    live.retry = None;
+                }
+                let pids = task_pids.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect();
+                self.setup.outputs.step_started.do_send(StepStarted { step: self.key(step), pids });
+            }
+            Some(StepEvent::TaskEnded { rank, exit }) => {
+                self.setup.outputs.task_ended.do_send(TaskEnded { step: self.key(step), rank, exit });
+            }
+            Some(StepEvent::Ended(record)) => self.step_over(step, record, None, ctx),
+            Some(StepEvent::Refused(why)) => self.launch_failed(step, &why, ctx),
+            Some(StepEvent::Usage(_)) => {}
+            None if self.steps.contains_key(&step) => self.look_again(step, false, ctx),
+            None => {}
+        }
+    }
+}
+
+impl Handler<CommandStep> for RunnerActor {
+    type Result = ();
+
+    fn handle(&mut self, m: CommandStep, _: &mut Self::Context) {
+        if let Some(live) = self.steps.get(&m.step) {
+            live.commands.send(m.command);
+        }
+    }
+}
+
+impl Handler<SignalJob> for RunnerActor {
+    type Result = ();
+
+    fn handle(&mut self, SignalJob { target, signal }: SignalJob, _: &mut Self::Context) {
+        let to = |live: &LiveStep, target: Whom| {
+            live.commands.send(StepCommand::Signal { signal, target });
+        };
+        let own_steps = self.steps.keys().any(|step| *step != StepId::Batch);
+        for (step, live) in &self.steps {
+            match target {
+                SignalTarget::Steps if *step == StepId::Batch && own_steps => {}
+                SignalTarget::Steps | SignalTarget::Full => to(live, Whom::Processes),
+                SignalTarget::Batch if *step == StepId::Batch => to(live, Whom::BatchShell),
+                SignalTarget::Step(wanted) if wanted == *step => to(live, Whom::Processes),
+                SignalTarget::Batch | SignalTarget::Step(_) => {}
+            }
+        }
+    }
+}
+
+impl Handler<StopJob> for RunnerActor {
+    type Result = ();
+
+    fn handle(&mut self, StopJob { cause }: StopJob, ctx: &mut Self::Context) {
+        self.stop(cause, ctx);
+    }
+}
+
+impl Handler<StopStep> for RunnerActor {
+    type Result = ();
+
+    fn handle(&mut self, StopStep { step, cause }: StopStep, ctx: &mut Self::Context) {
+        self.stop_step(step, cause, ctx);
+    }
+}
+
+impl Handler<SuspendJob> for RunnerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: SuspendJob, ctx: &mut Self::Context) {
+        self.ladder.suspended_at = Some((self.setup.clock)());
+        self.arm_limit(ctx);
+        for live in self.steps.values() {
+            live.commands.send(StepCommand::Suspend);
+        }
+    }
+}
+
+impl Handler<ResumeJob> for RunnerActor {
+    type Result = ();
+
+    fn handle(&mut self, ResumeJob { suspended_us }: ResumeJob, ctx: &mut Self::Context) {
+        self.ladder.suspended_at = None;
+        self.ladder.suspended_us = suspended_us;
+        self.arm_limit(ctx);
+        for live in self.steps.values() {
+            live.commands.send(StepCommand::Resume);
+        }
+    }
+}
+
+impl Handler<SetTimeLimit> for RunnerActor {
+    type Result = ();
+
+    fn handle(&mut self, SetTimeLimit { limit_secs }: SetTimeLimit, ctx: &mut Self::Context) {
+        self.ladder.limit_secs = limit_secs;
+        self.arm_limit(ctx);
+    }
+}

@@ -1,0 +1,750 @@
+//! SchedulerActor: the shell around the scheduling core.
+//!
+//! Owns the core, the runners of active jobs, and who waits for news of which job. Receives the sessions' commands
+//! and the runners' facts. Sends [`Commit`] to the store, and after each commit's acknowledgement carries the effects
+//! out: launches and signals to the runners, replies, then notifications. It awaits nothing. An idle one has no timer;
+//! the alarm is set for what is due next, if anything is. Stops with the daemon; if it dies the daemon ends.
+
+use crate::actors::launch_plan::fill_paths;
+use crate::actors::messages::*;
+use crate::actors::news::{News, NewsSender};
+use crate::actors::runner::{RunnerActor, RunnerSeed};
+use crate::model::change::LaunchTexts;
+use crate::model::job::ClientProcess;
+use crate::model::view::{JobList, JobView, NodeView, PartitionView};
+use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRef, JobRequest, Partition, StepKey, Timestamp};
+use crate::protocol::answer::{Outcome, Refused};
+use crate::protocol::request::StepLaunch;
+use crate::model::partition::Host;
+use crate::model::request::JobKind;
+use crate::spec::{constraint, hostlist};
+use crate::sched::{
+    Core, Effect, EndCause, JobOutcome, Outbox, Refusal, StepAsk, StepKind, StepOutcome, StepStart,
+    Submission,
+};
+use actix::prelude::*;
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::OwnedFd;
+use tokio::sync::{oneshot, watch};
+
+mod control;
+mod diagnostics;
+
+use diagnostics::Counters;
+
+/// Messages that may wait before senders have to.
+const MAILBOX: usize = 4096;
+
+/// Where the scheduler's decisions go.
+pub struct SchedulerOutputs {
+    pub store: Recipient<Commit>,
+    pub notifier: Recipient<NotifyEnd>,
+    /// Makes the runner of a job.
+    pub runners: RunnerSeed,
+    /// When to send [`Due`] next.
+    pub alarm: watch::Sender<Option<Timestamp>>,
+    /// The wall clock.
+    pub clock: fn() -> Timestamp,
+    pub daemon_start: Timestamp,
+    /// The partitions, given whether there are GPUs.
+    pub partitions: Box<dyn Fn(bool) -> Vec<Partition>>,
+}
+
+/// Something has become due.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Due;
+
+/// Look at the queue. Sent to itself once for any number of facts, so that a thousand submissions cost few rounds.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Round;
+
+/// What happens once a commit is durable.
+struct InFlight {
+    seq: u64,
+    effects: Vec<Effect>,
+    then: Option<Box<dyn FnOnce()>>,
+}
+
+/// Who waits for news of a job.
+#[derive(Default)]
+struct Watch {
+    senders: Vec<NewsSender>,
+    /// Of an array: the task that ended worst so far.
+    worst: Option<Box<JobView>>,
+}
+
+/// A step that waits for its resources, or for its commit.
+struct Ticket {
+    job: JobId,
+    launch: Box<StepLaunch>,
+    env: Vec<u8>,
+    fds: Vec<OwnedFd>,
+    news: NewsSender,
+}
+
+pub struct SchedulerActor {
+    core: Core,
+    outputs: SchedulerOutputs,
+    seq: u64,
+    in_flight: VecDeque<InFlight>,
+    round_queued: bool,
+    runners: HashMap<JobId, Addr<RunnerActor>>,
+    watchers: HashMap<JobId, Watch>,
+    step_news: HashMap<StepKey, NewsSender>,
+    tickets: HashMap<u64, Ticket>,
+    /// Running jobs of an earlier daemon, to be taken over at the start.
+    adopt: Vec<Job>,
+    counters: Counters,
+}
+
+impl SchedulerActor {
+    /// `adopt`: the active jobs of the recovered core.
+    pub fn new(core: Core, outputs: SchedulerOutputs, adopt: Vec<Job>) -> Self {
+        SchedulerActor {
+            core,
+            outputs,
+            seq: 0,
+            in_flight: VecDeque::new(),
+            round_queued: false,
+            runners: HashMap::new(),
+            watchers: HashMap::new(),
+            step_news: HashMap::new(),
+            tickets: HashMap::new(),
+            adopt,
+            counters: Counters::default(),
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        (self.outputs.clock)()
+    }
+
+    /// Sends the changes to the store; effects and `then` follow their acknowledgement. Everything takes this way,
+    /// so that no effect overtakes an earlier one.
+    fn commit_then(&mut self, out: Outbox, then: Option<Box<dyn FnOnce()>>) {
+        let Outbox { changes, effects } = out;
+        if changes.is_empty() && effects.is_empty() && then.is_none() {
+            return;
+        }
+        self.seq += 1;
+        let texts_for = effects
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Launch(launch) => Some(launch.job.id),
+                _ => None,
+            })
+            .collect();
+        self.outputs.store.do_send(Commit { seq: self.seq, changes, texts_for });
+        self.in_flight.push_back(InFlight { seq: self.seq, effects, then });
+    }
+
+    /// As [`Self::commit_then`], and asks for a round.
+    fn commit(&mut self, out: Outbox, ctx: &mut Context<Self>) {
+        self.commit_then(out, None);
+        self.ask_round(ctx);
+    }
+
+    fn ask_round(&mut self, ctx: &mut Context<Self>) {
+        if !self.round_queued {
+            self.round_queued = true;
+            ctx.notify(Round);
+        }
+    }
+
+    /// A reply that is sent when everything so far is durable.
+    fn reply_after<T: 'static>(&mut self, out: Outbox, value: T) -> ResponseFuture<T> {
+        let (tx, rx) = oneshot::channel();
+        self.commit_then(
+            out,
+            Some(Box::new(move || {
+                let _ = tx.send(value);
+            })),
+        );
+        Box::pin(async move {
+            match rx.await {
+                Ok(value) => value,
+                // The daemon is going down: the session is dropped before anybody could read an answer.
+                Err(_) => std::future::pending().await,
+            }
+        })
+    }
+
+    fn set_alarm(&mut self) {
+        let due = self.core.next_due();
+        self.outputs.alarm.send_if_modified(|current| {
+            let changed = *current != due;
+            *current = due;
+            changed
+        });
+    }
+
+    fn view(&self, id: JobId) -> Option<JobView> {
+        let mut view = self.core.view(id, self.now())?;
+        fill_paths(&mut view, &self.core.config().host.name);
+        Some(view)
+    }
+
+    fn tell(&mut self, job: JobId, news: News) {
+        if let Some(watch) = self.watchers.get_mut(&job) {
+            watch.senders.retain(|watcher| watcher.send(news.clone()).is_ok());
+        }
+    }
+
+    /// Who waits for an array hears of its end when its last task is over, with the exit code of the worst.
+    fn tell_array(&mut self, array: JobId, ended: &JobView) {
+        let Some(watch) = self.watchers.get_mut(&array) else { return };
+        if watch.worst.as_ref().is_none_or(|worst| ended.exit.as_shell() > worst.exit.as_shell()) {
+            watch.worst = Some(Box::new(ended.clone()));
+        }
+        let all = self.core.resolve(&JobRef::job(array));
+        if all.iter().all(|id| self.core.job(*id).is_none_or(|job| job.state.is_terminal()))
+            && let Some(watch) = self.watchers.remove(&array)
+            && let Some(worst) = watch.worst
+        {
+            for watcher in watch.senders {
+                let _ = watcher.send(News::Ended(worst.clone()));
+            }
+        }
+    }
+
+    fn runner(&mut self, job: JobId) -> Addr<RunnerActor> {
+        let seed = &self.outputs.runners;
+        self.runners.entry(job).or_insert_with(|| seed.start(job)).clone()
+    }
+
+    fn carry_out(&mut self, effect: Effect, texts: &mut HashMap<JobId, LaunchTexts>) {
+        match effect {
+            Effect::Launch(launch) => {
+                let texts = texts.remove(&launch.job.id).unwrap_or_default();
+                let host = self.core.config().host.clone();
+                self.runner(launch.job.id).do_send(LaunchJob { launch, texts, host });
+            }
+            Effect::Granted(id) => {
+                let Some(job) = self.core.job(id).cloned() else { return };
+                let host = self.core.config().host.clone();
+                self.runner(id).do_send(OpenAllocation { job: Box::new(job), host });
+                if let Some(view) = self.view(id) {
+                    self.tell(id, News::Granted(Box::new(view)));
+                }
+            }
+            Effect::Stop { job, cause } => self.runner(job).do_send(StopJob { cause }),
+            Effect::StopStep { step, cause } => self.runner(step.job).do_send(StopStep { step: step.step, cause }),
+            Effect::Signal { job, target, signal } => self.runner(job).do_send(SignalJob { target, signal }),
+            Effect::Suspend(job) => self.runner(job).do_send(SuspendJob),
+            Effect::Resume(id) => {
+                let suspended_us = self.core.job(id).map_or(0, |job| job.suspended_us);
+                self.runner(id).do_send(ResumeJob { suspended_us });
+            }
+            Effect::SetTimeLimit { job, limit_secs, .. } => self.runner(job).do_send(SetTimeLimit { limit_secs }),
+            Effect::LaunchStep { step, ticket, alloc } => self.launch_step(step, ticket, alloc),
+            Effect::StepRefused { ticket, refusal } => {
+                if let Some(ticket) = self.tickets.remove(&ticket) {
+                    let what = format!("Unable to create step for job {}", ticket.job);
+                    let _ = ticket.news.send(News::StepRefused(refusal.lines(&what).join("\n")));
+                }
+            }
+            Effect::Ended(id) => self.announce_end(id),
+            Effect::Requeued(id) => {
+                self.runners.remove(&id);
+            }
+            Effect::Gone(id) => {
+                self.watchers.remove(&id);
+            }
+        }
+    }
+
+    fn launch_step(&mut self, step: StepKey, ticket: u64, alloc: crate::model::tres::Allocation) {
+        let Some(Ticket { launch, env, fds, news, .. }) = self.tickets.remove(&ticket) else {
+            // Its client went away between the decision and the commit: the step ends before it began.
+            self.runner(step.job).do_send(StopStep { step: step.step, cause: crate::sched::StopCause::ClientLost });
+            return;
+        };
+        self.step_news.insert(step, news);
+        let Some(job) = self.core.job(step.job).cloned() else { return };
+        let host = self.core.config().host.clone();
+        self.runner(step.job).do_send(LaunchStep { step, job: Box::new(job), host, alloc, launch, env, fds });
+    }
+
+    fn announce_end(&mut self, id: JobId) {
+        self.runners.remove(&id);
+        let Some(view) = self.view(id) else { return };
+        self.counters.ended += 1;
+        match &view.role {
+            ArrayRole::None => {
+                self.tell(id, News::Ended(Box::new(view.clone())));
+                self.watchers.remove(&id);
+            }
+            role => {
+                if let Some(array) = role.array_job(id) {
+                    self.tell_array(array, &view);
+                }
+            }
+        }
+        self.outputs.notifier.do_send(NotifyEnd {
+            job_id: match &view.role {
+                ArrayRole::Task { array_job, task } => format!("{array_job}_{task}"),
+                _ => view.id.to_string(),
+            },
+            name: view.request.name.clone(),
+            state: view.state,
+            partition: view.partition.clone(),
+            reason: view.reason,
+        });
+    }
+
+    fn watch(&mut self, job: JobId, news: NewsSender) {
+        let watch = self.watchers.entry(job).or_default();
+        watch.senders.retain(|watcher| !watcher.is_closed());
+        watch.senders.push(news);
+    }
+
+    /// A submission with what the text grammars know of it: whether its constraint holds, and its host lists.
+    fn judged(&self, request: JobRequest) -> Submission {
+        let has = features(&self.core.config().host);
+        let constraint_ok =
+            request.constraint.as_deref().map(|text| constraint::parse(text).is_ok_and(|c| c.is_met(&has)));
+        let hosts = |list: &Option<String>| {
+            list.as_deref().map_or_else(Vec::new, |l| hostlist::expand(l).unwrap_or_else(|_| vec![l.to_owned()]))
+        };
+        Submission {
+            constraint_ok,
+            nodelist: hosts(&request.nodelist),
+            exclude: hosts(&request.exclude),
+            request,
+            ..Submission::default()
+        }
+    }
+}
+
+/// What `--constraint` may ask for: the configured features and the models of the GPUs.
+fn features(host: &Host) -> Vec<String> {
+    let models = host.gpus.iter().filter_map(|gpu| gpu.model.clone());
+    let kinds = ["cpu"].into_iter().chain((!host.gpus.is_empty()).then_some("gpu")).map(str::to_owned);
+    host.features.iter().cloned().chain(models).chain(kinds).collect()
+}
+
+fn submission_refused(kind: JobKind, refusal: &Refusal) -> Refused {
+    let what = match kind {
+        JobKind::Batch => "Batch job submission failed",
+        JobKind::Run => "Unable to allocate resources",
+        JobKind::Allocation => "Job submit/allocate failed",
+    };
+    Refused { lines: refusal.lines(what), exit: 1 }
+}
+
+impl Actor for SchedulerActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(MAILBOX);
+        for job in std::mem::take(&mut self.adopt) {
+            let host = self.core.config().host.clone();
+            self.runner(job.id).do_send(AdoptJob { job: Box::new(job), host });
+        }
+        self.ask_round(ctx);
+    }
+}
+
+impl Handler<Round> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Round, _: &mut Self::Context) {
+        self.round_queued = false;
+        let now = self.now();
+        let mut out = Outbox::default();
+        let started = std::time::Instant::now();
+        self.core.plan(now, &mut out);
+        self.counters.round(started.elapsed(), &out);
+        self.commit_then(out, None);
+        self.set_alarm();
+    }
+}
+
+impl Handler<Due> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Due, ctx: &mut Self::Context) {
+        let mut out = Outbox::default();
+        self.core.on_due(self.now(), &mut out);
+        self.commit(out, ctx);
+    }
+}
+
+impl Handler<Committed> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, Committed { seq, result }: Committed, _: &mut Self::Context) {
+        let mut texts: HashMap<_, _> = match result {
+            Ok(texts) => texts.into_iter().collect(),
+            Err(e) => {
+                // What was promised can no longer be kept in step with what is remembered: start again from the disk.
+                log::error!("the database refused a change, the daemon ends: {e}");
+                crate::actors::fatal();
+                return;
+            }
+        };
+        let Some(done) = self.in_flight.pop_front() else { return };
+        debug_assert_eq!(done.seq, seq);
+        for effect in done.effects {
+            self.carry_out(effect, &mut texts);
+        }
+        if let Some(then) = done.then {
+            then();
+        }
+    }
+}
+
+impl Handler<SubmitJob> for SchedulerActor {
+    type Result = ResponseFuture<Result<JobId, Refused>>;
+
+    fn handle(&mut self, m: SubmitJob, ctx: &mut Self::Context) -> Self::Result {
+        let now = self.now();
+        let kind = m.request.kind;
+        let mut out = Outbox::default();
+        let submission = Submission {
+            texts: m.texts,
+            client: m.client,
+            ended: m.ended,
+            ..self.judged(m.request)
+        };
+        match self.core.submit(submission, now, &mut out) {
+            Err(refusal) => {
+                let refused = submission_refused(kind, &refusal);
+                Box::pin(async move { Err(refused) })
+            }
+            Ok(id) => {
+                self.counters.submitted += 1;
+                if let Some(news) = m.news {
+                    self.watch(id, news);
+                }
+                let reply = self.reply_after(out, Ok(id));
+                self.ask_round(ctx);
+                reply
+            }
+        }
+    }
+}
+
+impl Handler<TestSubmission> for SchedulerActor {
+    type Result = Result<crate::sched::Estimate, Refused>;
+
+    fn handle(&mut self, m: TestSubmission, _: &mut Self::Context) -> Self::Result {
+        let kind = m.request.kind;
+        let submission = Submission { ended: m.ended, ..self.judged(m.request) };
+        self.core
+            .test_only(&submission, self.now())
+            .map_err(|refusal| submission_refused(kind, &refusal))
+    }
+}
+
+impl Handler<QueryJobs> for SchedulerActor {
+    type Result = MessageResult<QueryJobs>;
+
+    fn handle(&mut self, QueryJobs(filter): QueryJobs, _: &mut Self::Context) -> Self::Result {
+        let now = self.now();
+        let mut unknown = Vec::new();
+        let mut jobs: Vec<JobView> = if filter.jobs.is_empty() {
+            self.core.views(now)
+        } else {
+            let mut ids: Vec<JobId> = Vec::new();
+            for job in &filter.jobs {
+                let found = self.core.resolve(job);
+                if found.is_empty() {
+                    unknown.push(job.job);
+                }
+                ids.extend(found);
+            }
+            ids.sort_unstable();
+            ids.dedup();
+            ids.into_iter().filter_map(|id| self.core.view(id, now)).collect()
+        };
+        if filter.live_only {
+            jobs.retain(|job| !job.state.is_terminal());
+        }
+        let host = &self.core.config().host.name;
+        let expected = if filter.expected_starts { self.core.expected_starts(now) } else { Default::default() };
+        for job in &mut jobs {
+            fill_paths(job, host);
+            job.expected_start = expected.get(&job.id).copied();
+        }
+        MessageResult(JobList { jobs, now, unknown })
+    }
+}
+
+impl Handler<DescribePast> for SchedulerActor {
+    type Result = MessageResult<DescribePast>;
+
+    /// Records in memory are newer than those of the database; the others are described as they are.
+    fn handle(&mut self, DescribePast(jobs): DescribePast, _: &mut Self::Context) -> Self::Result {
+        let host = self.core.config().host.name.clone();
+        let now = self.now();
+        let describe = |job: Job| {
+            let mut view =
+                self.core.view(job.id, now).unwrap_or_else(|| crate::sched::view_of(&job, self.core.config()));
+            fill_paths(&mut view, &host);
+            view
+        };
+        MessageResult(jobs.into_iter().map(describe).collect())
+    }
+}
+
+impl Handler<QueryNode> for SchedulerActor {
+    type Result = MessageResult<QueryNode>;
+
+    fn handle(&mut self, _: QueryNode, _: &mut Self::Context) -> Self::Result {
+        MessageResult(NodeView {
+            host: self.core.config().host.clone(),
+            allocated: self.core.allocated(),
+            exclusive: self.core.is_exclusive(),
+            partitions: self
+                .core
+                .partition_loads()
+                .into_iter()
+                .map(|load| PartitionView { partition: load.partition, running: load.running, pending: load.pending })
+                .collect(),
+            daemon_start: self.outputs.daemon_start,
+            load_centi: crate::host::load_centi(),
+            free_mem_mb: crate::host::memory::free_mb(),
+            now: self.now(),
+        })
+    }
+}
+
+impl Handler<WatchJob> for SchedulerActor {
+    type Result = Option<JobView>;
+
+    fn handle(&mut self, m: WatchJob, _: &mut Self::Context) -> Self::Result {
+        let view = self.view(m.job)?;
+        if !view.state.is_terminal() {
+            self.watch(m.job, m.news);
+        }
+        Some(view)
+    }
+}
+
+impl Handler<AttachClient> for SchedulerActor {
+    type Result = ResponseFuture<Result<JobView, Refused>>;
+
+    fn handle(&mut self, m: AttachClient, _: &mut Self::Context) -> Self::Result {
+        let Some(view) = self.view(m.job) else {
+            return Box::pin(async { Err(Refused::new("Invalid job id specified")) });
+        };
+        let mut out = Outbox::default();
+        if !view.state.is_terminal() {
+            self.watch(m.job, m.news.clone());
+        }
+        if !view.state.is_terminal() && m.holds {
+            self.core.set_client(m.job, Some(m.client), &mut out);
+        }
+        if let Some(step) = m.step {
+            match view.steps.iter().find(|s| s.id == step.step) {
+                Some(over) if over.state.is_terminal() => {
+                    let _ = m.news.send(News::StepEnded { exit: over.exit, tasks: Vec::new(), error: None });
+                }
+                Some(_) => {
+                    self.step_news.insert(step, m.news);
+                }
+                None => return Box::pin(async { Err(Refused::new("Invalid job step id specified")) }),
+            }
+        }
+        self.reply_after(out, Ok(view))
+    }
+}
+
+impl Handler<CreateStep> for SchedulerActor {
+    type Result = ResponseFuture<Result<(), Refused>>;
+
+    fn handle(&mut self, m: CreateStep, ctx: &mut Self::Context) -> Self::Result {
+        let now = self.now();
+        let mut out = Outbox::default();
+        let launch = &m.launch;
+        let ask = StepAsk {
+            kind: if launch.interactive { StepKind::Interactive } else { StepKind::Numbered },
+            name: launch.name.clone(),
+            ntasks: launch.ntasks,
+            cpus_per_task: launch.cpus_per_task.unwrap_or(1),
+            mem_mb: launch.mem_mb,
+            gpus: launch.gpus,
+            exact: launch.exact,
+            overlap: launch.overlap,
+            overcommit: launch.overcommit,
+            immediate: launch.immediate,
+            ticket: m.ticket,
+            submit_line: launch.submit_line.clone(),
+        };
+        let job = launch.job;
+        match self.core.create_step(job, ask, now, &mut out) {
+            Err(refusal) => {
+                let what = format!("Unable to create step for job {job}");
+                let refused = Refused { lines: refusal.lines(&what), exit: 1 };
+                Box::pin(async move { Err(refused) })
+            }
+            Ok(start) => {
+                let news = m.news.clone();
+                self.tickets.insert(
+                    m.ticket,
+                    Ticket { job, launch: m.launch, env: m.env, fds: m.fds, news: m.news },
+                );
+                match start {
+                    StepStart::Now(step, alloc) => {
+                        out.effects.push(Effect::LaunchStep { step, ticket: m.ticket, alloc });
+                    }
+                    StepStart::Waits => {
+                        let _ = news.send(News::StepWaits);
+                    }
+                }
+                self.commit(out, ctx);
+                Box::pin(async { Ok(()) })
+            }
+        }
+    }
+}
+
+impl Handler<AbandonStep> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, AbandonStep { ticket }: AbandonStep, _: &mut Self::Context) {
+        self.core.cancel_step_wait(ticket);
+        self.tickets.remove(&ticket);
+    }
+}
+
+impl Handler<TellStep> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, TellStep { step, command }: TellStep, _: &mut Self::Context) {
+        if let Some(runner) = self.runners.get(&step.job) {
+            runner.do_send(CommandStep { step: step.step, command });
+        }
+    }
+}
+
+impl Handler<ReleaseAllocation> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, m: ReleaseAllocation, ctx: &mut Self::Context) {
+        let mut out = Outbox::default();
+        self.core.release_allocation(m.job, m.exit, self.now(), &mut out);
+        self.commit(out, ctx);
+    }
+}
+
+impl Handler<ClientGone> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, m: ClientGone, ctx: &mut Self::Context) {
+        // A client that came back on another connection has taken the allocation over.
+        if self.core.job(m.job).and_then(|job| job.client) == Some(m.client) && !self.is_watched(m.job) {
+            let mut out = Outbox::default();
+            self.core.client_lost(m.job, self.now(), &mut out);
+            self.commit(out, ctx);
+        }
+    }
+}
+
+impl SchedulerActor {
+    fn is_watched(&self, job: JobId) -> bool {
+        self.watchers.get(&job).is_some_and(|watch| watch.senders.iter().any(|w| !w.is_closed()))
+    }
+}
+
+impl Handler<StepStarted> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, m: StepStarted, _: &mut Self::Context) {
+        if let Some(news) = self.step_news.get(&m.step) {
+            let _ = news.send(News::StepStarted { step: m.step.step, pids: m.pids });
+        }
+    }
+}
+
+impl Handler<TaskEnded> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, m: TaskEnded, _: &mut Self::Context) {
+        if let Some(news) = self.step_news.get(&m.step) {
+            let _ = news.send(News::TaskEnded { task: m.rank, exit: m.exit });
+        }
+    }
+}
+
+impl Handler<StepEnded> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, m: StepEnded, ctx: &mut Self::Context) {
+        let mut out = Outbox::default();
+        let record = &m.record;
+        let outcome =
+            StepOutcome { exit: record.exit, usage: record.usage, cause: m.cause, ended: record.ended };
+        self.core.on_step_ended(m.step, outcome, self.now(), &mut out);
+        let news = self.step_news.remove(&m.step);
+        let told = News::StepEnded {
+            exit: record.exit,
+            tasks: record.tasks.clone(),
+            error: record.launch_error.clone(),
+        };
+        self.commit_then(
+            out,
+            Some(Box::new(move || {
+                if let Some(news) = news {
+                    let _ = news.send(told);
+                }
+            })),
+        );
+        self.ask_round(ctx);
+    }
+}
+
+impl Handler<JobEnded> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, m: JobEnded, ctx: &mut Self::Context) {
+        let mut out = Outbox::default();
+        self.core.on_job_ended(m.job, m.outcome, self.now(), &mut out);
+        self.commit(out, ctx);
+    }
+}
+
+impl Handler<RunnerDied> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, RunnerDied { job }: RunnerDied, ctx: &mut Self::Context) {
+        let now = self.now();
+        let mut out = Outbox::default();
+        let outcome = JobOutcome {
+            exit: ExitCode::OK,
+            usage: Default::default(),
+            cause: EndCause::RunnerLost,
+            ended: now,
+        };
+        self.core.on_job_ended(job, outcome, now, &mut out);
+        self.commit(out, ctx);
+    }
+}
+
+impl Handler<GpusChanged> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, GpusChanged(gpus): GpusChanged, ctx: &mut Self::Context) {
+        let mut host = self.core.config().host.clone();
+        host.gpus = gpus;
+        let partitions = (self.outputs.partitions)(!host.gpus.is_empty());
+        self.core.set_host(host, partitions, self.now());
+        self.ask_round(ctx);
+    }
+}
+
+/// The client that an allocation of an earlier daemon belongs to, for those that may still come back.
+pub fn clients_to_expect(jobs: &[Job]) -> Vec<(JobId, ClientProcess)> {
+    jobs.iter().filter_map(|job| Some((job.id, job.client?))).collect()
+}
+
+/// One [`Outcome`] for a target.
+fn outcome(target: impl ToString, result: Result<Vec<JobId>, String>) -> Outcome {
+    match result {
+        Ok(jobs) => Outcome { target: target.to_string(), error: None, jobs },
+        Err(error) => Outcome { target: target.to_string(), error: Some(error), jobs: Vec::new() },
+    }
+}

@@ -1,0 +1,157 @@
+//! The commands of scontrol and scancel, each on a list of jobs.
+
+use super::{SchedulerActor, outcome};
+use crate::actors::messages::{CancelJobs, ControlJobs};
+use crate::model::{ArrayRole, Job, JobId, JobRef, JobState};
+use crate::protocol::answer::Outcome;
+use crate::protocol::request::{CancelAsk, CancelFilter, ControlAction};
+use crate::model::job::Hold;
+use crate::model::query::EndedJob;
+use crate::model::update::Update;
+use crate::sched::{Outbox, SignalTarget, Update as Change};
+use crate::spec::constraint;
+use actix::prelude::*;
+
+impl Handler<ControlJobs> for SchedulerActor {
+    type Result = ResponseFuture<Vec<Outcome>>;
+
+    fn handle(&mut self, m: ControlJobs, ctx: &mut Self::Context) -> Self::Result {
+        let now = self.now();
+        let mut out = Outbox::default();
+        let mut outcomes = Vec::with_capacity(m.jobs.len());
+        let updates = match &m.action {
+            ControlAction::Update(updates) => self.translate(updates, &m.ended),
+            _ => Vec::new(),
+        };
+        for job in &m.jobs {
+            let result = match &m.action {
+                ControlAction::Hold => self.core.hold(job, Hold::User, now, &mut out),
+                ControlAction::Release => self.core.release(job, now, &mut out),
+                ControlAction::Requeue => self.core.requeue(job, false, now, &mut out),
+                ControlAction::RequeueHold => self.core.requeue(job, true, now, &mut out),
+                ControlAction::Suspend => self.core.suspend(job, now, &mut out),
+                ControlAction::Resume => self.core.resume(job, now, &mut out),
+                ControlAction::Top => self.core.top(job, now, &mut out),
+                ControlAction::Update(_) => self.core.update(job, &updates, now, &mut out),
+            };
+            outcomes.push(outcome(job, result.map_err(|e| e.to_string())));
+        }
+        let reply = self.reply_after(out, outcomes);
+        self.ask_round(ctx);
+        reply
+    }
+}
+
+impl Handler<CancelJobs> for SchedulerActor {
+    type Result = ResponseFuture<Vec<Outcome>>;
+
+    fn handle(&mut self, CancelJobs(ask): CancelJobs, ctx: &mut Self::Context) -> Self::Result {
+        let mut out = Outbox::default();
+        let targets = self.targets(&ask);
+        let outcomes = targets.iter().map(|target| self.cancel_one(target, &ask, &mut out)).collect();
+        let reply = self.reply_after(out, outcomes);
+        self.ask_round(ctx);
+        reply
+    }
+}
+
+impl SchedulerActor {
+    /// The updates with what only the daemon knows: the fate of a dependency's targets, the features of the host.
+    fn translate(&self, updates: &[Update], ended: &[EndedJob]) -> Vec<Change> {
+        let has = super::features(&self.core.config().host);
+        updates
+            .iter()
+            .cloned()
+            .map(|update| match update {
+                Update::JobName(name) => Change::JobName(name),
+                Update::Partition(name) => Change::Partition(name),
+                Update::TimeLimit(secs) => Change::TimeLimit(secs),
+                Update::Priority(n) => Change::Priority(n),
+                Update::Nice(n) => Change::Nice(n),
+                Update::Dependency(d) => Change::Dependency(d, ended.to_vec()),
+                Update::NumCpus(n) => Change::NumCpus(n),
+                Update::NumTasks(n) => Change::NumTasks(n),
+                Update::CpusPerTask(n) => Change::CpusPerTask(n),
+                Update::MinMemoryNode(mb) => Change::MinMemoryNode(mb),
+                Update::MinMemoryCpu(mb) => Change::MinMemoryCpu(mb),
+                Update::Gpus(n) => Change::Gpus(n),
+                Update::StartTime(at) => Change::StartTime(at),
+                Update::Deadline(at) => Change::Deadline(at),
+                Update::Comment(text) => Change::Comment(text),
+                Update::Account(text) => Change::Account(text),
+                Update::Qos(text) => Change::Qos(text),
+                Update::WorkDir(path) => Change::WorkDir(path),
+                Update::StdOut(path) => Change::StdOut(path),
+                Update::StdErr(path) => Change::StdErr(path),
+                Update::StdIn(path) => Change::StdIn(path),
+                Update::ArrayTaskThrottle(n) => Change::ArrayTaskThrottle(n),
+                Update::Requeue(yes) => Change::Requeue(yes),
+                Update::Features(text) => {
+                    let ok = constraint::parse(&text).is_ok_and(|c| c.is_met(&has));
+                    Change::Features(text, ok)
+                }
+            })
+            .collect()
+    }
+
+    /// The named jobs that the filter takes, or all live jobs that it takes.
+    fn targets(&self, ask: &CancelAsk) -> Vec<JobRef> {
+        if !ask.refs.is_empty() {
+            if ask.filter.is_empty() {
+                return ask.refs.clone();
+            }
+            let taken = |r: &&JobRef| {
+                self.core.resolve(r).iter().any(|id| self.core.job(*id).is_some_and(|job| takes(&ask.filter, job)))
+            };
+            return ask.refs.iter().filter(taken).cloned().collect();
+        }
+        let mut ids: Vec<JobId> =
+            self.core.jobs().filter(|job| !job.state.is_terminal() && takes(&ask.filter, job)).map(|j| j.id).collect();
+        ids.sort_unstable();
+        ids.into_iter()
+            .filter_map(|id| self.core.job(id))
+            .map(|job| match &job.role {
+                ArrayRole::None => JobRef::job(job.id),
+                // The rest of an array, not the tasks that have left it: those have their own records.
+                ArrayRole::Rest { tasks, .. } => JobRef { job: job.id, tasks: Some(tasks.clone()), step: None },
+                _ => JobRef::job(job.id),
+            })
+            .collect()
+    }
+
+    fn cancel_one(&mut self, target: &JobRef, ask: &CancelAsk, out: &mut Outbox) -> Outcome {
+        let now = self.now();
+        let result = match ask.signal {
+            None => self.core.cancel(target, ask.uid, now, out),
+            Some(signal) => {
+                let whom = match target.step {
+                    Some(step) => SignalTarget::Step(step),
+                    None if ask.full => SignalTarget::Full,
+                    None if ask.batch => SignalTarget::Batch,
+                    None => SignalTarget::Steps,
+                };
+                self.core.signal(target, whom, signal, ask.uid, now, out)
+            }
+        };
+        outcome(target, result.map_err(|e| e.to_string()))
+    }
+}
+
+/// Whether scancel's filter options name this job. Account, qos, reservation and wckey are kept words here.
+fn takes(filter: &CancelFilter, job: &Job) -> bool {
+    let request = &job.request;
+    let is = |wanted: &Option<String>, have: &str| wanted.as_deref().is_none_or(|w| w.split(',').any(|w| w == have));
+    let may_be = |wanted: &Option<String>, have: &Option<String>| {
+        wanted.as_deref().is_none_or(|w| w.split(',').any(|w| Some(w) == have.as_deref()))
+    };
+    let state = if job.state == JobState::Completing { JobState::Running } else { job.state };
+    is(&filter.user, &request.user)
+        && is(&filter.name, &request.name)
+        && is(&filter.partition, &job.partition)
+        && may_be(&filter.account, &request.account)
+        && may_be(&filter.qos, &request.qos)
+        && may_be(&filter.reservation, &request.reservation)
+        && may_be(&filter.wckey, &request.wckey)
+        && (filter.states.is_empty() || filter.states.contains(&state))
+        && (filter.nodelist.is_none() || job.state.is_active())
+}

@@ -1,0 +1,109 @@
+//! StoreActor: the only writer of the database.
+//!
+//! Owns the writing connection, on an arbiter of its own, so that a slow disk blocks nobody else. Receives
+//! [`Commit`]. Sends [`Committed`] for each, in the order they came. Commits what is waiting as one transaction
+//! (group commit): an fsync is paid once for all submissions that arrived during the one before.
+//! Stops with the daemon. If it dies the daemon ends, since nothing can be promised without it.
+//!
+//! [`ReaderActor`] answers queries of the past on a connection of its own, so that a large sacct delays no commit.
+
+use crate::actors::messages::{BatchScript, Commit, Committed, EndedFacts, PastJobs, ReadError};
+use crate::model::Job;
+use crate::model::query::EndedJob;
+use crate::store::{Reader, Store};
+use actix::prelude::*;
+
+/// Messages that may wait before senders have to.
+const MAILBOX: usize = 4096;
+
+pub struct StoreActor {
+    store: Store,
+    scheduler: Recipient<Committed>,
+    waiting: Vec<Commit>,
+}
+
+impl StoreActor {
+    pub fn new(store: Store, scheduler: Recipient<Committed>) -> Self {
+        StoreActor { store, scheduler, waiting: Vec::new() }
+    }
+}
+
+impl Actor for StoreActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(MAILBOX);
+    }
+}
+
+/// Commit what has been collected. Sent to itself, so that it runs behind everything that is already there.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Flush;
+
+impl Handler<Commit> for StoreActor {
+    type Result = ();
+
+    fn handle(&mut self, commit: Commit, ctx: &mut Self::Context) {
+        if self.waiting.is_empty() {
+            ctx.notify(Flush);
+        }
+        self.waiting.push(commit);
+    }
+}
+
+impl Handler<Flush> for StoreActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Flush, _: &mut Self::Context) {
+        let commits = std::mem::take(&mut self.waiting);
+        let (heads, batches): (Vec<_>, Vec<_>) =
+            commits.into_iter().map(|c| ((c.seq, c.texts_for), c.changes)).unzip();
+        let results = self.store.commit(&batches);
+        for ((seq, texts_for), result) in heads.into_iter().zip(results) {
+            let result = result.and_then(|()| {
+                texts_for.into_iter().map(|job| Ok((job, self.store.launch_texts(job)?))).collect::<Result<Vec<_>, _>>()
+            });
+            self.scheduler.do_send(Committed { seq, result });
+        }
+    }
+}
+
+/// Reads the past, on a thread of its own.
+pub struct ReaderActor {
+    reader: Reader,
+}
+
+impl ReaderActor {
+    pub fn new(reader: Reader) -> Self {
+        ReaderActor { reader }
+    }
+}
+
+impl Actor for ReaderActor {
+    type Context = SyncContext<Self>;
+}
+
+impl Handler<PastJobs> for ReaderActor {
+    type Result = Result<Vec<Job>, ReadError>;
+
+    fn handle(&mut self, PastJobs(filter): PastJobs, _: &mut Self::Context) -> Self::Result {
+        self.reader.accounting(&filter).map_err(ReadError::from)
+    }
+}
+
+impl Handler<EndedFacts> for ReaderActor {
+    type Result = Result<Vec<EndedJob>, ReadError>;
+
+    fn handle(&mut self, EndedFacts(ids): EndedFacts, _: &mut Self::Context) -> Self::Result {
+        self.reader.ended(&ids).map_err(ReadError::from)
+    }
+}
+
+impl Handler<BatchScript> for ReaderActor {
+    type Result = Result<Option<Vec<u8>>, ReadError>;
+
+    fn handle(&mut self, BatchScript(job): BatchScript, _: &mut Self::Context) -> Self::Result {
+        self.reader.script(job).map_err(ReadError::from)
+    }
+}

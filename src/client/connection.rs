@@ -1,0 +1,224 @@
+//! One connection to the daemon.
+
+use crate::host::paths::Paths;
+use crate::protocol::answer::Answer;
+use crate::protocol::frame::{self, Frame, FrameError, HEADER, MAX_JSON};
+use crate::protocol::request::Request;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// Why the daemon could not be asked.
+#[derive(Debug)]
+pub enum ClientError {
+    /// Nobody listens at this socket.
+    NoDaemon { socket: PathBuf, source: io::Error },
+    /// The connection broke, or carried something that makes no sense.
+    Broken(FrameError),
+    /// The user's signal ended the wait before anything ran.
+    Interrupted(i32),
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientError::NoDaemon { socket, source } => write!(
+                f,
+                "io error: {source}: no daemon answers at {}\nstart it with `slotd daemon` or `systemctl --user start \
+                 slotd.service`, with the same SLOTD_ROOT as this command",
+                socket.display()
+            ),
+            ClientError::Broken(FrameError::Closed) => {
+                f.write_str("the daemon closed the connection before it answered\nlook into its log, and ask again")
+            }
+            ClientError::Broken(e) => e.fmt(f),
+            ClientError::Interrupted(signal) => write!(f, "ended by signal {signal}"),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+impl From<FrameError> for ClientError {
+    fn from(e: FrameError) -> Self {
+        ClientError::Broken(e)
+    }
+}
+
+impl From<io::Error> for ClientError {
+    fn from(e: io::Error) -> Self {
+        ClientError::Broken(FrameError::Io(e))
+    }
+}
+
+/// A connection, and the bytes of a frame that has not come in whole yet.
+#[derive(Debug)]
+pub struct Connection {
+    socket: UnixStream,
+    partial: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects to the daemon of this root.
+    ///
+    /// # Errors
+    /// [`ClientError::NoDaemon`].
+    pub fn open(paths: &Paths) -> Result<Connection, ClientError> {
+        let path = paths.socket();
+        let no_daemon = |source| ClientError::NoDaemon { socket: path.clone(), source };
+        // A socket address holds 108 bytes: a longer path goes through its open directory.
+        let socket = if path.as_os_str().len() < 100 {
+            UnixStream::connect(&path)
+        } else {
+            File::open(paths.run_dir()).and_then(|dir| {
+                let name = path.file_name().unwrap_or_default();
+                UnixStream::connect(Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name))
+            })
+        };
+        Ok(Connection { socket: socket.map_err(no_daemon)?, partial: Vec::new() })
+    }
+
+    /// Sends a request with its raw part.
+    ///
+    /// # Errors
+    /// [`ClientError::Broken`].
+    pub fn send(&mut self, request: &Request, raw: &[u8]) -> Result<(), ClientError> {
+        let bytes = Frame::encode(request, raw)?;
+        match self.socket.write_all(&bytes) {
+            // The daemon may have answered why before it closed: let the next read tell.
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    /// Sends a request together with open descriptors.
+    ///
+    /// # Errors
+    /// [`ClientError::Broken`].
+    pub fn send_with_fds(&mut self, request: &Request, raw: &[u8], fds: &[RawFd]) -> Result<(), ClientError> {
+        let bytes = Frame::encode(request, raw)?;
+        let rights = [ControlMessage::ScmRights(fds)];
+        let sent = loop {
+            match sendmsg::<()>(
+                self.socket.as_raw_fd(),
+                &[IoSlice::new(&bytes)],
+                if fds.is_empty() { &[] } else { &rights },
+                MsgFlags::MSG_NOSIGNAL,
+                None,
+            ) {
+                Err(nix::Error::EINTR) => {}
+                other => break other.map_err(io::Error::from)?,
+            }
+        };
+        self.socket.write_all(&bytes[sent..])?;
+        Ok(())
+    }
+
+    /// The next answer, waiting for it.
+    ///
+    /// # Errors
+    /// [`ClientError::Broken`]; with [`FrameError::Closed`] where the daemon went away.
+    pub fn receive(&mut self) -> Result<(Answer, Vec<u8>), ClientError> {
+        loop {
+            if let Some(frame) = self.complete()? {
+                return Ok((frame.message()?, frame.raw));
+            }
+            if !self.fill()? {
+                return Err(ClientError::Broken(FrameError::Closed));
+            }
+        }
+    }
+
+    /// Sends a request and waits for its answer.
+    ///
+    /// # Errors
+    /// As of [`Self::send`] and [`Self::receive`].
+    pub fn ask(&mut self, request: &Request, raw: &[u8]) -> Result<(Answer, Vec<u8>), ClientError> {
+        self.send(request, raw)?;
+        self.receive()
+    }
+
+    /// To be called when the socket is readable: reads once. False at its end.
+    ///
+    /// # Errors
+    /// What the socket says.
+    pub fn fill(&mut self) -> Result<bool, ClientError> {
+        let mut chunk = [0; 65_536];
+        loop {
+            match self.socket.read(&mut chunk) {
+                Ok(n) => {
+                    self.partial.extend_from_slice(&chunk[..n]);
+                    return Ok(n > 0);
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::ConnectionReset => return Ok(false),
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// The next answer that has come in whole, if one has.
+    ///
+    /// # Errors
+    /// [`ClientError::Broken`] for bytes that are no answer.
+    pub fn next_whole(&mut self) -> Result<Option<Answer>, ClientError> {
+        Ok(match self.complete()? {
+            Some(frame) => Some(frame.message()?),
+            None => None,
+        })
+    }
+
+    fn complete(&mut self) -> Result<Option<Frame>, FrameError> {
+        let Some(header) = self.partial.first_chunk::<HEADER>() else { return Ok(None) };
+        let lengths = frame::parse_header(header, MAX_JSON)?;
+        let whole = HEADER + lengths.json + lengths.raw;
+        if self.partial.len() < whole {
+            return Ok(None);
+        }
+        let json = self.partial[HEADER..HEADER + lengths.json].to_vec();
+        let raw = self.partial[HEADER + lengths.json..whole].to_vec();
+        self.partial.drain(..whole);
+        Ok(Some(Frame { json, raw }))
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Waits for the daemon to come back without asking again and again: the kernel tells when the socket is made.
+#[derive(Debug)]
+pub struct Return {
+    inotify: Inotify,
+}
+
+impl Return {
+    /// Begins to watch the directory of the socket. Try to connect once after this: it may be there already.
+    ///
+    /// # Errors
+    /// The directory cannot be watched.
+    pub fn watch(paths: &Paths) -> io::Result<Return> {
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+        let events = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_ATTRIB;
+        inotify.add_watch(&paths.run_dir(), events)?;
+        Ok(Return { inotify })
+    }
+
+    /// To be called when it is readable.
+    pub fn clear(&self) {
+        while self.inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
+    }
+}
+
+impl AsFd for Return {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inotify.as_fd()
+    }
+}

@@ -1,0 +1,10 @@
+//! The client's side of the socket: connecting, asking, waiting for news, and running tasks in the foreground.
+//!
+//! Blocking and without a runtime: a command lives for a millisecond. Nothing here parses options or prints results.
+
+pub mod connection;
+pub mod foreground;
+pub mod relay;
+pub mod terminal;
+
+pub use connection::{ClientError, Connection};

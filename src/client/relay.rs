@@ -1,0 +1,127 @@
+//! Forwarding of task output: by lines, so that tasks do not cut into each other's, or as it comes; with or without
+//! the task's number before each line (srun man page, `--label`, `--unbuffered`).
+
+use std::io::{self, Write};
+
+/// The longest line that is held back for its end.
+const MAX_LINE: usize = 64 << 10;
+
+/// One stream of one task.
+#[derive(Debug)]
+pub struct Relay {
+    label: Option<String>,
+    unbuffered: bool,
+    held: Vec<u8>,
+    /// The next byte begins a line.
+    at_line_start: bool,
+}
+
+impl Relay {
+    /// `label` is the task's number where lines are to be labelled.
+    pub fn new(label: Option<String>, unbuffered: bool) -> Self {
+        Relay { label, unbuffered, held: Vec::new(), at_line_start: true }
+    }
+
+    /// Passes on what can be.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn push(&mut self, bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
+        if self.unbuffered {
+            return self.write(bytes, out);
+        }
+        self.held.extend_from_slice(bytes);
+        let whole = match self.held.iter().rposition(|b| *b == b'\n') {
+            Some(end) => end + 1,
+            None if self.held.len() >= MAX_LINE => self.held.len(),
+            None => return Ok(()),
+        };
+        let rest = self.held.split_off(whole);
+        let lines = std::mem::replace(&mut self.held, rest);
+        self.write(&lines, out)
+    }
+
+    /// The stream is over: what is left goes out, with the newline that it lacks where lines are labelled.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn finish(&mut self, out: &mut impl Write) -> io::Result<()> {
+        let rest = std::mem::take(&mut self.held);
+        self.write(&rest, out)?;
+        if self.label.is_some() && !self.at_line_start {
+            self.at_line_start = true;
+            out.write_all(b"\n")?;
+        }
+        out.flush()
+    }
+
+    fn write(&mut self, bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        match &self.label {
+            None => out.write_all(bytes)?,
+            Some(label) => {
+                let mut labelled = Vec::with_capacity(bytes.len() + 16);
+                for piece in bytes.split_inclusive(|b| *b == b'\n') {
+                    if self.at_line_start {
+                        labelled.extend_from_slice(label.as_bytes());
+                        labelled.extend_from_slice(b": ");
+                    }
+                    labelled.extend_from_slice(piece);
+                    self.at_line_start = piece.ends_with(b"\n");
+                }
+                out.write_all(&labelled)?;
+            }
+        }
+        out.flush()
+    }
+}
+
+/// The width of labels: as wide as the largest task number, as srun pads them.
+pub fn label(task: u32, tasks: u32) -> String {
+    let width = tasks.saturating_sub(1).to_string().len();
+    format!("{task:0width$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn relayed(label: Option<&str>, unbuffered: bool, parts: &[&str]) -> Vec<String> {
+        let mut relay = Relay::new(label.map(str::to_owned), unbuffered);
+        let mut seen = Vec::new();
+        for part in parts {
+            let mut out = Vec::new();
+            relay.push(part.as_bytes(), &mut out).unwrap();
+            seen.push(String::from_utf8(out).unwrap());
+        }
+        let mut out = Vec::new();
+        relay.finish(&mut out).unwrap();
+        seen.push(String::from_utf8(out).unwrap());
+        seen
+    }
+
+    #[test]
+    fn lines_are_held_until_they_are_whole() {
+        assert_eq!(relayed(None, false, &["ab", "c\nd", "\n"]), ["", "abc\n", "d\n", ""]);
+    }
+
+    #[test]
+    fn unbuffered_output_goes_on_at_once() {
+        assert_eq!(relayed(None, true, &["ab", "c\nd"]), ["ab", "c\nd", ""]);
+    }
+
+    #[test]
+    fn each_line_is_labelled_once() {
+        assert_eq!(relayed(Some("0"), false, &["hel", "lo\nx"]), ["", "0: hello\n", "0: x\n"]);
+        assert_eq!(relayed(Some("0"), true, &["hel", "lo\n"]), ["0: hel", "lo\n", ""]);
+    }
+
+    #[test]
+    fn labels_are_as_wide_as_the_largest() {
+        assert_eq!(label(3, 4), "3");
+        assert_eq!(label(3, 11), "03");
+        assert_eq!(label(0, 1), "0");
+    }
+}

@@ -1,0 +1,60 @@
+//! The user's terminal: raw while a pseudo-terminal's program has it, and restored whatever happens.
+
+use nix::pty::{OpenptyResult, Winsize, openpty};
+use nix::sys::termios::{self, SetArg, Termios};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// A terminal in raw mode. Dropping it restores what was.
+#[derive(Debug)]
+pub struct Raw<'a> {
+    terminal: BorrowedFd<'a>,
+    before: Termios,
+}
+
+impl<'a> Raw<'a> {
+    /// Makes `terminal` raw.
+    ///
+    /// # Errors
+    /// It is no terminal.
+    pub fn enter(terminal: BorrowedFd<'a>) -> io::Result<Raw<'a>> {
+        let before = termios::tcgetattr(terminal)?;
+        let mut raw = before.clone();
+        termios::cfmakeraw(&mut raw);
+        termios::tcsetattr(terminal, SetArg::TCSANOW, &raw)?;
+        Ok(Raw { terminal, before })
+    }
+}
+
+impl Drop for Raw<'_> {
+    fn drop(&mut self) {
+        let _ = termios::tcsetattr(self.terminal, SetArg::TCSADRAIN, &self.before);
+    }
+}
+
+/// The window size of a terminal; `None` where it has none.
+pub fn window(terminal: BorrowedFd<'_>) -> Option<Winsize> {
+    let mut size = Winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: TIOCGWINSZ fills in a winsize.
+    let done = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCGWINSZ, &raw mut size) };
+    (done == 0 && size.ws_row > 0).then_some(size)
+}
+
+/// Gives a terminal a window size; its foreground processes get SIGWINCH from the kernel.
+pub fn set_window(terminal: BorrowedFd<'_>, size: Winsize) {
+    // SAFETY: TIOCSWINSZ reads a winsize.
+    unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
+}
+
+/// A new pseudo-terminal that looks like `model`: the same modes, the same window.
+///
+/// # Errors
+/// The kernel has none left.
+pub fn like(model: BorrowedFd<'_>) -> io::Result<OpenptyResult> {
+    let modes = termios::tcgetattr(model).ok();
+    let pty = openpty(window(model).as_ref(), modes.as_ref())?;
+    for fd in [pty.master.as_fd(), pty.slave.as_fd()] {
+        nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
+    }
+    Ok(pty)
+}

@@ -1,0 +1,82 @@
+//! The socket: one daemon for each root, and one session for each connection.
+
+use crate::daemon::session::{self, Hub};
+use crate::host::paths::Paths;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixListener as StdListener;
+use std::path::Path;
+use std::rc::Rc;
+use tokio::net::UnixListener;
+
+/// Holds `run/slotd.lock` as long as the daemon lives.
+#[derive(Debug)]
+pub struct InstanceLock {
+    _file: File,
+}
+
+/// Makes the directories of the root and takes the lock of its only daemon.
+///
+/// # Errors
+/// `WouldBlock` where another daemon has it; anything the file system says, with the path.
+pub fn take_root(paths: &Paths) -> io::Result<InstanceLock> {
+    let named = |path: &Path, e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+    for dir in [paths.run_dir(), paths.lib_dir(), paths.jobs_dir()] {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|e| named(&dir, e))?;
+    }
+    let path = paths.lock();
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(|e| named(&path, e))?;
+    // SAFETY: flock takes a descriptor and a number.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+        return Err(named(&path, io::Error::last_os_error()));
+    }
+    Ok(InstanceLock { _file: file })
+}
+
+/// Binds the socket. A stale one is replaced: the lock says that nobody listens there.
+///
+/// # Errors
+/// The socket cannot be made, with its path.
+pub fn bind(paths: &Paths) -> io::Result<UnixListener> {
+    let socket = paths.socket();
+    let at_socket = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", socket.display()));
+    match std::fs::remove_file(&socket) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at_socket(e)),
+        _ => {}
+    }
+    // Through the open directory: a socket address holds 108 bytes, a path may be longer.
+    let dir = File::open(paths.run_dir()).map_err(at_socket)?;
+    let name = socket.file_name().unwrap_or_default();
+    let short = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name);
+    let listener = StdListener::bind(short).map_err(at_socket)?;
+    std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600)).map_err(at_socket)?;
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener)
+}
+
+/// Accepts for ever.
+pub async fn serve(listener: UnixListener, hub: Rc<Hub>) {
+    loop {
+        match listener.accept().await {
+            Ok((socket, _)) => {
+                actix::spawn(session::serve(socket, Rc::clone(&hub)));
+            }
+            Err(e) => {
+                // Out of descriptors: those who are connected go on, and each that leaves makes room.
+                log::error!("a connection could not be accepted: {e}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Accepting again at once after a failure would spin: the kernel keeps reporting the same waiting client.
+const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);

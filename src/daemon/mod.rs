@@ -1,0 +1,10 @@
+//! The daemon: wiring and life cycle. It decides nothing and prints nothing but its log.
+
+pub mod alarm;
+pub mod config;
+pub mod listener;
+pub mod run;
+pub mod session;
+pub mod wire;
+
+pub use run::{DaemonError, run};

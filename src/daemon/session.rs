@@ -1,0 +1,312 @@
+//! A client's connection: requests in, answers and news out.
+//!
+//! A session decides nothing: it forwards each request as a message and writes what comes back. A malformed request
+//! or a vanished client ends the session and nothing else.
+
+use crate::actors::messages::*;
+use crate::actors::news::{News, NewsSender};
+use crate::actors::{ReaderActor, SchedulerActor};
+use crate::daemon::wire::{FrameReader, write_all};
+use crate::exec::launch_spec::{SignalTarget, StepCommand};
+use crate::model::change::LaunchTexts;
+use crate::model::job::ClientProcess;
+use crate::model::query::EndedJob;
+use crate::model::view::JobList;
+use crate::model::{JobId, Timestamp};
+use crate::protocol::answer::{Answer, Refused};
+use crate::protocol::frame::{Frame, FrameError};
+use crate::protocol::request::{ControlAction, Request, StepLaunch, Submit};
+use actix::Addr;
+use std::cell::Cell;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+
+/// What sessions talk to.
+pub struct Hub {
+    pub scheduler: Addr<SchedulerActor>,
+    pub reader: Addr<ReaderActor>,
+    /// `scontrol show config`.
+    pub config: Vec<(String, String)>,
+    pub clock: fn() -> Timestamp,
+    /// Names the steps' requests while they wait.
+    pub next_ticket: Cell<u64>,
+}
+
+/// What a session has to let go of when its client is gone.
+#[derive(Default)]
+struct Ties {
+    allocation: Option<(JobId, ClientProcess)>,
+    tickets: Vec<u64>,
+}
+
+struct Session {
+    hub: Rc<Hub>,
+    news: NewsSender,
+    uid: u32,
+    ties: Ties,
+}
+
+/// An answer and the raw part of its frame.
+type Reply = (Answer, Vec<u8>);
+
+/// Serves one connection until its end.
+pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
+    let uid = match socket.peer_cred() {
+        Ok(peer) => peer.uid(),
+        Err(e) => return log::warn!("a client without credentials was turned away: {e}"),
+    };
+    let own = nix::unistd::getuid().as_raw();
+    let socket = Rc::new(socket);
+    if uid != own && uid != 0 {
+        let refused = Answer::Refused(Refused::new(format!("this daemon serves user {own} alone, not user {uid}")));
+        let _ = send(&socket, &refused, &[]).await;
+        return;
+    }
+    let (news, mut incoming_news) = mpsc::unbounded_channel();
+    let (frames_in, mut frames) = mpsc::channel(1);
+    let reading = Rc::clone(&socket);
+    let reader = actix::spawn(async move {
+        let mut reader = FrameReader::new(&reading);
+        loop {
+            let next = reader.next().await;
+            let last = next.is_err();
+            if frames_in.send(next).await.is_err() || last {
+                break;
+            }
+        }
+    });
+    let mut session = Session { hub, news, uid, ties: Ties::default() };
+    loop {
+        let written = tokio::select! {
+            // Answers go out before news that came later than the request: both wait in order of their making.
+            biased;
+            Some(news) = incoming_news.recv() => send(&socket, &session.news_answer(news), &[]).await,
+            frame = frames.recv() => match frame {
+                Some(Ok((frame, fds))) => match session.answer(frame, fds).await {
+                    Some((answer, raw)) => send(&socket, &answer, &raw).await,
+                    None => Ok(()),
+                },
+                Some(Err(FrameError::Closed)) | None => break,
+                Some(Err(e)) => {
+                    let _ = send(&socket, &Answer::Refused(Refused::new(e.to_string())), &[]).await;
+                    break;
+                }
+            },
+        };
+        if written.is_err() {
+            break;
+        }
+    }
+    reader.abort();
+    drop(incoming_news);
+    session.let_go();
+}
+
+async fn send(socket: &UnixStream, answer: &Answer, raw: &[u8]) -> Result<(), FrameError> {
+    let bytes = match Frame::encode(answer, raw) {
+        Ok(bytes) => bytes,
+        Err(e) => Frame::encode(&Answer::Refused(Refused::new(format!("the answer could not be sent: {e}"))), &[])?,
+    };
+    write_all(socket, &bytes).await.map_err(FrameError::from)
+}
+
+fn refused(line: impl Into<String>) -> Reply {
+    (Answer::Refused(Refused::new(line)), Vec::new())
+}
+
+fn plain(answer: Answer) -> Option<Reply> {
+    Some((answer, Vec::new()))
+}
+
+impl Session {
+    /// `None`: the answer comes as news.
+    async fn answer(&mut self, frame: Frame, fds: Vec<OwnedFd>) -> Option<Reply> {
+        let request: Request = match frame.message() {
+            Ok(request) => request,
+            Err(e) => return Some(refused(e.to_string())),
+        };
+        match self.carry_out(request, frame.raw, fds).await {
+            Ok(reply) => reply,
+            Err(_) => Some(refused("the daemon is shutting down")),
+        }
+    }
+
+    async fn carry_out(
+        &mut self,
+        request: Request,
+        raw: Vec<u8>,
+        fds: Vec<OwnedFd>,
+    ) -> Result<Option<Reply>, actix::MailboxError> {
+        let hub = Rc::clone(&self.hub);
+        Ok(match request {
+            Request::Ping => {
+                plain(Answer::Pong { version: env!("CARGO_PKG_VERSION").to_owned(), pid: std::process::id() })
+            }
+            Request::Submit(submit) => return self.submit(*submit, raw).await,
+            Request::Jobs(filter) => plain(Answer::Jobs(hub.scheduler.send(QueryJobs(filter)).await?)),
+            Request::Accounting(filter) => match hub.reader.send(PastJobs(filter)).await? {
+                Ok(jobs) => {
+                    let now = (hub.clock)();
+                    let jobs = hub.scheduler.send(DescribePast(jobs)).await?;
+                    plain(Answer::Jobs(JobList { jobs, now, unknown: Vec::new() }))
+                }
+                Err(e) => Some(refused(e.0)),
+            },
+            Request::Node => plain(Answer::Node(hub.scheduler.send(QueryNode).await?)),
+            Request::Config => plain(Answer::Config(hub.config.clone())),
+            Request::Diagnostics => plain(Answer::Diagnostics(hub.scheduler.send(QueryDiagnostics).await?)),
+            Request::Control { jobs, action } => {
+                let ended = match &action {
+                    ControlAction::Update(updates) => self.facts_of(updates_targets(updates)).await?,
+                    _ => Vec::new(),
+                };
+                let uid = self.uid;
+                plain(Answer::Done(hub.scheduler.send(ControlJobs { jobs, action, ended, uid }).await?))
+            }
+            Request::Cancel(ask) => plain(Answer::Done(hub.scheduler.send(CancelJobs(ask)).await?)),
+            Request::WaitEnd(job) => {
+                match hub.scheduler.send(WatchJob { job, news: self.news.clone() }).await? {
+                    Some(view) if view.state.is_terminal() => plain(Answer::Ended { view: Box::new(view) }),
+                    Some(_) => None,
+                    None => Some(refused("Invalid job id specified")),
+                }
+            }
+            Request::Attach { job, client, step, holds } => {
+                let news = self.news.clone();
+                match hub.scheduler.send(AttachClient { job, client, step, holds, news }).await? {
+                    Ok(view) => {
+                        self.ties.allocation = holds.then_some((job, client));
+                        plain(Answer::Granted { view: Box::new(view) })
+                    }
+                    Err(refused) => plain(Answer::Refused(refused)),
+                }
+            }
+            Request::LaunchStep(launch) => return self.launch_step(launch, raw, fds).await,
+            Request::SignalStep { step, signal } => {
+                let command = StepCommand::Signal { signal, target: SignalTarget::Tasks };
+                hub.scheduler.send(TellStep { step, command }).await?;
+                None
+            }
+            Request::Release { job, exit } => {
+                self.ties.allocation = None;
+                hub.scheduler.send(ReleaseAllocation { job, exit }).await?;
+                None
+            }
+            Request::BatchScript(job) => match hub.reader.send(BatchScript(job)).await? {
+                Ok(Some(script)) => Some((Answer::Script, script)),
+                Ok(None) => Some(refused("Invalid job id specified")),
+                Err(e) => Some(refused(e.0)),
+            },
+        })
+    }
+
+    /// What the database knows of jobs that a dependency names.
+    async fn facts_of(&self, ids: Vec<JobId>) -> Result<Vec<EndedJob>, actix::MailboxError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        Ok(self.hub.reader.send(EndedFacts(ids)).await?.unwrap_or_else(|e| {
+            log::error!("the database could not tell of dependencies: {}", e.0);
+            Vec::new()
+        }))
+    }
+
+    async fn submit(&mut self, submit: Submit, mut raw: Vec<u8>) -> Result<Option<Reply>, actix::MailboxError> {
+        if submit.script_len > raw.len() {
+            return Ok(Some(refused("malformed message: the script is shorter than announced")));
+        }
+        let env = raw.split_off(submit.script_len);
+        let texts = LaunchTexts { script: raw, env };
+        let ended = self.facts_of(crate::sched::dependency_targets([&submit.request])).await?;
+        if submit.test_only {
+            let test = TestSubmission { request: submit.request, ended };
+            return Ok(plain(match self.hub.scheduler.send(test).await? {
+                Ok(estimate) => Answer::WouldStart {
+                    job: estimate.id,
+                    at: estimate.start,
+                    cpus: estimate.cpus,
+                    partition: estimate.partition,
+                },
+                Err(refused) => Answer::Refused(refused),
+            }));
+        }
+        let waits = submit.wait || submit.client.is_some();
+        let message = SubmitJob {
+            request: submit.request,
+            texts,
+            client: submit.client,
+            ended,
+            news: waits.then(|| self.news.clone()),
+        };
+        Ok(plain(match self.hub.scheduler.send(message).await? {
+            Ok(job) => {
+                self.ties.allocation = submit.client.map(|client| (job, client));
+                Answer::Submitted { job }
+            }
+            Err(refused) => Answer::Refused(refused),
+        }))
+    }
+
+    async fn launch_step(
+        &mut self,
+        launch: Box<StepLaunch>,
+        env: Vec<u8>,
+        fds: Vec<OwnedFd>,
+    ) -> Result<Option<Reply>, actix::MailboxError> {
+        let ticket = self.hub.next_ticket.get();
+        self.hub.next_ticket.set(ticket + 1);
+        let message = CreateStep { launch, env, fds, news: self.news.clone(), ticket };
+        Ok(match self.hub.scheduler.send(message).await? {
+            Ok(()) => {
+                self.ties.tickets.push(ticket);
+                None
+            }
+            Err(refused) => plain(Answer::Refused(refused)),
+        })
+    }
+
+    fn news_answer(&mut self, news: News) -> Answer {
+        match news {
+            News::Granted(view) => Answer::Granted { view },
+            News::Ended(view) => {
+                self.ties.allocation = None;
+                Answer::Ended { view }
+            }
+            News::StepWaits => Answer::StepWaits,
+            News::StepStarted { step, pids } => {
+                self.ties.tickets.clear();
+                Answer::StepStarted { step, pids }
+            }
+            News::TaskEnded { task, exit } => Answer::TaskEnded { task, exit },
+            News::StepEnded { exit, tasks, error } => Answer::StepEnded { exit, tasks, error },
+            News::StepRefused(text) => {
+                Answer::Refused(Refused { lines: text.lines().map(str::to_owned).collect(), exit: 1 })
+            }
+        }
+    }
+
+    fn let_go(self) {
+        for ticket in self.ties.tickets {
+            self.hub.scheduler.do_send(AbandonStep { ticket });
+        }
+        if let Some((job, client)) = self.ties.allocation {
+            self.hub.scheduler.do_send(ClientGone { job, client });
+        }
+    }
+}
+
+fn updates_targets(updates: &[crate::model::update::Update]) -> Vec<JobId> {
+    use crate::model::update::Update;
+    let probes: Vec<_> = updates
+        .iter()
+        .filter_map(|update| match update {
+            Update::Dependency(dependency) => {
+                Some(crate::model::JobRequest { dependency: dependency.clone(), ..Default::default() })
+            }
+            _ => None,
+        })
+        .collect();
+    crate::sched::dependency_targets(&probes)
+}

@@ -1,0 +1,60 @@
+//! What the daemon says: answers to requests, and news on a connection that waits.
+
+use crate::model::view::{JobList, JobView, NodeView};
+use crate::model::{ExitCode, JobId, StepId, Timestamp};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Answer {
+    Pong { version: String, pid: u32 },
+    Submitted { job: JobId },
+    /// `--test-only`.
+    WouldStart { job: JobId, at: Option<Timestamp>, cpus: u32, partition: String },
+    Jobs(JobList),
+    Node(NodeView),
+    Config(Vec<(String, String)>),
+    /// One outcome for each job that was named, in order.
+    Done(Vec<Outcome>),
+    /// The raw part is the script.
+    Script,
+    Diagnostics(Vec<(String, String)>),
+    /// The request was understood and refused.
+    Refused(Refused),
+
+    // News.
+    /// The allocation runs.
+    Granted { view: Box<JobView> },
+    /// The job is over.
+    Ended { view: Box<JobView> },
+    StepWaits,
+    StepStarted { step: StepId, pids: Vec<u32> },
+    TaskEnded { task: u32, exit: ExitCode },
+    /// The step is over.
+    StepEnded { exit: ExitCode, tasks: Vec<ExitCode>, error: Option<String> },
+}
+
+/// Why a request was not carried out: the lines that the command prints after `sbatch: error: `.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    pub lines: Vec<String>,
+    /// Slurm's exit code for it.
+    pub exit: i32,
+}
+
+impl Refused {
+    pub fn new(line: impl Into<String>) -> Self {
+        Refused { lines: vec![line.into()], exit: 1 }
+    }
+}
+
+/// What became of one job of a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// As the user wrote it.
+    pub target: String,
+    /// The error text, if it failed.
+    pub error: Option<String>,
+    /// Records that were touched.
+    #[serde(default)]
+    pub jobs: Vec<JobId>,
+}

@@ -1,0 +1,15 @@
+//! What travels over the daemon's socket: frames, and the requests, answers and news in them.
+//!
+//! One protocol version: a client and a daemon of different versions say so instead of guessing. It does no I/O
+//! of its own but for the synchronous helpers on `std::io`.
+
+pub mod answer;
+pub mod frame;
+pub mod request;
+
+pub use answer::{Answer, Refused};
+pub use frame::{Frame, FrameError};
+pub use request::Request;
+
+/// The version of the protocol. Raised whenever a request or an answer changes its meaning.
+pub const VERSION: u16 = 1;

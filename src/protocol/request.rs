@@ -1,0 +1,196 @@
+//! What clients ask.
+
+use crate::model::job::ClientProcess;
+use crate::model::query::AcctFilter;
+use crate::model::{JobId, JobRef, JobRequest, StepKey};
+use serde::{Deserialize, Serialize};
+
+/// One request. The raw part of its frame is empty but for [`Request::Submit`] and [`Request::LaunchStep`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Request {
+    /// Is the daemon there? Answered by `Pong`.
+    Ping,
+    /// A job. Raw part: the script (`script_len` bytes), then the environment (`KEY=VALUE\0` entries).
+    Submit(Box<Submit>),
+    /// Job records in memory: pending, active and lately ended ones.
+    Jobs(JobFilter),
+    /// Records of the database.
+    Accounting(AcctFilter),
+    Node,
+    Config,
+    /// Hold, release, update and the like, on each job in turn.
+    Control {
+        jobs: Vec<JobRef>,
+        action: ControlAction,
+    },
+    Cancel(CancelAsk),
+    /// Tells of the end of a job: answered by `Ended` once it is over, at once if it is.
+    WaitEnd(JobId),
+    /// A client comes back to its allocation after a restart of the daemon.
+    Attach {
+        job: JobId,
+        client: ClientProcess,
+        /// The step whose end the client waits for, if it had started.
+        step: Option<StepKey>,
+        /// The allocation is this client's own, and ends with it.
+        holds: bool,
+    },
+    /// A launch inside an allocation. Raw part: the environment. Descriptors travel with the frame.
+    LaunchStep(Box<StepLaunch>),
+    /// A signal for a step that this client started (Ctrl-C and the like).
+    SignalStep {
+        step: StepKey,
+        signal: i32,
+    },
+    /// The command of salloc or srun is over, and with it the allocation.
+    Release {
+        job: JobId,
+        exit: crate::model::ExitCode,
+    },
+    BatchScript(JobId),
+    Diagnostics,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Submit {
+    pub request: JobRequest,
+    pub script_len: usize,
+    /// Stay connected and tell of the end (`sbatch -W`).
+    pub wait: bool,
+    /// Decide, but submit nothing (`--test-only`).
+    pub test_only: bool,
+    /// Of an allocation: the process that will hold it. Its connection gets the allocation's news.
+    pub client: Option<ClientProcess>,
+}
+
+/// Which jobs a query is about. Empty lists mean "all".
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobFilter {
+    pub jobs: Vec<JobRef>,
+    /// Work out when pending jobs would start.
+    pub expected_starts: bool,
+    /// Only records that are not over.
+    pub live_only: bool,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum ControlAction {
+    Hold,
+    Release,
+    Requeue,
+    RequeueHold,
+    Suspend,
+    Resume,
+    /// `scontrol top`.
+    Top,
+    /// `KEY=VALUE` pairs, as `spec::update` understood them.
+    Update(Vec<crate::model::update::Update>),
+}
+
+/// scancel's request.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CancelAsk {
+    /// Named jobs and steps. Empty: every job that the filter takes.
+    pub refs: Vec<JobRef>,
+    pub filter: CancelFilter,
+    /// Send this signal instead of cancelling.
+    pub signal: Option<i32>,
+    /// `-b`: the batch shell alone.
+    pub batch: bool,
+    /// `-f`: the batch shell and its children.
+    pub full: bool,
+    pub uid: u32,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CancelFilter {
+    pub user: Option<String>,
+    pub name: Option<String>,
+    pub partition: Option<String>,
+    pub account: Option<String>,
+    pub qos: Option<String>,
+    pub reservation: Option<String>,
+    pub wckey: Option<String>,
+    pub nodelist: Option<String>,
+    pub states: Vec<crate::model::JobState>,
+}
+
+impl CancelFilter {
+    pub fn is_empty(&self) -> bool {
+        self.user.is_none()
+            && self.name.is_none()
+            && self.partition.is_none()
+            && self.account.is_none()
+            && self.qos.is_none()
+            && self.reservation.is_none()
+            && self.wckey.is_none()
+            && self.nodelist.is_none()
+            && self.states.is_empty()
+    }
+}
+
+/// Where a stream of a task comes from or goes to. Indices count the descriptors that came with the frame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stream {
+    Null,
+    Fd(usize),
+    /// Opened by the step, relative to its working directory. One file a task where the names differ.
+    File {
+        path: String,
+        append: bool,
+    },
+    /// Standard error goes where standard output goes.
+    SameAsStdout,
+}
+
+/// One task of a step.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct TaskStreams {
+    pub stdin: Stream,
+    pub stdout: Stream,
+    pub stderr: Stream,
+}
+
+/// What srun or salloc's command asks for inside an allocation.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StepLaunch {
+    pub job: JobId,
+    pub name: String,
+    /// The command of salloc rather than a step of srun.
+    pub interactive: bool,
+    pub ntasks: u32,
+    pub cpus_per_task: Option<u32>,
+    pub mem_mb: Option<u64>,
+    pub gpus: Option<u32>,
+    pub exact: bool,
+    pub overlap: bool,
+    /// Fail instead of waiting for the other steps.
+    pub immediate: bool,
+    /// More tasks than CPUs.
+    pub overcommit: bool,
+    /// One argument vector a task, or one for all.
+    pub argv: Vec<Vec<String>>,
+    pub work_dir: String,
+    pub umask: Option<u32>,
+    /// Soft and hard limits of the client, as `(RLIMIT number, soft, hard)`.
+    #[serde(default)]
+    pub rlimits: Vec<(u32, u64, u64)>,
+    pub streams: Vec<TaskStreams>,
+    /// Task 0 gets its standard input as its controlling terminal.
+    pub pty: bool,
+    /// Index of the descriptor whose other end the client holds: the step ends with the client.
+    pub tie: Option<usize>,
+    /// Lines are labelled by the client: `SLURM_LABELIO`.
+    pub label: bool,
+    pub kill_on_bad_exit: bool,
+    /// For `--gpus-per-task`.
+    pub gpu: crate::model::request::GpuRequest,
+    /// As `spec::cpu_bind` prints it.
+    pub cpu_bind: Option<String>,
+    pub time_limit_secs: Option<u64>,
+    /// The command line.
+    pub submit_line: String,
+}
