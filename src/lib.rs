@@ -3,7 +3,18 @@
 //! A pure scheduling core decides, thin actix actors carry its decisions out, diesel remembers, and the
 //! command line asks over a Unix socket and prints. `tests/architecture.rs` holds the table of layers.
 
+pub mod actors;
+pub mod cli;
+pub mod client;
+pub mod daemon;
+pub mod exec;
+pub mod host;
 pub mod model;
+pub mod protocol;
+pub mod render;
+pub mod sched;
+pub mod spec;
+pub mod store;
 
 /// The cluster's name, where Slurm's tools ask for one.
 pub const CLUSTER: &str = "slotd";
