@@ -5,6 +5,7 @@
 //! when something runs, and nothing here knows the database.
 
 pub mod adopt;
+pub mod environment;
 pub mod launch_spec;
 pub mod launcher;
 pub mod proc;
