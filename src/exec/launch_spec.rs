@@ -23,6 +23,8 @@ pub struct LaunchSpec {
     /// The environment before `set_env`: `KEY=VALUE` entries, each ended by a zero byte. Travels beside the JSON.
     #[serde(skip)]
     pub env: Vec<u8>,
+    /// Variables for names that `env` does not hold (`TMPDIR`).
+    pub default_env: Vec<(String, String)>,
     /// Variables on top of `env`; a later one replaces an earlier one.
     pub set_env: Vec<(String, String)>,
     /// Names that are taken out of `env` before `set_env` is applied.
@@ -55,6 +57,7 @@ impl Default for LaunchSpec {
             job_dir: PathBuf::new(),
             script: None,
             env: Vec::new(),
+            default_env: Vec::new(),
             set_env: Vec::new(),
             unset_env: Vec::new(),
             argv: Vec::new(),

@@ -5,11 +5,16 @@
 //! when something runs, and nothing here knows the database.
 
 pub mod adopt;
+pub mod affinity;
+pub mod cgroup;
 pub mod environment;
+mod job_files;
 pub mod launch_spec;
 pub mod launcher;
 pub mod proc;
+mod runner_script;
 pub mod step_handle;
+mod task;
 mod watcher;
 pub mod wire;
 
