@@ -1,0 +1,114 @@
+//! Finding again what an earlier daemon started: still running, ended meanwhile, or never launched.
+//!
+//! Nothing runs twice because of two marks in the job directory. A watcher binds its socket there before the first
+//! task starts and never over an existing one; it removes the socket only after its exit record is in place. And a
+//! launch that is under way holds the launcher's lock, so that after [`await_launches`] every launch that will
+//! ever happen has its mark.
+
+use crate::exec::launch_spec::{self, ExitRecord};
+use crate::exec::step_handle::{Identity, Opening, StepHandle};
+use crate::exec::{launcher, proc};
+use crate::model::{StepId, StepKey};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// What became of a step that was to be launched.
+#[derive(Debug)]
+#[must_use]
+pub enum Adoption {
+    /// It runs, and reports to this connection from now on: `Started` first.
+    Running(StepHandle),
+    Ended(ExitRecord),
+    /// No process of it was ever started: it may be launched.
+    NeverLaunched,
+    /// It was started, and its watcher died without a record: nobody knows how it ended.
+    Lost,
+}
+
+/// Blocks until no launch of an earlier daemon is under way. To be called once by a new daemon, before its first
+/// `inspect` and before it starts a launcher; off the event loop, although it returns within milliseconds.
+pub fn await_launches(root: &Path) -> io::Result<()> {
+    launcher::lock_file(root, libc::LOCK_EX).map(drop)
+}
+
+/// Looks what became of a step. Connects to it where it runs, so needs a tokio runtime.
+///
+/// # Errors
+/// The job directory exists and cannot be read, or its exit record is damaged.
+pub fn inspect(job_dir: &Path, step: StepId, run: u32) -> io::Result<Adoption> {
+    // The record first: where there is one, the socket no longer matters. And the record again after a refused
+    // connection: the step may have ended in between.
+    for attempt in 0..2 {
+        if let Some(record) = read_record(job_dir, step, run)? {
+            return Ok(Adoption::Ended(record));
+        }
+        match connect(job_dir, &launch_spec::socket_name(step, run)) {
+            Ok(socket) => {
+                let identity = Identity { job_dir: job_dir.to_owned(), step, run };
+                return Ok(Adoption::Running(StepHandle::serve(socket, identity, Opening::default())?));
+            }
+            Err(e) if attempt == 1 && e.kind() == io::ErrorKind::NotFound => return Ok(Adoption::NeverLaunched),
+            Err(e) if attempt == 1 && e.kind() == io::ErrorKind::ConnectionRefused => return Ok(Adoption::Lost),
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(Adoption::Lost)
+}
+
+/// The exit record of this run, where there is one.
+///
+/// # Errors
+/// It cannot be read, or is no record.
+pub fn read_record(job_dir: &Path, step: StepId, run: u32) -> io::Result<Option<ExitRecord>> {
+    let path = launch_spec::exit_path(job_dir, step);
+    let text = match std::fs::read(&path) {
+        Ok(text) => text,
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return Ok(None),
+        Err(e) => return Err(io::Error::new(e.kind(), format!("could not read {}: {e}", path.display()))),
+    };
+    let record: ExitRecord = serde_json::from_slice(&text).map_err(|e| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("{} is no exit record: {e}", path.display()))
+    })?;
+    Ok((record.run == run).then_some(record))
+}
+
+/// Kills what is left of a lost step: processes of this user whose environment names this daemon's root and this job (for
+/// a numbered step: this step). Returns how many there were. Looks at every process of the machine.
+pub fn kill_leftovers(root: &Path, key: StepKey) -> usize {
+    let wanted: Vec<Vec<u8>> = {
+        let mut w = vec![format!("SLURM_JOB_ID={}", key.job).into_bytes()];
+        let mut root_entry = b"SLOTD_ROOT=".to_vec();
+        root_entry.extend_from_slice(root.as_os_str().as_encoded_bytes());
+        w.push(root_entry);
+        if let StepId::Num(n) = key.step {
+            w.push(format!("SLURM_STEP_ID={n}").into_bytes());
+        }
+        w
+    };
+    let mut killed = 0;
+    for pid in proc::all_pids() {
+        let Some(start) = proc::start_ticks(pid) else { continue };
+        let Ok(environment) = std::fs::read(format!("/proc/{pid}/environ")) else { continue };
+        let entries: Vec<&[u8]> = environment.split(|b| *b == 0).collect();
+        let is_ours = wanted.iter().all(|w| entries.contains(&w.as_slice()));
+        // The start time again: the number may have gone to another process since.
+        if is_ours && proc::start_ticks(pid) == Some(start) && proc::kill(pid, libc::SIGKILL) {
+            killed += 1;
+        }
+    }
+    killed
+}
+
+fn connect(job_dir: &Path, name: &str) -> io::Result<UnixStream> {
+    let dir = File::open(job_dir)?;
+    UnixStream::connect(short_path(&dir, name))
+}
+
+/// A path to `name` in an open directory that fits into a socket address (108 bytes), however deep the directory is.
+pub(super) fn short_path(dir: &File, name: &str) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()))
+}

@@ -1,0 +1,52 @@
+//! Which CPUs a process may run on. What a `--cpu-bind` means for a task is decided elsewhere; here it is done.
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use std::io;
+
+/// Binds the calling process to these logical CPUs. An empty list changes nothing.
+///
+/// # Errors
+/// A number beyond what the kernel's set can hold, or none of the CPUs may be used. The text names the CPUs.
+pub fn bind(cpus: &[u32]) -> io::Result<()> {
+    if cpus.is_empty() {
+        return Ok(());
+    }
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        set.set(cpu as usize).map_err(|e| failed(cpus, e))?;
+    }
+    sched_setaffinity(Pid::from_raw(0), &set).map_err(|e| failed(cpus, e))
+}
+
+fn failed(cpus: &[u32], e: nix::Error) -> io::Error {
+    let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
+    io::Error::new(io::Error::from(e).kind(), format!("could not bind to CPUs {}: {}", list.join(","), e.desc()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sched::sched_getaffinity;
+
+    #[test]
+    fn a_thread_runs_where_it_was_bound() {
+        // Affinity belongs to the thread: the other tests do not notice.
+        std::thread::spawn(|| {
+            let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
+            let cpu = (0..CpuSet::count()).find(|c| allowed.is_set(*c).unwrap()).unwrap() as u32;
+            bind(&[cpu]).unwrap();
+            let now = sched_getaffinity(Pid::from_raw(0)).unwrap();
+            assert!((0..CpuSet::count()).all(|c| now.is_set(c).unwrap() == (c as u32 == cpu)));
+            bind(&[]).unwrap();
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_cpu_that_does_not_exist_is_named() {
+        let error = bind(&[1_000_000]).unwrap_err().to_string();
+        assert!(error.contains("1000000"), "{error}");
+    }
+}

@@ -1,0 +1,198 @@
+//! The files of a launch: the script, the exit record, and the tasks' output files.
+
+use crate::exec::launch_spec::{ExitRecord, LaunchSpec, Sink, Source, TaskSpec, exit_path};
+use nix::errno::Errno;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// What an error of the system says, without Rust's "(os error 2)".
+pub(super) fn reason(e: &io::Error) -> String {
+    e.raw_os_error().map_or_else(|| e.to_string(), |code| Errno::from_raw(code).desc().to_string())
+}
+
+/// Writes a file of the job directory that only the user may read and run.
+pub(super) fn write_program(path: &Path, text: &[u8]) -> Result<(), String> {
+    let write = || {
+        // A requeued job finds the file of its last run, which a process of that run may still have open for
+        // execution: it gets a new file instead of a changed one.
+        match fs::remove_file(path) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        OpenOptions::new().write(true).create_new(true).mode(0o700).open(path)?.write_all(text)
+    };
+    write().map_err(|e| format!("could not write {}: {}", path.display(), reason(&e)))
+}
+
+/// Makes a directory and its parents.
+pub(super) fn make_dir(path: &Path, mode: u32) -> Result<(), String> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(path)
+        .map_err(|e| format!("could not make the directory {}: {}", path.display(), reason(&e)))
+}
+
+/// Puts the exit record in its place, whole or not at all.
+pub(super) fn write_record(spec: &LaunchSpec, record: &ExitRecord) -> io::Result<()> {
+    let path = exit_path(&spec.job_dir, spec.step.step);
+    let mut new = path.clone().into_os_string();
+    new.push(".new");
+    let new = PathBuf::from(new);
+    fs::write(&new, serde_json::to_vec(record)?)?;
+    fs::rename(&new, &path)
+}
+
+/// Where one of a task's first three descriptors comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Stream {
+    /// A descriptor of the watcher.
+    Raw(RawFd),
+    /// A named pipe. Opening one may wait for its other end for ever, so the task does it itself.
+    Fifo { path: PathBuf, write: bool },
+}
+
+/// A task's standard input, output and error.
+pub(super) type Streams = [Stream; 3];
+
+/// The opened files of all tasks.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    opened: Vec<(PathBuf, Stream, Option<OwnedFd>)>,
+}
+
+impl Files {
+    /// Opens what the task reads and writes. A file that another task or stream has opened is shared with it: one
+    /// description, one position.
+    ///
+    /// # Errors
+    /// The text says which file could not be opened and why.
+    pub(super) fn streams(&mut self, task: &TaskSpec, handed: &[OwnedFd], null: RawFd) -> Result<Streams, String> {
+        let fd = |place: usize| {
+            let fd = handed.get(place).ok_or_else(|| format!("descriptor {place} was not handed over"))?;
+            Ok::<_, String>(Stream::Raw(fd.as_raw_fd()))
+        };
+        let stdin = match &task.stdin {
+            Source::Null => Stream::Raw(null),
+            Source::Fd(place) => fd(*place)?,
+            Source::File(path) => self.input(path)?,
+        };
+        let mut sink = |sink: &Sink, name: &str| match sink {
+            Sink::Null => Ok(Stream::Raw(null)),
+            Sink::Fd(place) => fd(*place),
+            Sink::File { path, append } => self.output(path, *append, name),
+            Sink::SameAsStdout => Err(String::from("standard output cannot be its own copy")),
+        };
+        let stdout = sink(&task.stdout, "stdout")?;
+        let stderr = match &task.stderr {
+            Sink::SameAsStdout => stdout.clone(),
+            other => sink(other, "stderr")?,
+        };
+        Ok([stdin, stdout, stderr])
+    }
+
+    fn input(&mut self, path: &Path) -> Result<Stream, String> {
+        let failed = |e: io::Error| format!("could not open stdin file {}: {}", path.display(), reason(&e));
+        if fs::metadata(path).map_err(failed)?.file_type().is_fifo() {
+            return Ok(Stream::Fifo { path: path.to_owned(), write: false });
+        }
+        // Each task reads the file from its beginning, so there is nothing to share.
+        Ok(self.keep(PathBuf::new(), File::open(path).map_err(failed)?))
+    }
+
+    fn output(&mut self, path: &Path, append: bool, name: &str) -> Result<Stream, String> {
+        if let Some((_, stream, _)) = self.opened.iter().find(|(known, _, _)| known == path) {
+            return Ok(stream.clone());
+        }
+        if fs::metadata(path).is_ok_and(|m| m.file_type().is_fifo()) {
+            let stream = Stream::Fifo { path: path.to_owned(), write: true };
+            self.opened.push((path.to_owned(), stream.clone(), None));
+            return Ok(stream);
+        }
+        // Always at the end, as Slurm does: two jobs may write one file.
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).mode(0o666);
+        let truncate = if append { 0 } else { libc::O_TRUNC };
+        options.custom_flags(truncate | libc::O_NOCTTY);
+        let file = match options.open(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => make_dir(path.parent().unwrap_or(Path::new("/")), 0o777)
+                .and_then(|()| options.open(path).map_err(|e| reason(&e))),
+            other => other.map_err(|e| reason(&e)),
+        };
+        let file = file.map_err(|why| format!("could not open {name} file {}: {why}", path.display()))?;
+        Ok(self.keep(path.to_owned(), file))
+    }
+
+    fn keep(&mut self, path: PathBuf, file: File) -> Stream {
+        let fd = OwnedFd::from(file);
+        let stream = Stream::Raw(fd.as_raw_fd());
+        self.opened.push((path, stream.clone(), Some(fd)));
+        stream
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn output(path: &Path, append: bool) -> Sink {
+        Sink::File { path: path.to_owned(), append }
+    }
+
+    #[test]
+    fn one_file_named_twice_is_opened_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b/out");
+        let task = TaskSpec { stdout: output(&path, false), stderr: output(&path, false), ..TaskSpec::default() };
+        let mut files = Files::default();
+        let [stdin, stdout, stderr] = files.streams(&task, &[], 2).unwrap();
+        assert_eq!(stdin, Stream::Raw(2));
+        assert_eq!(stdout, stderr);
+        assert_eq!(files.streams(&task, &[], 2).unwrap()[1], stdout);
+        assert!(path.exists());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_named_with_the_reason() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        let path = dir.path().join("file/out");
+        let task = TaskSpec { stdout: output(&path, false), ..TaskSpec::default() };
+        let error = Files::default().streams(&task, &[], 2).unwrap_err();
+        assert_eq!(error, format!("could not open stdout file {}: Not a directory", path.display()));
+        let task = TaskSpec { stdin: Source::File(dir.path().join("none")), ..TaskSpec::default() };
+        let error = Files::default().streams(&task, &[], 2).unwrap_err();
+        assert!(error.starts_with("could not open stdin file") && error.ends_with("No such file or directory"));
+    }
+
+    #[test]
+    fn a_named_pipe_is_left_to_the_task() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let task = TaskSpec { stdout: output(&path, false), ..TaskSpec::default() };
+        assert_eq!(Files::default().streams(&task, &[], 2).unwrap()[1], Stream::Fifo { path, write: true });
+    }
+
+    #[test]
+    fn a_place_without_a_descriptor_is_an_error() {
+        let task = TaskSpec { stdin: Source::Fd(3), ..TaskSpec::default() };
+        assert_eq!(Files::default().streams(&task, &[], 2), Err("descriptor 3 was not handed over".to_string()));
+    }
+
+    #[test]
+    fn a_record_replaces_the_one_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = LaunchSpec { job_dir: dir.path().to_owned(), ..LaunchSpec::default() };
+        for run in 0..2 {
+            write_record(&spec, &ExitRecord { run, ..ExitRecord::default() }).unwrap();
+            let record = crate::exec::adopt::read_record(dir.path(), spec.step.step, run).unwrap();
+            assert_eq!(record.map(|r| r.run), Some(run));
+        }
+        assert_eq!(crate::exec::adopt::read_record(dir.path(), spec.step.step, 0).unwrap(), None);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,235 @@
+//! What the daemon and a step's watcher tell each other: the launch, its events, the commands, the exit record.
+//!
+//! Data only. How it travels is `wire`; who sends what is told in `launcher` and `watcher`.
+
+use crate::model::tres::Usage;
+use crate::model::{ExitCode, JobId, StepId, StepKey, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Everything that is needed to launch one step. All paths are absolute and free of patterns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LaunchSpec {
+    pub step: StepKey,
+    /// How often the job was requeued before: the same step of another run is another launch.
+    pub run: u32,
+    /// `<root>/lib/jobs/<id>`; made where it is missing.
+    pub job_dir: PathBuf,
+    /// The batch script. It is written to `<job_dir>/script.sh` and run with `argv` as its arguments.
+    /// Travels beside the JSON, since it may be large and need not be UTF-8.
+    #[serde(skip)]
+    pub script: Option<Vec<u8>>,
+    /// The environment before `set_env`: `KEY=VALUE` entries, each ended by a zero byte. Travels beside the JSON.
+    #[serde(skip)]
+    pub env: Vec<u8>,
+    /// Variables for names that `env` does not hold (`TMPDIR`).
+    pub default_env: Vec<(String, String)>,
+    /// Variables on top of `env`; a later one replaces an earlier one.
+    pub set_env: Vec<(String, String)>,
+    /// Names that are taken out of `env` before `set_env` is applied.
+    pub unset_env: Vec<String>,
+    /// With a script its arguments, otherwise the command and its arguments.
+    pub argv: Vec<String>,
+    /// Where it cannot be entered, the tasks run in /tmp and say so, as with Slurm.
+    pub work_dir: PathBuf,
+    pub umask: Option<u32>,
+    pub rlimits: Vec<Rlimit>,
+    /// At least one, by rank.
+    pub tasks: Vec<TaskSpec>,
+    /// Task 0 leads a session of its own and its standard input becomes its controlling terminal.
+    pub pty: bool,
+    /// A cgroup v2 directory that the tasks join. A failure is a failure of the launch.
+    pub cgroup: Option<PathBuf>,
+    /// The whole step ends when a task ends with anything but 0 (`srun --kill-on-bad-exit`).
+    pub kill_on_bad_exit: bool,
+    /// Write `<job_dir>/runner.sh`, which reproduces this launch by hand.
+    pub write_runner: bool,
+    /// Index of a handed-over socket or pipe: when its other end is closed, the step is ended (a client that died).
+    pub tie_fd: Option<usize>,
+}
+
+impl Default for LaunchSpec {
+    fn default() -> Self {
+        LaunchSpec {
+            step: StepKey { job: JobId(0), step: StepId::Batch },
+            run: 0,
+            job_dir: PathBuf::new(),
+            script: None,
+            env: Vec::new(),
+            default_env: Vec::new(),
+            set_env: Vec::new(),
+            unset_env: Vec::new(),
+            argv: Vec::new(),
+            work_dir: PathBuf::from("/"),
+            umask: None,
+            rlimits: Vec::new(),
+            tasks: Vec::new(),
+            pty: false,
+            cgroup: None,
+            kill_on_bad_exit: false,
+            write_runner: false,
+            tie_fd: None,
+        }
+    }
+}
+
+/// A resource limit: the number that `setrlimit` takes, and the two values. `u64::MAX` is unlimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rlimit {
+    pub resource: u32,
+    pub soft: u64,
+    pub hard: u64,
+}
+
+/// One process with a rank.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TaskSpec {
+    pub rank: u32,
+    pub stdin: Source,
+    pub stdout: Sink,
+    pub stderr: Sink,
+    /// Variables of this task alone, on top of the step's. `SLURM_TASK_PID` comes by itself.
+    pub env: Vec<(String, String)>,
+    /// Logical CPUs that the task may use. Empty: all.
+    pub cpus: Vec<u32>,
+    /// Another command than the step's (`srun --multi-prog`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub argv: Option<Vec<String>>,
+}
+
+/// Where a task reads from.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    #[default]
+    Null,
+    File(PathBuf),
+    /// A descriptor that was handed over with the launch, by its place.
+    Fd(usize),
+}
+
+/// Where a task writes to. The same file named twice in a launch is opened once.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sink {
+    #[default]
+    Null,
+    /// Missing parent directories are made. Truncated at the start unless `append`; written at its end in either case.
+    File { path: PathBuf, append: bool },
+    /// A descriptor that was handed over with the launch, by its place.
+    Fd(usize),
+    /// Standard error alone: where standard output goes.
+    SameAsStdout,
+}
+
+/// What a step reports.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepEvent {
+    /// All tasks run. Told again, with what is known by then, to each daemon that connects.
+    Started {
+        /// The process that watches the step.
+        pid: i32,
+        /// Its start time in clock ticks since boot (field 22 of `/proc/<pid>/stat`): pid and ticks name it for ever.
+        start_ticks: u64,
+        /// By rank.
+        task_pids: Vec<i32>,
+        started: Timestamp,
+    },
+    TaskEnded {
+        rank: u32,
+        exit: ExitCode,
+    },
+    /// The answer to `StepCommand::Usage`.
+    Usage(StepUsage),
+    /// No process of the step is left. The last event.
+    Ended(ExitRecord),
+    /// Nothing was launched: this step of this run was launched before. The last event.
+    Refused(String),
+}
+
+/// What a running step uses at this moment.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StepUsage {
+    /// Since its start; `max_rss_kb` is the largest sum that was seen.
+    pub total: Usage,
+    /// Resident memory of all its processes now, KiB.
+    pub rss_kb: u64,
+    /// Largest virtual size of one process now, KiB.
+    pub vm_kb: u64,
+    /// Its processes now.
+    pub pids: Vec<i32>,
+}
+
+/// Whom a signal is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SignalTarget {
+    /// Every process of the step.
+    Processes,
+    /// The process groups of the tasks.
+    Tasks,
+    /// The tasks' first processes alone: the batch shell, not its children (`scancel -b`, `--signal=B:`).
+    BatchShell,
+    /// Every process that has a handler for this signal, so that nothing dies of a warning.
+    Handlers,
+    /// The process group of one task.
+    Rank(u32),
+}
+
+/// What the daemon asks of a running step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepCommand {
+    Signal {
+        signal: i32,
+        target: SignalTarget,
+    },
+    /// A line for the standard error of task 0; a newline is added.
+    Notice(String),
+    /// SIGSTOP to every process.
+    Suspend,
+    /// SIGCONT to every process.
+    Resume,
+    /// SIGKILL to every process until none is left.
+    KillAll,
+    /// Asks for `StepEvent::Usage`.
+    Usage,
+}
+
+/// How a step ended. Kept as JSON in the job directory until the daemon has read it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExitRecord {
+    /// Of which run: an old record does not count for a requeued job.
+    pub run: u32,
+    /// The worst of the tasks.
+    pub exit: ExitCode,
+    /// Over all processes of the step, those that left their parents included.
+    pub usage: Usage,
+    pub started: Timestamp,
+    pub ended: Timestamp,
+    /// The kernel killed a process of the step's cgroup for its memory.
+    pub oom: bool,
+    /// Why no task was started: state FAILED, reason JobLaunchFailure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub launch_error: Option<String>,
+    /// By rank.
+    pub tasks: Vec<ExitCode>,
+}
+
+/// `<job_dir>/exit_status` for the batch step, `<job_dir>/<step>.exit` for the others.
+pub fn exit_path(job_dir: &Path, step: StepId) -> PathBuf {
+    match step {
+        StepId::Batch => job_dir.join("exit_status"),
+        StepId::Interactive | StepId::Num(_) => job_dir.join(format!("{step}.exit")),
+    }
+}
+
+/// `<job_dir>/<step>.<run>.sock`: it exists from before the first task of the step starts until its exit record does.
+pub fn socket_name(step: StepId, run: u32) -> String {
+    format!("{step}.{run}.sock")
+}

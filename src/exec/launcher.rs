@@ -1,0 +1,198 @@
+//! The launcher: a tiny process that makes a watcher for each step, and the daemon's side of it.
+//!
+//! The daemon does not fork: a fork costs milliseconds once a process has grown, and a re-executed runner for each
+//! job costs an exec and a dynamic link. So the daemon starts `slotd __launcher` once, while both are small, and
+//! hands it the far end of a socket pair for each step. The launcher forks a watcher around it (`watcher`), with
+//! no exec, and forgets it. It keeps no state: where it dies another one is started, and no job notices.
+
+use crate::exec::launch_spec::LaunchSpec;
+use crate::exec::step_handle::{Identity, Opening, StepHandle};
+use crate::exec::{watcher, wire};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+/// The first argument that makes `slotd` a launcher.
+pub const LAUNCHER_ARG: &str = "__launcher";
+
+/// The daemon's side.
+#[derive(Debug)]
+pub struct Launcher {
+    program: PathBuf,
+    root: PathBuf,
+    process: Mutex<Process>,
+}
+
+#[derive(Debug)]
+struct Process {
+    /// SOCK_SEQPACKET: one datagram is one launch. Its far end is the launcher's standard input.
+    socket: OwnedFd,
+    child: Child,
+}
+
+impl Launcher {
+    /// Starts a launcher from the program of this process, be it replaced on disk or not.
+    ///
+    /// # Errors
+    /// The lock file below `<root>/run` cannot be made, or the process cannot be started.
+    pub fn start(root: &Path) -> io::Result<Launcher> {
+        Self::start_program(Path::new("/proc/self/exe"), root)
+    }
+
+    /// Starts a launcher from another `slotd` program.
+    pub fn start_program(program: &Path, root: &Path) -> io::Result<Launcher> {
+        let process = Process::start(program, root)?;
+        Ok(Launcher { program: program.to_owned(), root: root.to_owned(), process: Mutex::new(process) })
+    }
+
+    /// The process id of the launcher.
+    pub fn pid(&self) -> u32 {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner).child.id()
+    }
+
+    /// Launches a step. Returns at once; how it goes is told by the handle's events. `fds` are what the spec's `Fd`
+    /// places mean. Needs a tokio runtime.
+    ///
+    /// A launcher that has died is replaced and the launch tried once more.
+    ///
+    /// # Errors
+    /// No launcher can be started, or the spec is too large to send. Nothing was launched then.
+    pub fn launch(&self, spec: &LaunchSpec, fds: Vec<OwnedFd>) -> io::Result<StepHandle> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let theirs = OwnedFd::from(theirs);
+        let bytes = wire::encode_launch(spec)?;
+        let mut opening = Opening { bytes, fds, for_launcher: None };
+        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut result = process.hand_over(&theirs);
+        if result.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::WouldBlock) {
+            process.replace(&self.program, &self.root)?;
+            result = process.hand_over(&theirs);
+        }
+        match result {
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                opening.for_launcher = Some((process.socket.try_clone()?, theirs));
+            }
+            Err(e) => return Err(e),
+        }
+        let identity = Identity { job_dir: spec.job_dir.clone(), step: spec.step.step, run: spec.run };
+        StepHandle::serve(ours, identity, opening)
+    }
+}
+
+impl Process {
+    fn start(program: &Path, root: &Path) -> io::Result<Process> {
+        // Made here so that a failure is the daemon's error and not a line in the launcher's.
+        lock_file(root, libc::LOCK_SH)?;
+        let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+        nix::fcntl::fcntl(&ours, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))?;
+        let child = Command::new(program)
+            .arg0("slotd")
+            .arg(LAUNCHER_ARG)
+            .arg(root)
+            .env_clear()
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|e| {
+                io::Error::new(e.kind(), format!("could not start the launcher {}: {e}", program.display()))
+            })?;
+        Ok(Process { socket: ours, child })
+    }
+
+    fn hand_over(&self, step_socket: &OwnedFd) -> io::Result<()> {
+        wire::send_some(self.socket.as_raw_fd(), &[0], &[step_socket.as_raw_fd()], &mut 0)
+    }
+
+    fn replace(&mut self, program: &Path, root: &Path) -> io::Result<()> {
+        let fresh = Process::start(program, root)?;
+        let mut old = std::mem::replace(self, fresh);
+        // It is dead already, or deaf: in either case it must not stay as a zombie.
+        let _ = old.child.kill();
+        let _ = old.child.wait();
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    /// Closing the socket ends the launcher; it is not waited for, since the daemon is leaving itself.
+    fn drop(&mut self) {
+        let _ = self.child.try_wait();
+    }
+}
+
+/// `<root>/run/launcher.lock`, locked. Launchers and the watchers that they have just forked share it (LOCK_SH); a new
+/// daemon waits for all of them (LOCK_EX). The lock ends when the last copy of the descriptor is closed.
+pub(super) fn lock_file(root: &Path, operation: i32) -> io::Result<File> {
+    let dir = root.join("run");
+    fs::create_dir_all(&dir).map_err(|e| io::Error::new(e.kind(), format!("could not make {}: {e}", dir.display())))?;
+    let path = dir.join("launcher.lock");
+    let at_path = |e: io::Error| io::Error::new(e.kind(), format!("could not lock {}: {e}", path.display()));
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(at_path)?;
+    loop {
+        // SAFETY: flock takes a descriptor and a number.
+        if unsafe { libc::flock(file.as_raw_fd(), operation) } == 0 {
+            return Ok(file);
+        }
+        let e = io::Error::last_os_error();
+        if e.kind() != io::ErrorKind::Interrupted {
+            return Err(at_path(e));
+        }
+    }
+}
+
+/// The launcher process: `slotd __launcher <root>`, its socket as standard input. Never returns to the caller: in
+/// each forked watcher the process ends with the step.
+pub fn launcher_main(args: &[String]) -> ! {
+    let code = match args {
+        [root] => match serve(Path::new(root)) {
+            Ok(()) => 0,
+            Err(e) => {
+                eprintln!("slotd: launcher: {e}");
+                1
+            }
+        },
+        _ => {
+            eprintln!("slotd: {LAUNCHER_ARG} is for the daemon alone");
+            2
+        }
+    };
+    std::process::exit(code)
+}
+
+fn serve(root: &Path) -> io::Result<()> {
+    let lock = lock_file(root, libc::LOCK_SH)?;
+    // A leader of its own session, so that Ctrl-C in the daemon's terminal is the daemon's alone.
+    let _ = nix::unistd::setsid();
+    let _ = nix::unistd::chdir("/");
+    let _ = nix::sys::prctl::set_name(c"slotd-launcher");
+    // SAFETY: no handler runs: ignored children are reaped by the kernel.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    let socket = io::stdin().as_fd().try_clone_to_owned()?;
+    let mut fds = Vec::new();
+    loop {
+        let mut byte = [0u8; 1];
+        if wire::recv_some(socket.as_raw_fd(), &mut byte, &mut fds)? == 0 {
+            return Ok(());
+        }
+        let Some(control) = fds.pop() else { continue };
+        fds.clear();
+        // SAFETY: this process has one thread, so the child may do whatever it could do.
+        match unsafe { libc::fork() } {
+            0 => {
+                drop(socket);
+                watcher::watch(control, lock)
+            }
+            // The closed connection tells the daemon that nothing was launched.
+            -1 => eprintln!("slotd: launcher: could not fork: {}", io::Error::last_os_error()),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Starting, watching and stopping processes.
+//!
+//! One small `launcher` process serves the daemon; it forks one `watcher` for each step, which starts the tasks,
+//! outlives the daemon and writes down how they ended. A new daemon finds them by `adopt`. Nothing here decides
+//! when something runs, and nothing here knows the database.
+
+pub mod adopt;
+pub mod affinity;
+pub mod cgroup;
+pub mod environment;
+mod job_files;
+pub mod launch_spec;
+pub mod launcher;
+pub mod proc;
+mod runner_script;
+pub mod step_handle;
+mod task;
+mod watcher;
+pub mod wire;
+
+pub use adopt::Adoption;
+pub use launch_spec::{
+    ExitRecord, LaunchSpec, Rlimit, SignalTarget, Sink, Source, StepCommand, StepEvent, StepUsage, TaskSpec,
+};
+pub use launcher::Launcher;
+pub use step_handle::StepHandle;

@@ -1,0 +1,148 @@
+//! What `/proc` tells about processes: their children, start times, signal handlers and use of resources.
+
+use std::fs;
+
+/// The fields of `/proc/<pid>/stat` that slotd uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// `R`, `S`, `Z`, …
+    pub state: u8,
+    pub ppid: i32,
+    pub pgid: i32,
+    pub session: i32,
+    /// Clock ticks in user mode and in the kernel, without children.
+    pub user_ticks: u64,
+    pub system_ticks: u64,
+    /// Clock ticks from boot to the start of the process.
+    pub start_ticks: u64,
+    pub vm_bytes: u64,
+    pub rss_pages: u64,
+}
+
+/// Reads a line of `/proc/<pid>/stat`. The command's name stands in brackets and may hold anything, brackets included.
+pub fn parse_stat(text: &str) -> Option<Stat> {
+    let (_, rest) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    // proc(5) counts from 1 with the state as field 3.
+    let field = |n: usize| fields.get(n - 3).copied();
+    let number = |n: usize| field(n).and_then(|f| f.parse::<u64>().ok());
+    let signed = |n: usize| field(n).and_then(|f| f.parse::<i32>().ok());
+    Some(Stat {
+        state: *field(3)?.as_bytes().first()?,
+        ppid: signed(4)?,
+        pgid: signed(5)?,
+        session: signed(6)?,
+        user_ticks: number(14)?,
+        system_ticks: number(15)?,
+        start_ticks: number(22)?,
+        vm_bytes: number(23)?,
+        rss_pages: number(24)?,
+    })
+}
+
+/// The process's `stat`; `None` where there is no such process.
+pub fn stat(pid: i32) -> Option<Stat> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    parse_stat(&String::from_utf8_lossy(&text))
+}
+
+/// Clock ticks from boot to the start of the process: with the pid a name that is never given twice.
+pub fn start_ticks(pid: i32) -> Option<u64> {
+    stat(pid).map(|s| s.start_ticks)
+}
+
+/// The set of signals with a handler, from the text of `/proc/<pid>/status`: bit n-1 for signal n.
+pub fn parse_caught(status: &str) -> Option<u64> {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+    u64::from_str_radix(mask.trim(), 16).ok()
+}
+
+/// Whether the process has a handler of its own for the signal.
+pub fn catches(pid: i32, signal: i32) -> bool {
+    let Ok(status) = fs::read(format!("/proc/{pid}/status")) else { return false };
+    let caught = parse_caught(&String::from_utf8_lossy(&status)).unwrap_or(0);
+    (1..=64).contains(&signal) && caught & (1 << (signal - 1)) != 0
+}
+
+/// The children of all threads of a process.
+///
+/// Uses `/proc/<pid>/task/*/children` where the kernel has it (CONFIG_PROC_CHILDREN), otherwise looks at all processes.
+pub fn children(pid: i32) -> Vec<i32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let mut found = Vec::new();
+    let mut supported = false;
+    for thread in threads.flatten() {
+        if let Ok(text) = fs::read_to_string(thread.path().join("children")) {
+            supported = true;
+            found.extend(text.split_whitespace().filter_map(|n| n.parse::<i32>().ok()));
+        }
+    }
+    if supported {
+        return found;
+    }
+    all_pids().into_iter().filter(|child| stat(*child).is_some_and(|s| s.ppid == pid)).collect()
+}
+
+/// All processes below `pid`, parents before their children. A process that forks meanwhile may be missed: who must
+/// catch all of them asks again until nothing new comes.
+pub fn descendants(pid: i32) -> Vec<i32> {
+    let mut found = children(pid);
+    let mut next = 0;
+    while let Some(&parent) = found.get(next) {
+        next += 1;
+        for child in children(parent) {
+            if !found.contains(&child) {
+                found.push(child);
+            }
+        }
+    }
+    found
+}
+
+/// Every process of the machine.
+pub fn all_pids() -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Sends a signal; false where it was not delivered (no such process, or not ours).
+pub fn kill(pid: i32, signal: i32) -> bool {
+    // A pid of 0 or -1 would mean "everybody".
+    // SAFETY: kill takes numbers only.
+    pid > 1 && unsafe { libc::kill(pid, signal) } == 0
+}
+
+/// Sends a signal to a process group.
+pub fn kill_group(pgid: i32, signal: i32) -> bool {
+    // SAFETY: kill takes numbers only.
+    pgid > 1 && unsafe { libc::kill(-pgid, signal) } == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_name_with_brackets_does_not_shift_the_fields() {
+        let line = "42 (a) R (b) S 7 42 40 0 -1 4194304 1 2 3 4 11 12 0 0 20 0 1 0 9999 8192 5 184 1";
+        let stat = parse_stat(line).unwrap();
+        assert_eq!((stat.state, stat.ppid, stat.pgid, stat.session), (b'S', 7, 42, 40));
+        assert_eq!((stat.user_ticks, stat.system_ticks, stat.start_ticks), (11, 12, 9999));
+        assert_eq!((stat.vm_bytes, stat.rss_pages), (8192, 5));
+        assert_eq!(parse_stat("42 (x) S 7"), None);
+    }
+
+    #[test]
+    fn a_handler_shows_in_the_mask() {
+        assert_eq!(parse_caught("Name:\tx\nSigCgt:\t0000000000000200\n"), Some(1 << (libc::SIGUSR1 - 1)));
+        assert_eq!(parse_caught("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn this_process_is_found_under_its_parent() {
+        let me = std::process::id() as i32;
+        let parent = stat(me).unwrap().ppid;
+        assert!(children(parent).contains(&me));
+        assert!(start_ticks(me).unwrap() > 0);
+    }
+}

@@ -1,0 +1,172 @@
+//! The daemon's end of a connection to a running step: a stream of events and a sink of commands.
+//!
+//! Dropping both halves closes the connection and nothing else: the step goes on, and `adopt::inspect` finds it again.
+
+use crate::exec::launch_spec::{StepCommand, StepEvent};
+use crate::exec::{adopt, wire};
+use crate::model::StepId;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::UnixStream;
+use tokio::sync::mpsc;
+
+/// A connection to a step. `split` it where events and commands belong to different owners.
+#[derive(Debug)]
+pub struct StepHandle {
+    commands: StepCommands,
+    events: StepEvents,
+}
+
+/// The sink of commands.
+#[derive(Debug, Clone)]
+pub struct StepCommands(mpsc::UnboundedSender<StepCommand>);
+
+/// The stream of events.
+#[derive(Debug)]
+pub struct StepEvents(mpsc::UnboundedReceiver<StepEvent>);
+
+impl StepCommands {
+    /// Queues a command. False where the step is gone: its last event tells, or has told, how it ended.
+    pub fn send(&self, command: StepCommand) -> bool {
+        self.0.send(command).is_ok()
+    }
+}
+
+impl StepEvents {
+    /// The next event. `None` after the last one; `None` without `Ended` or `Refused` before it means that the
+    /// watcher died, or was never made because the launcher died: `adopt::inspect` tells which.
+    pub async fn next_event(&mut self) -> Option<StepEvent> {
+        self.0.recv().await
+    }
+}
+
+impl StepHandle {
+    /// See [`StepCommands::send`].
+    pub fn send(&self, command: StepCommand) -> bool {
+        self.commands.send(command)
+    }
+
+    /// See [`StepEvents::next_event`].
+    pub async fn next_event(&mut self) -> Option<StepEvent> {
+        self.events.next_event().await
+    }
+
+    pub fn split(self) -> (StepCommands, StepEvents) {
+        (self.commands, self.events)
+    }
+
+    /// Takes a connection over. `identity` says where the exit record of this step would be.
+    ///
+    /// # Errors
+    /// The socket cannot be made asynchronous.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub(super) fn serve(
+        socket: std::os::unix::net::UnixStream,
+        identity: Identity,
+        opening: Opening,
+    ) -> io::Result<StepHandle> {
+        socket.set_nonblocking(true)?;
+        let socket = UnixStream::from_std(socket)?;
+        let (command_in, commands) = mpsc::unbounded_channel();
+        let (events, event_out) = mpsc::unbounded_channel();
+        tokio::spawn(Connection { socket, identity, opening, commands, events }.run());
+        Ok(StepHandle { commands: StepCommands(command_in), events: StepEvents(event_out) })
+    }
+}
+
+/// Which launch a connection belongs to.
+#[derive(Debug, Clone)]
+pub(super) struct Identity {
+    pub job_dir: PathBuf,
+    pub step: StepId,
+    pub run: u32,
+}
+
+/// What has to be sent before anything else.
+#[derive(Debug, Default)]
+pub(super) struct Opening {
+    pub bytes: Vec<u8>,
+    pub fds: Vec<OwnedFd>,
+    /// The watcher's end of the connection, still to be handed to a launcher that was too busy to take it.
+    pub for_launcher: Option<(OwnedFd, OwnedFd)>,
+}
+
+struct Connection {
+    socket: UnixStream,
+    identity: Identity,
+    opening: Opening,
+    commands: mpsc::UnboundedReceiver<StepCommand>,
+    events: mpsc::UnboundedSender<StepEvent>,
+}
+
+impl Connection {
+    async fn run(mut self) {
+        let told_the_end = self.exchange().await.unwrap_or(false);
+        if !told_the_end {
+            // The watcher writes the record before it says so and leaves: the file may know more than we were told.
+            let Identity { job_dir, step, run } = &self.identity;
+            if let Ok(Some(record)) = adopt::read_record(job_dir, *step, *run) {
+                let _ = self.events.send(StepEvent::Ended(record));
+            }
+        }
+    }
+
+    /// Until the peer is gone or nobody listens any more; true where the last event was passed on.
+    async fn exchange(&mut self) -> io::Result<bool> {
+        if let Some((launcher, peer)) = self.opening.for_launcher.take() {
+            // SAFETY: the descriptor is owned by the AsyncFd and thus open as long as it is registered.
+            let launcher = unsafe { AsyncFd::register_with_interest(launcher, Interest::WRITABLE)? };
+            launcher
+                .async_io(Interest::WRITABLE, |fd| wire::send_some(fd.as_raw_fd(), &[0], &[peer.as_raw_fd()], &mut 0))
+                .await?;
+        }
+        let raw: Vec<RawFd> = self.opening.fds.iter().map(AsRawFd::as_raw_fd).collect();
+        let bytes = std::mem::take(&mut self.opening.bytes);
+        self.send(&bytes, &raw).await?;
+        self.opening.fds.clear();
+
+        let mut frames = wire::FrameBuffer::default();
+        let mut buf = [0u8; 8192];
+        loop {
+            tokio::select! {
+                ready = self.socket.readable() => {
+                    ready?;
+                    match self.socket.try_read(&mut buf) {
+                        Ok(0) => return Ok(false),
+                        Ok(n) => frames.push(&buf[..n]),
+                        Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
+                        Err(e) => return Err(e),
+                    }
+                    while let Some(event) = frames.next_message::<StepEvent>()? {
+                        let last = matches!(event, StepEvent::Ended(_) | StepEvent::Refused(_));
+                        let heard = self.events.send(event).is_ok();
+                        if last || !heard {
+                            return Ok(true);
+                        }
+                    }
+                }
+                command = self.commands.recv(), if !self.commands.is_closed() || !self.commands.is_empty() => {
+                    if let Some(command) = command {
+                        let bytes = wire::encode(&command)?;
+                        self.send(&bytes, &[]).await?;
+                    }
+                }
+                () = self.events.closed() => return Ok(true),
+            }
+        }
+    }
+
+    async fn send(&self, bytes: &[u8], fds: &[RawFd]) -> io::Result<()> {
+        let mut sent = 0;
+        let socket = self.socket.as_raw_fd();
+        while sent < bytes.len() {
+            self.socket.async_io(Interest::WRITABLE, || wire::send_some(socket, bytes, fds, &mut sent)).await?;
+        }
+        Ok(())
+    }
+}

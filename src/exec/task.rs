@@ -1,0 +1,376 @@
+//! Making one task: its environment, and everything between fork and exec.
+
+use crate::exec::affinity;
+use crate::exec::job_files::{Stream, Streams, reason};
+use crate::exec::launch_spec::{LaunchSpec, Rlimit, TaskSpec};
+use nix::errno::Errno;
+use std::collections::HashMap;
+use std::ffi::{CString, OsStr};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{IntoRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Name and value, in the order of their first appearance.
+pub(super) type Environment = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// What the processes of a task find in their environment, but for `SLURM_TASK_PID`.
+pub(super) fn environment(spec: &LaunchSpec, task: &TaskSpec) -> Environment {
+    let mut vars: Environment = Vec::new();
+    let mut places: HashMap<Vec<u8>, usize> = HashMap::new();
+    let mut set = |name: &[u8], value: &[u8], replace: bool| match places.get(name) {
+        Some(_) if !replace => {}
+        Some(&i) => vars[i].1 = value.to_vec(),
+        None => {
+            places.insert(name.to_vec(), vars.len());
+            vars.push((name.to_vec(), value.to_vec()));
+        }
+    };
+    for entry in spec.env.split(|b| *b == 0) {
+        // An entry without a name or without `=` cannot be a variable.
+        let Some(at) = entry.iter().position(|b| *b == b'=').filter(|at| *at > 0) else { continue };
+        let (name, value) = (&entry[..at], &entry[at + 1..]);
+        if !spec.unset_env.iter().any(|unset| unset.as_bytes() == name) {
+            set(name, value, true);
+        }
+    }
+    for (name, value) in &spec.default_env {
+        set(name.as_bytes(), value.as_bytes(), false);
+    }
+    for (name, value) in spec.set_env.iter().chain(&task.env) {
+        set(name.as_bytes(), value.as_bytes(), true);
+    }
+    vars
+}
+
+/// The command of a task: the script with its arguments, or the task's or step's own.
+pub(super) fn command(spec: &LaunchSpec, task: &TaskSpec) -> Vec<Vec<u8>> {
+    let argv = task.argv.as_ref().unwrap_or(&spec.argv).iter().map(|arg| arg.as_bytes().to_vec());
+    match spec.script {
+        Some(_) => std::iter::once(script_path(spec).into_os_string().into_encoded_bytes()).chain(argv).collect(),
+        None => argv.collect(),
+    }
+}
+
+/// `<job_dir>/script.sh`.
+pub(super) fn script_path(spec: &LaunchSpec) -> PathBuf {
+    spec.job_dir.join("script.sh")
+}
+
+/// What a fork needs to know beside the spec.
+pub(super) struct Birth<'a> {
+    pub spec: &'a LaunchSpec,
+    pub task: &'a TaskSpec,
+    pub streams: &'a Streams,
+    /// Close-on-exec: a task that cannot be made writes why; all of them having been closed means that all run.
+    pub failures: RawFd,
+    /// The watcher's own limit on descriptors before it was raised.
+    pub nofile: Option<Rlimit>,
+    pub watcher: i32,
+}
+
+/// Forks the task. Returns its pid; the task is in a process group of its own then.
+///
+/// # Errors
+/// A word of the command holds a zero byte, or the fork failed.
+pub(super) fn spawn(birth: &Birth) -> Result<i32, String> {
+    let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| "the command holds a zero byte".to_string());
+    let argv: Vec<CString> = command(birth.spec, birth.task).into_iter().map(c_string).collect::<Result<_, _>>()?;
+    if argv.is_empty() {
+        return Err("there is no command to run".into());
+    }
+    let vars = environment(birth.spec, birth.task);
+    let path = vars.iter().find(|(name, _)| name == b"PATH").map(|(_, value)| value.clone());
+    let mut env: Vec<CString> = Vec::with_capacity(vars.len() + 1);
+    for (mut entry, value) in vars {
+        entry.push(b'=');
+        entry.extend_from_slice(&value);
+        // Values come from a list that is divided by zero bytes, or from text in which one cannot be meant.
+        env.extend(CString::new(entry));
+    }
+    // SAFETY: the watcher has one thread, so the child may allocate and do what it likes.
+    match unsafe { libc::fork() } {
+        -1 => Err(format!("could not fork: {}", reason(&io::Error::last_os_error()))),
+        0 => {
+            let code = be_task(birth, &argv, env, path.as_deref());
+            // SAFETY: _exit ends the process without running what the watcher registered.
+            unsafe { libc::_exit(code) }
+        }
+        pid => {
+            if !birth.spec.pty {
+                // Both sides do it, so that neither has to wait for the other.
+                // SAFETY: setpgid takes numbers.
+                unsafe { libc::setpgid(pid, pid) };
+            }
+            Ok(pid)
+        }
+    }
+}
+
+/// In the child: becomes the task. Returns the exit code where that is not possible.
+fn be_task(birth: &Birth, argv: &[CString], mut env: Vec<CString>, path: Option<&[u8]>) -> i32 {
+    if let Err(text) = prepare(birth) {
+        let _ = nix::unistd::write(borrow(birth.failures), text.as_bytes());
+        return 1;
+    }
+    let pid = nix::unistd::getpid();
+    env.retain(|entry| !entry.as_bytes().starts_with(b"SLURM_TASK_PID="));
+    env.extend(CString::new(format!("SLURM_TASK_PID={pid}")));
+    let (name, error) = execute(argv, &env, path);
+    say(&format!("error: execve(): {name}: {}", error.desc()));
+    // As Slurm: 2 for a command that is not found, 13 for one that may not be run (golden K-14 to K-19).
+    error as i32
+}
+
+fn borrow(fd: RawFd) -> std::os::fd::BorrowedFd<'static> {
+    // SAFETY: the descriptors that a task inherits stay open until it executes or exits.
+    unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) }
+}
+
+/// A line in the task's standard error, where Slurm's users look for it.
+fn say(text: &str) {
+    let _ = nix::unistd::write(borrow(2), format!("slurmstepd: {text}\n").as_bytes());
+}
+
+/// Everything but the exec. An error is a failure of the launch, not of the command.
+fn prepare(birth: &Birth) -> Result<(), String> {
+    let Birth { spec, task, .. } = birth;
+    // A task whose watcher is killed would run on without anybody to tell how it ended, on resources that are
+    // given to others: it is killed too.
+    // SAFETY: prctl with numbers.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    if nix::unistd::getppid().as_raw() != birth.watcher {
+        return Err("the watcher is gone".into());
+    }
+    if spec.pty && task.rank == 0 {
+        nix::unistd::setsid().map_err(|e| format!("could not start a session: {}", e.desc()))?;
+    } else {
+        // SAFETY: setpgid takes numbers; it cannot fail for a fresh child.
+        unsafe { libc::setpgid(0, 0) };
+    }
+    if let Some(cgroup) = &spec.cgroup {
+        join(cgroup)?;
+    }
+    connect(birth.streams)?;
+    if spec.pty && task.rank == 0 {
+        // SAFETY: TIOCSCTTY takes a number; 0 means not to steal the terminal of another session.
+        if unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) } == -1 {
+            return Err(format!("could not get a controlling terminal: {}", Errno::last().desc()));
+        }
+    }
+    if let Err(e) = affinity::bind(&task.cpus) {
+        say(&format!("error: {e}"));
+    }
+    for limit in birth.nofile.iter().chain(&spec.rlimits) {
+        set_limit(limit);
+    }
+    if let Err(e) = std::env::set_current_dir(&spec.work_dir) {
+        // The text of golden K-43.
+        say(&format!("error: couldn't chdir to `{}': {}: going to /tmp instead", spec.work_dir.display(), reason(&e)));
+        let _ = std::env::set_current_dir("/tmp");
+    }
+    reset_signals();
+    close_on_exec();
+    Ok(())
+}
+
+fn join(cgroup: &Path) -> Result<(), String> {
+    let path = cgroup.join("cgroup.procs");
+    // Not created where it is missing: a plain directory must not look like a cgroup.
+    let joined = OpenOptions::new().write(true).open(&path).and_then(|mut file| file.write_all(b"0"));
+    joined.map_err(|e| format!("could not join the cgroup {}: {}", cgroup.display(), reason(&e)))
+}
+
+fn connect(streams: &Streams) -> Result<(), String> {
+    for (target, stream) in streams.iter().enumerate() {
+        let source = match stream {
+            Stream::Raw(fd) => *fd,
+            // Standard error on the same named pipe as standard output is the same description.
+            Stream::Fifo { .. } if target == 2 && *stream == streams[1] => 1,
+            Stream::Fifo { path, write } => OpenOptions::new()
+                .read(!write)
+                .write(*write)
+                .custom_flags(libc::O_NOCTTY)
+                .open(path)
+                .map_err(|e| format!("could not open {}: {}", path.display(), reason(&e)))?
+                .into_raw_fd(),
+        };
+        // SAFETY: dup2 takes numbers. All sources are above 2, but for the two cases of a copy of an earlier target.
+        if unsafe { libc::dup2(source, target as RawFd) } == -1 {
+            return Err(format!("could not connect descriptor {target}: {}", Errno::last().desc()));
+        }
+    }
+    Ok(())
+}
+
+fn set_limit(limit: &Rlimit) {
+    let wanted = libc::rlimit { rlim_cur: limit.soft, rlim_max: limit.hard };
+    // SAFETY: the pointer is to a live rlimit.
+    if unsafe { libc::setrlimit(limit.resource as _, &wanted) } == 0 {
+        return;
+    }
+    // A hard limit cannot be raised again: the soft one at least, as far as it goes.
+    let mut now = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointers are to live rlimits.
+    unsafe {
+        if libc::getrlimit(limit.resource as _, &mut now) == 0 {
+            now.rlim_cur = limit.soft.min(now.rlim_max);
+            libc::setrlimit(limit.resource as _, &now);
+        }
+    }
+}
+
+/// Whatever the watcher, the launcher or the Rust runtime ignores or blocks is not the task's affair.
+fn reset_signals() {
+    // SAFETY: plain system calls; signals that cannot be changed refuse, which is fine.
+    unsafe {
+        for signal in 1..=64 {
+            if !matches!(signal, libc::SIGKILL | libc::SIGSTOP | 32 | 33) {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+        }
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+    }
+}
+
+/// The task inherits 0, 1 and 2. Descriptors that came through daemon and launcher from who knows where end here.
+fn close_on_exec() {
+    // SAFETY: close_range takes numbers.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if done == 0 {
+        return;
+    }
+    // Kernels before 5.11.
+    let Ok(entries) = fs::read_dir("/proc/self/fd") else { return };
+    for fd in entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<RawFd>().ok()).filter(|fd| *fd > 2) {
+        // SAFETY: fcntl with numbers; a descriptor that is closed already refuses.
+        unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+}
+
+/// Executes the command; returns only where that failed: what to name in the message, and why.
+fn execute(argv: &[CString], env: &[CString], path: Option<&[u8]>) -> (String, Errno) {
+    let name = argv[0].as_bytes();
+    let found = if name.contains(&b'/') { None } else { search(name, path) };
+    let file = found.as_ref().unwrap_or(&argv[0]);
+    let error = match nix::unistd::execve(file.as_c_str(), argv, env) {
+        Err(error) => error,
+        Ok(never) => match never {},
+    };
+    let as_path = Path::new(OsStr::from_bytes(file.as_bytes()));
+    if error == Errno::ENOENT {
+        if let Some(interpreter) = interpreter(as_path) {
+            return (format!("bad interpreter({interpreter})"), error);
+        }
+    }
+    let shown = match (name.contains(&b'/') && name[0] != b'/', std::env::current_dir()) {
+        // `./x` is shown with the directory, as Slurm does.
+        (true, Ok(dir)) => format!("{}/{}", dir.display(), String::from_utf8_lossy(name)),
+        _ => String::from_utf8_lossy(name).into_owned(),
+    };
+    (shown, error)
+}
+
+/// The first program of this name in `PATH`. Where there is none the name is tried as it is, below the working
+/// directory, as Slurm does (golden K-17).
+fn search(name: &[u8], path: Option<&[u8]>) -> Option<CString> {
+    let runnable = |file: &Path| {
+        let Ok(meta) = fs::metadata(file) else { return false };
+        let c_path = CString::new(file.as_os_str().as_bytes());
+        // SAFETY: the pointer is to a live, zero-ended string.
+        meta.is_file()
+            && meta.permissions().mode() & 0o111 != 0
+            && c_path.is_ok_and(|p| unsafe { libc::access(p.as_ptr(), libc::X_OK) } == 0)
+    };
+    let path = path.unwrap_or(b"/usr/local/bin:/usr/bin:/bin");
+    for dir in path.split(|b| *b == b':') {
+        let dir = if dir.is_empty() { b".".as_slice() } else { dir };
+        let file = Path::new(OsStr::from_bytes(dir)).join(OsStr::from_bytes(name));
+        if runnable(&file) {
+            return CString::new(file.into_os_string().into_encoded_bytes()).ok();
+        }
+    }
+    None
+}
+
+/// The program after `#!`, where the file exists and begins so.
+fn interpreter(file: &Path) -> Option<String> {
+    let text = fs::read(file).ok()?;
+    let line = text.strip_prefix(b"#!")?.split(|b| *b == b'\n').next()?;
+    Some(String::from_utf8_lossy(line).split_whitespace().next()?.to_string())
+}
+
+/// The resource limit of this process on descriptors, raised to what it may be: a step with many tasks holds many.
+pub(super) fn raise_nofile() -> Option<Rlimit> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointers are to a live rlimit.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) != 0 || limit.rlim_cur == limit.rlim_max {
+            return None;
+        }
+        let raised = libc::rlimit { rlim_cur: limit.rlim_max, rlim_max: limit.rlim_max };
+        libc::setrlimit(libc::RLIMIT_NOFILE, &raised);
+    }
+    Some(Rlimit { resource: libc::RLIMIT_NOFILE as u32, soft: limit.rlim_cur, hard: limit.rlim_max })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(vars: &Environment) -> String {
+        vars.iter()
+            .map(|(n, v)| format!("{}={}", String::from_utf8_lossy(n), String::from_utf8_lossy(v)))
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    #[test]
+    fn later_variables_replace_earlier_ones_in_place() {
+        let pair = |n: &str, v: &str| (n.to_string(), v.to_string());
+        let spec = LaunchSpec {
+            env: b"A=1\0B=2\0=x\0junk\0A=3\0E=\0X=y=z\0".to_vec(),
+            unset_env: vec!["B".into()],
+            default_env: vec![pair("A", "no"), pair("TMPDIR", "/tmp")],
+            set_env: vec![pair("E", "5"), pair("N", "6")],
+            ..LaunchSpec::default()
+        };
+        let task = TaskSpec { env: vec![pair("N", "7")], ..TaskSpec::default() };
+        assert_eq!(text(&environment(&spec, &task)), "A=3 E=5 X=y=z TMPDIR=/tmp N=7");
+    }
+
+    #[test]
+    fn a_value_need_not_be_utf8() {
+        let spec = LaunchSpec { env: b"A=\xff\xfe\0".to_vec(), ..LaunchSpec::default() };
+        assert_eq!(environment(&spec, &TaskSpec::default()), [(b"A".to_vec(), b"\xff\xfe".to_vec())]);
+    }
+
+    #[test]
+    fn a_script_goes_before_its_arguments_and_a_task_may_have_its_own_command() {
+        let mut spec = LaunchSpec { job_dir: "/j".into(), argv: vec!["a".into()], ..LaunchSpec::default() };
+        let mut task = TaskSpec::default();
+        assert_eq!(command(&spec, &task), [b"a".to_vec()]);
+        task.argv = Some(vec!["b".into()]);
+        assert_eq!(command(&spec, &task), [b"b".to_vec()]);
+        spec.script = Some(Vec::new());
+        task.argv = None;
+        assert_eq!(command(&spec, &task), [b"/j/script.sh".to_vec(), b"a".to_vec()]);
+    }
+
+    #[test]
+    fn a_program_is_found_in_the_first_directory_that_has_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("tool");
+        fs::write(&file, "").unwrap();
+        let path = format!("/nonexistent::{}", dir.path().display());
+        // Not executable yet.
+        assert_eq!(search(b"tool", Some(path.as_bytes())), None);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        let found = search(b"tool", Some(path.as_bytes())).unwrap();
+        assert_eq!(found, CString::new(file.to_str().unwrap()).unwrap());
+    }
+}

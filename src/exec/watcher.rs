@@ -1,0 +1,649 @@
+//! The watcher: the process that starts the tasks of one step, stays with them, and writes down how they ended. What
+//! slurmstepd is in Slurm.
+//!
+//! ```text
+//!   read the launch ─► bind <step>.<run>.sock ─► let go of the launcher's lock ─► start the tasks
+//!        │ daemon gone          │ exists already                                   │ cannot       │
+//!        ▼                      ▼                                                  ▼              ▼
+//!   nothing happened         Refused                                    record ◄─ kill ◄── last task ended
+//!                                                                          │
+//!                                                                          └─► Ended, remove the socket, exit
+//! ```
+//!
+//! It is forked by the launcher, has one thread and sleeps in `poll`. It needs neither launcher nor daemon once it
+//! has the launch: a new daemon connects to its socket. It never looks at a database and decides about nothing but
+//! when the step is over. As a subreaper it gets every process that leaves its parents, so that nothing of a step
+//! outlives it, and the times of all of them count.
+
+use crate::exec::job_files::{self, Files};
+use crate::exec::launch_spec::{ExitRecord, LaunchSpec, SignalTarget, StepCommand, StepEvent, StepUsage, socket_name};
+use crate::exec::task::{self, Birth};
+use crate::exec::{adopt, cgroup, proc, runner_script, wire};
+use crate::model::tres::Usage;
+use crate::model::{ExitCode, Timestamp};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant, SystemTime};
+
+/// How long processes that do not die of SIGKILL (stuck in the kernel) are waited for, as Slurm's UnkillableStepTimeout.
+const UNKILLABLE: Duration = Duration::from_secs(60);
+
+/// How long the processes of a client that died have after SIGTERM and SIGHUP.
+const TIED_GRACE: Duration = Duration::from_millis(500);
+
+/// Between two looks at the memory in use; from the first to the last as the step grows older. Slurm looks every 30 s.
+const FIRST_SAMPLE: Duration = Duration::from_secs(1);
+const LAST_SAMPLE: Duration = Duration::from_secs(30);
+
+/// Becomes the watcher of the step that comes over `control`. `lock` is the launcher's.
+pub(super) fn watch(control: OwnedFd, lock: File) -> ! {
+    // A watcher has nobody to tell of its own mishaps but the daemon, which sees the connection end.
+    let _ = run(control, lock);
+    // SAFETY: the process ends here, without the launcher's exit handlers.
+    unsafe { libc::_exit(0) }
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
+
+fn run(control: OwnedFd, lock: File) -> io::Result<()> {
+    become_watcher()?;
+    let nofile = task::raise_nofile();
+    let Some((spec, handed)) = read_launch(&control)? else { return Ok(()) };
+    let mut peer = Some(Peer::new(UnixStream::from(control))?);
+
+    let started = now();
+    let failed = |why: String| ExitRecord {
+        run: spec.run,
+        exit: ExitCode::LAUNCH_FAILED,
+        started,
+        ended: now(),
+        launch_error: Some(why),
+        ..ExitRecord::default()
+    };
+    let dir = match job_files::make_dir(&spec.job_dir, 0o700)
+        .and_then(|()| File::open(&spec.job_dir).map_err(|e| job_files::reason(&e)))
+    {
+        Ok(dir) => dir,
+        Err(why) => {
+            tell_last(&mut peer, &StepEvent::Ended(failed(why)));
+            return Ok(());
+        }
+    };
+    let name = socket_name(spec.step.step, spec.run);
+    let listener = match UnixListener::bind(adopt::short_path(&dir, &name)) {
+        Ok(listener) => listener,
+        Err(e) => {
+            let event = match e.kind() {
+                io::ErrorKind::AddrInUse => StepEvent::Refused(format!("step {} was launched before", spec.step)),
+                _ => StepEvent::Ended(failed(format!(
+                    "could not make {}/{name}: {}",
+                    spec.job_dir.display(),
+                    job_files::reason(&e)
+                ))),
+            };
+            tell_last(&mut peer, &event);
+            return Ok(());
+        }
+    };
+    if matches!(adopt::read_record(&spec.job_dir, spec.step.step, spec.run), Ok(Some(_))) {
+        // It ended, and its watcher had just removed the socket.
+        let _ = std::fs::remove_file(adopt::short_path(&dir, &name));
+        tell_last(&mut peer, &StepEvent::Refused(format!("step {} has ended already", spec.step)));
+        return Ok(());
+    }
+    listener.set_nonblocking(true)?;
+    // From here on a new daemon can see that this step was launched.
+    drop(lock);
+
+    let mut chld = SigSet::empty();
+    chld.add(Signal::SIGCHLD);
+    let signals = SignalFd::with_flags(&chld, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    let mut watcher = Watcher {
+        oom_before: spec.cgroup.as_deref().map_or(0, cgroup::oom_kills),
+        tie: spec.tie_fd.and_then(|place| handed.get(place)).and_then(|fd| fd.try_clone().ok()),
+        peer,
+        tasks: Vec::new(),
+        stderr: None,
+        starting: None,
+        started_event: None,
+        started,
+        launch_error: None,
+        peak_rss_kb: 0,
+        kill: None,
+        next_sample: Instant::now() + FIRST_SAMPLE,
+        sample_pause: FIRST_SAMPLE,
+        spec,
+        listener,
+        signals,
+    };
+    if let Err(why) = watcher.start(handed, nofile) {
+        watcher.launch_error = Some(why);
+        watcher.begin_killing();
+    }
+    let record = watcher.stay();
+    watcher.finish(&record, &dir, &name);
+    Ok(())
+}
+
+/// A process of its own: no terminal, no signals but SIGCHLD, none of the launcher's descriptors in use.
+fn become_watcher() -> io::Result<()> {
+    let _ = nix::unistd::setsid();
+    let _ = nix::sys::prctl::set_name(c"slotd-step");
+    nix::sys::prctl::set_child_subreaper(true)?;
+    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    // SAFETY: plain system calls on numbers. Ignored SIGCHLD, the launcher's way, would reap the tasks unseen.
+    unsafe {
+        libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+        for fd in 0..3 {
+            libc::dup2(null.as_raw_fd(), fd);
+        }
+    }
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
+    Ok(())
+}
+
+/// The launch; `None` where the daemon went away before it had sent all of it.
+fn read_launch(control: &OwnedFd) -> io::Result<Option<(LaunchSpec, Vec<OwnedFd>)>> {
+    let mut frames = Vec::with_capacity(3);
+    let mut buffer = wire::FrameBuffer::default();
+    let mut fds = Vec::new();
+    let mut buf = vec![0u8; 64 << 10];
+    while frames.len() < 3 {
+        let n = wire::recv_some(control.as_raw_fd(), &mut buf, &mut fds)?;
+        if n == 0 {
+            return Ok(None);
+        }
+        buffer.push(&buf[..n]);
+        while let Some(frame) = buffer.next_frame()? {
+            frames.push(frame);
+        }
+    }
+    let env = frames.pop().unwrap_or_default();
+    Ok(Some((wire::decode_launch(&frames[0], &frames[1], env)?, fds)))
+}
+
+/// A daemon that listens.
+struct Peer {
+    socket: UnixStream,
+    incoming: wire::FrameBuffer,
+    outgoing: Vec<u8>,
+}
+
+impl Peer {
+    fn new(socket: UnixStream) -> io::Result<Peer> {
+        socket.set_nonblocking(true)?;
+        Ok(Peer { socket, incoming: wire::FrameBuffer::default(), outgoing: Vec::new() })
+    }
+
+    /// Sends what it can of what is queued. An error means that the daemon is gone.
+    fn flush(&mut self) -> io::Result<()> {
+        let mut sent = 0;
+        while sent < self.outgoing.len() {
+            match wire::send_some(self.socket.as_raw_fd(), &self.outgoing, &[], &mut sent) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                other => other?,
+            }
+        }
+        self.outgoing.drain(..sent);
+        Ok(())
+    }
+
+    /// Everything that has come. An error means that the daemon is gone.
+    fn receive(&mut self) -> io::Result<Vec<StepCommand>> {
+        let mut commands = Vec::new();
+        let mut buf = [0u8; 8192];
+        loop {
+            // Descriptors have no place after the launch: they are closed at once.
+            match wire::recv_some(self.socket.as_raw_fd(), &mut buf, &mut Vec::new()) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => self.incoming.push(&buf[..n]),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) => return Err(e),
+            }
+        }
+        while let Some(command) = self.incoming.next_message()? {
+            commands.push(command);
+        }
+        Ok(commands)
+    }
+}
+
+/// Queues an event for the daemon, if there is one.
+fn tell(peer: &mut Option<Peer>, event: &StepEvent) {
+    let Some(connected) = peer else { return };
+    let told = wire::encode(event).and_then(|bytes| {
+        connected.outgoing.extend_from_slice(&bytes);
+        connected.flush()
+    });
+    if told.is_err() {
+        *peer = None;
+    }
+}
+
+/// Tells the last event and waits until it has left; true where it has.
+fn tell_last(peer: &mut Option<Peer>, event: &StepEvent) -> bool {
+    tell(peer, event);
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while let Some(connected) = peer {
+        if connected.outgoing.is_empty() {
+            return true;
+        }
+        let Some(left) = deadline.checked_duration_since(Instant::now()) else { return false };
+        poll(&mut [poll_fd(connected.socket.as_raw_fd(), libc::POLLOUT)], Some(left));
+        if connected.flush().is_err() {
+            *peer = None;
+        }
+    }
+    false
+}
+
+fn poll_fd(fd: RawFd, events: i16) -> libc::pollfd {
+    libc::pollfd { fd, events, revents: 0 }
+}
+
+/// Waits until something happens, or for so long. `None`: for ever.
+fn poll(fds: &mut [libc::pollfd], wait: Option<Duration>) {
+    // Rounded up, so that a deadline has passed when the wait ends.
+    let millis = wait.map_or(-1, |w| i32::try_from(w.as_millis() + 1).unwrap_or(i32::MAX));
+    // SAFETY: the pointer and length are of a live slice. An error leaves revents at 0, and the caller looks again.
+    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, millis) };
+}
+
+struct Task {
+    rank: u32,
+    pid: i32,
+    exit: Option<ExitCode>,
+}
+
+/// When the killing began, and from when on SIGKILL is meant.
+struct Kill {
+    since: Instant,
+    hard_from: Instant,
+}
+
+struct Watcher {
+    spec: LaunchSpec,
+    listener: UnixListener,
+    signals: SignalFd,
+    peer: Option<Peer>,
+    tasks: Vec<Task>,
+    /// Task 0's, for notices.
+    stderr: Option<OwnedFd>,
+    /// Read end of the pipe that the tasks hold until they execute.
+    starting: Option<(File, Vec<u8>)>,
+    started_event: Option<StepEvent>,
+    started: Timestamp,
+    launch_error: Option<String>,
+    oom_before: u64,
+    peak_rss_kb: u64,
+    tie: Option<OwnedFd>,
+    kill: Option<Kill>,
+    next_sample: Instant,
+    sample_pause: Duration,
+}
+
+impl Watcher {
+    /// Forks the tasks. An error is a failure of the launch; tasks that run already have to be killed.
+    fn start(&mut self, handed: Vec<OwnedFd>, nofile: Option<crate::exec::launch_spec::Rlimit>) -> Result<(), String> {
+        let spec = &self.spec;
+        let mask = spec.umask.unwrap_or(0o022) & 0o777;
+        nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask as libc::mode_t));
+        if let Some(script) = &spec.script {
+            job_files::write_program(&task::script_path(spec), script)?;
+        }
+        let mut files = Files::default();
+        let mut streams = Vec::with_capacity(spec.tasks.len());
+        for task in &spec.tasks {
+            // Descriptor 0 is /dev/null.
+            streams.push(files.streams(task, &handed, 0)?);
+        }
+        if let Some([_, _, job_files::Stream::Raw(fd)]) = streams.first() {
+            // SAFETY: the descriptor is open: `files` or `handed` owns it, or it is /dev/null.
+            self.stderr = unsafe { BorrowedFd::borrow_raw(*fd) }.try_clone_to_owned().ok();
+        }
+        let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC | nix::fcntl::OFlag::O_NONBLOCK)
+            .map_err(|e| format!("could not make a pipe: {}", e.desc()))?;
+        let me = std::process::id() as i32;
+        for (task, streams) in spec.tasks.iter().zip(&streams) {
+            let birth = Birth { spec, task, streams, failures: write.as_raw_fd(), nofile, watcher: me };
+            let pid = task::spawn(&birth)?;
+            self.tasks.push(Task { rank: task.rank, pid, exit: None });
+        }
+        self.starting = Some((File::from(read), Vec::new()));
+        if self.tasks.is_empty() {
+            return Err("the step has no tasks".into());
+        }
+        drop((files, handed, write));
+        if self.spec.write_runner {
+            // After the tasks have started: they need not wait for it, and nothing depends on it.
+            let text = runner_script::runner_script(&self.spec);
+            let _ = job_files::write_program(&self.spec.job_dir.join("runner.sh"), &text);
+        }
+        Ok(())
+    }
+
+    /// Until no process of the step is left.
+    fn stay(&mut self) -> ExitRecord {
+        loop {
+            let none_left = self.reap();
+            if self.kill.is_none() && self.tasks.iter().all(|t| t.exit.is_some()) {
+                self.begin_killing();
+            }
+            if let Some(kill) = &self.kill {
+                let gave_up = kill.since.elapsed() > UNKILLABLE + (kill.hard_from - kill.since);
+                if none_left || gave_up {
+                    // A task that could not be made may have died before its reason was read.
+                    while self.read_starting() {}
+                    return self.record();
+                }
+                if Instant::now() >= kill.hard_from {
+                    signal_all(libc::SIGKILL);
+                }
+            }
+            self.wait();
+        }
+    }
+
+    /// Sleeps until something happens, and handles what is not a child's death.
+    fn wait(&mut self) {
+        let (peer, peer_events) = match &self.peer {
+            Some(p) => (p.socket.as_raw_fd(), libc::POLLIN | if p.outgoing.is_empty() { 0 } else { libc::POLLOUT }),
+            None => (-1, 0),
+        };
+        // Descriptors below zero are passed over by poll.
+        let mut fds = [
+            poll_fd(self.signals.as_raw_fd(), libc::POLLIN),
+            poll_fd(self.listener.as_raw_fd(), libc::POLLIN),
+            poll_fd(peer, peer_events),
+            poll_fd(self.starting.as_ref().map_or(-1, |(f, _)| f.as_raw_fd()), libc::POLLIN),
+            poll_fd(self.tie.as_ref().map_or(-1, AsRawFd::as_raw_fd), 0),
+        ];
+        let now = Instant::now();
+        let until = match &self.kill {
+            // Deaths are events; the short wait is for a process that forked while it was killed.
+            Some(kill) => kill.hard_from.saturating_duration_since(now).max(Duration::from_millis(100)),
+            None => self.next_sample.saturating_duration_since(now),
+        };
+        poll(&mut fds, Some(until));
+        let [signals, listener, peer, starting, tie] = fds.map(|fd| fd.revents);
+        if signals != 0 {
+            while let Ok(Some(_)) = self.signals.read_signal() {}
+        }
+        if starting != 0 {
+            self.read_starting();
+        }
+        if peer != 0 {
+            self.hear();
+        }
+        if listener != 0 {
+            self.accept();
+        }
+        if tie != 0 {
+            // The client is gone: nobody reads what the step writes.
+            self.tie = None;
+            for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGCONT] {
+                signal_all(signal);
+            }
+            let since = Instant::now();
+            self.kill.get_or_insert(Kill { since, hard_from: since + TIED_GRACE });
+        }
+        if Instant::now() >= self.next_sample {
+            self.sample();
+            self.sample_pause = (self.sample_pause * 2).min(LAST_SAMPLE);
+            self.next_sample = Instant::now() + self.sample_pause;
+        }
+    }
+
+    /// The pipe that tasks hold until they execute: text is a failure, its end is the start. True where there may be more.
+    fn read_starting(&mut self) -> bool {
+        let Some((pipe, text)) = &mut self.starting else { return false };
+        let mut buf = [0u8; 4096];
+        match io::Read::read(pipe, &mut buf) {
+            Ok(0) => {}
+            Ok(n) => {
+                text.extend_from_slice(&buf[..n]);
+                return true;
+            }
+            Err(_) => return false,
+        }
+        let text = String::from_utf8_lossy(text).into_owned();
+        self.starting = None;
+        if !text.is_empty() {
+            self.launch_error.get_or_insert(text);
+            self.begin_killing();
+            return false;
+        }
+        let pid = std::process::id() as i32;
+        let event = StepEvent::Started {
+            pid,
+            start_ticks: proc::start_ticks(pid).unwrap_or(0),
+            task_pids: self.tasks.iter().map(|t| t.pid).collect(),
+            started: self.started,
+        };
+        tell(&mut self.peer, &event);
+        self.started_event = Some(event);
+        // Ends that came before the start were kept back.
+        for i in 0..self.tasks.len() {
+            self.tell_end(i);
+        }
+        false
+    }
+
+    fn tell_end(&mut self, i: usize) {
+        if let (Some(_), Some(Task { rank, exit: Some(exit), .. })) = (&self.started_event, self.tasks.get(i)) {
+            let event = StepEvent::TaskEnded { rank: *rank, exit: *exit };
+            tell(&mut self.peer, &event);
+        }
+    }
+
+    /// A new daemon: the old one is gone, or will notice that it was replaced.
+    fn accept(&mut self) {
+        let Ok((socket, _)) = self.listener.accept() else { return };
+        let me = nix::unistd::getuid().as_raw();
+        let allowed = nix::sys::socket::getsockopt(&socket, nix::sys::socket::sockopt::PeerCredentials)
+            .is_ok_and(|credentials| credentials.uid() == me || credentials.uid() == 0);
+        if !allowed {
+            return;
+        }
+        self.peer = Peer::new(socket).ok();
+        if let Some(event) = self.started_event.clone() {
+            tell(&mut self.peer, &event);
+            for i in 0..self.tasks.len() {
+                self.tell_end(i);
+            }
+        }
+    }
+
+    fn hear(&mut self) {
+        let Some(peer) = &mut self.peer else { return };
+        match peer.flush().and_then(|()| peer.receive()) {
+            Ok(commands) => commands.into_iter().for_each(|command| self.obey(command)),
+            Err(_) => self.peer = None,
+        }
+    }
+
+    fn obey(&mut self, command: StepCommand) {
+        match command {
+            StepCommand::Signal { signal, target } => self.signal(signal, target),
+            StepCommand::Notice(text) => self.notice(&text),
+            StepCommand::Suspend => signal_all(libc::SIGSTOP),
+            StepCommand::Resume => signal_all(libc::SIGCONT),
+            StepCommand::KillAll => self.begin_killing(),
+            StepCommand::Usage => {
+                let usage = self.sample();
+                tell(&mut self.peer, &StepEvent::Usage(usage));
+            }
+        }
+    }
+
+    fn signal(&self, signal: i32, target: SignalTarget) {
+        // A task that was reaped has no pid any more: its number may be another's.
+        let alive = || self.tasks.iter().filter(|t| t.exit.is_none());
+        match target {
+            SignalTarget::Processes => signal_all(signal),
+            SignalTarget::Tasks => {
+                for task in alive() {
+                    proc::kill_group(task.pid, signal);
+                }
+            }
+            SignalTarget::BatchShell => {
+                for task in alive() {
+                    proc::kill(task.pid, signal);
+                }
+            }
+            SignalTarget::Rank(rank) => {
+                for task in alive().filter(|t| t.rank == rank) {
+                    proc::kill_group(task.pid, signal);
+                }
+            }
+            SignalTarget::Handlers => {
+                for pid in proc::descendants(std::process::id() as i32) {
+                    if proc::catches(pid, signal) {
+                        proc::kill(pid, signal);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Never waits: a reader that has stopped reading misses the notice.
+    fn notice(&self, text: &str) {
+        let Some(stderr) = &self.stderr else { return };
+        let mut ready = [poll_fd(stderr.as_raw_fd(), libc::POLLOUT)];
+        poll(&mut ready, Some(Duration::ZERO));
+        if ready[0].revents & libc::POLLOUT != 0 {
+            // A pipe that can be written to takes 4096 bytes at once.
+            let line = format!("{text}\n");
+            let _ = nix::unistd::write(stderr, &line.as_bytes()[..line.len().min(4096)]);
+        }
+    }
+
+    fn begin_killing(&mut self) {
+        let now = Instant::now();
+        self.kill = Some(Kill { since: now, hard_from: now });
+    }
+
+    /// Collects the dead. True where no child is left.
+    fn reap(&mut self) -> bool {
+        loop {
+            let mut status = 0;
+            // SAFETY: the pointer is to a live integer. The children's use is asked for at the end, over all of them.
+            let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) };
+            match pid {
+                -1 if io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
+                -1 => return true,
+                0 => return false,
+                _ => {
+                    let exit = if libc::WIFSIGNALED(status) {
+                        ExitCode::signal(libc::WTERMSIG(status))
+                    } else {
+                        ExitCode::status(libc::WEXITSTATUS(status))
+                    };
+                    if let Some(i) = self.tasks.iter().position(|t| t.pid == pid && t.exit.is_none()) {
+                        self.tasks[i].exit = Some(exit);
+                        self.tell_end(i);
+                        if self.spec.kill_on_bad_exit && !exit.is_success() && self.kill.is_none() {
+                            self.begin_killing();
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looks at what the step uses now, and remembers the most memory seen.
+    fn sample(&mut self) -> StepUsage {
+        // SAFETY: sysconf takes a number.
+        let (page_kb, ticks) = unsafe { (libc::sysconf(libc::_SC_PAGESIZE) / 1024, libc::sysconf(libc::_SC_CLK_TCK)) };
+        let (page_kb, tick_us) = (page_kb.max(1) as u64, 1_000_000 / ticks.max(1) as u64);
+        let mut usage = StepUsage { total: dead_usage(), ..StepUsage::default() };
+        for pid in proc::descendants(std::process::id() as i32) {
+            let Some(stat) = proc::stat(pid).filter(|s| s.state != b'Z') else { continue };
+            usage.pids.push(pid);
+            usage.rss_kb += stat.rss_pages * page_kb;
+            usage.vm_kb = usage.vm_kb.max(stat.vm_bytes / 1024);
+            usage.total.user_us += stat.user_ticks * tick_us;
+            usage.total.system_us += stat.system_ticks * tick_us;
+        }
+        self.peak_rss_kb = self.peak_rss_kb.max(usage.rss_kb);
+        usage.total.max_rss_kb = usage.total.max_rss_kb.max(self.peak_rss_kb);
+        usage
+    }
+
+    fn record(&self) -> ExitRecord {
+        let tasks: Vec<ExitCode> =
+            self.tasks.iter().map(|t| t.exit.unwrap_or(ExitCode::signal(libc::SIGKILL))).collect();
+        let exit = match &self.launch_error {
+            Some(_) => ExitCode::LAUNCH_FAILED,
+            None => tasks.iter().fold(ExitCode::OK, |worst, task| worst.worse(*task)),
+        };
+        let mut usage = dead_usage();
+        usage.max_rss_kb = usage.max_rss_kb.max(self.peak_rss_kb);
+        ExitRecord {
+            run: self.spec.run,
+            exit,
+            usage,
+            started: self.started,
+            ended: now(),
+            oom: self.spec.cgroup.as_deref().is_some_and(|dir| cgroup::oom_kills(dir) > self.oom_before),
+            launch_error: self.launch_error.clone(),
+            tasks,
+        }
+    }
+
+    /// Makes the record last, tells it, and removes the mark of the running step: in this order.
+    fn finish(&mut self, record: &ExitRecord, dir: &File, socket: &str) {
+        self.stderr = None;
+        loop {
+            let written = job_files::write_record(&self.spec, record).is_ok();
+            let told = tell_last(&mut self.peer, &StepEvent::Ended(record.clone()));
+            if written {
+                let _ = std::fs::remove_file(adopt::short_path(dir, socket));
+            }
+            if written || told {
+                // Without a record the socket stays: it says that the step did run.
+                return;
+            }
+            // A full disk and no daemon: the result is kept here until one of the two is better.
+            poll(&mut [poll_fd(self.listener.as_raw_fd(), libc::POLLIN)], Some(Duration::from_secs(5)));
+            self.accept();
+        }
+    }
+}
+
+/// Sends a signal to every process below this one. A signal that all must get (SIGKILL, SIGSTOP) is sent until no new
+/// process turns up: one may have been forked while its parent was on the way to be signalled.
+fn signal_all(signal: i32) {
+    let me = std::process::id() as i32;
+    let mut seen: Vec<i32> = Vec::new();
+    loop {
+        let fresh: Vec<i32> = proc::descendants(me).into_iter().filter(|pid| !seen.contains(pid)).collect();
+        for &pid in &fresh {
+            proc::kill(pid, signal);
+        }
+        if fresh.is_empty() || !matches!(signal, libc::SIGKILL | libc::SIGSTOP) {
+            return;
+        }
+        seen.extend(fresh);
+    }
+}
+
+/// What all processes that have ended used, as far as somebody waited for them.
+fn dead_usage() -> Usage {
+    // SAFETY: the pointer is to a live rusage, for which all zeros is a value.
+    let used = unsafe {
+        let mut used: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &mut used);
+        used
+    };
+    let micros = |t: libc::timeval| (t.tv_sec as u64).saturating_mul(1_000_000).saturating_add(t.tv_usec as u64);
+    Usage { max_rss_kb: used.ru_maxrss.max(0) as u64, user_us: micros(used.ru_utime), system_us: micros(used.ru_stime) }
+}

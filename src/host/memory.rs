@@ -1,0 +1,60 @@
+//! The host's memory, from `/proc/meminfo`. Megabytes, as everywhere in Slurm.
+
+/// What the book takes where `/proc/meminfo` cannot be read.
+pub const FALLBACK_MB: u64 = 16384;
+
+/// The value of one line of `/proc/meminfo` in MB, rounded down.
+fn parse_mb(meminfo: &str, name: &str) -> Option<u64> {
+    let value = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib / 1024)
+}
+
+/// `MemTotal`, or the book's fallback.
+pub fn parse_total_mb(meminfo: &str) -> u64 {
+    parse_mb(meminfo, "MemTotal").filter(|mb| *mb > 0).unwrap_or(FALLBACK_MB)
+}
+
+/// `MemAvailable`: what a new process could get. 0 where the kernel does not tell.
+pub fn parse_free_mb(meminfo: &str) -> u64 {
+    parse_mb(meminfo, "MemAvailable").or_else(|| parse_mb(meminfo, "MemFree")).unwrap_or(0)
+}
+
+fn read() -> String {
+    std::fs::read_to_string("/proc/meminfo").unwrap_or_default()
+}
+
+/// The memory of this host.
+pub fn probe_total_mb() -> u64 {
+    parse_total_mb(&read())
+}
+
+/// The memory that is not in use now.
+pub fn probe_free_mb() -> u64 {
+    parse_free_mb(&read())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "MemTotal:       24684148 kB\nMemFree:         1024000 kB\nMemAvailable:   2048000 kB\n";
+
+    #[test]
+    fn the_total_is_whole_megabytes() {
+        assert_eq!(parse_total_mb(TEXT), 24105);
+        assert_eq!(parse_free_mb(TEXT), 2000);
+    }
+
+    #[test]
+    fn an_unreadable_total_is_the_books_fallback() {
+        for text in ["", "MemTotal: lots\n", "MemTotal: 0 kB\n", "MemTotalX: 5000 kB\n"] {
+            assert_eq!(parse_total_mb(text), FALLBACK_MB, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn this_host_has_memory() {
+        assert!(probe_total_mb() > 0);
+    }
+}

@@ -1,0 +1,77 @@
+//! Kernel, architecture, host name, boot time and load.
+
+use std::fs;
+
+/// The `btime` line of `/proc/stat`: when the machine booted, in seconds since 1970.
+pub fn parse_boot_secs(stat: &str) -> Option<i64> {
+    stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
+}
+
+/// When the machine booted, in seconds since 1970; 0 where `/proc/stat` does not tell.
+pub fn probe_boot_secs() -> i64 {
+    fs::read_to_string("/proc/stat").ok().as_deref().and_then(parse_boot_secs).unwrap_or(0)
+}
+
+/// The load of the last minute times 100, from `/proc/loadavg`.
+pub fn parse_load_centi(loadavg: &str) -> Option<u32> {
+    let load: f64 = loadavg.split_whitespace().next()?.parse().ok()?;
+    (load.is_finite() && load >= 0.0).then(|| (load * 100.0).round() as u32)
+}
+
+/// The load of the last minute times 100; 0 where it cannot be read.
+pub fn probe_load_centi() -> u32 {
+    fs::read_to_string("/proc/loadavg").ok().as_deref().and_then(parse_load_centi).unwrap_or(0)
+}
+
+/// The name up to its first dot: Slurm names nodes so.
+pub fn short_name(host: &str) -> &str {
+    host.split('.').next().filter(|name| !name.is_empty()).unwrap_or("localhost")
+}
+
+/// The short host name.
+pub fn probe_host_name() -> String {
+    let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+    short_name(&name).to_string()
+}
+
+/// Kernel release and architecture: `6.1.0`, `x86_64`.
+pub fn probe_kernel() -> (String, String) {
+    match nix::sys::utsname::uname() {
+        Ok(u) => (u.release().to_string_lossy().into_owned(), u.machine().to_string_lossy().into_owned()),
+        Err(_) => (String::new(), std::env::consts::ARCH.to_string()),
+    }
+}
+
+/// What Slurm shows after `OS=`: system, release and version.
+pub fn probe_os() -> String {
+    nix::sys::utsname::uname().map_or_else(
+        |_| String::from("Linux"),
+        |u| [u.sysname(), u.release(), u.version()].map(|part| part.to_string_lossy().into_owned()).join(" "),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boot_time_and_load_are_read() {
+        assert_eq!(parse_boot_secs("cpu 1 2\nbtime 1700000000\n"), Some(1_700_000_000));
+        assert_eq!(parse_boot_secs(""), None);
+        assert_eq!(parse_load_centi("2.45 1.00 0.50 1/200 999"), Some(245));
+        assert_eq!(parse_load_centi("nan"), None);
+    }
+
+    #[test]
+    fn a_host_name_is_cut_at_its_first_dot() {
+        assert_eq!(short_name("vm.example.org"), "vm");
+        assert_eq!(short_name(""), "localhost");
+    }
+
+    #[test]
+    fn this_machine_has_booted() {
+        assert!(probe_boot_secs() > 0);
+        assert!(!probe_kernel().0.is_empty());
+        assert!(!probe_host_name().is_empty());
+    }
+}

@@ -1,0 +1,597 @@
+//! Real processes through the launcher and the watcher: what is started, told, written down, killed and found again.
+
+use slotd::exec::adopt::{self, Adoption};
+use slotd::exec::{
+    ExitRecord, LaunchSpec, Launcher, SignalTarget, Sink, Source, StepCommand, StepEvent, StepHandle, TaskSpec,
+};
+use slotd::model::{ExitCode, JobId, StepId, StepKey};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+struct Lab {
+    dir: tempfile::TempDir,
+    launcher: Launcher,
+}
+
+/// Longer than anything here takes: a test that gets here has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn lab() -> Lab {
+    let dir = tempfile::tempdir().unwrap();
+    let launcher = Launcher::start_program(Path::new(env!("CARGO_BIN_EXE_slotd")), dir.path()).unwrap();
+    Lab { dir, launcher }
+}
+
+impl Lab {
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn job_dir(&self) -> PathBuf {
+        self.path("lib/jobs/7")
+    }
+
+    /// A batch job with this script, its output in `out`.
+    fn batch(&self, script: &str) -> LaunchSpec {
+        let out = Sink::File { path: self.path("out"), append: false };
+        LaunchSpec {
+            step: StepKey { job: JobId(7), step: StepId::Batch },
+            job_dir: self.job_dir(),
+            script: Some(format!("#!/bin/sh\n{script}\n").into_bytes()),
+            env: b"PATH=/usr/local/bin:/usr/bin:/bin\0".to_vec(),
+            work_dir: self.dir.path().to_owned(),
+            tasks: vec![TaskSpec { stdout: out, stderr: Sink::SameAsStdout, ..TaskSpec::default() }],
+            ..LaunchSpec::default()
+        }
+    }
+
+    /// A step with this command.
+    fn step(&self, argv: &[&str]) -> LaunchSpec {
+        LaunchSpec {
+            step: StepKey { job: JobId(7), step: StepId::Num(0) },
+            script: None,
+            argv: argv.iter().map(|s| s.to_string()).collect(),
+            ..self.batch("")
+        }
+    }
+
+    fn launch(&self, spec: &LaunchSpec) -> StepHandle {
+        self.launcher.launch(spec, Vec::new()).unwrap()
+    }
+
+    async fn run(&self, spec: &LaunchSpec) -> ExitRecord {
+        end_of(&mut self.launch(spec)).await
+    }
+
+    fn out(&self) -> String {
+        fs::read_to_string(self.path("out")).unwrap()
+    }
+}
+
+async fn next(handle: &mut StepHandle) -> Option<StepEvent> {
+    tokio::time::timeout(PATIENCE, handle.next_event()).await.expect("the step should have told something by now")
+}
+
+async fn end_of(handle: &mut StepHandle) -> ExitRecord {
+    loop {
+        match next(handle).await {
+            Some(StepEvent::Ended(record)) => return record,
+            Some(StepEvent::Refused(why)) => panic!("refused: {why}"),
+            Some(_) => {}
+            None => panic!("the watcher died"),
+        }
+    }
+}
+
+/// Waits for `Started`; the pids of watcher and tasks.
+async fn start_of(handle: &mut StepHandle) -> (i32, Vec<i32>) {
+    loop {
+        match next(handle).await {
+            Some(StepEvent::Started { pid, task_pids, .. }) => return (pid, task_pids),
+            Some(StepEvent::TaskEnded { .. } | StepEvent::Usage(_)) => {}
+            other => panic!("no start but {other:?}"),
+        }
+    }
+}
+
+/// Waits until the file has a line: a step says so that it has come to some point.
+async fn line_in(path: &Path) -> String {
+    let look = async {
+        loop {
+            match fs::read_to_string(path) {
+                Ok(text) if text.ends_with('\n') => return text,
+                _ => tokio::time::sleep(Duration::from_millis(2)).await,
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, look).await.unwrap_or_else(|_| panic!("nothing in {}", path.display()))
+}
+
+fn is_alive(pid: i32) -> bool {
+    slotd::exec::proc::stat(pid).is_some_and(|s| s.state != b'Z')
+}
+
+#[tokio::test]
+async fn a_batch_script_runs_and_its_end_is_told_and_written_down() {
+    let lab = lab();
+    let mut spec = lab.batch("echo hello $1 $FOO; exit 3");
+    spec.argv = vec!["two words".into()];
+    spec.set_env = vec![("FOO".into(), "bar".into())];
+    spec.write_runner = true;
+    let mut handle = lab.launch(&spec);
+    let (pid, tasks) = start_of(&mut handle).await;
+    assert_eq!(tasks.len(), 1);
+    assert_ne!(pid, tasks[0]);
+    assert_eq!(next(&mut handle).await, Some(StepEvent::TaskEnded { rank: 0, exit: ExitCode::status(3) }));
+    let Some(StepEvent::Ended(record)) = next(&mut handle).await else { panic!("no end") };
+    assert_eq!(record.exit, ExitCode::status(3));
+    assert_eq!(record.tasks, [ExitCode::status(3)]);
+    assert_eq!(record.launch_error, None);
+    assert!(record.ended >= record.started && record.usage.max_rss_kb > 0);
+    assert_eq!(next(&mut handle).await, None);
+    assert_eq!(lab.out(), "hello two words bar\n");
+    assert_eq!(adopt::read_record(&lab.job_dir(), StepId::Batch, 0).unwrap(), Some(record));
+    let mut files: Vec<_> =
+        fs::read_dir(lab.job_dir()).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    files.sort();
+    assert_eq!(files, ["exit_status", "runner.sh", "script.sh"]);
+}
+
+#[tokio::test]
+async fn the_runner_script_reproduces_the_launch() {
+    let lab = lab();
+    let mut spec = lab.batch(r#"umask; pwd; printf '%s|' "$@"; printf '%s\n' "$Q"; echo err >&2; exit 4"#);
+    fs::create_dir(lab.path("a dir")).unwrap();
+    spec.work_dir = lab.path("a dir");
+    spec.argv = vec!["it's".into(), "$HOME \\ \"x\"".into(), String::new()];
+    spec.set_env = vec![("Q".into(), "line one\nline 'two'".into()), ("-x".into(), "1".into())];
+    spec.umask = Some(0o027);
+    spec.write_runner = true;
+    spec.tasks[0].stdout = Sink::File { path: lab.path("deep/er/out put"), append: false };
+    spec.tasks[0].stderr = Sink::File { path: lab.path("err"), append: true };
+    assert_eq!(lab.run(&spec).await.exit, ExitCode::status(4));
+    let read = |name: &str| fs::read_to_string(lab.path(name)).unwrap();
+    let first = read("deep/er/out put");
+    assert!(first.starts_with("0027\n") && first.contains("line 'two'"), "{first}");
+    fs::remove_dir_all(lab.path("deep")).unwrap();
+    let status = std::process::Command::new("sh").arg(lab.job_dir().join("runner.sh")).status().unwrap();
+    assert_eq!(status.code(), Some(4));
+    assert_eq!(read("deep/er/out put"), first);
+    assert_eq!(read("err"), "err\nerr\n");
+}
+
+#[tokio::test]
+async fn the_runner_script_starts_every_rank() {
+    let lab = lab();
+    let mut spec = lab.batch("echo rank $SLURM_PROCID; exit $SLURM_PROCID");
+    spec.write_runner = true;
+    spec.tasks = (0..3)
+        .map(|rank| TaskSpec { rank, env: vec![("SLURM_PROCID".into(), rank.to_string())], ..spec.tasks[0].clone() })
+        .collect();
+    assert_eq!(lab.run(&spec).await.exit, ExitCode::status(2));
+    let sorted = || {
+        let text = lab.out();
+        let mut lines: Vec<String> = text.lines().map(str::to_string).collect();
+        lines.sort();
+        lines
+    };
+    let first = sorted();
+    assert_eq!(first, ["rank 0", "rank 1", "rank 2"]);
+    let status = std::process::Command::new("sh").arg(lab.job_dir().join("runner.sh")).status().unwrap();
+    assert_eq!(status.code(), Some(2));
+    assert_eq!(sorted(), first);
+}
+
+#[tokio::test]
+async fn a_task_that_dies_of_a_signal_has_the_signal_in_its_code() {
+    let lab = lab();
+    let record = lab.run(&lab.batch("kill -SEGV $$")).await;
+    assert_eq!(record.exit, ExitCode::signal(libc::SIGSEGV));
+}
+
+#[tokio::test]
+async fn the_worst_of_the_tasks_is_the_steps_code() {
+    let lab = lab();
+    let mut spec = lab.step(&["sh", "-c", "exit $CODE"]);
+    spec.tasks = [3, 9, 0]
+        .iter()
+        .enumerate()
+        .map(|(i, code)| TaskSpec {
+            rank: i as u32,
+            env: vec![("CODE".into(), code.to_string())],
+            ..TaskSpec::default()
+        })
+        .collect();
+    let record = lab.run(&spec).await;
+    assert_eq!(record.exit, ExitCode::status(9));
+    assert_eq!(record.tasks, [3, 9, 0].map(ExitCode::status));
+}
+
+#[tokio::test]
+async fn commands_that_cannot_run_say_so_with_slurms_codes() {
+    let lab = lab();
+    fs::write(lab.path("plain"), "echo no interpreter\n").unwrap();
+    fs::write(lab.path("noexec"), "x").unwrap();
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(lab.path("plain"), fs::Permissions::from_mode(0o755)).unwrap();
+    let here = lab.dir.path().display().to_string();
+    for (command, code, text) in [
+        ("nosuchcommand", 2, "execve(): nosuchcommand: No such file or directory".to_string()),
+        ("./nope", 2, format!("execve(): {here}/./nope: No such file or directory")),
+        ("./noexec", 13, format!("execve(): {here}/./noexec: Permission denied")),
+        ("plain", 8, "execve(): plain: Exec format error".to_string()),
+        ("/usr", 13, "execve(): /usr: Permission denied".to_string()),
+    ] {
+        let mut spec = lab.step(&[command]);
+        spec.run = code as u32 + command.len() as u32;
+        let record = lab.run(&spec).await;
+        assert_eq!(record.exit, ExitCode::status(code), "{command}");
+        assert_eq!(record.launch_error, None);
+        assert_eq!(lab.out(), format!("slurmstepd: error: {text}\n"));
+    }
+}
+
+#[tokio::test]
+async fn a_missing_interpreter_is_named() {
+    let lab = lab();
+    let mut spec = lab.batch("");
+    spec.script = Some(b"#!/no/such/interp\n".to_vec());
+    assert_eq!(lab.run(&spec).await.exit, ExitCode::status(2));
+    assert_eq!(lab.out(), "slurmstepd: error: execve(): bad interpreter(/no/such/interp): No such file or directory\n");
+}
+
+#[tokio::test]
+async fn a_missing_working_directory_is_replaced_by_tmp() {
+    let lab = lab();
+    let mut spec = lab.batch("pwd");
+    spec.work_dir = "/nonexistent".into();
+    assert_eq!(lab.run(&spec).await.exit, ExitCode::OK);
+    let said = "slurmstepd: error: couldn't chdir to `/nonexistent': No such file or directory: going to /tmp instead";
+    assert_eq!(lab.out(), format!("{said}\n/tmp\n"));
+}
+
+#[tokio::test]
+async fn an_output_that_cannot_be_opened_is_a_failed_launch() {
+    let lab = lab();
+    fs::write(lab.path("file"), "").unwrap();
+    let mut spec = lab.batch("echo started >$PWD/started");
+    spec.tasks[0].stdout = Sink::File { path: lab.path("file/out"), append: false };
+    let record = lab.run(&spec).await;
+    assert_eq!(record.exit, ExitCode::LAUNCH_FAILED);
+    let why = record.launch_error.unwrap();
+    assert!(why.starts_with("could not open stdout file") && why.ends_with("Not a directory"), "{why}");
+    assert!(!lab.path("started").exists());
+}
+
+#[tokio::test]
+async fn a_directory_that_is_no_cgroup_is_a_failed_launch() {
+    let lab = lab();
+    let mut spec = lab.batch("echo started");
+    spec.cgroup = Some(lab.dir.path().to_owned());
+    let record = lab.run(&spec).await;
+    assert_eq!(record.exit, ExitCode::LAUNCH_FAILED);
+    assert!(record.launch_error.unwrap().contains("could not join the cgroup"));
+    assert_eq!(lab.out(), "");
+}
+
+#[tokio::test]
+async fn outputs_are_truncated_or_appended_to() {
+    let lab = lab();
+    for (run, append, expected) in [(0, false, "x\n"), (1, true, "x\nx\n"), (2, false, "x\n")] {
+        let mut spec = lab.batch("echo x");
+        spec.run = run;
+        spec.tasks[0].stdout = Sink::File { path: lab.path("out"), append };
+        lab.run(&spec).await;
+        assert_eq!(lab.out(), expected);
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_the_daemon_leaks_into_a_task() {
+    let lab = lab();
+    let record =
+        lab.run(&lab.batch("env; ls /proc/self/fd | wc -l; umask; grep -E 'Sig(Blk|Ign)' /proc/self/status")).await;
+    assert_eq!(record.exit, ExitCode::OK);
+    let out = lab.out();
+    let names: Vec<&str> = out.lines().filter_map(|l| l.split_once('=')).map(|(name, _)| name).collect();
+    for name in names {
+        assert!(matches!(name, "PATH" | "PWD" | "SLURM_TASK_PID" | "_" | "SHLVL" | "OLDPWD"), "{name}\n{out}");
+    }
+    // 0, 1, 2, and the directory that ls reads.
+    assert!(out.contains("\n4\n0022\n"), "{out}");
+    assert_eq!(out.matches("0000000000000000").count(), 2, "{out}");
+}
+
+#[tokio::test]
+async fn stragglers_do_not_outlive_the_step() {
+    let lab = lab();
+    // One in the background, one that has left session and parent.
+    let script =
+        "sleep 600 & echo $! >a; setsid sh -c 'sleep 600 & echo $! >b' & while [ ! -s b ]; do sleep 0.01; done";
+    let record = lab.run(&lab.batch(script)).await;
+    assert_eq!(record.exit, ExitCode::OK);
+    for name in ["a", "b"] {
+        let pid: i32 = fs::read_to_string(lab.path(name)).unwrap().trim().parse().unwrap();
+        assert!(!is_alive(pid), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_time_of_orphans_counts() {
+    let lab = lab();
+    // The burner is nobody's child but the watcher's when it ends, before the script does.
+    let script = "(sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo >done' &) ; while [ ! -e done ]; do sleep 0.01; done";
+    let record = lab.run(&lab.batch(script)).await;
+    assert!(record.usage.user_us + record.usage.system_us > 20_000, "{:?}", record.usage);
+}
+
+#[tokio::test]
+async fn signals_reach_whom_they_are_meant_for() {
+    let lab = lab();
+    let trap = |name: &str| format!("trap 'echo {name} >>{name}; exit 0' USR1");
+    let wait = "while :; do sleep 0.01; done";
+    // The shell and a child of it have handlers; the sleep has none and would die.
+    let script = format!(
+        "sh -c \"{}; echo >ready_child; {wait}\" & {}; sleep 600 & echo $! >sleeper; echo >ready; {wait}",
+        trap("child"),
+        trap("shell")
+    );
+    let spec = lab.batch(&script);
+    let mut handle = lab.launch(&spec);
+    line_in(&lab.path("ready")).await;
+    line_in(&lab.path("ready_child")).await;
+    let sleeper: i32 = line_in(&lab.path("sleeper")).await.trim().parse().unwrap();
+    handle.send(StepCommand::Signal { signal: libc::SIGUSR1, target: SignalTarget::Handlers });
+    line_in(&lab.path("child")).await;
+    line_in(&lab.path("shell")).await;
+    let _ = sleeper;
+    assert_eq!(end_of(&mut handle).await.exit, ExitCode::OK);
+
+    // The shell alone: the child never hears of it.
+    fs::remove_file(lab.path("child")).unwrap();
+    for name in ["ready", "ready_child", "shell"] {
+        fs::remove_file(lab.path(name)).unwrap();
+    }
+    let spec = LaunchSpec { run: 1, ..spec };
+    let mut handle = lab.launch(&spec);
+    line_in(&lab.path("ready")).await;
+    line_in(&lab.path("ready_child")).await;
+    handle.send(StepCommand::Signal { signal: libc::SIGUSR1, target: SignalTarget::BatchShell });
+    assert_eq!(end_of(&mut handle).await.exit, ExitCode::OK);
+    assert!(lab.path("shell").exists() && !lab.path("child").exists());
+}
+
+#[tokio::test]
+async fn kill_all_ends_a_step_that_ignores_everything() {
+    let lab = lab();
+    let mut handle =
+        lab.launch(&lab.batch(
+            "trap '' TERM HUP INT; sh -c 'while :; do sleep 600; done' & echo >ready; while :; do sleep 600; done",
+        ));
+    line_in(&lab.path("ready")).await;
+    handle.send(StepCommand::Signal { signal: libc::SIGTERM, target: SignalTarget::Processes });
+    handle.send(StepCommand::KillAll);
+    assert_eq!(end_of(&mut handle).await.exit, ExitCode::signal(libc::SIGKILL));
+}
+
+#[tokio::test]
+async fn a_suspended_step_stands_still_until_it_is_resumed() {
+    let lab = lab();
+    let mut handle = lab.launch(&lab.batch("echo >ready; while [ ! -e go ]; do sleep 0.01; done"));
+    let (_, tasks) = start_of(&mut handle).await;
+    line_in(&lab.path("ready")).await;
+    handle.send(StepCommand::Suspend);
+    // The answer comes after the signals were sent.
+    handle.send(StepCommand::Usage);
+    let Some(StepEvent::Usage(usage)) = next(&mut handle).await else { panic!("no usage") };
+    assert!(usage.pids.contains(&tasks[0]) && usage.rss_kb > 0);
+    let stopped = async {
+        while slotd::exec::proc::stat(tasks[0]).unwrap().state != b'T' {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, stopped).await.unwrap();
+    fs::write(lab.path("go"), "").unwrap();
+    handle.send(StepCommand::Resume);
+    assert_eq!(end_of(&mut handle).await.exit, ExitCode::OK);
+}
+
+#[tokio::test]
+async fn a_notice_is_a_line_in_the_jobs_standard_error() {
+    let lab = lab();
+    let mut handle = lab.launch(&lab.batch("echo >ready; while [ ! -s out ]; do sleep 0.01; done"));
+    line_in(&lab.path("ready")).await;
+    handle.send(StepCommand::Notice("slurmstepd: error: *** JOB 7 CANCELLED ***".into()));
+    end_of(&mut handle).await;
+    assert_eq!(lab.out(), "slurmstepd: error: *** JOB 7 CANCELLED ***\n");
+}
+
+#[tokio::test]
+async fn one_bad_task_ends_the_step_where_that_was_asked_for() {
+    let lab = lab();
+    let mut spec = lab.step(&["sh", "-c", "[ $R = 1 ] && exit 5; exec sleep 600"]);
+    spec.kill_on_bad_exit = true;
+    spec.tasks = (0..2)
+        .map(|rank| TaskSpec { rank, env: vec![("R".into(), rank.to_string())], ..TaskSpec::default() })
+        .collect();
+    let record = lab.run(&spec).await;
+    assert_eq!(record.tasks, [ExitCode::signal(libc::SIGKILL), ExitCode::status(5)]);
+}
+
+#[tokio::test]
+async fn handed_over_descriptors_are_the_tasks_streams() {
+    let lab = lab();
+    let mut spec = lab.step(&["cat"]);
+    spec.tasks = vec![TaskSpec { stdin: Source::Fd(0), stdout: Sink::Fd(1), ..TaskSpec::default() }];
+    let (mut input, theirs_in) = UnixStream::pair().unwrap();
+    let (mut output, theirs_out) = UnixStream::pair().unwrap();
+    let fds: Vec<OwnedFd> = vec![theirs_in.into(), theirs_out.into()];
+    let mut handle = lab.launcher.launch(&spec, fds).unwrap();
+    input.write_all(b"through the step\n").unwrap();
+    drop(input);
+    let text = tokio::task::spawn_blocking(move || {
+        let mut text = String::new();
+        output.read_to_string(&mut text).map(|_| text)
+    });
+    assert_eq!(end_of(&mut handle).await.exit, ExitCode::OK);
+    assert_eq!(text.await.unwrap().unwrap(), "through the step\n");
+}
+
+#[tokio::test]
+async fn a_step_ends_with_the_client_that_it_is_tied_to() {
+    let lab = lab();
+    let mut spec = lab.step(&["sh", "-c", "trap '' TERM HUP; echo >ready; while :; do sleep 600; done"]);
+    spec.tie_fd = Some(0);
+    let (client, theirs) = UnixStream::pair().unwrap();
+    let mut handle = lab.launcher.launch(&spec, vec![theirs.into()]).unwrap();
+    line_in(&lab.path("ready")).await;
+    drop(client);
+    assert_eq!(end_of(&mut handle).await.exit, ExitCode::signal(libc::SIGKILL));
+}
+
+#[tokio::test]
+async fn a_terminal_is_the_tasks_controlling_terminal() {
+    let lab = lab();
+    let mut spec = lab.step(&["sh", "-c", "tty <&0 >tty; echo >/dev/tty; ps -o tpgid= -p $$ >pgid; echo $$ >pid"]);
+    spec.pty = true;
+    spec.tasks =
+        vec![TaskSpec { stdin: Source::Fd(0), stdout: Sink::Fd(0), stderr: Sink::Fd(0), ..TaskSpec::default() }];
+    let pty = nix::pty::openpty(None, None).unwrap();
+    let mut handle = lab.launcher.launch(&spec, vec![pty.slave]).unwrap();
+    assert_eq!(end_of(&mut handle).await.exit, ExitCode::OK);
+    let read = |name: &str| fs::read_to_string(lab.path(name)).unwrap().trim().to_string();
+    assert!(read("tty").starts_with("/dev/pts/"), "{}", read("tty"));
+    assert_eq!(read("pgid"), read("pid"));
+}
+
+#[tokio::test]
+async fn a_running_step_is_adopted_after_its_daemon_is_gone() {
+    let lab = lab();
+    let spec = lab.batch("echo >ready; while [ ! -e go ]; do sleep 0.01; done; exit 6");
+    let mut handle = lab.launch(&spec);
+    let (pid, tasks) = start_of(&mut handle).await;
+    line_in(&lab.path("ready")).await;
+    drop(handle);
+    let Adoption::Running(mut handle) = adopt::inspect(&lab.job_dir(), StepId::Batch, 0).unwrap() else {
+        panic!("it runs")
+    };
+    assert_eq!(start_of(&mut handle).await, (pid, tasks));
+    fs::write(lab.path("go"), "").unwrap();
+    assert_eq!(end_of(&mut handle).await.exit, ExitCode::status(6));
+    // And once more after its end.
+    let Adoption::Ended(record) = adopt::inspect(&lab.job_dir(), StepId::Batch, 0).unwrap() else { panic!("it ended") };
+    assert_eq!(record.exit, ExitCode::status(6));
+}
+
+#[tokio::test]
+async fn what_ended_without_a_daemon_has_its_true_code() {
+    let Lab { dir, launcher } = lab();
+    let job_dir = dir.path().join("lib/jobs/7");
+    let lab = Lab { dir, launcher };
+    let spec = lab.batch("echo >ready; while [ ! -e go ]; do sleep 0.01; done; exit 6");
+    let mut handle = lab.launch(&spec);
+    start_of(&mut handle).await;
+    line_in(&lab.path("ready")).await;
+    drop(handle);
+    // The daemon's side goes, and the launcher with it.
+    let Lab { dir, launcher } = lab;
+    drop(launcher);
+    fs::write(dir.path().join("go"), "").unwrap();
+    let root = dir.path().to_owned();
+    tokio::task::spawn_blocking(move || adopt::await_launches(&root)).await.unwrap().unwrap();
+    let wait = async {
+        loop {
+            match adopt::inspect(&job_dir, StepId::Batch, 0).unwrap() {
+                Adoption::Ended(record) => return record,
+                Adoption::Running(mut handle) => return end_of(&mut handle).await,
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    assert_eq!(tokio::time::timeout(PATIENCE, wait).await.unwrap().exit, ExitCode::status(6));
+}
+
+#[tokio::test]
+async fn nothing_is_launched_twice() {
+    let lab = lab();
+    let spec = lab.batch("echo once >>count; echo >ready; while [ ! -e go ]; do sleep 0.01; done");
+    let mut first = lab.launch(&spec);
+    line_in(&lab.path("ready")).await;
+    let mut second = lab.launch(&spec);
+    let Some(StepEvent::Refused(why)) = next(&mut second).await else { panic!("not refused") };
+    assert!(why.contains("7.batch"), "{why}");
+    fs::write(lab.path("go"), "").unwrap();
+    end_of(&mut first).await;
+    let mut third = lab.launch(&spec);
+    assert!(matches!(next(&mut third).await, Some(StepEvent::Refused(_))));
+    assert_eq!(fs::read_to_string(lab.path("count")).unwrap(), "once\n");
+    // Another run is another launch.
+    let mut again = lab.launch(&LaunchSpec { run: 1, ..spec });
+    end_of(&mut again).await;
+    assert_eq!(fs::read_to_string(lab.path("count")).unwrap(), "once\nonce\n");
+}
+
+#[tokio::test]
+async fn a_step_that_was_never_launched_is_told_from_a_lost_one() {
+    let lab = lab();
+    let job_dir = lab.job_dir();
+    assert!(matches!(adopt::inspect(&job_dir, StepId::Batch, 0).unwrap(), Adoption::NeverLaunched));
+    let mut spec = lab.batch("echo $$ >pid; setsid sleep 600 & echo $! >left; wait");
+    spec.set_env =
+        vec![("SLURM_JOB_ID".into(), "7".into()), ("SLOTD_ROOT".into(), lab.dir.path().display().to_string())];
+    let mut handle = lab.launch(&spec);
+    let (watcher, _) = start_of(&mut handle).await;
+    let left: i32 = line_in(&lab.path("left")).await.trim().parse().unwrap();
+    assert!(slotd::exec::proc::kill(watcher, libc::SIGKILL));
+    while let Some(event) = next(&mut handle).await {
+        assert!(!matches!(event, StepEvent::Ended(_)), "{event:?}");
+    }
+    assert!(matches!(adopt::inspect(&job_dir, StepId::Batch, 0).unwrap(), Adoption::Lost));
+    assert!(adopt::kill_leftovers(lab.dir.path(), spec.step) >= 1);
+    let gone = async {
+        while is_alive(left) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, gone).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_launcher_that_was_killed_is_replaced_and_its_steps_go_on() {
+    let lab = lab();
+    let spec = lab.batch("echo >ready; while [ ! -e go ]; do sleep 0.01; done; exit 2");
+    let mut before = lab.launch(&spec);
+    line_in(&lab.path("ready")).await;
+    let old = lab.launcher.pid();
+    assert!(slotd::exec::proc::kill(old as i32, libc::SIGKILL));
+    let gone = async {
+        while is_alive(old as i32) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, gone).await.unwrap();
+    let mut after =
+        lab.launch(&LaunchSpec { step: StepKey { job: JobId(7), step: StepId::Num(1) }, ..lab.step(&["true"]) });
+    assert_eq!(end_of(&mut after).await.exit, ExitCode::OK);
+    assert_ne!(lab.launcher.pid(), old);
+    fs::write(lab.path("go"), "").unwrap();
+    assert_eq!(end_of(&mut before).await.exit, ExitCode::status(2));
+}
+
+#[tokio::test]
+async fn hundreds_of_launches_at_once_all_end() {
+    let lab = lab();
+    let mut handles: Vec<StepHandle> = (0..300)
+        .map(|n| {
+            let step = StepKey { job: JobId(7), step: StepId::Num(n) };
+            lab.launch(&LaunchSpec { step, tasks: vec![TaskSpec::default()], ..lab.step(&["true"]) })
+        })
+        .collect();
+    for handle in &mut handles {
+        assert_eq!(end_of(handle).await.exit, ExitCode::OK);
+    }
+}
