@@ -129,3 +129,153 @@ fn wanted_states(filter: &AcctFilter, terminal: bool) -> Vec<&'static str> {
 fn only_terminal(filter: &AcctFilter) -> bool {
     filter.states.as_ref().is_some_and(|states| states.iter().all(|state| state.is_terminal()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::array::{TaskRange, TaskSet};
+    use crate::model::{ArrayRole, Timestamp};
+    use crate::store::testing::{Place, any_jobs, ended_job, insert, job, put};
+    use proptest::collection::vec;
+    use proptest::option;
+    use proptest::prelude::*;
+
+    fn any_filter() -> impl Strategy<Value = AcctFilter> {
+        let words = |from: &'static [&'static str]| vec(proptest::sample::select(from).prop_map(str::to_owned), 0..2);
+        let tasks = (0u32..60, 0u32..60, 1u32..4).prop_map(|(first, last, step)| {
+            TaskSet::from_ranges(TaskRange::new(first, last, step).into_iter().collect())
+        });
+        let named = (1u32..9, option::of(tasks)).prop_map(|(id, tasks)| JobRef { tasks, ..JobRef::job(JobId(id)) });
+        let states = option::of(vec(proptest::sample::select(&JobState::ALL[..]), 0..3));
+        let time = || option::of((0i64..20).prop_map(Timestamp));
+        (
+            vec(named, 0..3),
+            words(&["a", "b"]),
+            words(&["a", "b"]),
+            words(&["cpu", "gpu"]),
+            words(&["a"]),
+            states,
+            time(),
+            time(),
+        )
+            .prop_map(|(jobs, names, users, partitions, accounts, states, since, until)| AcctFilter {
+                jobs,
+                names,
+                users,
+                partitions,
+                accounts,
+                states,
+                since,
+                until,
+            })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(96))]
+
+        /// The statements only narrow down: they never lose what the rules of the model let through.
+        #[test]
+        fn the_indexes_find_what_a_look_at_every_job_finds(jobs in any_jobs(8), filters in vec(any_filter(), 20)) {
+            let place = Place::new();
+            let mut store = place.store();
+            put(&mut store, jobs.iter().map(insert).collect());
+            let mut reader = place.reader();
+            for filter in filters {
+                let expected: Vec<&Job> = jobs.iter().filter(|job| filter.matches(job)).collect();
+                let found = reader.accounting(&filter).unwrap();
+                prop_assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{:?}", filter);
+            }
+        }
+    }
+
+    #[derive(QueryableByName)]
+    struct Detail {
+        #[diesel(sql_type = diesel::sql_types::Text)]
+        detail: String,
+    }
+
+    fn plan(conn: &mut SqliteConnection, sql: &str) -> Vec<String> {
+        let plan: Vec<Detail> = diesel::sql_query(format!("EXPLAIN QUERY PLAN {sql}")).load(conn).unwrap();
+        plan.into_iter().map(|row| row.detail).collect()
+    }
+
+    #[test]
+    fn no_question_reads_the_whole_history() {
+        let place = Place::new();
+        drop(place.store());
+        let conn = &mut SqliteConnection::establish(&place.path().display().to_string()).unwrap();
+        let since = Some(Timestamp::from_secs(1));
+        let word = || vec!["x".to_owned()];
+        let windows = [
+            AcctFilter::default(),
+            AcctFilter { since, ..AcctFilter::default() },
+            AcctFilter { since, until: since, ..AcctFilter::default() },
+            AcctFilter { since, states: Some(vec![JobState::Failed]), ..AcctFilter::default() },
+            AcctFilter { since, states: Some(vec![JobState::Running]), ..AcctFilter::default() },
+            AcctFilter { since, names: word(), users: word(), partitions: word(), ..AcctFilter::default() },
+            AcctFilter { names: word(), ..AcctFilter::default() },
+        ];
+        for filter in windows {
+            for query in [live(&filter), ended(&filter)] {
+                let plan = plan(conn, &diesel::debug_query::<Sqlite, _>(&query).to_string());
+                assert!(plan.iter().all(|line| !line.starts_with("SCAN")), "{filter:?}: {plan:#?}");
+            }
+        }
+        let in_window = AcctFilter { since, ..AcctFilter::default() };
+        let by_end = plan(conn, &diesel::debug_query::<Sqlite, _>(&ended(&in_window)).to_string());
+        assert!(
+            by_end.contains(&"SEARCH jobs USING INDEX jobs_by_state (state=? AND end_us>?)".to_owned()),
+            "{by_end:#?}"
+        );
+    }
+
+    #[test]
+    fn questions_by_number_use_the_keys() {
+        let place = Place::new();
+        drop(place.store());
+        let conn = &mut SqliteConnection::establish(&place.path().display().to_string()).unwrap();
+        for (condition, expected) in [
+            ("job_id IN (?, ?)", "SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)"),
+            ("array_job_id IN (?, ?)", "SEARCH jobs USING INDEX jobs_by_array (array_job_id=?)"),
+            (
+                "array_job_id = ? AND array_task_id BETWEEN ? AND ?",
+                "SEARCH jobs USING INDEX jobs_by_array (array_job_id=? AND array_task_id>? AND array_task_id<?)",
+            ),
+        ] {
+            assert_eq!(plan(conn, &format!("SELECT * FROM jobs WHERE {condition}")), [expected]);
+        }
+    }
+
+    #[test]
+    fn a_job_is_known_as_soon_as_it_is_committed() {
+        let place = Place::new();
+        let mut store = place.store();
+        let mut reader = place.reader();
+        assert_eq!(reader.job(JobId(1)).unwrap(), None);
+        put(&mut store, vec![insert(&job(1))]);
+        assert_eq!(reader.job(JobId(1)).unwrap(), Some(job(1)));
+    }
+
+    #[test]
+    fn an_array_is_found_by_its_number_and_a_task_by_both_of_its_names() {
+        let place = Place::new();
+        let mut store = place.store();
+        let task = |id, task| Job {
+            role: ArrayRole::Task { array_job: JobId(10), task },
+            ..ended_job(id, JobState::Completed, 1, 2)
+        };
+        let rest = Job { role: ArrayRole::Rest { tasks: TaskSet::one(9), limit: Some(1) }, ..job(10) };
+        put(&mut store, [rest, task(11, 0), task(12, 1), job(13)].iter().map(insert).collect());
+        let mut reader = place.reader();
+        let mut ids = |tasks: Option<TaskSet>, job: u32| -> Vec<u32> {
+            let filter =
+                AcctFilter { jobs: vec![JobRef { tasks, ..JobRef::job(JobId(job)) }], ..AcctFilter::default() };
+            reader.accounting(&filter).unwrap().iter().map(|job| job.id.0).collect()
+        };
+        assert_eq!(ids(None, 10), [10, 11, 12]);
+        assert_eq!(ids(None, 12), [12]);
+        assert_eq!(ids(Some(TaskSet::one(1)), 10), [12]);
+        assert_eq!(ids(Some(TaskSet::one(9)), 10), [10]);
+        assert_eq!(ids(Some(TaskSet::one(5)), 10), [0u32; 0]);
+    }
+}

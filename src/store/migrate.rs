@@ -59,3 +59,65 @@ fn known_versions() -> Vec<String> {
 pub(super) fn bring_up_to_date(conn: &mut SqliteConnection) -> diesel::migration::Result<()> {
     conn.run_pending_migrations(MIGRATIONS).map(|_| ())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::row::{JobRow, StepRow};
+    use crate::store::schema::{jobs, launches, requests, steps, texts};
+
+    fn schema(conn: &mut SqliteConnection) -> Vec<String> {
+        let all: Vec<Name> =
+            diesel::sql_query("SELECT coalesce(sql, '') AS name FROM sqlite_master ORDER BY type, name")
+                .load(conn)
+                .unwrap();
+        all.into_iter().map(|row| row.name).collect()
+    }
+
+    #[test]
+    fn every_migration_goes_down_and_up_again() {
+        let conn = &mut SqliteConnection::establish(":memory:").unwrap();
+        bring_up_to_date(conn).unwrap();
+        let first = schema(conn);
+        conn.revert_all_migrations(MIGRATIONS).unwrap();
+        assert_eq!(schema(conn).iter().filter(|sql| !sql.is_empty() && !sql.contains(RECORD)).count(), 0);
+        assert_eq!(shape(conn).unwrap(), Shape::Known);
+        bring_up_to_date(conn).unwrap();
+        assert_eq!(schema(conn), first);
+    }
+
+    #[test]
+    fn every_table_is_strict_and_narrow_enough_for_diesel() {
+        let conn = &mut SqliteConnection::establish(":memory:").unwrap();
+        bring_up_to_date(conn).unwrap();
+        let sql = format!(
+            "SELECT name FROM pragma_table_list WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name != '{RECORD}' \
+             AND (NOT strict OR ncol > 32)"
+        );
+        let loose: Vec<Name> = diesel::sql_query(sql).load(conn).unwrap();
+        assert_eq!(loose.iter().map(|table| table.name.as_str()).collect::<Vec<_>>(), [""; 0]);
+    }
+
+    #[test]
+    fn the_schema_of_diesel_is_that_of_the_migrations() {
+        let conn = &mut SqliteConnection::establish(":memory:").unwrap();
+        bring_up_to_date(conn).unwrap();
+        assert!(jobs::table.select(JobRow::as_select()).load(conn).unwrap().is_empty());
+        assert!(steps::table.select(StepRow::as_select()).load(conn).unwrap().is_empty());
+        let mut columns = |table: &str| -> Vec<String> {
+            let sql = format!("SELECT name FROM pragma_table_info('{table}') ORDER BY cid");
+            diesel::sql_query(sql).load::<Name>(conn).unwrap().into_iter().map(|row| row.name).collect()
+        };
+        let selected = |sql: String| -> Vec<String> {
+            let list = sql.trim_start_matches("SELECT ").split(" FROM ").next().unwrap_or_default();
+            list.split(", ").map(|column| column.rsplit('.').next().unwrap_or_default().replace('`', "")).collect()
+        };
+        macro_rules! compare {
+            ($($table:ident)*) => {$(
+                let sql = diesel::debug_query::<Sqlite, _>(&$table::table.select($table::all_columns)).to_string();
+                assert_eq!(selected(sql), columns(stringify!($table)));
+            )*};
+        }
+        compare!(jobs launches requests steps texts);
+    }
+}

@@ -11,6 +11,8 @@ mod migrate;
 mod open;
 mod row;
 mod schema;
+#[cfg(test)]
+mod testing;
 pub mod write;
 
 pub use accounting::Reader;

@@ -106,3 +106,107 @@ fn connect(path: &Path, query: &str) -> Result<SqliteConnection, StoreError> {
     SqliteConnection::establish(&uri)
         .map_err(|error| StoreError::Open { path: path.to_owned(), message: error.to_string() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::{Place, all, insert, job, put};
+    use crate::store::{Reader, Store};
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    /// Every file of the directory with its bytes.
+    fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+        let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+        entries.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+    }
+
+    fn run(path: &Path, sql: &str) -> SqliteConnection {
+        let mut conn = connect(path, "mode=rwc").unwrap();
+        conn.batch_execute(sql).unwrap();
+        conn
+    }
+
+    const NEWER: &str = "INSERT INTO __diesel_schema_migrations (version) VALUES ('99990101000001')";
+
+    #[test]
+    fn a_database_of_a_newer_version_is_refused_and_left_untouched() {
+        let place = Place::new();
+        put(&mut place.store(), vec![insert(&job(1))]);
+        drop(run(&place.path(), NEWER));
+        let before = files(place.path().parent().unwrap());
+        let Err(error) = Store::open(&place.path()) else { panic!("opened a newer database") };
+        assert_eq!(error, StoreError::Newer { path: place.path(), versions: vec!["99990101000001".to_owned()] });
+        assert!(error.to_string().contains("written by a newer slotd"), "{error}");
+        assert_eq!(files(place.path().parent().unwrap()), before);
+    }
+
+    #[test]
+    fn a_newer_version_that_still_is_in_the_log_is_noticed() {
+        let place = Place::new();
+        drop(place.store());
+        // The newer daemon was killed: the log beside the file was never copied into it.
+        let newer = run(&place.path(), NEWER);
+        let killed = Place::new();
+        for suffix in ["", "-wal"] {
+            let of = |place: &Place| format!("{}{suffix}", place.path().display());
+            std::fs::copy(of(&place), of(&killed)).unwrap();
+        }
+        drop(newer);
+        let before = files(killed.path().parent().unwrap());
+        assert!(matches!(Store::open(&killed.path()), Err(StoreError::Newer { .. })));
+        let after = files(killed.path().parent().unwrap());
+        assert!(before.iter().all(|(path, bytes)| after.get(path) == Some(bytes)));
+    }
+
+    #[test]
+    fn a_file_that_is_no_database_of_slotd_is_refused_and_left_untouched() {
+        let place = Place::new();
+        std::fs::write(place.path(), "#!/bin/sh\necho this is a script, and long enough for a header\n".repeat(9))
+            .unwrap();
+        let foreign = Place::new();
+        drop(run(&foreign.path(), "CREATE TABLE songs (title TEXT)"));
+        for place in [place, foreign] {
+            let before = files(place.path().parent().unwrap());
+            let Err(error) = Store::open(&place.path()) else { panic!("opened {}", place.path().display()) };
+            assert!(matches!(error, StoreError::NotADatabase { .. }), "{error}");
+            assert_eq!(files(place.path().parent().unwrap()), before);
+        }
+    }
+
+    #[test]
+    fn a_missing_directory_is_an_error_that_names_the_file() {
+        let place = Place::new();
+        let path = place.path().join("no/slotd.db");
+        let Err(error) = Store::open(&path) else { panic!("made a directory") };
+        assert!(error.to_string().starts_with(&format!("cannot open the database {}: ", path.display())), "{error}");
+        assert!(Reader::open(&path).is_err());
+    }
+
+    #[test]
+    fn the_file_is_for_its_owner_and_survives_reopening() {
+        let place = Place::new();
+        put(&mut place.store(), vec![insert(&job(1))]);
+        assert_eq!(std::fs::metadata(place.path()).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(all(&mut place.store()), [job(1)]);
+    }
+
+    #[test]
+    fn any_path_can_be_opened() {
+        let place = Place::new();
+        let path = place.path().with_file_name("a b?c#d%41&mode=ro.db");
+        let mut store = Store::open(&path).unwrap();
+        put(&mut store, vec![insert(&job(1))]);
+        assert!(path.exists());
+        assert!(Reader::open(&path).is_ok());
+    }
+
+    #[test]
+    fn a_reader_can_not_write() {
+        let place = Place::new();
+        drop(place.store());
+        let mut conn = reader(&place.path()).unwrap();
+        assert!(conn.batch_execute("DELETE FROM jobs").is_err());
+    }
+}

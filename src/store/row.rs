@@ -288,3 +288,51 @@ pub(super) fn from_json<T: DeserializeOwned>(
 ) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|error| unknown(table, column, &format!("{text}\" ({error})")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::{job, step};
+
+    fn row() -> JobRow {
+        JobRow::new(&job(1), 1).expect("a small job")
+    }
+
+    fn error(row: JobRow) -> String {
+        row.into_job(Arc::default(), Vec::new()).expect_err("a damaged row").to_string()
+    }
+
+    #[test]
+    fn an_unknown_text_is_an_error_that_names_table_column_and_value() {
+        assert_eq!(
+            error(JobRow { state: "NODE_FAIL".to_owned(), ..row() }),
+            "the database is damaged: jobs.state holds \"NODE_FAIL\", which means nothing there"
+        );
+        let damaged = [
+            (JobRow { reason: "Whim".to_owned(), ..row() }, "jobs.reason holds \"Whim\""),
+            (JobRow { hold: "Maybe".to_owned(), ..row() }, "jobs.hold holds \"Maybe\""),
+            (JobRow { exit_code: "0".to_owned(), ..row() }, "jobs.exit_code holds \"0\""),
+            (JobRow { derived_exit_code: "0:x".to_owned(), ..row() }, "jobs.derived_exit_code holds \"0:x\""),
+            (JobRow { cpus: -1, ..row() }, "jobs.cpus holds \"-1\""),
+            (JobRow { user_us: -2, ..row() }, "jobs.user_us holds \"-2\""),
+            (JobRow { alloc: Some("{}".to_owned()), ..row() }, "jobs.alloc holds \"{}\" (missing field"),
+            (JobRow { array_job_id: Some(1), ..row() }, "jobs.array_job_id holds"),
+            (
+                JobRow { array_job_id: Some(1), array_tasks: Some("1-".to_owned()), ..row() },
+                "jobs.array_tasks holds \"1-\"",
+            ),
+        ];
+        for (row, expected) in damaged {
+            let text = error(row);
+            assert!(text.contains(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_step_or_state_of_a_step_is_an_error() {
+        let row = || StepRow::new(JobId(1), &step(StepId::Batch)).expect("a small step");
+        let text = |row: StepRow| row.into_step().expect_err("a damaged row").to_string();
+        assert!(text(StepRow { step: "extern".to_owned(), ..row() }).contains("steps.step holds \"extern\""));
+        assert!(text(StepRow { state: "x".to_owned(), ..row() }).contains("steps.state holds \"x\""));
+    }
+}
