@@ -92,11 +92,10 @@ impl AcctFilter {
 
     fn matches_time_and_state(&self, job: &Facts<'_>) -> bool {
         let windowed = self.since.is_some() || self.until.is_some();
-        match &self.states {
-            None => !windowed || self.overlaps(job.submit, job.last_instant()),
-            Some(states) if !windowed => states.contains(&job.state),
-            Some(states) => states.iter().any(|state| self.was_in_state(job, *state)),
-        }
+        self.overlaps(job.submit, job.last_instant())
+            && self.states.as_ref().is_none_or(|states| {
+                states.iter().any(|state| if windowed { self.was_in_state(job, *state) } else { job.state == *state })
+            })
     }
 
     /// sacct's rule (man page, `--state`): the job was in that state at some time in the window. A terminal state
@@ -104,8 +103,9 @@ impl AcctFilter {
     fn was_in_state(&self, job: &Facts<'_>, state: JobState) -> bool {
         match state {
             JobState::Pending => {
-                job.start.is_none_or(|start| start > job.submit)
-                    && self.overlaps(job.submit, job.start.or(job.last_instant()))
+                // Whichever came first: by a clock that was set back, a start may be later than the end.
+                let until_then = [job.start, job.last_instant()].into_iter().flatten().min();
+                job.start.is_none_or(|start| start > job.submit) && self.overlaps(job.submit, until_then)
             }
             JobState::Running => job.start.is_some_and(|start| self.overlaps(start, job.last_instant())),
             JobState::Suspended => {

@@ -70,27 +70,34 @@ type Candidates<'a> = IntoBoxed<'a, Select<InnerJoin<jobs::table, requests::tabl
 /// Candidates where no job was named: the window bounds what is read.
 fn rows_of_time(conn: &mut SqliteConnection, filter: &AcctFilter) -> Result<Vec<JobRow>, StoreError> {
     let failed = StoreError::sql("read the history of jobs");
-    let mut rows = live(filter).load(conn).map_err(&failed)?;
-    rows.extend(ended(filter).load(conn).map_err(&failed)?);
+    let mut rows = Vec::new();
+    for query in [live(filter), ended(filter)].into_iter().flatten() {
+        rows.extend(query.load(conn).map_err(&failed)?);
+    }
     rows.sort_unstable_by_key(|row: &JobRow| row.job_id);
     Ok(rows)
 }
 
-/// Jobs that have not ended, by their states.
-fn live(filter: &AcctFilter) -> Candidates<'_> {
-    candidates(filter).filter(jobs::state.eq_any(wanted_states(filter, false)))
+/// Jobs that have not ended, by their states; `None` where none of them can answer.
+fn live(filter: &AcctFilter) -> Option<Candidates<'_>> {
+    let states = wanted_states(filter, false);
+    (!states.is_empty()).then(|| candidates(filter).filter(jobs::state.eq_any(states)))
 }
 
-/// Jobs that have ended, by the time they did.
-fn ended(filter: &AcctFilter) -> Candidates<'_> {
-    let mut query = candidates(filter).filter(jobs::state.eq_any(wanted_states(filter, true)));
+/// Jobs that have ended, by the time they did; `None` where none of them can answer.
+fn ended(filter: &AcctFilter) -> Option<Candidates<'_>> {
+    let states = wanted_states(filter, true);
+    if states.is_empty() {
+        return None;
+    }
+    let mut query = candidates(filter).filter(jobs::state.eq_any(states));
     if let Some(since) = filter.since {
         query = query.filter(jobs::end_us.ge(since.0));
     }
     if let (Some(until), true) = (filter.until, only_terminal(filter)) {
         query = query.filter(jobs::end_us.le(until.0));
     }
-    query
+    Some(query)
 }
 
 fn candidates(filter: &AcctFilter) -> Candidates<'_> {
@@ -171,7 +178,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(96))]
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(96) })]
 
         /// The statements only narrow down: they never lose what the rules of the model let through.
         #[test]
@@ -181,9 +188,9 @@ mod tests {
             put(&mut store, jobs.iter().map(insert).collect());
             let mut reader = place.reader();
             for filter in filters {
-                let expected: Vec<&Job> = jobs.iter().filter(|job| filter.matches(job)).collect();
-                let found = reader.accounting(&filter).unwrap();
-                prop_assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{:?}", filter);
+                let expected: Vec<JobId> = jobs.iter().filter(|job| filter.matches(job)).map(|job| job.id).collect();
+                let found: Vec<JobId> = reader.accounting(&filter).unwrap().iter().map(|job| job.id).collect();
+                prop_assert_eq!(found, expected, "{:?}", filter);
             }
         }
     }
@@ -216,13 +223,13 @@ mod tests {
             AcctFilter { names: word(), ..AcctFilter::default() },
         ];
         for filter in windows {
-            for query in [live(&filter), ended(&filter)] {
+            for query in [live(&filter), ended(&filter)].into_iter().flatten() {
                 let plan = plan(conn, &diesel::debug_query::<Sqlite, _>(&query).to_string());
                 assert!(plan.iter().all(|line| !line.starts_with("SCAN")), "{filter:?}: {plan:#?}");
             }
         }
         let in_window = AcctFilter { since, ..AcctFilter::default() };
-        let by_end = plan(conn, &diesel::debug_query::<Sqlite, _>(&ended(&in_window)).to_string());
+        let by_end = plan(conn, &diesel::debug_query::<Sqlite, _>(&ended(&in_window).unwrap()).to_string());
         assert!(
             by_end.contains(&"SEARCH jobs USING INDEX jobs_by_state (state=? AND end_us>?)".to_owned()),
             "{by_end:#?}"
