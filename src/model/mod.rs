@@ -9,6 +9,7 @@ pub mod exit;
 pub mod ids;
 pub mod job;
 pub mod partition;
+pub mod query;
 pub mod reason;
 pub mod request;
 pub mod state;

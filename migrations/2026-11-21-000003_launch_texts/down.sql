@@ -1,0 +1,2 @@
+DROP TABLE launches;
+DROP TABLE texts;

@@ -1,0 +1,288 @@
+//! The reader of the database: what sacct asks, and other questions about the past.
+//!
+//! It has a connection of its own that cannot write, so a long answer never delays a commit.
+
+use crate::model::change::LaunchTexts;
+use crate::model::query::AcctFilter;
+use crate::model::{Job, JobId, JobRef, JobState};
+use crate::store::error::StoreError;
+use crate::store::row::JobRow;
+use crate::store::schema::{jobs, requests};
+use crate::store::{load, open};
+use diesel::dsl::{AsSelect, InnerJoin, IntoBoxed, Select};
+use diesel::prelude::*;
+use diesel::sqlite::{Sqlite, SqliteConnection};
+use std::path::Path;
+
+/// The database, open for reading beside the writer.
+pub struct Reader {
+    conn: SqliteConnection,
+}
+
+impl Reader {
+    /// Opens a database that a `Store` has made.
+    ///
+    /// # Errors
+    /// There is no such file, or it is not one that this program knows.
+    pub fn open(path: &Path) -> Result<Reader, StoreError> {
+        Ok(Reader { conn: open::reader(path)? })
+    }
+
+    /// The records that answer the question, with their steps, by number: what is committed now.
+    ///
+    /// # Errors
+    /// The database can't be read, or holds what no version of slotd writes.
+    pub fn accounting(&mut self, filter: &AcctFilter) -> Result<Vec<Job>, StoreError> {
+        // One transaction: a job that ends between two of its queries is neither lost nor seen twice.
+        self.conn.transaction(|conn| {
+            let rows = if filter.jobs.is_empty() {
+                rows_of_time(conn, filter)?
+            } else {
+                load::named_rows(conn, &filter.jobs)?
+            };
+            let (mut jobs, _) = load::assemble(conn, rows)?;
+            // The rows are candidates; the rules of the model decide.
+            jobs.retain(|job| filter.matches(job));
+            Ok(jobs)
+        })
+    }
+
+    /// One record; `None` where the number is not known.
+    ///
+    /// # Errors
+    /// The database can't be read, or holds what no version of slotd writes.
+    pub fn job(&mut self, job: JobId) -> Result<Option<Job>, StoreError> {
+        let named = AcctFilter { jobs: vec![JobRef::job(job)], ..AcctFilter::default() };
+        Ok(self.accounting(&named)?.into_iter().find(|found| found.id == job))
+    }
+
+    /// Script and environment of a job, as `Store::launch_texts`.
+    ///
+    /// # Errors
+    /// There is no such job, or the database can't be read.
+    pub fn launch_texts(&mut self, job: JobId) -> Result<Option<LaunchTexts>, StoreError> {
+        load::launch_texts(&mut self.conn, job)
+    }
+}
+
+type Candidates<'a> = IntoBoxed<'a, Select<InnerJoin<jobs::table, requests::table>, AsSelect<JobRow, Sqlite>>, Sqlite>;
+
+/// Candidates where no job was named: the window bounds what is read.
+fn rows_of_time(conn: &mut SqliteConnection, filter: &AcctFilter) -> Result<Vec<JobRow>, StoreError> {
+    let failed = StoreError::sql("read the history of jobs");
+    let mut rows = Vec::new();
+    for query in [live(filter), ended(filter)].into_iter().flatten() {
+        rows.extend(query.load(conn).map_err(&failed)?);
+    }
+    rows.sort_unstable_by_key(|row: &JobRow| row.job_id);
+    Ok(rows)
+}
+
+/// Jobs that have not ended, by their states; `None` where none of them can answer.
+fn live(filter: &AcctFilter) -> Option<Candidates<'_>> {
+    let states = wanted_states(filter, false);
+    (!states.is_empty()).then(|| candidates(filter).filter(jobs::state.eq_any(states)))
+}
+
+/// Jobs that have ended, by the time they did; `None` where none of them can answer.
+fn ended(filter: &AcctFilter) -> Option<Candidates<'_>> {
+    let states = wanted_states(filter, true);
+    if states.is_empty() {
+        return None;
+    }
+    let mut query = candidates(filter).filter(jobs::state.eq_any(states));
+    if let Some(since) = filter.since {
+        query = query.filter(jobs::end_us.ge(since.0));
+    }
+    if let (Some(until), true) = (filter.until, only_terminal(filter)) {
+        query = query.filter(jobs::end_us.le(until.0));
+    }
+    Some(query)
+}
+
+fn candidates(filter: &AcctFilter) -> Candidates<'_> {
+    let mut query = jobs::table.inner_join(requests::table).select(JobRow::as_select()).into_boxed();
+    if let Some(until) = filter.until {
+        query = query.filter(jobs::submit_us.le(until.0));
+    }
+    if !filter.names.is_empty() {
+        query = query.filter(requests::name.eq_any(&filter.names));
+    }
+    if !filter.users.is_empty() {
+        query = query.filter(requests::user.eq_any(&filter.users));
+    }
+    if !filter.accounts.is_empty() {
+        query = query.filter(requests::account.eq_any(&filter.accounts));
+    }
+    if !filter.partitions.is_empty() {
+        query = query.filter(jobs::partition.eq_any(&filter.partitions));
+    }
+    query
+}
+
+/// The present states, terminal or not, of jobs that may answer. In a window, a job that has ended may have
+/// been pending or running.
+fn wanted_states(filter: &AcctFilter, terminal: bool) -> Vec<&'static str> {
+    let windowed = filter.since.is_some() || filter.until.is_some();
+    let asked = |state: &JobState| match &filter.states {
+        None => true,
+        Some(states) if windowed && !only_terminal(filter) => !states.is_empty(),
+        Some(states) => states.contains(state),
+    };
+    JobState::ALL.into_iter().filter(|s| s.is_terminal() == terminal).filter(asked).map(JobState::name).collect()
+}
+
+/// Only states are asked for in which a job stays.
+fn only_terminal(filter: &AcctFilter) -> bool {
+    filter.states.as_ref().is_some_and(|states| states.iter().all(|state| state.is_terminal()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::array::{TaskRange, TaskSet};
+    use crate::model::{ArrayRole, Timestamp};
+    use crate::store::testing::{Place, any_jobs, ended_job, insert, job, put};
+    use proptest::collection::vec;
+    use proptest::option;
+    use proptest::prelude::*;
+
+    fn any_filter() -> impl Strategy<Value = AcctFilter> {
+        let words = |from: &'static [&'static str]| vec(proptest::sample::select(from).prop_map(str::to_owned), 0..2);
+        let tasks = (0u32..60, 0u32..60, 1u32..4).prop_map(|(first, last, step)| {
+            TaskSet::from_ranges(TaskRange::new(first, last, step).into_iter().collect())
+        });
+        let named = (1u32..9, option::of(tasks)).prop_map(|(id, tasks)| JobRef { tasks, ..JobRef::job(JobId(id)) });
+        let states = option::of(vec(proptest::sample::select(&JobState::ALL[..]), 0..3));
+        let time = || option::of((0i64..20).prop_map(Timestamp));
+        (
+            vec(named, 0..3),
+            words(&["a", "b"]),
+            words(&["a", "b"]),
+            words(&["cpu", "gpu"]),
+            words(&["a"]),
+            states,
+            time(),
+            time(),
+        )
+            .prop_map(|(jobs, names, users, partitions, accounts, states, since, until)| AcctFilter {
+                jobs,
+                names,
+                users,
+                partitions,
+                accounts,
+                states,
+                since,
+                until,
+            })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(96) })]
+
+        /// The statements only narrow down: they never lose what the rules of the model let through.
+        #[test]
+        fn the_indexes_find_what_a_look_at_every_job_finds(jobs in any_jobs(8), filters in vec(any_filter(), 20)) {
+            let place = Place::new();
+            let mut store = place.store();
+            put(&mut store, jobs.iter().map(insert).collect());
+            let mut reader = place.reader();
+            for filter in filters {
+                let expected: Vec<JobId> = jobs.iter().filter(|job| filter.matches(job)).map(|job| job.id).collect();
+                let found: Vec<JobId> = reader.accounting(&filter).unwrap().iter().map(|job| job.id).collect();
+                prop_assert_eq!(found, expected, "{:?}", filter);
+            }
+        }
+    }
+
+    #[derive(QueryableByName)]
+    struct Detail {
+        #[diesel(sql_type = diesel::sql_types::Text)]
+        detail: String,
+    }
+
+    fn plan(conn: &mut SqliteConnection, sql: &str) -> Vec<String> {
+        let plan: Vec<Detail> = diesel::sql_query(format!("EXPLAIN QUERY PLAN {sql}")).load(conn).unwrap();
+        plan.into_iter().map(|row| row.detail).collect()
+    }
+
+    #[test]
+    fn no_question_reads_the_whole_history() {
+        let place = Place::new();
+        drop(place.store());
+        let conn = &mut SqliteConnection::establish(&place.path().display().to_string()).unwrap();
+        let since = Some(Timestamp::from_secs(1));
+        let word = || vec!["x".to_owned()];
+        let windows = [
+            AcctFilter::default(),
+            AcctFilter { since, ..AcctFilter::default() },
+            AcctFilter { since, until: since, ..AcctFilter::default() },
+            AcctFilter { since, states: Some(vec![JobState::Failed]), ..AcctFilter::default() },
+            AcctFilter { since, states: Some(vec![JobState::Running]), ..AcctFilter::default() },
+            AcctFilter { since, names: word(), users: word(), partitions: word(), ..AcctFilter::default() },
+            AcctFilter { names: word(), ..AcctFilter::default() },
+        ];
+        for filter in windows {
+            for query in [live(&filter), ended(&filter)].into_iter().flatten() {
+                let plan = plan(conn, &diesel::debug_query::<Sqlite, _>(&query).to_string());
+                assert!(plan.iter().all(|line| !line.starts_with("SCAN")), "{filter:?}: {plan:#?}");
+            }
+        }
+        let in_window = AcctFilter { since, ..AcctFilter::default() };
+        let by_end = plan(conn, &diesel::debug_query::<Sqlite, _>(&ended(&in_window).unwrap()).to_string());
+        assert!(
+            by_end.contains(&"SEARCH jobs USING INDEX jobs_by_state (state=? AND end_us>?)".to_owned()),
+            "{by_end:#?}"
+        );
+    }
+
+    #[test]
+    fn questions_by_number_use_the_keys() {
+        let place = Place::new();
+        drop(place.store());
+        let conn = &mut SqliteConnection::establish(&place.path().display().to_string()).unwrap();
+        for (condition, expected) in [
+            ("job_id IN (?, ?)", "SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)"),
+            ("array_job_id IN (?, ?)", "SEARCH jobs USING INDEX jobs_by_array (array_job_id=?)"),
+            (
+                "array_job_id = ? AND array_task_id BETWEEN ? AND ?",
+                "SEARCH jobs USING INDEX jobs_by_array (array_job_id=? AND array_task_id>? AND array_task_id<?)",
+            ),
+        ] {
+            assert_eq!(plan(conn, &format!("SELECT * FROM jobs WHERE {condition}")), [expected]);
+        }
+    }
+
+    #[test]
+    fn a_job_is_known_as_soon_as_it_is_committed() {
+        let place = Place::new();
+        let mut store = place.store();
+        let mut reader = place.reader();
+        assert_eq!(reader.job(JobId(1)).unwrap(), None);
+        put(&mut store, vec![insert(&job(1))]);
+        assert_eq!(reader.job(JobId(1)).unwrap(), Some(job(1)));
+    }
+
+    #[test]
+    fn an_array_is_found_by_its_number_and_a_task_by_both_of_its_names() {
+        let place = Place::new();
+        let mut store = place.store();
+        let task = |id, task| Job {
+            role: ArrayRole::Task { array_job: JobId(10), task },
+            ..ended_job(id, JobState::Completed, 1, 2)
+        };
+        let rest = Job { role: ArrayRole::Rest { tasks: TaskSet::one(9), limit: Some(1) }, ..job(10) };
+        put(&mut store, [rest, task(11, 0), task(12, 1), job(13)].iter().map(insert).collect());
+        let mut reader = place.reader();
+        let mut ids = |tasks: Option<TaskSet>, job: u32| -> Vec<u32> {
+            let filter =
+                AcctFilter { jobs: vec![JobRef { tasks, ..JobRef::job(JobId(job)) }], ..AcctFilter::default() };
+            reader.accounting(&filter).unwrap().iter().map(|job| job.id.0).collect()
+        };
+        assert_eq!(ids(None, 10), [10, 11, 12]);
+        assert_eq!(ids(None, 12), [12]);
+        assert_eq!(ids(Some(TaskSet::one(1)), 10), [12]);
+        assert_eq!(ids(Some(TaskSet::one(9)), 10), [10]);
+        assert_eq!(ids(Some(TaskSet::one(5)), 10), [0u32; 0]);
+    }
+}

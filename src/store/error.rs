@@ -1,0 +1,111 @@
+//! What can go wrong with the database.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// A failure of the store. Holds text rather than diesel's errors, so that one failure can be told to every
+/// sender of a group commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreError {
+    /// The file can't be opened or created.
+    Open { path: PathBuf, message: String },
+    /// The file is no SQLite database, or one of another program.
+    NotADatabase { path: PathBuf, message: String },
+    /// The file has migrations that this program does not know. It was left as it is.
+    Newer { path: PathBuf, versions: Vec<String> },
+    /// A migration failed; it was rolled back.
+    Migration { path: PathBuf, message: String },
+    /// A column holds what no version of this program writes there.
+    Column { table: &'static str, column: &'static str, value: String },
+    /// A value of the model does not fit into its column.
+    Unstorable { table: &'static str, column: &'static str, value: String },
+    /// A change or a question is about a record that does not exist.
+    Missing { what: String },
+    /// A change contradicts what is stored: the number is taken, the job of a step does not exist.
+    Conflict { doing: &'static str, message: String },
+    /// SQLite failed: the disk is full or broken, the file is locked by another program.
+    Sql { doing: &'static str, message: String },
+}
+
+impl StoreError {
+    /// For `map_err`: what was being done when SQLite refused.
+    pub(crate) fn sql(doing: &'static str) -> impl Fn(diesel::result::Error) -> StoreError {
+        move |error| {
+            let message = error.to_string();
+            if is_conflict(&error) {
+                StoreError::Conflict { doing, message }
+            } else {
+                StoreError::Sql { doing, message }
+            }
+        }
+    }
+
+    /// The failure is SQLite's, not the change's: what else was in the transaction is lost as well.
+    pub(crate) fn ends_transaction(&self) -> bool {
+        match self {
+            StoreError::Sql { .. } => true,
+            StoreError::Open { .. }
+            | StoreError::NotADatabase { .. }
+            | StoreError::Newer { .. }
+            | StoreError::Migration { .. }
+            | StoreError::Column { .. }
+            | StoreError::Unstorable { .. }
+            | StoreError::Missing { .. }
+            | StoreError::Conflict { .. } => false,
+        }
+    }
+}
+
+/// SQLite takes back only the statement in these cases.
+fn is_conflict(error: &diesel::result::Error) -> bool {
+    use diesel::result::{DatabaseErrorKind as Kind, Error};
+    matches!(
+        error,
+        Error::DatabaseError(
+            Kind::UniqueViolation | Kind::ForeignKeyViolation | Kind::NotNullViolation | Kind::CheckViolation,
+            _
+        )
+    )
+}
+
+/// For diesel's transactions, which have to be able to report that they could not begin or commit.
+impl From<diesel::result::Error> for StoreError {
+    fn from(error: diesel::result::Error) -> Self {
+        StoreError::Sql { doing: "commit", message: error.to_string() }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreError::Open { path, message } => write!(f, "cannot open the database {}: {message}", path.display()),
+            StoreError::NotADatabase { path, message } => write!(
+                f,
+                "{} is not a database of slotd ({message}); move it away or choose another place",
+                path.display()
+            ),
+            StoreError::Newer { path, versions } => write!(
+                f,
+                "the database {} was written by a newer slotd (unknown migrations: {}); it was left as it is. \
+                 Install that version again, or move the file away",
+                path.display(),
+                versions.join(", ")
+            ),
+            StoreError::Migration { path, message } => {
+                write!(f, "cannot bring the database {} up to date: {message}", path.display())
+            }
+            StoreError::Column { table, column, value } => {
+                write!(f, "the database is damaged: {table}.{column} holds \"{value}\", which means nothing there")
+            }
+            StoreError::Unstorable { table, column, value } => {
+                write!(f, "cannot store {value} in {table}.{column}: the number is too large")
+            }
+            StoreError::Missing { what } => write!(f, "the database has no {what}"),
+            StoreError::Conflict { doing, message } | StoreError::Sql { doing, message } => {
+                write!(f, "cannot {doing}: {message}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StoreError {}

@@ -1,0 +1,20 @@
+//! What slotd remembers: one SQLite file, written and read through diesel.
+//!
+//! The store knows rows and how they become jobs. It decides nothing about jobs: the scheduler hands it
+//! changes in order, and it makes them durable. It asks no clock and starts nothing.
+
+pub mod accounting;
+pub mod error;
+mod intern;
+mod load;
+mod migrate;
+mod open;
+mod row;
+mod schema;
+#[cfg(test)]
+mod testing;
+pub mod write;
+
+pub use accounting::Reader;
+pub use error::StoreError;
+pub use write::Store;

@@ -1,0 +1,212 @@
+//! Opening the database file: for writing, and for reading beside a writer.
+
+use crate::store::error::StoreError;
+use crate::store::migrate::{self, Shape};
+use diesel::connection::SimpleConnection;
+use diesel::prelude::*;
+use diesel::sqlite::SqliteConnection;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Each is a statement of its own, in this order: waiting for locks comes before what needs a lock.
+/// `synchronous=FULL` makes a commit survive a power failure; the group commit pays for it once.
+const WRITER_PRAGMAS: [&str; 4] = [
+    "PRAGMA busy_timeout = 5000",
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",
+    "PRAGMA foreign_keys = ON",
+];
+
+const READER_PRAGMAS: [&str; 2] = ["PRAGMA busy_timeout = 5000", "PRAGMA query_only = ON"];
+
+/// Opens the database for writing, makes it where there is none, and brings it up to date.
+///
+/// The directory must exist. The file is made for its owner's eyes only, since it keeps environments.
+///
+/// # Errors
+/// The file can't be opened, is no database of slotd, or was written by a newer slotd. Such a file is left untouched.
+pub(super) fn writer(path: &Path) -> Result<SqliteConnection, StoreError> {
+    let open_error = |error: std::io::Error| StoreError::Open { path: path.to_owned(), message: error.to_string() };
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    let length = file.and_then(|file| file.metadata()).map_err(open_error)?.len();
+    if length > 0 {
+        check(path)?;
+    }
+    let mut conn = again(path)?;
+    migrate::bring_up_to_date(&mut conn)
+        .map_err(|error| StoreError::Migration { path: path.to_owned(), message: error.to_string() })?;
+    Ok(conn)
+}
+
+/// Opens a database for writing that `writer` has already opened once.
+///
+/// # Errors
+/// The file can't be opened.
+pub(super) fn again(path: &Path) -> Result<SqliteConnection, StoreError> {
+    let mut conn = connect(path, "mode=rw")?;
+    set(path, &mut conn, &WRITER_PRAGMAS)?;
+    Ok(conn)
+}
+
+/// Opens the database for reading, beside the writer. It sees each commit as soon as it is made.
+///
+/// # Errors
+/// There is no such database, or it is not one that this program knows.
+pub(super) fn reader(path: &Path) -> Result<SqliteConnection, StoreError> {
+    let mut conn = connect(path, "mode=ro")?;
+    set(path, &mut conn, &READER_PRAGMAS)?;
+    refuse_unknown(path, &mut conn)?;
+    Ok(conn)
+}
+
+fn set(path: &Path, conn: &mut SqliteConnection, pragmas: &[&str]) -> Result<(), StoreError> {
+    pragmas.iter().try_for_each(|pragma| {
+        conn.batch_execute(pragma)
+            .map_err(|error| StoreError::Open { path: path.to_owned(), message: format!("{pragma}: {error}") })
+    })
+}
+
+/// Looks at an existing file without a chance to change it.
+fn check(path: &Path) -> Result<(), StoreError> {
+    // A log beside the file may hold the newest migrations, so it has to be read as well. Where there is none the
+    // file is all there is; "immutable" then keeps SQLite from making a log.
+    let mut log = OsString::from(path);
+    log.push("-wal");
+    let logged = std::fs::metadata(&log).is_ok_and(|log| log.len() > 0);
+    let mut conn = connect(path, if logged { "mode=ro" } else { "mode=ro&immutable=1" })?;
+    refuse_unknown(path, &mut conn)
+}
+
+fn refuse_unknown(path: &Path, conn: &mut SqliteConnection) -> Result<(), StoreError> {
+    let not_ours = |message: String| Err(StoreError::NotADatabase { path: path.to_owned(), message });
+    match migrate::shape(conn) {
+        Ok(Shape::Empty | Shape::Known) => Ok(()),
+        Ok(Shape::Newer(versions)) => Err(StoreError::Newer { path: path.to_owned(), versions }),
+        Ok(Shape::Foreign) => not_ours("its tables belong to another program".to_owned()),
+        Err(error) => not_ours(error.to_string()),
+    }
+}
+
+fn connect(path: &Path, query: &str) -> Result<SqliteConnection, StoreError> {
+    let mut uri = String::from("file:");
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'/' | b'-' | b'_' | b'.' | b'~' => uri.push(char::from(*byte)),
+            b if b.is_ascii_alphanumeric() => uri.push(char::from(*b)),
+            // Writing to a string cannot fail.
+            b => write!(uri, "%{b:02X}").unwrap_or_default(),
+        }
+    }
+    uri.push('?');
+    uri.push_str(query);
+    SqliteConnection::establish(&uri)
+        .map_err(|error| StoreError::Open { path: path.to_owned(), message: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::{Place, all, insert, job, put};
+    use crate::store::{Reader, Store};
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    /// Every file of the directory with its bytes.
+    fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+        let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+        entries.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+    }
+
+    fn run(path: &Path, sql: &str) -> SqliteConnection {
+        let mut conn = connect(path, "mode=rwc").unwrap();
+        conn.batch_execute(sql).unwrap();
+        conn
+    }
+
+    const NEWER: &str = "INSERT INTO __diesel_schema_migrations (version) VALUES ('99990101000001')";
+
+    #[test]
+    fn a_database_of_a_newer_version_is_refused_and_left_untouched() {
+        let place = Place::new();
+        put(&mut place.store(), vec![insert(&job(1))]);
+        drop(run(&place.path(), NEWER));
+        let before = files(place.path().parent().unwrap());
+        let Err(error) = Store::open(&place.path()) else { panic!("opened a newer database") };
+        assert_eq!(error, StoreError::Newer { path: place.path(), versions: vec!["99990101000001".to_owned()] });
+        assert!(error.to_string().contains("written by a newer slotd"), "{error}");
+        assert_eq!(files(place.path().parent().unwrap()), before);
+    }
+
+    #[test]
+    fn a_newer_version_that_still_is_in_the_log_is_noticed() {
+        let place = Place::new();
+        drop(place.store());
+        // The newer daemon was killed: the log beside the file was never copied into it.
+        let newer = run(&place.path(), NEWER);
+        let killed = Place::new();
+        for suffix in ["", "-wal"] {
+            let of = |place: &Place| format!("{}{suffix}", place.path().display());
+            std::fs::copy(of(&place), of(&killed)).unwrap();
+        }
+        drop(newer);
+        let before = files(killed.path().parent().unwrap());
+        assert!(matches!(Store::open(&killed.path()), Err(StoreError::Newer { .. })));
+        let after = files(killed.path().parent().unwrap());
+        assert!(before.iter().all(|(path, bytes)| after.get(path) == Some(bytes)));
+    }
+
+    #[test]
+    fn a_file_that_is_no_database_of_slotd_is_refused_and_left_untouched() {
+        let place = Place::new();
+        std::fs::write(place.path(), "#!/bin/sh\necho this is a script, and long enough for a header\n".repeat(9))
+            .unwrap();
+        let foreign = Place::new();
+        drop(run(&foreign.path(), "CREATE TABLE songs (title TEXT)"));
+        for place in [place, foreign] {
+            let before = files(place.path().parent().unwrap());
+            let Err(error) = Store::open(&place.path()) else { panic!("opened {}", place.path().display()) };
+            assert!(matches!(error, StoreError::NotADatabase { .. }), "{error}");
+            assert_eq!(files(place.path().parent().unwrap()), before);
+        }
+    }
+
+    #[test]
+    fn a_missing_directory_is_an_error_that_names_the_file() {
+        let place = Place::new();
+        let path = place.path().join("no/slotd.db");
+        let Err(error) = Store::open(&path) else { panic!("made a directory") };
+        assert!(error.to_string().starts_with(&format!("cannot open the database {}: ", path.display())), "{error}");
+        assert!(Reader::open(&path).is_err());
+    }
+
+    #[test]
+    fn the_file_is_for_its_owner_and_survives_reopening() {
+        let place = Place::new();
+        put(&mut place.store(), vec![insert(&job(1))]);
+        assert_eq!(std::fs::metadata(place.path()).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(all(&mut place.store()), [job(1)]);
+    }
+
+    #[test]
+    fn any_path_can_be_opened() {
+        let place = Place::new();
+        let path = place.path().with_file_name("a b?c#d%41&mode=ro.db");
+        let mut store = Store::open(&path).unwrap();
+        put(&mut store, vec![insert(&job(1))]);
+        assert!(path.exists());
+        assert!(Reader::open(&path).is_ok());
+    }
+
+    #[test]
+    fn a_reader_can_not_write() {
+        let place = Place::new();
+        drop(place.store());
+        let mut conn = reader(&place.path()).unwrap();
+        assert!(conn.batch_execute("DELETE FROM jobs").is_err());
+    }
+}

@@ -1,0 +1,245 @@
+//! For tests: a database in a directory of its own, small builders, and arbitrary jobs.
+
+use crate::model::array::{ArraySpec, TaskSet};
+use crate::model::change::{Change, LaunchTexts, Texts};
+use crate::model::job::{ClientProcess, Hold};
+use crate::model::request::MemRequest;
+use crate::model::tres::{Allocation, Usage};
+use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp, Tres};
+use crate::store::{Reader, Store};
+use proptest::collection::{btree_set, vec};
+use proptest::option;
+use proptest::prelude::*;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A database file that is gone after the test.
+pub struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        Place { dir: tempfile::tempdir().expect("a temporary directory") }
+    }
+
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join("slotd.db")
+    }
+
+    pub fn store(&self) -> Store {
+        Store::open(&self.path()).expect("a new or known database")
+    }
+
+    pub fn reader(&self) -> Reader {
+        Reader::open(&self.path()).expect("a database beside its writer")
+    }
+}
+
+/// A pending job.
+pub fn job(id: u32) -> Job {
+    let request = JobRequest { name: format!("job{id}"), user: "ann".to_owned(), ..JobRequest::default() };
+    Job {
+        id: JobId(id),
+        role: ArrayRole::None,
+        request: Arc::new(request),
+        partition: "cpu".to_owned(),
+        tres: Tres { cpus: 1, mem_mb: 512, gpus: 0 },
+        priority: 1,
+        hold: Hold::No,
+        state: JobState::Pending,
+        reason: Reason::None,
+        submit: Timestamp::from_secs(1000),
+        eligible: None,
+        start: None,
+        end: None,
+        suspended_at: None,
+        suspended_us: 0,
+        exit: ExitCode::OK,
+        derived_exit: ExitCode::OK,
+        restarts: 0,
+        alloc: None,
+        usage: Usage::default(),
+        steps: Vec::new(),
+        next_step: 0,
+        client: None,
+        cancelled_by: None,
+    }
+}
+
+/// A job that has come to its end at that second.
+pub fn ended_job(id: u32, state: JobState, start_secs: i64, end_secs: i64) -> Job {
+    let (start, end) = (Timestamp::from_secs(start_secs), Timestamp::from_secs(end_secs));
+    Job { state, start: Some(start), end: Some(end), ..job(id) }
+}
+
+pub fn step(id: StepId) -> Step {
+    Step {
+        id,
+        name: "true".to_owned(),
+        ntasks: 1,
+        state: JobState::Running,
+        start: Timestamp::from_secs(1001),
+        end: None,
+        exit: ExitCode::OK,
+        alloc: Allocation::default(),
+        usage: Usage::default(),
+        submit_line: String::new(),
+        overlap: false,
+    }
+}
+
+pub fn insert(job: &Job) -> Change {
+    Change::Insert { job: Box::new(job.clone()), texts: Texts::None }
+}
+
+pub fn insert_with(job: &Job, script: &[u8], env: &[u8]) -> Change {
+    let texts = Texts::New(LaunchTexts { script: script.to_vec(), env: env.to_vec() });
+    Change::Insert { job: Box::new(job.clone()), texts }
+}
+
+/// Commits one batch that has to succeed.
+pub fn put(store: &mut Store, changes: Vec<Change>) {
+    assert_eq!(store.commit(&[changes]), vec![Ok(())]);
+}
+
+/// Every record of the database.
+pub fn all(store: &mut Store) -> Vec<Job> {
+    store.load_live(Timestamp(i64::MIN)).expect("a readable database")
+}
+
+fn timestamp() -> impl Strategy<Value = Timestamp> {
+    // A narrow range, so that times meet; and the widest.
+    prop_oneof![(0i64..20).prop_map(Timestamp), any::<i64>().prop_map(Timestamp)]
+}
+
+fn stored_u64() -> impl Strategy<Value = u64> {
+    0..=i64::MAX.cast_unsigned()
+}
+
+fn tasks() -> impl Strategy<Value = TaskSet> {
+    btree_set(0u32..60, 0..20).prop_map(|ids| TaskSet::from_sorted(&ids.into_iter().collect::<Vec<_>>()))
+}
+
+fn exit() -> impl Strategy<Value = ExitCode> {
+    any::<(i32, i32)>().prop_map(|(status, signal)| ExitCode { status, signal })
+}
+
+fn usage() -> impl Strategy<Value = Usage> {
+    (stored_u64(), stored_u64(), stored_u64()).prop_map(|(max_rss_kb, user_us, system_us)| Usage {
+        max_rss_kb,
+        user_us,
+        system_us,
+    })
+}
+
+fn tres() -> impl Strategy<Value = Tres> {
+    (any::<u32>(), stored_u64(), any::<u32>()).prop_map(|(cpus, mem_mb, gpus)| Tres { cpus, mem_mb, gpus })
+}
+
+fn allocation() -> impl Strategy<Value = Allocation> {
+    (tres(), vec(any::<u32>(), 0..4), vec(any::<u32>(), 0..4)).prop_map(|(tres, cpu_ids, gpu_ids)| Allocation {
+        tres,
+        cpu_ids,
+        gpu_ids,
+    })
+}
+
+fn state() -> impl Strategy<Value = JobState> {
+    proptest::sample::select(&JobState::ALL[..])
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let id = prop_oneof![Just(StepId::Batch), Just(StepId::Interactive), any::<u32>().prop_map(StepId::Num)];
+    let ids = btree_set(id, 0..4);
+    let one = (any::<String>(), any::<u32>(), state(), timestamp(), option::of(timestamp()), exit(), allocation());
+    (ids, one, usage(), any::<String>(), any::<bool>()).prop_map(|(ids, one, usage, submit_line, overlap)| {
+        let (name, ntasks, state, start, end, exit, alloc) = one;
+        let of = |id| Step {
+            id,
+            name: name.clone(),
+            ntasks,
+            state,
+            start,
+            end,
+            exit,
+            alloc: alloc.clone(),
+            usage,
+            submit_line: submit_line.clone(),
+            overlap,
+        };
+        ids.into_iter().map(of).collect()
+    })
+}
+
+/// Requests differ in a few words, so that some are equal.
+fn request() -> impl Strategy<Value = JobRequest> {
+    let word = || proptest::sample::select(&["", "a", "b", "ü \"'\n"][..]).prop_map(str::to_owned);
+    (word(), word(), option::of(word()), option::of(tasks()), vec(any::<String>(), 0..2)).prop_map(
+        |(name, user, account, tasks, args)| JobRequest {
+            name,
+            user,
+            account,
+            args,
+            array: tasks.map(|tasks| ArraySpec { tasks, limit: None }),
+            mem: MemRequest::PerCpu(3),
+            ..JobRequest::default()
+        },
+    )
+}
+
+fn role(id: JobId) -> impl Strategy<Value = ArrayRole> {
+    let rest = (tasks(), option::of(any::<u32>())).prop_map(|(tasks, limit)| ArrayRole::Rest { tasks, limit });
+    // Array numbers that other records of the test may have.
+    let task = (1u32..8, 0u32..60).prop_map(|(array, task)| ArrayRole::Task { array_job: JobId(array), task });
+    prop_oneof![Just(ArrayRole::None), rest, task, Just(ArrayRole::Task { array_job: id, task: 7 })]
+}
+
+/// Any job with this number that keeps the one promise of the scheduler that queries rely on: a job that has
+/// ended has an end.
+pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
+    let id = JobId(id);
+    let words = (proptest::sample::select(&["cpu", "gpu"][..]), proptest::sample::select(Reason::ALL), state());
+    let hold = proptest::sample::select(&[Hold::No, Hold::User, Hold::Admin][..]);
+    let times = (timestamp(), vec(option::of(timestamp()), 4), stored_u64());
+    let numbers = (any::<u32>(), any::<u32>(), any::<u32>(), exit(), exit(), option::of(any::<u32>()));
+    let held = (tres(), option::of(allocation()), usage(), steps(), option::of((any::<u32>(), stored_u64())));
+    (request(), role(id), words, hold, times, numbers, held).prop_map(
+        move |(request, role, (partition, reason, state), hold, times, numbers, held)| {
+            let (submit, times, suspended_us) = times;
+            let (priority, restarts, next_step, exit, derived_exit, cancelled_by) = numbers;
+            let (tres, alloc, usage, steps, client) = held;
+            Job {
+                id,
+                role,
+                request: Arc::new(request),
+                partition: partition.to_owned(),
+                tres,
+                priority,
+                hold,
+                state,
+                reason,
+                submit,
+                eligible: times[0],
+                start: times[1],
+                end: times[2].or(state.is_terminal().then_some(submit)),
+                suspended_at: times[3],
+                suspended_us,
+                exit,
+                derived_exit,
+                restarts,
+                alloc,
+                usage,
+                steps,
+                next_step,
+                client: client.map(|(pid, start_ticks)| ClientProcess { pid, start_ticks }),
+                cancelled_by,
+            }
+        },
+    )
+}
+
+/// A few records with numbers from 1.
+pub fn any_jobs(most: u32) -> impl Strategy<Value = Vec<Job>> {
+    (1..=most).map(any_job).collect::<Vec<_>>()
+}
