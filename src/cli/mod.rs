@@ -6,6 +6,15 @@
 pub mod error;
 pub mod getopt;
 pub mod origin;
+pub mod sacct;
+pub mod salloc;
+pub mod sbatch;
+pub mod scancel;
+pub mod scontrol;
+pub mod sinfo;
+pub mod squeue;
+pub mod srun;
+pub mod step;
 
 pub use error::{CliError, Mark, Parsed};
 pub use origin::Origin;
