@@ -1,0 +1,202 @@
+//! CPU binding of tasks: `--cpu-bind=verbose,map_cpu:0,2` (srun man page; book, "CPU Binding").
+//!
+//! Which CPUs a task really gets is found by `exec` from the allocation.
+
+use crate::spec::error::SpecError;
+use std::fmt;
+
+/// The highest CPU number that a map or a mask may name; Linux is built for 8192 CPUs at most.
+pub const MAX_CPU: u32 = 65_535;
+
+/// How tasks are bound.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum CpuBind {
+    /// Nothing said but, at most, how much to report: the launcher's default.
+    #[default]
+    Auto,
+    /// Tasks may run on every CPU of the allocation.
+    None,
+    Threads,
+    Cores,
+    Sockets,
+    Ldoms,
+    /// Task `n` on the allocation's CPU `n`.
+    Rank,
+    RankLdom,
+    /// Task `n` on the `n`-th CPU of the list, which begins anew at its end.
+    MapCpu(Vec<Repeated<u32>>),
+    /// As `MapCpu`, with a set of CPUs for each task.
+    MaskCpu(Vec<Repeated<Vec<u32>>>),
+}
+
+/// `value*times` of a list, so that `0*4000000000` costs no more than `0`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repeated<T> {
+    pub value: T,
+    /// At least 1.
+    pub times: u32,
+}
+
+/// The element of a list for one task; the list begins anew at its end. `None` for an empty list.
+pub fn element_for<T>(list: &[Repeated<T>], task: u32) -> Option<&T> {
+    let total: u64 = list.iter().map(|r| u64::from(r.times)).sum();
+    let mut index = u64::from(task).checked_rem(total)?;
+    for r in list {
+        match index.checked_sub(u64::from(r.times)) {
+            Some(rest) => index = rest,
+            None => return Some(&r.value),
+        }
+    }
+    None
+}
+
+impl fmt::Display for CpuBind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // Slurm's word for "say nothing", which is what the default does.
+            CpuBind::Auto => f.write_str("quiet"),
+            CpuBind::None => f.write_str("none"),
+            CpuBind::Threads => f.write_str("threads"),
+            CpuBind::Cores => f.write_str("cores"),
+            CpuBind::Sockets => f.write_str("sockets"),
+            CpuBind::Ldoms => f.write_str("ldoms"),
+            CpuBind::Rank => f.write_str("rank"),
+            CpuBind::RankLdom => f.write_str("rank_ldom"),
+            CpuBind::MapCpu(list) => write_list(f, "map_cpu", list, |cpu| cpu.to_string()),
+            CpuBind::MaskCpu(list) => write_list(f, "mask_cpu", list, |cpus| print_mask(cpus)),
+        }
+    }
+}
+
+fn write_list<T>(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    list: &[Repeated<T>],
+    print: impl Fn(&T) -> String,
+) -> fmt::Result {
+    for (i, r) in list.iter().enumerate() {
+        let before = if i == 0 { format!("{name}:") } else { ",".to_string() };
+        write!(f, "{before}{}", print(&r.value))?;
+        if r.times > 1 {
+            write!(f, "*{}", r.times)?;
+        }
+    }
+    Ok(())
+}
+
+/// The binding that `text` asks for; [`wants_report`] tells whether it is to be reported.
+///
+/// `q[uiet]` and `v[erbose]` may stand beside one of `none`/`no`, `threads`, `cores`, `sockets`, `ldoms`, `rank`,
+/// `rank_ldom`, `map_cpu:<cpus>` (decimal or `0x…`) and `mask_cpu:<masks>` (hexadecimal); `0*3` repeats.
+///
+/// # Errors
+/// `Invalid --cpu-bind specification: …` for anything else, two kinds at once, and CPU numbers above [`MAX_CPU`].
+pub fn parse(text: &str) -> Result<CpuBind, SpecError> {
+    read(text).map(|(bind, _)| bind).ok_or_else(|| SpecError::invalid_option("--cpu-bind", text))
+}
+
+/// Whether `verbose` was asked for, in a text that [`parse`] accepts.
+pub fn wants_report(text: &str) -> bool {
+    read(text).is_some_and(|(_, verbose)| verbose)
+}
+
+fn read(text: &str) -> Option<(CpuBind, bool)> {
+    let (mut bind, mut verbose) = (CpuBind::Auto, false);
+    let mut words = text.split(',').peekable();
+    while let Some(word) = words.next() {
+        let lower = word.to_ascii_lowercase();
+        let kind = match lower.as_str() {
+            "v" | "verbose" => {
+                verbose = true;
+                continue;
+            }
+            "q" | "quiet" => {
+                verbose = false;
+                continue;
+            }
+            "none" | "no" => CpuBind::None,
+            "threads" | "thread" => CpuBind::Threads,
+            "cores" | "core" => CpuBind::Cores,
+            "sockets" | "socket" => CpuBind::Sockets,
+            "ldoms" | "ldom" => CpuBind::Ldoms,
+            "rank" => CpuBind::Rank,
+            "rank_ldom" => CpuBind::RankLdom,
+            _ => {
+                let (name, first) = lower.split_once(':')?;
+                let mut items = vec![first.to_string()];
+                while let Some(item) =
+                    words.next_if(|item| item.starts_with(|c: char| c.is_ascii_hexdigit()) && is_item(item))
+                {
+                    items.push(item.to_ascii_lowercase());
+                }
+                match name {
+                    "map_cpu" => CpuBind::MapCpu(list(&items, cpu_number)?),
+                    "mask_cpu" => CpuBind::MaskCpu(list(&items, mask)?),
+                    _ => return None,
+                }
+            }
+        };
+        if bind != CpuBind::Auto {
+            return None;
+        }
+        bind = kind;
+    }
+    Some((bind, verbose))
+}
+
+/// Whether a word continues a list: digits first, so that `cores` after a list is a kind of its own.
+fn is_item(word: &str) -> bool {
+    let value = word.split_once('*').map_or(word, |(value, _)| value);
+    let digits = value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")).unwrap_or(value);
+    !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+fn list<T>(items: &[String], value: impl Fn(&str) -> Option<T>) -> Option<Vec<Repeated<T>>> {
+    items
+        .iter()
+        .map(|item| {
+            let (text, times) = match item.split_once('*') {
+                Some((text, times)) => (text, decimal(times).filter(|&times| times > 0)?),
+                None => (item.as_str(), 1),
+            };
+            Some(Repeated { value: value(text)?, times })
+        })
+        .collect()
+}
+
+fn decimal(text: &str) -> Option<u32> {
+    if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().ok() } else { None }
+}
+
+fn cpu_number(text: &str) -> Option<u32> {
+    let cpu = match text.strip_prefix("0x") {
+        Some(hex) if hex.bytes().all(|b| b.is_ascii_hexdigit()) => u32::from_str_radix(hex, 16).ok(),
+        Some(_) => None,
+        None => decimal(text),
+    };
+    cpu.filter(|&cpu| cpu <= MAX_CPU)
+}
+
+/// The CPUs of a hexadecimal mask, ascending; at least one.
+fn mask(text: &str) -> Option<Vec<u32>> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let significant = digits.trim_start_matches('0');
+    if digits.is_empty() || significant.len() as u64 * 4 > u64::from(MAX_CPU) + 1 {
+        return None;
+    }
+    let mut cpus = Vec::new();
+    for (base, digit) in (0u32..).step_by(4).zip(significant.chars().rev()) {
+        let digit = digit.to_digit(16)?;
+        cpus.extend((0..4).filter(|bit| digit >> bit & 1 == 1).map(|bit| base + bit));
+    }
+    if cpus.is_empty() { None } else { Some(cpus) }
+}
+
+fn print_mask(cpus: &[u32]) -> String {
+    let highest = cpus.iter().copied().max().unwrap_or(0);
+    let digits = (0..=highest / 4).rev().map(|digit| {
+        let bits = cpus.iter().filter(|&&cpu| cpu / 4 == digit).fold(0, |bits, cpu| bits | 1 << (cpu % 4));
+        char::from_digit(bits, 16).unwrap_or('0')
+    });
+    std::iter::once('0').chain(std::iter::once('x')).chain(digits).collect()
+}

@@ -1,0 +1,178 @@
+//! What a job waits for: `--dependency` (sbatch man page; book, "Dependencies").
+
+use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
+use crate::spec::array;
+use crate::spec::error::{SpecError, shown};
+use crate::spec::ids;
+
+/// `afterok:1:2`, `afterok:1,2`, `afterok:1,afterany:2_3`, `afterok:1?afternotok:2`, `after:1+5`, `singleton`.
+///
+/// `,` asks for all, `?` for any, and the two do not mix. A bare job number continues the kind before it; at the
+/// very beginning it means `afterany`, Slurm's oldest form. The empty text and `0` mean "no dependency".
+/// Array ids: `12_3`, `12_[1-3]`, `12_*`.
+///
+/// # Errors
+/// `Job dependency problem: …`, as Slurm's controller refuses it (golden D-01 to D-07); also for `expand:` and
+/// `afterburstbuffer:`, which have no meaning on one host.
+pub fn parse(text: &str) -> Result<Dependency, SpecError> {
+    if text.is_empty() || text == "0" {
+        return Ok(Dependency::default());
+    }
+    dependency(text).ok_or_else(|| SpecError::submission(format!("Job dependency problem: {}", shown(text))))
+}
+
+fn dependency(text: &str) -> Option<Dependency> {
+    let mut terms = Vec::new();
+    let mut joint = None;
+    // The kind that a bare number continues.
+    let mut continued = Some(DependencyKind::AfterAny);
+    for (part, separator) in ids::split_outside_brackets(text, |c| c == ',' || c == '?') {
+        if separator.is_some() {
+            if joint.is_some() && joint != separator {
+                return None;
+            }
+            joint = separator;
+        }
+        if part.eq_ignore_ascii_case("singleton") {
+            terms.push(DependencyTerm::Singleton);
+            continued = None;
+            continue;
+        }
+        let (kind, jobs) = if part.starts_with(|c: char| c.is_ascii_digit()) {
+            (continued?, part)
+        } else {
+            let (name, jobs) = part.split_once(':')?;
+            (kind(name)?, jobs)
+        };
+        continued = Some(kind);
+        for job in jobs.split(':') {
+            terms.push(term(kind, job)?);
+        }
+    }
+    Some(Dependency { any: joint == Some('?'), terms })
+}
+
+fn kind(name: &str) -> Option<DependencyKind> {
+    [
+        DependencyKind::After,
+        DependencyKind::AfterAny,
+        DependencyKind::AfterOk,
+        DependencyKind::AfterNotOk,
+        DependencyKind::AfterCorr,
+    ]
+    .into_iter()
+    .find(|kind| kind.name().eq_ignore_ascii_case(name))
+}
+
+fn term(kind: DependencyKind, text: &str) -> Option<DependencyTerm> {
+    let (job, delay_minutes) = match text.split_once('+') {
+        Some((job, delay)) if kind == DependencyKind::After => (job, array::number(delay)?),
+        Some(_) => return None,
+        None => (text, 0),
+    };
+    let job = ids::job_ref(job).filter(|job| job.step.is_none())?;
+    Some(DependencyTerm::On { kind, job, delay_minutes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{JobId, JobRef, TaskSet};
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_form_of_slurm_is_read() {
+        for (text, print) in [
+            ("", ""),
+            ("0", ""),
+            ("afterok:1", "afterok:1"),
+            ("afterok:1:2", "afterok:1,afterok:2"),
+            ("afterok:1,2", "afterok:1,afterok:2"),
+            ("afterok:1,afterany:2", "afterok:1,afterany:2"),
+            ("afterok:1:2,afterany:3,4", "afterok:1,afterok:2,afterany:3,afterany:4"),
+            ("afterok:1?afternotok:2", "afterok:1?afternotok:2"),
+            ("afterok:1:2?afterany:3", "afterok:1?afterok:2?afterany:3"),
+            ("after:1+5", "after:1+5"),
+            ("after:1+5:2+3", "after:1+5,after:2+3"),
+            ("after:1+0", "after:1"),
+            ("singleton", "singleton"),
+            ("afterok:1,singleton", "afterok:1,singleton"),
+            ("Singleton?AFTEROK:7", "singleton?afterok:7"),
+            ("afterok:12_3", "afterok:12_3"),
+            ("afterok:12_[1-3,5],6", "afterok:12_[1-3,5],afterok:6"),
+            ("aftercorr:101_*", "aftercorr:101"),
+            ("12:13", "afterany:12,afterany:13"),
+        ] {
+            assert_eq!(parse(text).map(|d| d.to_string()), Ok(print.to_string()), "{text}");
+        }
+    }
+
+    #[test]
+    fn malformed_dependencies_are_refused_as_by_the_controller() {
+        for text in [
+            "foo:1",
+            "afterok:abc",
+            "afterok",
+            "afterok:",
+            "afterok:1:",
+            "afterok:1,",
+            ",",
+            "?",
+            "after:1+x",
+            "after:1+",
+            "afterok:1+5",
+            "singleton:3",
+            "singleton,3",
+            "afterok:1,afterok:2?afterok:3",
+            "expand:1",
+            "afterburstbuffer:1",
+            "afterok:0",
+            "afterok:1.0",
+            "afterok:12_[1-",
+            "afterok: 1",
+            "after:1+4294967296",
+            "afterok::1",
+            "afterok:-1",
+        ] {
+            let error = parse(text).expect_err(text);
+            assert_eq!(error.to_string(), format!("Job dependency problem: {text}"));
+            assert!(error.submission);
+        }
+    }
+
+    fn dependency_strategy() -> impl Strategy<Value = Dependency> {
+        let tasks = prop::option::of(
+            prop::collection::btree_set(0u32..1000, 1..5)
+                // Every second id: what lies side by side would be printed as one range.
+                .prop_map(|ids| TaskSet::from_sorted(&ids.into_iter().map(|id| id * 2).collect::<Vec<_>>())),
+        );
+        let on = (0usize..5, 1..=ids::MAX_JOB_ID, tasks, any::<u32>()).prop_map(|(kind, job, tasks, delay)| {
+            let kind = [
+                DependencyKind::After,
+                DependencyKind::AfterAny,
+                DependencyKind::AfterOk,
+                DependencyKind::AfterNotOk,
+                DependencyKind::AfterCorr,
+            ][kind];
+            let delay_minutes = if kind == DependencyKind::After { delay } else { 0 };
+            DependencyTerm::On { kind, job: JobRef { job: JobId(job), tasks, step: None }, delay_minutes }
+        });
+        let term = prop_oneof![8 => on, 1 => Just(DependencyTerm::Singleton)];
+        (prop::collection::vec(term, 0..6), any::<bool>())
+            .prop_map(|(terms, any)| Dependency { any: any && terms.len() > 1, terms })
+    }
+
+    proptest! {
+        #[test]
+        fn a_printed_dependency_reads_back(dependency in dependency_strategy()) {
+            prop_assert_eq!(parse(&dependency.to_string()), Ok(dependency));
+        }
+
+        #[test]
+        fn no_text_breaks_the_parser(text in "(after|afterok|singleton|[0-9:,?+_\\[\\]\\-]){0,12}|.*") {
+            if let Ok(dependency) = parse(&text) {
+                prop_assert_eq!(parse(&dependency.to_string()), Ok(dependency));
+            }
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What of the environment a job gets: `--export`, `--export-file` (sbatch man page; book, "Environment Export").
+//!
+//! Only the words are understood here; the values of names come from the submitter's environment later.
+
+use crate::model::request::ExportSpec;
+use crate::spec::error::{SpecError, shown};
+
+/// `ALL`, `NONE`, `NIL`, the empty text (nothing, golden E-34), `NAME`, `KEY=VALUE`, and lists of them with commas.
+///
+/// Without `ALL`, only what is named is passed on (golden E-21 to E-30). Quotes group, as in a shell, and are
+/// dropped: `NEW='a,b'`. Names and values are kept in the order written; a name may be named twice.
+///
+/// # Errors
+/// `Invalid --export specification: …` for a missing name or a quote without its end.
+pub fn parse(text: &str) -> Result<ExportSpec, SpecError> {
+    let invalid = || SpecError::invalid_option("--export", text);
+    let mut spec = ExportSpec { all: false, names: Vec::new(), set: Vec::new() };
+    for item in items(text).ok_or_else(invalid)? {
+        match item {
+            Item { name, value: None } if name.is_empty() => {}
+            Item { name, value: None } if name.eq_ignore_ascii_case("ALL") => spec.all = true,
+            Item { name, value: None } if ["NONE", "NIL"].iter().any(|none| name.eq_ignore_ascii_case(none)) => {}
+            Item { name, value: None } => spec.names.push(name),
+            Item { name, value: Some(_) } if name.is_empty() => return Err(invalid()),
+            Item { name, value: Some(value) } => spec.set.push((name, value)),
+        }
+    }
+    Ok(spec)
+}
+
+/// What [`parse`] reads back as the same value: `ALL,FOO=9,NEW='a,b'`, or `NONE`.
+pub fn print(spec: &ExportSpec) -> String {
+    let all = spec.all.then(|| "ALL".to_string());
+    let names = spec.names.iter().map(|name| quoted(name));
+    let set = spec.set.iter().map(|(name, value)| format!("{}={}", quoted(name), quoted(value)));
+    let items: Vec<String> = all.into_iter().chain(names).chain(set).collect();
+    if items.is_empty() { "NONE".to_string() } else { items.join(",") }
+}
+
+fn quoted(text: &str) -> String {
+    if !text.contains([',', '\'', '"', ' ', '\t', '\n']) {
+        return text.to_string();
+    }
+    // A single quote stands in double quotes.
+    text.split('\'').map(|part| format!("'{part}'")).collect::<Vec<_>>().join("\"'\"")
+}
+
+struct Item {
+    name: String,
+    value: Option<String>,
+}
+
+/// The elements of a list, quotes dropped; `None` where a quote has no end.
+fn items(text: &str) -> Option<Vec<Item>> {
+    let mut items = Vec::new();
+    let mut item = Item { name: String::new(), value: None };
+    let mut quote = None;
+    for c in text.chars() {
+        match (quote, c) {
+            (Some(q), c) if q == c => quote = None,
+            (None, '\'' | '"') => quote = Some(c),
+            (None, ',') => items.push(std::mem::replace(&mut item, Item { name: String::new(), value: None })),
+            (None, '=') if item.value.is_none() => item.value = Some(String::new()),
+            (_, '\0') => return None,
+            _ => item.value.as_mut().unwrap_or(&mut item.name).push(c),
+        }
+    }
+    items.push(item);
+    quote.is_none().then_some(items)
+}
+
+/// The variables of an `--export-file`.
+///
+/// Entries are `NAME=value`, ended by NUL (`env -0`, Slurm's form) or, where the file has no NUL, by the end of the
+/// line. In the form with lines, blank lines and `#` comments are skipped, a leading `export ` is dropped, and quotes
+/// around a whole value too.
+///
+/// # Errors
+/// `--export-file entry 3 is not NAME=VALUE: …`, also for text that is not UTF-8.
+pub fn parse_file(content: &[u8]) -> Result<Vec<(String, String)>, SpecError> {
+    let by_nul = content.contains(&0);
+    let mut set = Vec::new();
+    for (i, entry) in content.split(|&b| b == if by_nul { 0 } else { b'\n' }).enumerate() {
+        let malformed = |entry: &str| {
+            SpecError::value(format!("--export-file entry {} is not NAME=VALUE: {}", i + 1, shown(entry)))
+        };
+        let entry = std::str::from_utf8(entry).map_err(|_| malformed(&String::from_utf8_lossy(entry)))?;
+        let pair = if by_nul {
+            // `env -0 > file` and a newline typed after it.
+            if entry.trim().is_empty() {
+                continue;
+            }
+            entry.split_once('=')
+        } else {
+            let line = entry.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let line = line.strip_prefix("export ").map_or(line, str::trim_start);
+            line.split_once('=').map(|(name, value)| (name, unquoted(value)))
+        };
+        match pair {
+            Some((name, value)) if !name.is_empty() => set.push((name.to_string(), value.to_string())),
+            _ => return Err(malformed(entry)),
+        }
+    }
+    Ok(set)
+}
+
+fn unquoted(value: &str) -> &str {
+    for quote in ['"', '\''] {
+        if let Some(inner) = value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)) {
+            return inner;
+        }
+    }
+    value
+}

@@ -1,0 +1,133 @@
+//! Names of output files: `slurm-%A_%a.out` (sbatch man page, "filename pattern"; book, "Output Paths").
+
+/// The widest padding, as Slurm caps it.
+const MAX_WIDTH: usize = 10;
+
+/// Slurm's "no value", which `%a` shows outside an array (golden B-02).
+pub const NO_VAL: u32 = u32::MAX - 1;
+
+/// What the tokens stand for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilenameVars {
+    /// `%j`.
+    pub job_id: u32,
+    /// `%A`: the array's own number; outside an array the job's.
+    pub array_job: u32,
+    /// `%a`: [`NO_VAL`] outside an array.
+    pub array_task: u32,
+    /// `%x`.
+    pub name: String,
+    /// `%u`.
+    pub user: String,
+    /// `%N`.
+    pub host: String,
+    /// `%n`: the number of the node within the job; 0 on one host.
+    pub node_id: u32,
+    /// `%s`: `batch`, `0`, ….
+    pub step: String,
+    /// `%t`: the rank.
+    pub task: u32,
+}
+
+impl Default for FilenameVars {
+    fn default() -> Self {
+        FilenameVars {
+            job_id: 0,
+            array_job: 0,
+            array_task: NO_VAL,
+            name: String::new(),
+            user: String::new(),
+            host: String::new(),
+            node_id: 0,
+            step: String::new(),
+            task: 0,
+        }
+    }
+}
+
+/// One piece of a pattern.
+enum Piece<'a> {
+    Text(&'a str),
+    Token { letter: char, width: usize, written: &'a str },
+}
+
+/// The file name that a pattern stands for.
+///
+/// Tokens: `%j` job, `%J` job and step (`12.0`; the job alone for a batch script), `%A` array, `%a` array task, `%b`
+/// array task modulo 10, `%x` name, `%u` user, `%N` host, `%n` node number, `%s` step, `%t` rank, `%%`. A width pads
+/// numbers with zeros (`%4a`, `%03j`; at most 10). Anything else stays as written. A pattern with a backslash
+/// anywhere is not expanded: the backslashes are dropped and the rest is the name, as in Slurm.
+pub fn expand(pattern: &str, vars: &FilenameVars) -> String {
+    let mut out = String::with_capacity(pattern.len());
+    if pattern.contains('\\') {
+        let mut chars = pattern.chars();
+        while let Some(c) = chars.next() {
+            // Of two backslashes the second one stays.
+            out.extend(if c == '\\' { chars.next() } else { Some(c) });
+        }
+        return out;
+    }
+    for piece in pieces(pattern) {
+        let (letter, width, written) = match piece {
+            Piece::Text(text) => {
+                out.push_str(text);
+                continue;
+            }
+            Piece::Token { letter, width, written } => (letter, width, written),
+        };
+        match letter {
+            'j' => out.push_str(&format!("{:0width$}", vars.job_id)),
+            'J' => {
+                out.push_str(&format!("{:0width$}", vars.job_id));
+                if !vars.step.is_empty() && vars.step != "batch" {
+                    out.push('.');
+                    out.push_str(&vars.step);
+                }
+            }
+            'A' => out.push_str(&format!("{:0width$}", vars.array_job)),
+            'a' => out.push_str(&format!("{:0width$}", vars.array_task)),
+            'b' => out.push_str(&format!("{:0width$}", vars.array_task % 10)),
+            'n' => out.push_str(&format!("{:0width$}", vars.node_id)),
+            't' => out.push_str(&format!("{:0width$}", vars.task)),
+            's' => match vars.step.parse::<u32>() {
+                Ok(number) => out.push_str(&format!("{number:0width$}")),
+                Err(_) => out.push_str(&vars.step),
+            },
+            'x' => out.push_str(&vars.name),
+            'u' => out.push_str(&vars.user),
+            'N' => out.push_str(&vars.host),
+            '%' => out.push('%'),
+            _ => out.push_str(written),
+        }
+    }
+    out
+}
+
+/// Whether each task gets a file of its own (`%t` is in the pattern).
+pub fn has_task_token(pattern: &str) -> bool {
+    !pattern.contains('\\') && pieces(pattern).any(|piece| matches!(piece, Piece::Token { letter: 't', .. }))
+}
+
+fn pieces(pattern: &str) -> impl Iterator<Item = Piece<'_>> {
+    let mut rest = pattern;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let at = rest.find('%').unwrap_or(rest.len());
+        if at > 0 {
+            let (text, after) = rest.split_at(at);
+            rest = after;
+            return Some(Piece::Text(text));
+        }
+        let digits = rest[1..].bytes().take_while(u8::is_ascii_digit).count();
+        let Some(letter) = rest[1 + digits..].chars().next() else {
+            return Some(Piece::Text(std::mem::take(&mut rest)));
+        };
+        // A number too large to read is wider than any.
+        let width = rest[1..=digits].parse::<usize>().unwrap_or(if digits == 0 { 0 } else { MAX_WIDTH });
+        let (written, after) = rest.split_at(1 + digits + letter.len_utf8());
+        rest = after;
+        Some(Piece::Token { letter, width: width.min(MAX_WIDTH), written })
+    })
+}

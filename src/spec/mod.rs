@@ -1,0 +1,29 @@
+//! Text that a user writes → model: one grammar a file.
+//!
+//! Pure: no file, process, socket, environment or clock. The present instant and the time zone are arguments.
+//! What is asked for is understood here; whether the host can give it is decided by `sched`.
+
+pub mod acct_time;
+pub mod array;
+pub mod begin;
+pub mod constraint;
+pub mod count;
+pub mod cpu_bind;
+pub mod dependency;
+pub mod directive;
+pub mod error;
+pub mod export;
+pub mod filename;
+pub mod gres;
+pub mod hostlist;
+pub mod ids;
+pub mod mem;
+pub mod moment;
+pub mod nodes;
+pub mod script;
+pub mod shell_words;
+pub mod signal;
+pub mod states;
+pub mod time;
+
+pub use error::SpecError;
