@@ -167,7 +167,11 @@ impl Reader {
             }
             refusal
         })?;
-        match found.options.iter().map(|given| given.name.as_str()).find(|name| matches!(*name, "help" | "usage" | "version"))
+        match found
+            .options
+            .iter()
+            .map(|given| given.name.as_str())
+            .find(|name| matches!(*name, "help" | "usage" | "version"))
         {
             Some("help") => return Ok(Parsed::Print(command.render_help().to_string())),
             Some("usage") => return Ok(Parsed::Print(format!("{}\n", command.render_usage()))),
@@ -238,11 +242,7 @@ pub fn definition<T: Args>(applet: Applet) -> Command {
 }
 
 /// What the environment says, in the order of the table. An empty variable says nothing.
-fn environment(
-    grammar: &Grammar,
-    variables: &'static [(&'static str, &'static str)],
-    origin: &Origin,
-) -> Vec<Choice> {
+fn environment(grammar: &Grammar, variables: &'static [(&'static str, &'static str)], origin: &Origin) -> Vec<Choice> {
     let mut list = Vec::new();
     for &(variable, option) in variables {
         let (Some(value), Some(takes)) = (origin.nonempty(variable), grammar.takes(option)) else {

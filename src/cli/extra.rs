@@ -194,9 +194,12 @@ pub fn add_to(command: Command, extras: &[Extra]) -> Command {
         arg = match extra.takes {
             Takes::Nothing => arg.action(ArgAction::SetTrue),
             Takes::Value => arg.action(ArgAction::Set).value_name("VALUE"),
-            Takes::Maybe => {
-                arg.action(ArgAction::Set).value_name("VALUE").num_args(0..=1).require_equals(true).default_missing_value("")
-            }
+            Takes::Maybe => arg
+                .action(ArgAction::Set)
+                .value_name("VALUE")
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value(""),
         };
         command.arg(match extra.refusal {
             None => arg.help_heading("Kept, without effect on one host"),
