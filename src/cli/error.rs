@@ -1,0 +1,103 @@
+//! How a command refuses: the lines for standard error and the exit code.
+//!
+//! It does not print and does not end the process; the caller does both.
+
+use std::fmt::Write;
+
+/// What stands before a line: Slurm has four ways.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// `sbatch: error: …`
+    Error,
+    /// `sbatch: fatal: …`
+    Fatal,
+    /// `sbatch: …`, the way of getopt.
+    Plain,
+    /// The text alone.
+    Bare,
+}
+
+/// A refusal. `lines` go to standard error, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CliError {
+    pub lines: Vec<(Mark, String)>,
+    pub exit: i32,
+}
+
+impl CliError {
+    /// One line with any mark.
+    pub fn new(mark: Mark, exit: i32, text: impl Into<String>) -> Self {
+        CliError { lines: vec![(mark, text.into())], exit }
+    }
+
+    /// `command: error: text`. A text of several lines becomes several such lines.
+    pub fn error(exit: i32, text: impl AsRef<str>) -> Self {
+        CliError { lines: text.as_ref().lines().map(|line| (Mark::Error, line.to_owned())).collect(), exit }
+    }
+
+    /// `command: fatal: text`.
+    pub fn fatal(exit: i32, text: impl Into<String>) -> Self {
+        CliError::new(Mark::Fatal, exit, text)
+    }
+
+    /// Adds a line.
+    #[must_use]
+    pub fn and(mut self, mark: Mark, text: impl Into<String>) -> Self {
+        self.lines.push((mark, text.into()));
+        self
+    }
+
+    /// The same refusal with another exit code (`SLURM_EXIT_ERROR`).
+    #[must_use]
+    pub fn with_exit(mut self, exit: i32) -> Self {
+        self.exit = exit;
+        self
+    }
+
+    /// Everything that goes to standard error, each line ended.
+    pub fn text(&self, command: &str) -> String {
+        let mut out = String::new();
+        for (mark, line) in &self.lines {
+            // Writing to a string does not fail.
+            let _ = match mark {
+                Mark::Error => writeln!(out, "{command}: error: {line}"),
+                Mark::Fatal => writeln!(out, "{command}: fatal: {line}"),
+                Mark::Plain => writeln!(out, "{command}: {line}"),
+                Mark::Bare => writeln!(out, "{line}"),
+            };
+        }
+        out
+    }
+}
+
+/// What a command line comes to: something to do, or only a text for standard output (`--help`, `--version`).
+#[derive(Debug, Clone, PartialEq)]
+pub enum Parsed<T> {
+    Run(T),
+    /// Print this on standard output and exit with 0.
+    Print(String),
+}
+
+impl<T> Parsed<T> {
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Parsed<U> {
+        match self {
+            Parsed::Run(value) => Parsed::Run(f(value)),
+            Parsed::Print(text) => Parsed::Print(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mark_prints_as_slurm_prints_it() {
+        let error =
+            CliError::error(255, "one\ntwo").and(Mark::Fatal, "three").and(Mark::Plain, "four").and(Mark::Bare, "five");
+        assert_eq!(
+            error.text("sbatch"),
+            "sbatch: error: one\nsbatch: error: two\nsbatch: fatal: three\nsbatch: four\nfive\n"
+        );
+    }
+}
