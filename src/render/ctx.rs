@@ -1,0 +1,57 @@
+//! What every rendering needs to know beside the data: the moment, the place and the user's output settings.
+
+use crate::model::Timestamp;
+use crate::render::size::Units;
+use crate::render::time::TimeFormat;
+use jiff::tz::TimeZone;
+
+/// The version that Slurm's own clients and their parsers see: the Slurm release whose output is followed, then ours.
+pub const VERSION: &str = concat!("22.05.8-slotd-", env!("CARGO_PKG_VERSION"));
+
+/// Which columns a view has where the user named none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Face {
+    /// The tables of the slotd book.
+    #[default]
+    Book,
+    /// Slurm's own columns (`SLOTD_OUTPUT=slurm`).
+    Slurm,
+}
+
+/// The surroundings of a rendering.
+#[derive(Debug, Clone)]
+pub struct Ctx {
+    /// The daemon's clock when it answered.
+    pub now: Timestamp,
+    /// The user's time zone.
+    pub tz: TimeZone,
+    /// `SLURM_TIME_FORMAT`.
+    pub time_format: TimeFormat,
+    /// The short host name: the name of the one node.
+    pub node: String,
+    /// The name that `Cluster` shows.
+    pub cluster: String,
+    /// `--noconvert`, `--units`: how sizes are written.
+    pub units: Units,
+    /// `SLURM_BITSTR_LEN`: the longest list of array tasks that is printed, in bytes; 0 lifts the limit. `None` where
+    /// the variable is not set, which is not the same as its default of 64 (see [`crate::render::array`]).
+    pub bitstr_len: Option<usize>,
+    /// Which default columns.
+    pub face: Face,
+}
+
+impl Ctx {
+    /// Standard settings at a moment, in a time zone, on a host.
+    pub fn new(now: Timestamp, tz: TimeZone, node: &str) -> Self {
+        Ctx {
+            now,
+            tz,
+            time_format: TimeFormat::Standard,
+            node: node.to_owned(),
+            cluster: "slotd".to_owned(),
+            units: Units::Exact,
+            bitstr_len: None,
+            face: Face::Book,
+        }
+    }
+}

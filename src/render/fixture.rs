@@ -1,0 +1,186 @@
+//! Jobs, steps and nodes for tests, built from short calls.
+
+use crate::model::partition::{Gpu, Host};
+use crate::model::request::{JobKind, MemRequest};
+use crate::model::tres::{Allocation, Usage};
+use crate::model::view::{JobView, NodeView, PartitionView};
+use crate::model::{
+    ArrayRole, ExitCode, JobId, JobRequest, JobState, Partition, Reason, Step, StepId, TaskSet, Timestamp, Tres,
+};
+use crate::render::Ctx;
+use jiff::tz::TimeZone;
+use std::sync::Arc;
+
+/// 2026-11-20T23:39:58 UTC.
+pub const NOW: i64 = 1_795_217_998;
+
+pub fn now() -> Timestamp {
+    Timestamp::from_secs(NOW)
+}
+
+pub fn at(secs_before_now: i64) -> Timestamp {
+    Timestamp::from_secs(NOW - secs_before_now)
+}
+
+pub fn ctx() -> Ctx {
+    Ctx::new(now(), TimeZone::UTC, "vm")
+}
+
+/// A job of user lab (1001) in partition cpu: one CPU, 100 MB asked for by CPU, submitted 4 s ago, pending.
+pub struct JobBuilder(pub JobView);
+
+pub fn job(id: u32, name: &str) -> JobBuilder {
+    let request = JobRequest {
+        kind: JobKind::Batch,
+        name: name.to_owned(),
+        user: "lab".to_owned(),
+        uid: 1001,
+        group: "lab".to_owned(),
+        gid: 1001,
+        mem: MemRequest::PerCpu(100),
+        work_dir: "/home/lab/g".to_owned(),
+        command: Some("/home/lab/g/sleep.sh".to_owned()),
+        args: vec!["300".to_owned()],
+        submit_line: "sbatch sleep.sh 300".to_owned(),
+        submit_host: "localhost".to_owned(),
+        ..JobRequest::default()
+    };
+    JobBuilder(JobView {
+        id: JobId(id),
+        role: ArrayRole::None,
+        request: Arc::new(request),
+        partition: "cpu".to_owned(),
+        tres: Tres { cpus: 1, mem_mb: 100, gpus: 0 },
+        priority: 4_294_901_642,
+        state: JobState::Pending,
+        reason: Reason::Resources,
+        dependency: String::new(),
+        submit: at(4),
+        eligible: Some(at(4)),
+        start: None,
+        end: None,
+        expected_start: None,
+        suspended_at: None,
+        suspended_us: 0,
+        exit: ExitCode::OK,
+        derived_exit: ExitCode::OK,
+        restarts: 0,
+        alloc: None,
+        usage: Usage::default(),
+        steps: Vec::new(),
+        cancelled_by: None,
+        std_out: format!("/home/lab/g/slurm-{id}.out"),
+        std_err: format!("/home/lab/g/slurm-{id}.out"),
+        std_in: "/dev/null".to_owned(),
+        batch_ranks: false,
+    })
+}
+
+impl JobBuilder {
+    pub fn with(mut self, change: impl FnOnce(&mut JobView)) -> Self {
+        change(&mut self.0);
+        self
+    }
+
+    pub fn asks(mut self, change: impl FnOnce(&mut JobRequest)) -> Self {
+        change(Arc::make_mut(&mut self.0.request));
+        self
+    }
+
+    pub fn limit(self, secs: u64) -> Self {
+        self.asks(|r| r.time_limit_secs = Some(secs))
+    }
+
+    pub fn partition(self, name: &str) -> Self {
+        self.with(|j| j.partition = name.to_owned())
+    }
+
+    pub fn reason(self, reason: Reason) -> Self {
+        self.with(|j| j.reason = reason)
+    }
+
+    /// Running since so many seconds.
+    pub fn running(self, secs: i64) -> Self {
+        self.with(|j| {
+            j.state = JobState::Running;
+            j.reason = Reason::None;
+            j.start = Some(at(secs));
+            j.alloc = Some(Allocation { tres: j.tres, cpu_ids: vec![0], gpu_ids: Vec::new() });
+        })
+    }
+
+    /// Started and ended so many seconds ago, with a batch step.
+    pub fn ended(self, state: JobState, reason: Reason, exit: ExitCode, started: i64, ended: i64) -> Self {
+        self.running(started).with(|j| {
+            j.state = state;
+            j.reason = reason;
+            j.exit = exit;
+            j.end = Some(at(ended));
+        })
+    }
+
+    pub fn step(self, step: Step) -> Self {
+        self.with(|j| j.steps.push(step))
+    }
+
+    pub fn rest(self, tasks: &[u32], limit: Option<u32>) -> Self {
+        let tasks = TaskSet::from_sorted(tasks);
+        self.with(|j| j.role = ArrayRole::Rest { tasks, limit })
+    }
+
+    pub fn task(self, array: u32, task: u32) -> Self {
+        self.with(|j| j.role = ArrayRole::Task { array_job: JobId(array), task })
+    }
+
+    pub fn build(self) -> JobView {
+        self.0
+    }
+}
+
+/// A step of one task on one CPU with 100 MB.
+pub fn step(id: StepId, name: &str, state: JobState, exit: ExitCode, started: i64, ended: Option<i64>) -> Step {
+    Step {
+        id,
+        name: name.to_owned(),
+        ntasks: 1,
+        state,
+        start: at(started),
+        end: ended.map(at),
+        exit,
+        alloc: Allocation { tres: Tres { cpus: 1, mem_mb: 100, gpus: 0 }, ..Allocation::default() },
+        usage: Usage::default(),
+        submit_line: if id == StepId::Batch { String::new() } else { format!("srun {name}") },
+        overlap: false,
+    }
+}
+
+/// The host of the records: two CPUs, 24105 MB, partitions cpu* and gpu, idle.
+pub fn node(gpus: u32) -> NodeView {
+    let partition = |name: &str, is_gpu, is_default| PartitionView {
+        partition: Partition { name: name.to_owned(), is_gpu, is_default },
+        running: 0,
+        pending: 0,
+    };
+    NodeView {
+        host: Host {
+            name: "vm".to_owned(),
+            cpu_ids: vec![0, 1],
+            sockets: 1,
+            cores_per_socket: 2,
+            threads_per_core: 1,
+            mem_mb: 24_105,
+            gpus: (0..gpus).map(|id| Gpu { id, model: None }).collect(),
+            features: Vec::new(),
+            kernel: "Linux 6.18.44".to_owned(),
+            arch: "x86_64".to_owned(),
+            boot_secs: NOW - 4731,
+        },
+        allocated: Tres::ZERO,
+        exclusive: false,
+        partitions: vec![partition("cpu", false, true), partition("gpu", true, false)],
+        daemon_start: at(254),
+        load_centi: 253,
+        free_mem_mb: 22_167,
+        now: now(),
+    }
+}

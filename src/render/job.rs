@@ -1,0 +1,196 @@
+//! What the commands say of a job beyond its plain fields: which start, which end, which node, which words for the
+//! request. Shared by squeue, sacct and scontrol, so that they agree.
+
+use crate::model::request::{JobKind, MemRequest, Sharing};
+use crate::model::view::JobView;
+use crate::model::{JobState, Reason, Timestamp, Tres};
+use crate::render::{Ctx, size, time};
+use std::time::Duration;
+
+/// The quality of service that jobs without one have in Slurm.
+pub const DEFAULT_QOS: &str = "normal";
+
+/// When it started. A job that ended without starting "started" when it ended, as in Slurm.
+pub fn start(job: &JobView) -> Option<Timestamp> {
+    job.start.or(if job.state.is_terminal() { job.end } else { None })
+}
+
+/// As [`start`], and for a pending job when the plan would start it: what `StartTime` shows.
+pub fn start_or_expected(job: &JobView) -> Option<Timestamp> {
+    start(job).or(job.expected_start)
+}
+
+/// The end, or when the time limit ends it; `None` where there is no limit or no start.
+pub fn end_or_expected(job: &JobView, ctx: &Ctx) -> Option<Timestamp> {
+    if job.state.is_terminal() {
+        return job.end;
+    }
+    let limit = job.request.time_limit_secs?;
+    let suspended_now = job.suspended_at.map_or(Duration::ZERO, |at| ctx.now.since(at));
+    let suspended = Duration::from_micros(job.suspended_us).saturating_add(suspended_now);
+    Some(start_or_expected(job)?.plus_secs(limit).plus(suspended))
+}
+
+/// Seconds it has run, without suspension.
+pub fn elapsed_secs(job: &JobView, ctx: &Ctx) -> u64 {
+    job.elapsed(ctx.now).as_secs()
+}
+
+/// The node it runs or ran on; empty where it never started.
+pub fn nodes<'a>(job: &JobView, ctx: &'a Ctx) -> &'a str {
+    if job.start.is_some() { &ctx.node } else { "" }
+}
+
+/// A held job has priority 0, as in Slurm.
+pub fn priority(job: &JobView) -> u32 {
+    if is_held(job) { 0 } else { job.priority }
+}
+
+/// Whether it waits because the user or the administrator holds it.
+pub fn is_held(job: &JobView) -> bool {
+    job.state == JobState::Pending && matches!(job.reason, Reason::JobHeldUser | Reason::JobHeldAdmin)
+}
+
+/// Whether `%R` shows the reason rather than the node.
+pub fn shows_reason(state: JobState) -> bool {
+    match state {
+        JobState::Pending | JobState::Failed | JobState::Timeout | JobState::OutOfMemory => true,
+        JobState::Running | JobState::Suspended | JobState::Completing | JobState::Completed | JobState::Cancelled => {
+            false
+        }
+    }
+}
+
+/// `CANCELLED by 1001` where it is known who did it, else the state's name.
+pub fn state_with_who(job: &JobView) -> String {
+    match (job.state, job.cancelled_by) {
+        (JobState::Cancelled, Some(uid)) => format!("CANCELLED by {uid}"),
+        (state, _) => state.name().to_owned(),
+    }
+}
+
+/// What it holds or held, or, where it never started, `None`.
+pub fn allocated(job: &JobView) -> Option<Tres> {
+    job.start?;
+    Some(job.alloc.as_ref().map_or(job.tres, |a| a.tres))
+}
+
+/// What it holds, else what it asks for.
+pub fn allocated_or_asked(job: &JobView) -> Tres {
+    allocated(job).unwrap_or(job.tres)
+}
+
+/// The script with its arguments, or the command of a `Run`; `None` for `--wrap`, for a script on stdin and for an
+/// allocation.
+pub fn command(job: &JobView) -> Option<String> {
+    let request = &job.request;
+    let words = request.command.iter().chain(&request.args);
+    let text = words.map(String::as_str).collect::<Vec<_>>().join(" ");
+    (!text.is_empty()).then_some(text)
+}
+
+/// Whether it is a batch job in Slurm's sense.
+pub fn is_batch(job: &JobView) -> bool {
+    job.request.kind == JobKind::Batch
+}
+
+/// CPUs of each task.
+pub fn cpus_per_task(job: &JobView) -> u32 {
+    job.request.cpus_per_task.unwrap_or(1).max(1)
+}
+
+/// `MinCPUsNode`: `--mincpus`, or what the tasks on the node need at least.
+pub fn min_cpus(job: &JobView) -> u32 {
+    let tasks = job.request.ntasks_per_node.unwrap_or(1).max(1);
+    tasks.saturating_mul(cpus_per_task(job)).max(job.request.mincpus.unwrap_or(1))
+}
+
+/// Megabytes that were asked for, and whether for each CPU.
+pub fn min_memory(job: &JobView) -> (u64, bool) {
+    match job.request.mem {
+        MemRequest::PerCpu(mb) => (mb, true),
+        MemRequest::Default | MemRequest::PerNode(_) | MemRequest::PerGpu(_) => (job.tres.mem_mb, false),
+    }
+}
+
+/// `512M`, for `MIN_MEMORY` and `ReqMem` of squeue.
+pub fn min_memory_text(job: &JobView, ctx: &Ctx) -> String {
+    size::mib(min_memory(job).0, ctx.units)
+}
+
+/// `OverSubscribe`: `NO` with `--exclusive`, `YES` with `--oversubscribe`, else `OK`.
+pub fn over_subscribe(job: &JobView) -> &'static str {
+    match job.request.sharing {
+        Sharing::Default => "OK",
+        Sharing::Exclusive => "NO",
+        Sharing::Oversubscribe => "YES",
+    }
+}
+
+/// A GPU request as Slurm's `TresPer*` fields spell it: `gres:gpu:2`.
+fn gpus_as_gres(job: &JobView, count: Option<u32>) -> Option<String> {
+    let count = count?;
+    let model = job.request.gpu.model.as_ref().map(|m| format!("{m}:")).unwrap_or_default();
+    Some(job.request.gpu.spelled.clone().unwrap_or_else(|| format!("gres:gpu:{model}{count}")))
+}
+
+/// `--gres` and `--gpus-per-node`.
+pub fn tres_per_node(job: &JobView) -> Option<String> {
+    gpus_as_gres(job, job.request.gpu.per_node)
+}
+
+/// `-G/--gpus`.
+pub fn tres_per_job(job: &JobView) -> Option<String> {
+    let gpu = &job.request.gpu;
+    // One spelling is kept; it belongs to the narrower request where several were made.
+    if gpu.per_node.is_some() { None } else { gpus_as_gres(job, gpu.total) }
+}
+
+/// `--gpus-per-task`.
+pub fn tres_per_task(job: &JobView) -> Option<String> {
+    job.request.gpu.per_task.map(|n| format!("gres:gpu:{n}"))
+}
+
+/// `--gpus-per-socket`.
+pub fn tres_per_socket(job: &JobView) -> Option<String> {
+    job.request.gpu.per_socket.map(|n| format!("gres:gpu:{n}"))
+}
+
+/// Slurm's text for what is not there.
+pub fn or_null(text: Option<&str>) -> String {
+    text.filter(|t| !t.is_empty()).unwrap_or("(null)").to_owned()
+}
+
+/// The dependency that is left, with the words that Slurm adds: `afterok:12(unfulfilled)`.
+///
+/// A term that can never be met is `(failed)`; which one that is, is known only where it is the sole one.
+pub fn dependency(job: &JobView) -> Option<String> {
+    if job.dependency.is_empty() {
+        return None;
+    }
+    let word = if job.reason == Reason::DependencyNeverSatisfied { "failed" } else { "unfulfilled" };
+    let mut text = String::new();
+    let mut depth = 0u32;
+    for c in job.dependency.chars() {
+        match c {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            // Between terms, not between the tasks of an array.
+            ',' | '?' if depth == 0 => text.push_str(&format!("({word})")),
+            _ => {}
+        }
+        text.push(c);
+    }
+    text.push_str(&format!("({word})"));
+    Some(text)
+}
+
+/// Seconds left of the time limit; `None` for no limit.
+pub fn time_left(job: &JobView, ctx: &Ctx) -> Option<u64> {
+    job.request.time_limit_secs.map(|limit| limit.saturating_sub(elapsed_secs(job, ctx)))
+}
+
+/// `TIME_LEFT`: `29:56` or `UNLIMITED`.
+pub fn time_left_text(job: &JobView, ctx: &Ctx) -> String {
+    time::short_limit(time_left(job, ctx))
+}

@@ -1,0 +1,25 @@
+//! Views to text: what `squeue`, `sacct`, `sinfo` and `scontrol show` print, as people and as programs read it.
+//!
+//! Pure: nothing here reads a file, a clock, the environment or a socket. The time, the time zone, the name of the
+//! host and the user's output settings come in a [`Ctx`]. Nothing here decides which jobs are shown: that is the
+//! query's business.
+//!
+//! Two faces ([`Face`]): where no format is asked for, the tables of the slotd book (`A | B | C`); an explicit format
+//! is Slurm's to the letter.
+
+pub mod array;
+pub mod ctx;
+pub mod format;
+pub mod job;
+pub mod size;
+pub mod squeue;
+pub mod table;
+pub mod time;
+pub mod tres;
+
+#[cfg(test)]
+pub mod fixture;
+
+pub use ctx::{Ctx, Face};
+pub use format::FormatError;
+pub use time::TimeFormat;

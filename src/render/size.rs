@@ -1,0 +1,97 @@
+//! Amounts of memory in the forms that Slurm's commands print.
+
+/// How a size is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Units {
+    /// The next larger unit as long as nothing is lost: `512M`, `1G`, `1.50G`, `24105M`.
+    #[default]
+    Exact,
+    /// `--noconvert`: the unit that the amount is kept in.
+    Keep,
+    /// `--units=[KMGTP]`: always this unit, with two decimals where it does not come out even.
+    Fixed(char),
+}
+
+const LETTERS: [char; 6] = ['K', 'M', 'G', 'T', 'P', 'E'];
+
+impl Units {
+    /// `--units`: one of `K`, `M`, `G`, `T`, `P`, either case; `None` for anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut chars = text.chars();
+        let letter = chars.next()?.to_ascii_uppercase();
+        (chars.next().is_none() && LETTERS[..5].contains(&letter)).then_some(Units::Fixed(letter))
+    }
+}
+
+/// An amount in KiB, as `MaxRSS` has it: `1624K`.
+pub fn kib(amount: u64, units: Units) -> String {
+    convert(amount, 0, units)
+}
+
+/// An amount in MiB, as `ReqMem` has it: `512M`.
+pub fn mib(amount: u64, units: Units) -> String {
+    convert(amount, 1, units)
+}
+
+fn convert(amount: u64, unit: usize, units: Units) -> String {
+    match units {
+        _ if amount == 0 => "0".to_owned(),
+        Units::Keep => format!("{amount}{}", LETTERS[unit]),
+        Units::Exact => exact(amount, unit),
+        Units::Fixed(letter) => {
+            let Some(to) = LETTERS.iter().position(|l| *l == letter) else { return exact(amount, unit) };
+            let value = amount as f64 * 1024f64.powi(unit as i32 - to as i32);
+            if value.fract() == 0.0 { format!("{value:.0}{letter}") } else { format!("{value:.2}{letter}") }
+        }
+    }
+}
+
+/// Slurm divides while the amount is a multiple of half the next unit, so that one decimal place is enough.
+fn exact(amount: u64, unit: usize) -> String {
+    let (mut amount, mut unit) = (amount, unit);
+    while amount >= 1024 && amount % 512 == 0 && unit + 1 < LETTERS.len() {
+        unit += 1;
+        if amount % 1024 != 0 {
+            return format!("{}.50{}", amount / 1024, LETTERS[unit]);
+        }
+        amount /= 1024;
+    }
+    format!("{amount}{}", LETTERS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_change_unit_only_where_nothing_is_lost() {
+        for (mb, text) in [
+            (0, "0"),
+            (100, "100M"),
+            (512, "512M"),
+            (1024, "1G"),
+            (1536, "1.50G"),
+            (24_105, "24105M"),
+            (192_000, "187.50G"),
+            (1 << 20, "1T"),
+        ] {
+            assert_eq!(mib(mb, Units::Exact), text);
+        }
+        assert_eq!(kib(1624, Units::Exact), "1624K");
+    }
+
+    #[test]
+    fn noconvert_keeps_the_unit() {
+        assert_eq!(mib(2048, Units::Keep), "2048M");
+    }
+
+    #[test]
+    fn units_are_as_asked_for() {
+        assert_eq!(Units::parse("g"), Some(Units::Fixed('G')));
+        assert_eq!(Units::parse("X"), None);
+        assert_eq!(Units::parse(""), None);
+        assert_eq!(kib(2920, Units::Fixed('M')), "2.85M");
+        assert_eq!(mib(1, Units::Fixed('K')), "1024K");
+        assert_eq!(mib(2048, Units::Fixed('G')), "2G");
+    }
+}

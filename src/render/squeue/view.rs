@@ -1,0 +1,627 @@
+//! The tables of squeue: the default views, a format of the user's, a list of field names.
+
+use crate::model::JobRef;
+use crate::model::view::JobView;
+use crate::render::format::{self, Field, Format, FormatError, known, same_name};
+use crate::render::squeue::fields::{BOOK, FIELDS, Get};
+use crate::render::squeue::rows::{Row, Sort, rows};
+use crate::render::{Ctx, Face, table, time};
+
+/// Which of the default tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum View {
+    #[default]
+    Default,
+    /// `-l/--long`
+    Long,
+    /// `--start`
+    Start,
+}
+
+/// How the rows become text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Layout {
+    /// The book's table of these columns.
+    Table(Vec<Column>),
+    /// Slurm's: a line made by a format. `dated` puts a line with the time above it.
+    Lines { format: Format, dated: bool },
+}
+
+/// A column of the book's table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    Book(usize),
+    Slurm(usize),
+}
+
+impl Column {
+    fn field(self) -> &'static Field<Get> {
+        match self {
+            Column::Book(i) => &BOOK[i],
+            Column::Slurm(i) => &FIELDS[i],
+        }
+    }
+}
+
+const BOOK_DEFAULT: &str = "JobID,Partition,Name,User,ST,Time,NodeList(Reason)";
+const BOOK_LONG: &str = "JobID,Partition,Name,User,ST,Time,TimeLimit,NTasks,CPUS,ReqMem,ReqGPU,NodeList(Reason)";
+const BOOK_START: &str = "JobID,Partition,Name,User,ST,StartTime,NodeList(Reason)";
+
+const SLURM_DEFAULT: &str = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R";
+const SLURM_LONG: &str = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R";
+const SLURM_START: &str = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R";
+
+impl Layout {
+    /// The table where no format is asked for.
+    pub fn of(view: View, face: Face) -> Self {
+        let layout = match (face, view) {
+            (Face::Book, View::Default) => Layout::names(BOOK_DEFAULT),
+            (Face::Book, View::Long) => Layout::names(BOOK_LONG),
+            (Face::Book, View::Start) => Layout::names(BOOK_START),
+            (Face::Slurm, View::Default) => Layout::percent(SLURM_DEFAULT),
+            (Face::Slurm, View::Long) => Layout::percent(SLURM_LONG),
+            (Face::Slurm, View::Start) => Layout::percent(SLURM_START),
+        };
+        match layout {
+            Ok(Layout::Lines { format, .. }) => Layout::Lines { format, dated: view == View::Long },
+            Ok(table) => table,
+            // The formats above are constants that a test reads.
+            Err(_) => Layout::Table(Vec::new()),
+        }
+    }
+
+    /// `-o/--format` and `SQUEUE_FORMAT`: a `%` format, or a list of field names, which is the book's table.
+    ///
+    /// Text of words and commas alone is a list of names; anything else is Slurm's format, in which text is kept.
+    ///
+    /// # Errors
+    /// An unknown code or name, with the list of what there is.
+    pub fn parse(text: &str) -> Result<Self, FormatError> {
+        if format::is_name_list(text) { Self::names(text) } else { Self::percent(text) }
+    }
+
+    /// A format with `%` codes.
+    ///
+    /// # Errors
+    /// An unknown code.
+    pub fn percent(text: &str) -> Result<Self, FormatError> {
+        let format = Format::percent(text, FIELDS).map_err(|bad| unknown(&bad))?;
+        Ok(Layout::Lines { format, dated: false })
+    }
+
+    /// `-O/--Format` and `SQUEUE_FORMAT2`.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn long(text: &str) -> Result<Self, FormatError> {
+        // The book's names that Slurm lacks are no use in a format that is Slurm's.
+        let format = Format::long(text, FIELDS).map_err(|bad| unknown(&bad))?;
+        Ok(Layout::Lines { format, dated: false })
+    }
+
+    /// A list of field names: the book's, and every name of `-O` beside them.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn names(text: &str) -> Result<Self, FormatError> {
+        let columns = text.split(',').map(str::trim).filter(|w| !w.is_empty()).map(|word| {
+            format::by_name(BOOK, word)
+                .map(Column::Book)
+                .or_else(|| format::by_name(FIELDS, word).map(Column::Slurm))
+                .ok_or_else(|| unknown(word))
+        });
+        Ok(Layout::Table(columns.collect::<Result<_, _>>()?))
+    }
+}
+
+fn unknown(what: &str) -> FormatError {
+    let (codes, names) = known(FIELDS);
+    let book: Vec<&str> =
+        BOOK.iter().flat_map(|f| f.names).copied().filter(|n| format::by_name(FIELDS, n).is_none()).collect();
+    FormatError {
+        message: format!("Invalid job format specification: {what}"),
+        hint: format!("known codes: {codes}; known fields: {names} {}", book.join(" ")),
+    }
+}
+
+/// How a list of jobs is printed.
+#[derive(Debug, Clone)]
+pub struct Options<'a> {
+    pub layout: Layout,
+    /// False with `-h/--noheader`.
+    pub header: bool,
+    /// `-r/--array`: a line for each array task.
+    pub each_task: bool,
+    pub sort: Sort,
+    /// The ids that were asked for, if any.
+    pub refs: &'a [JobRef],
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Options {
+            layout: Layout::of(View::Default, Face::Book),
+            header: true,
+            each_task: false,
+            sort: Sort::default(),
+            refs: &[],
+        }
+    }
+}
+
+/// The jobs, which are taken as chosen already, as squeue prints them.
+pub fn print(jobs: &[JobView], options: &Options<'_>, ctx: &Ctx) -> String {
+    let mut rows = rows(jobs, options.each_task, options.refs);
+    options.sort.apply(&mut rows, ctx);
+    print_table(&rows, options, ctx)
+}
+
+/// Rows that are chosen and sorted.
+pub fn print_table(rows: &[Row<'_>], options: &Options<'_>, ctx: &Ctx) -> String {
+    match &options.layout {
+        Layout::Table(columns) => {
+            let headers: Vec<&str> = columns.iter().map(|c| header_of(*c)).collect();
+            let cells: Vec<Vec<String>> =
+                rows.iter().map(|row| columns.iter().map(|c| (c.field().get)(row, ctx)).collect()).collect();
+            table::book(&headers, &cells, options.header)
+        }
+        Layout::Lines { format, dated } => {
+            let mut out = String::new();
+            if options.header {
+                if *dated {
+                    out.push_str(&time::date_line(ctx));
+                    out.push('\n');
+                }
+                format.header(&mut out, FIELDS);
+            }
+            for row in rows {
+                format.row(&mut out, FIELDS, |get| get(row, ctx));
+            }
+            out
+        }
+    }
+}
+
+fn header_of(column: Column) -> &'static str {
+    let field = column.field();
+    // Slurm's `SelectJobInfo` has none.
+    if field.header.is_empty() { field.names.first().copied().unwrap_or_default() } else { field.header }
+}
+
+/// Whether a field of this name exists.
+pub fn is_field(name: &str) -> bool {
+    BOOK.iter().chain(FIELDS).any(|f| f.names.iter().any(|n| same_name(n, name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{ExitCode, JobId, JobState, Reason, TaskSet};
+    use crate::render::fixture::{at, ctx, job};
+
+    /// The queue of the recorded `squeue`: one waiting, one running, one array that waits.
+    fn queue() -> Vec<JobView> {
+        vec![
+            job(172, "runner").running(4).limit(1800).build(),
+            job(173, "a-very-long-job-name")
+                .limit(93_840)
+                .with(|j| {
+                    j.tres.cpus = 2;
+                    j.expected_start = Some(at(-1796));
+                })
+                .build(),
+            job(174, "cpusec")
+                .partition("gpu")
+                .limit(3600)
+                .rest(&(1..=20).collect::<Vec<_>>(), Some(3))
+                .reason(Reason::Priority)
+                .build(),
+        ]
+    }
+
+    fn with(layout: Layout) -> Options<'static> {
+        Options { layout, ..Options::default() }
+    }
+
+    fn percent(text: &str) -> Options<'static> {
+        with(Layout::parse(text).unwrap())
+    }
+
+    #[test]
+    fn book_default_view() {
+        assert_eq!(
+            print(&queue(), &Options::default(), &ctx()),
+            "JOBID        | PARTITION | NAME                 | USER | ST | TIME | NODELIST(REASON)\n\
+             173          | cpu       | a-very-long-job-name | lab  | PD | 0:00 | (Resources)\n\
+             172          | cpu       | runner               | lab  | R  | 0:04 | vm\n\
+             174_[1-20%3] | gpu       | cpusec               | lab  | PD | 0:00 | (Priority)\n"
+        );
+    }
+
+    #[test]
+    fn book_long_view() {
+        let options = with(Layout::of(View::Long, Face::Book));
+        assert_eq!(
+            print(&queue()[..1], &options, &ctx()),
+            "JOBID | PARTITION | NAME   | USER | ST | TIME | TIME_LIMIT | NTASKS | CPUS | REQ_MEM | REQ_GPU | \
+             NODELIST(REASON)\n\
+             172   | cpu       | runner | lab  | R  | 0:04 | 30:00      | 1      | 1    | 100M    | 0       | vm\n"
+        );
+    }
+
+    #[test]
+    fn book_start_view() {
+        let options = Options { sort: Sort::by_start(), ..with(Layout::of(View::Start, Face::Book)) };
+        assert_eq!(
+            print(&queue()[1..], &options, &ctx()),
+            "JOBID        | PARTITION | NAME                 | USER | ST | START_TIME          | NODELIST(REASON)\n\
+             173          | cpu       | a-very-long-job-name | lab  | PD | 2026-11-21T00:09:54 | (Resources)\n\
+             174_[1-20%3] | gpu       | cpusec               | lab  | PD | N/A                 | (Priority)\n"
+        );
+    }
+
+    #[test]
+    fn an_empty_queue_is_a_header_and_with_noheader_nothing() {
+        assert_eq!(
+            print(&[], &Options::default(), &ctx()),
+            "JOBID | PARTITION | NAME | USER | ST | TIME | NODELIST(REASON)\n"
+        );
+        assert_eq!(print(&[], &Options { header: false, ..Options::default() }, &ctx()), "");
+    }
+
+    #[test]
+    fn slurm_default_view() {
+        assert_eq!(
+            print(&queue(), &with(Layout::of(View::Default, Face::Slurm)), &ctx()),
+            "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n\
+             \x20              173       cpu a-very-l      lab PD       0:00      1 (Resources)\n\
+             \x20              172       cpu   runner      lab  R       0:04      1 vm\n\
+             \x20     174_[1-20%3]       gpu   cpusec      lab PD       0:00      1 (Priority)\n"
+        );
+    }
+
+    #[test]
+    fn slurm_long_view_has_a_date_line_but_not_without_header() {
+        let mut options = with(Layout::of(View::Long, Face::Slurm));
+        assert_eq!(
+            print(&queue(), &options, &ctx()),
+            "Fri Nov 20 23:39:58 2026\n\
+             \x20            JOBID PARTITION     NAME     USER    STATE       TIME TIME_LIMI  NODES NODELIST(REASON)\n\
+             \x20              173       cpu a-very-l      lab  PENDING       0:00 1-02:04:00      1 (Resources)\n\
+             \x20              172       cpu   runner      lab  RUNNING       0:04     30:00      1 vm\n\
+             \x20     174_[1-20%3]       gpu   cpusec      lab  PENDING       0:00   1:00:00      1 (Priority)\n"
+        );
+        options.header = false;
+        assert_eq!(print(&queue(), &options, &ctx()).lines().count(), 3);
+    }
+
+    #[test]
+    fn slurm_start_view() {
+        let options = Options { header: false, sort: Sort::by_start(), ..with(Layout::of(View::Start, Face::Slurm)) };
+        assert_eq!(
+            print(&queue()[1..], &options, &ctx()),
+            "               173       cpu a-very-l      lab PD 2026-11-21T00:09:54      1 vm                   (Resources)\n\
+             \x20     174_[1-20%3]       gpu   cpusec      lab PD                 N/A      1 (null)               (Priority)\n"
+        );
+    }
+
+    #[test]
+    fn an_explicit_default_format_is_slurms_in_either_face() {
+        assert_eq!(
+            print(&queue(), &percent("%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"), &ctx()),
+            print(&queue(), &with(Layout::of(View::Default, Face::Slurm)), &ctx())
+        );
+    }
+
+    #[test]
+    fn percent_text_between_codes_is_kept() {
+        assert_eq!(
+            print(&queue(), &percent("%i|%j|%u|%t"), &ctx()),
+            "JOBID|NAME|USER|ST\n173|a-very-long-job-name|lab|PD\n172|runner|lab|R\n174_[1-20%3]|cpusec|lab|PD\n"
+        );
+    }
+
+    #[test]
+    fn percent_left_right_and_cut() {
+        assert_eq!(
+            print(&queue(), &percent("%10i<%.10j>%3t%5D"), &ctx()),
+            "JOBID     <      NAME>ST NODES\n\
+             173       <a-very-lon>PD 1    \n\
+             172       <    runner>R  1    \n\
+             174_[1-20%<    cpusec>PD 1    \n"
+        );
+    }
+
+    #[test]
+    fn percent_columns_without_separator() {
+        let mut options = percent("%2t%12j");
+        options.header = false;
+        assert_eq!(print(&queue()[..1], &options, &ctx()), "R runner      \n");
+    }
+
+    #[test]
+    fn plain_text_is_printed_for_each_row() {
+        assert_eq!(print(&queue(), &percent("plain text"), &ctx()), "plain text\n".repeat(4));
+        assert_eq!(print(&queue(), &percent("%"), &ctx()), "\n".repeat(4));
+    }
+
+    #[test]
+    fn every_single_letter_of_a_running_job() {
+        let expected = "A=[172] B=[vm] C=[1] D=[1] E=[(null)] F=[172] G=[1001] H=[*] I=[*] J=[*] K=[N/A] L=[29:56] \
+            M=[0:04] N=[vm] O=[0] P=[cpu] Q=[4294901642] R=[vm] S=[2026-11-20T23:39:54] T=[RUNNING] U=[1001] \
+            V=[2026-11-20T23:39:54] W=[(null)] X=[N/A] Y=[(null)] Z=[/home/lab/g] a=[(null)] b=[N/A] c=[1] d=[0] \
+            e=[2026-11-21T00:09:54] f=[(null)] g=[lab] h=[OK] i=[172] j=[runner] k=[(null)] l=[30:00] m=[100M] n=[] \
+            o=[/home/lab/g/sleep.sh 300] p=[0.99998471396975] q=[normal] r=[None] s=[] t=[R] u=[lab] v=[(null)] \
+            w=[(null)] x=[] y=[0] z=[*:*:*]";
+        let letters = ('A'..='Z').chain('a'..='z');
+        let format = letters.map(|c| format!("{c}=[%{c}]")).collect::<Vec<_>>().join(" ");
+        let options = Options { header: false, ..percent(&format) };
+        assert_eq!(print(&queue()[..1], &options, &ctx()).trim_end(), expected);
+    }
+
+    #[test]
+    fn the_headers_of_every_single_letter() {
+        let expected = "JOBID EXEC_HOST CPUS NODES DEPENDENCY ARRAY_JOB_ID GROUP SOCKETS_PER_NODE CORES_PER_SOCKET \
+            THREADS_PER_CORE ARRAY_TASK_ID TIME_LEFT TIME NODELIST CONTIGUOUS PARTITION PRIORITY NODELIST(REASON) \
+            START_TIME STATE UID SUBMIT_TIME LICENSES CORE_SPEC SCHEDNODES WORK_DIR ACCOUNT TRES_PER_NODE MIN_CPUS \
+            MIN_TMP_DISK END_TIME FEATURES GROUP OVER_SUBSCRIBE JOBID NAME COMMENT TIME_LIMIT MIN_MEMORY REQ_NODES \
+            COMMAND PRIORITY QOS REASON  ST USER RESERVATION WCKEY EXC_NODES NICE S:C:T";
+        let format = ('A'..='Z').chain('a'..='z').map(|c| format!("%{c}")).collect::<Vec<_>>().join(" ");
+        assert_eq!(print(&[], &percent(&format), &ctx()).trim_end_matches('\n'), expected);
+    }
+
+    #[test]
+    fn long_format_columns_are_20_wide() {
+        let layout = Layout::long("JobID,Name,UserName,State,TimeUsed,ReasonList").unwrap();
+        assert_eq!(
+            print(&queue()[..2], &with(layout), &ctx()),
+            "JOBID               NAME                USER                STATE               TIME                NODELIST(REASON)    \n\
+             173                 a-very-long-job-namelab                 PENDING             0:00                (Resources)         \n\
+             172                 runner              lab                 RUNNING             0:04                vm                  \n"
+        );
+    }
+
+    #[test]
+    fn long_format_width_justification_and_names_in_any_case() {
+        let layout = Layout::long("JobID:10,Name:.12,State:8").unwrap();
+        assert_eq!(
+            print(&queue()[..2], &with(layout), &ctx()),
+            "JOBID             NAMESTATE   \n173       a-very-long-PENDING \n172             runnerRUNNING \n"
+        );
+        let layout = Layout::long("jobid:5,name:4,statecompact:3").unwrap();
+        let options = Options { header: false, ..with(layout) };
+        assert_eq!(print(&queue()[1..2], &options, &ctx()), "173  a-vePD \n");
+    }
+
+    #[test]
+    fn long_format_with_a_text_after_each_field() {
+        let layout = Layout::long(
+            "jobid:#,name:#,state:#,username:#,timeused:#,timelimit:#,StartTime:#,tres-alloc:#,partition:#,nodelist:#,\
+             stdout:#,stderr:#,command:#,statecompact:#,reason:#,ArrayJobID:#,ArrayTaskID:#,NodeList:#,WorkDir:#",
+        )
+        .unwrap();
+        let options = Options { header: false, ..with(layout) };
+        assert_eq!(
+            print(&queue()[..1], &options, &ctx()),
+            "172#runner#RUNNING#lab#0:04#30:00#2026-11-20T23:39:54#cpu=1,mem=100M,node=1,billing=1#cpu#vm#\
+             /home/lab/g/slurm-172.out#/home/lab/g/slurm-172.out#/home/lab/g/sleep.sh 300#R#None#172#N/A#vm#/home/lab/g#\n"
+        );
+    }
+
+    #[test]
+    fn a_list_of_names_is_the_books_table() {
+        assert_eq!(
+            print(&queue()[..2], &percent("JobID,State"), &ctx()),
+            "JOBID | STATE\n173   | PENDING\n172   | RUNNING\n"
+        );
+    }
+
+    #[test]
+    fn every_field_name_of_the_book_is_known() {
+        for (name, value) in [
+            ("JobID", "172"),
+            ("Partition", "cpu"),
+            ("Name", "runner"),
+            ("JobName", "runner"),
+            ("User", "lab"),
+            ("ST", "R"),
+            ("State", "RUNNING"),
+            ("Time", "0:04"),
+            ("Elapsed", "0:04"),
+            ("TimeLimit", "30:00"),
+            ("Time_Limit", "30:00"),
+            ("NTasks", "1"),
+            ("CPUS", "1"),
+            ("ReqCPUS", "1"),
+            ("ReqMem", "100M"),
+            ("ReqGPU", "0"),
+            ("ReqGPUS", "0"),
+            ("Start", "2026-11-20T23:39:54"),
+            ("StartTime", "2026-11-20T23:39:54"),
+            ("NodeList(Reason)", "vm"),
+            ("NodeListReason", "vm"),
+            ("Reason", "vm"),
+            ("NodeList", "vm"),
+        ] {
+            let options = Options { header: false, ..percent(name) };
+            assert_eq!(print(&queue()[..1], &options, &ctx()), format!("{value}\n"), "{name}");
+            assert!(is_field(name));
+        }
+    }
+
+    #[test]
+    fn every_percent_code_of_the_book_is_known() {
+        for code in ["%i", "%P", "%j", "%u", "%t", "%T", "%M", "%S", "%R", "%N"] {
+            assert!(Layout::parse(code).is_ok(), "{code}");
+        }
+    }
+
+    #[test]
+    fn every_known_name_prints_something_for_every_kind_of_job() {
+        let jobs = [
+            queue(),
+            vec![
+                job(1, "e").ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(3), 9, 5).build(),
+                job(2, "t").task(1, 7).with(|j| j.cancelled_by = Some(0)).build(),
+            ],
+        ]
+        .concat();
+        for field in FIELDS {
+            for name in field.names {
+                let text = print(&jobs, &with(Layout::long(&format!("{name}:#")).unwrap()), &ctx());
+                assert_eq!(text.lines().count(), 6, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_field_is_an_error_that_lists_what_exists() {
+        let error = Layout::long("jobid,nosuch").unwrap_err();
+        assert_eq!(error.message, "Invalid job format specification: nosuch");
+        assert!(error.hint.contains("JobArrayID") && error.hint.contains("%i") && error.hint.contains("ReqGPU"));
+        assert_eq!(Layout::parse("JobID,nosuch").unwrap_err().message, error.message);
+        assert_eq!(Layout::parse("%i %?").unwrap_err().message, "Invalid job format specification: ?");
+    }
+
+    #[test]
+    fn aiida_gets_all_its_fields() {
+        let options =
+            Options { header: false, ..percent("%i^^^%t^^^%r^^^%B^^^%u^^^%D^^^%C^^^%R^^^%P^^^%l^^^%M^^^%S^^^%j^^^%V") };
+        assert_eq!(
+            print(&queue()[..2], &options, &ctx()),
+            "173^^^PD^^^Resources^^^n/a^^^lab^^^1^^^2^^^(Resources)^^^cpu^^^1-02:04:00^^^0:00^^^2026-11-21T00:09:54^^^\
+             a-very-long-job-name^^^2026-11-20T23:39:54\n\
+             172^^^R^^^None^^^vm^^^lab^^^1^^^1^^^vm^^^cpu^^^30:00^^^0:04^^^2026-11-20T23:39:54^^^runner^^^\
+             2026-11-20T23:39:54\n"
+        );
+    }
+
+    fn array() -> Vec<JobView> {
+        vec![
+            job(96, "wrap").rest(&[3, 4, 5, 6, 7, 8, 9], Some(2)).reason(Reason::JobArrayTaskLimit).build(),
+            job(97, "wrap").task(96, 1).running(1).build(),
+            job(98, "wrap").task(96, 2).running(1).build(),
+        ]
+    }
+
+    #[test]
+    fn a_pending_array_is_one_line() {
+        let options = Options { header: false, ..percent("%i|%A|%F|%K|%t|%r") };
+        assert_eq!(
+            print(&array(), &options, &ctx()),
+            "96_[3-9%2]|96|96|3-9%2|PD|JobArrayTaskLimit\n96_1|97|96|1|R|None\n96_2|98|96|2|R|None\n"
+        );
+    }
+
+    #[test]
+    fn array_option_prints_one_line_a_task() {
+        let options = Options { header: false, each_task: true, ..percent("%i|%A|%F|%K|%t|%r") };
+        let text = print(&array(), &options, &ctx());
+        assert!(text.starts_with("96_3|96|96|3|PD|JobArrayTaskLimit\n96_4|96|96|4|PD|JobArrayTaskLimit\n"));
+        assert!(text.ends_with("96_9|96|96|9|PD|JobArrayTaskLimit\n96_1|97|96|1|R|None\n96_2|98|96|2|R|None\n"));
+        assert_eq!(text.lines().count(), 9);
+    }
+
+    #[test]
+    fn a_pending_task_asked_for_by_its_id_is_a_line_of_its_own() {
+        let refs = [JobRef { job: JobId(96), tasks: Some(TaskSet::one(5)), step: None }];
+        let options = Options { header: false, refs: &refs, ..percent("%i %t") };
+        assert_eq!(print(&array()[..1], &options, &ctx()), "96_5 PD\n");
+    }
+
+    #[test]
+    fn pending_records_of_one_array_share_a_line_and_join_their_reasons() {
+        let jobs = [
+            job(96, "wrap").rest(&[3, 4, 9], Some(2)).reason(Reason::JobArrayTaskLimit).build(),
+            job(99, "wrap").task(96, 6).reason(Reason::JobHeldUser).build(),
+        ];
+        let options = Options { header: false, ..percent("%i %t %r") };
+        assert_eq!(print(&jobs, &options, &ctx()), "96_[3-4,6,9] PD JobArrayTaskLimit,JobHeldUser\n");
+        let options = Options { header: false, each_task: true, ..percent("%i %r") };
+        assert!(print(&jobs, &options, &ctx()).contains("96_6 JobHeldUser\n"));
+    }
+
+    #[test]
+    fn a_dependency_says_that_it_is_unfulfilled() {
+        let dep = |text: &str, reason| job(119, "dep").reason(reason).with(|j| j.dependency = text.to_owned()).build();
+        let options = Options { header: false, ..percent("%E") };
+        for (text, reason, shown) in [
+            ("afterany:114,afterany:115", Reason::Dependency, "afterany:114(unfulfilled),afterany:115(unfulfilled)"),
+            ("afterok:114?afterok:115", Reason::Dependency, "afterok:114(unfulfilled)?afterok:115(unfulfilled)"),
+            ("afterok:115", Reason::DependencyNeverSatisfied, "afterok:115(failed)"),
+            ("afterok:12_[1,3]", Reason::Dependency, "afterok:12_[1,3](unfulfilled)"),
+            ("singleton", Reason::Dependency, "singleton(unfulfilled)"),
+        ] {
+            assert_eq!(print(&[dep(text, reason)], &options, &ctx()), format!("{shown}\n"));
+        }
+    }
+
+    #[test]
+    fn held_jobs_have_priority_0() {
+        let held = job(142, "held").reason(Reason::JobHeldUser).build();
+        let options = Options { header: false, ..percent("%i %Q %p %y") };
+        assert_eq!(print(&[held], &options, &ctx()), "142 0 0.00000000000000 0\n");
+    }
+
+    #[test]
+    fn gpus_are_shown_per_node_only_where_they_were_asked_for_so() {
+        let gres = job(12, "g").asks(|r| {
+            r.gpu.per_node = Some(1);
+            r.gpu.spelled = Some("gres:gpu".to_owned());
+        });
+        let total = job(11, "g").asks(|r| r.gpu.total = Some(1));
+        let options = Options { header: false, sort: Sort::parse("-i").unwrap(), ..percent("%i %b") };
+        assert_eq!(print(&[total.build(), gres.build()], &options, &ctx()), "12 gres:gpu\n11 N/A\n");
+    }
+
+    #[test]
+    fn failed_jobs_show_why_and_others_where() {
+        let failed = |id, state, reason| job(id, "x").ended(state, reason, ExitCode::OK, 9, 5).build();
+        let jobs = [
+            failed(1, JobState::Failed, Reason::NonZeroExitCode),
+            failed(2, JobState::Timeout, Reason::TimeLimit),
+            failed(3, JobState::OutOfMemory, Reason::OutOfMemory),
+            failed(4, JobState::Completed, Reason::None),
+            failed(5, JobState::Cancelled, Reason::CancelledByUser),
+        ];
+        let options = Options { header: false, sort: Sort::parse("i").unwrap(), ..percent("%i %R") };
+        assert_eq!(print(&jobs, &options, &ctx()), "1 (NonZeroExitCode)\n2 (TimeLimit)\n3 (OutOfMemory)\n4 vm\n5 vm\n");
+    }
+
+    #[test]
+    fn a_suspended_job_does_not_age() {
+        let suspended = job(190, "s").running(10).limit(60).with(|j| {
+            j.state = JobState::Suspended;
+            j.suspended_at = Some(at(7));
+        });
+        let options = Options { header: false, ..percent("%t %M %L %e") };
+        assert_eq!(print(&[suspended.build()], &options, &ctx()), "S 0:03 0:57 2026-11-20T23:40:55\n");
+    }
+
+    #[test]
+    fn sort_takes_letters_and_names_in_both_directions() {
+        let order = |sort: &str| {
+            let options = Options { header: false, sort: Sort::parse(sort).unwrap(), ..percent("%i") };
+            print(&queue(), &options, &ctx()).replace('\n', " ")
+        };
+        assert_eq!(order("-i"), "174_[1-20%3] 173 172 ");
+        assert_eq!(order("i"), "172 173 174_[1-20%3] ");
+        assert_eq!(order("-P,i"), "174_[1-20%3] 172 173 ");
+        assert_eq!(order("-Pi"), "174_[1-20%3] 172 173 ");
+        assert_eq!(order("TimeLimit"), "172 174_[1-20%3] 173 ");
+        assert_eq!(order("-JobName"), "172 174_[1-20%3] 173 ");
+        assert_eq!(order("S"), "172 173 174_[1-20%3] ");
+    }
+
+    #[test]
+    fn sort_ids_by_number() {
+        let jobs = [job(10, "a").build(), job(9, "a").build()];
+        let options = Options { header: false, sort: Sort::parse("i").unwrap(), ..percent("%i") };
+        assert_eq!(print(&jobs, &options, &ctx()), "9\n10\n");
+    }
+
+    #[test]
+    fn an_unknown_sort_names_the_letter() {
+        assert_eq!(Sort::parse("bogus").unwrap_err().message, "Invalid sort specification: s");
+    }
+}
