@@ -4,3 +4,4 @@
 //! command line asks over a Unix socket and prints. `tests/architecture.rs` holds the table of layers.
 
 pub mod model;
+pub mod sched;
