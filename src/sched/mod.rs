@@ -1,0 +1,30 @@
+//! The scheduling core: every decision about jobs, and nothing else.
+//!
+//! [`Core`] holds the live state. It is told facts and commands together with the time, changes its state, and puts
+//! what must be remembered and what must be done into an [`Outbox`]. It starts no process, reads no clock, opens no
+//! file and sends nothing: the caller first commits `changes`, then carries `effects` out, in their order.
+//!
+//! | file | what it decides |
+//! |---|---|
+//! | `types` | the words between the core and its caller |
+//! | `core` | the state, its indices, and the one function that changes a job's state |
+//! | `admit` | whether a submission is taken, and its sizes |
+//! | `room`, `ledger` | what is free, and who has which CPU and GPU |
+//! | `queue` | in which order pending jobs are looked at |
+//! | `blockers` | what keeps a pending job from running, one predicate for each reason |
+//! | `depend` | dependencies, and who waits for whom |
+//! | `array` | the compact records of arrays and the tasks that leave them |
+//! | `backfill`, `plan` | which jobs start now, and when the others are expected to |
+//! | `lifecycle` | how jobs end, and the requeue rule |
+//! | `control`, `update` | cancel, signal, hold, release, requeue, suspend, resume, update |
+//! | `steps` | launches inside an allocation |
+//! | `timers` | what becomes due |
+//! | `view` | what queries see |
+//! | `recover` | the state after a restart of the daemon |
+//! | `invariants` | what must always be true |
+
+pub mod core;
+pub mod types;
+
+pub use self::core::{Core, dependency_targets};
+pub use types::*;

@@ -1,0 +1,373 @@
+//! The words between the core and its caller: facts and commands in, changes and effects out.
+
+use crate::model::change::{Change, LaunchTexts};
+use crate::model::dependency::Dependency;
+use crate::model::job::{ClientProcess, Hold};
+use crate::model::partition::Host;
+use crate::model::tres::{Allocation, Usage};
+use crate::model::{ExitCode, Job, JobId, JobRequest, Partition, StepId, StepKey, Timestamp};
+use std::fmt;
+
+/// How a batch job with several tasks is launched (`SLOTD_BATCH_TASKS`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BatchTasks {
+    /// One process a rank, unless the script starts its own steps or got its tasks by `--ntasks-per-node`.
+    #[default]
+    Auto,
+    /// Always one process a rank (the book).
+    Ranks,
+    /// Always the script alone (Slurm).
+    Once,
+}
+
+/// What the core has to know about the host and its settings.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub host: Host,
+    /// In the order of the configuration; the default one is marked.
+    pub partitions: Vec<Partition>,
+    /// Memory of a job that asked for none, MB (book: 512).
+    pub default_mem_mb: u64,
+    pub batch_tasks: BatchTasks,
+    /// How long a job that has ended stays in memory, seconds (Slurm `MinJobAge`: 300).
+    pub min_job_age_secs: u64,
+    pub cluster: String,
+    /// The largest array task id plus one (Slurm `MaxArraySize`).
+    pub max_array_size: u32,
+}
+
+/// What comes of a fact or a command. `changes` are committed first; `effects` are carried out after the commit.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    pub changes: Vec<Change>,
+    pub effects: Vec<Effect>,
+}
+
+impl Outbox {
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.effects.is_empty()
+    }
+}
+
+/// What the caller must do. The core relies on each being answered by the fact named here.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Start the processes of a batch or run job. Answer: `on_job_ended`, also when the launch fails.
+    Launch(Box<LaunchJob>),
+    /// An allocation runs now: its runner is created, its client is told. Answer: `release_allocation`,
+    /// `client_lost` or `on_job_ended`.
+    Granted(JobId),
+    /// Run the kill ladder on everything of the job. Answer: `on_job_ended`, also when nothing was left to kill.
+    Stop { job: JobId, cause: StopCause },
+    /// Run the kill ladder on one step. Answer: `on_step_ended`.
+    StopStep { step: StepKey, cause: StopCause },
+    /// Send a signal. No answer.
+    Signal { job: JobId, target: SignalTarget, signal: i32 },
+    /// Stop the processes of the job and its clock. No answer.
+    Suspend(JobId),
+    /// Let them go on. No answer.
+    Resume(JobId),
+    /// The time limit of a running job is another now. `limit_secs` counts from `start`, without the time it was
+    /// suspended (`suspended_us` so far); `None` is unlimited.
+    SetTimeLimit { job: JobId, limit_secs: Option<u64>, start: Timestamp, suspended_us: u64 },
+    /// A step that waited has its resources; the session holds what it needs under this ticket.
+    LaunchStep { step: StepKey, ticket: u64, alloc: Allocation },
+    /// A step that waited can never start: its job is ending.
+    StepRefused { ticket: u64, refusal: Refusal },
+    /// A record reached a terminal state: waiters and the notify hook are told (of array tasks too). A runner that
+    /// still exists for it has nothing left to do.
+    Ended(JobId),
+    /// A job that ran is PENDING again: its runner is done with it.
+    Requeued(JobId),
+    /// The record left the memory of the core; the store still has it.
+    Gone(JobId),
+}
+
+/// A job as it is launched: RUNNING, with its allocation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LaunchJob {
+    pub job: Job,
+    /// One process a rank, rather than the script once.
+    pub batch_ranks: bool,
+    /// A requeued job appends to its output.
+    pub is_restart: bool,
+}
+
+/// Why processes are stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StopCause {
+    /// scancel, by this user.
+    Cancelled { by: u32 },
+    /// `scancel -s KILL`: no grace.
+    Killed { by: u32 },
+    /// `scontrol requeue`.
+    Requeue,
+    /// The client that held the allocation is gone.
+    ClientLost,
+    /// The allocation was given back while steps ran in it.
+    Released,
+    /// `--deadline` has passed.
+    Deadline,
+}
+
+/// Which processes a signal is for (scancel man page: plain, `--batch`, `--full`, and a step id).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SignalTarget {
+    /// The steps; where there are none, the whole job.
+    Steps,
+    Batch,
+    Full,
+    Step(StepId),
+}
+
+/// A job to be taken into the queue.
+#[derive(Debug, Clone, Default)]
+pub struct Submission {
+    pub request: JobRequest,
+    pub texts: LaunchTexts,
+    /// The process an allocation lives and dies with.
+    pub client: Option<ClientProcess>,
+    /// Whether the host meets `request.constraint`; `None` where none was given.
+    pub constraint_ok: Option<bool>,
+    /// Hosts named by `--nodelist`, expanded.
+    pub nodelist: Vec<String>,
+    /// Hosts named by `--exclude`, expanded.
+    pub exclude: Vec<String>,
+    /// What the store knows of the jobs that the dependency names (see [`dependency_targets`]). Those that are in
+    /// memory too may be left out or not.
+    ///
+    /// [`dependency_targets`]: crate::sched::dependency_targets
+    pub ended: Vec<EndedJob>,
+}
+
+/// A job, known from the store, that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndedJob {
+    pub id: JobId,
+    /// The array and the task number, of an array task.
+    pub array: Option<(JobId, u32)>,
+    /// COMPLETED with exit code 0.
+    pub ok: bool,
+    /// When it began to run; `None` where it never did.
+    pub start: Option<Timestamp>,
+    pub ended: Timestamp,
+}
+
+/// Why a submission or a step was not taken, in Slurm's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// A line of its own, which names the offending value.
+    pub detail: Option<String>,
+    /// What follows `Batch job submission failed: `, `Unable to allocate resources: ` and the like. `None`: the
+    /// detail is the whole message.
+    pub cause: Option<&'static str>,
+}
+
+impl Refusal {
+    pub fn cause(cause: &'static str) -> Self {
+        Refusal { detail: None, cause: Some(cause) }
+    }
+
+    pub fn with_detail(detail: impl Into<String>, cause: &'static str) -> Self {
+        Refusal { detail: Some(detail.into()), cause: Some(cause) }
+    }
+
+    pub fn only_detail(detail: impl Into<String>) -> Self {
+        Refusal { detail: Some(detail.into()), cause: None }
+    }
+
+    /// The lines to print, each still without `sbatch: error: `. `what` is `Batch job submission failed` for sbatch,
+    /// `Unable to allocate resources` for srun, `Job submit/allocate failed` for salloc, and
+    /// `Unable to create step for job 12` for a step.
+    pub fn lines(&self, what: &str) -> Vec<String> {
+        self.detail.iter().cloned().chain(self.cause.map(|cause| format!("{what}: {cause}"))).collect()
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.detail, self.cause) {
+            (Some(detail), Some(cause)) => write!(f, "{cause}: {detail}"),
+            (Some(detail), None) => f.write_str(detail),
+            (None, cause) => f.write_str(cause.unwrap_or("refused")),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Why a command about an existing job was not carried out. `Display` is Slurm's text, to which the clients add
+/// ` for job 12` (scontrol) or put `Kill job error on job id 12: ` before it (scancel).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ControlError {
+    UnknownJob,
+    UnknownStep,
+    /// hold, release, update of a job that has ended.
+    AlreadyFinished,
+    /// scancel of a job that is ending or has ended.
+    AlreadyDone,
+    /// suspend or resume of a pending job.
+    IsPending,
+    /// The job is not in a state in which this can be done to it: requeue of a pending job, or of one with
+    /// `--no-requeue`; suspend of one that is ending.
+    Disabled,
+    /// The key may only be changed while the job is pending.
+    NotPending,
+    /// A signal to a job that does not run.
+    NotNow,
+    /// Slurm's word where more is asked for than the host has.
+    ConfigNotAvailable,
+    InvalidPartition,
+    Dependency(String),
+    /// A value that makes no sense for this job; the text says which.
+    Invalid(String),
+}
+
+impl fmt::Display for ControlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ControlError::UnknownJob | ControlError::UnknownStep => "Invalid job id specified",
+            ControlError::AlreadyFinished => "Job has already finished",
+            ControlError::AlreadyDone => "Job/step already completing or completed",
+            ControlError::IsPending => "Job is pending execution",
+            ControlError::Disabled => "Requested operation is presently disabled",
+            ControlError::NotPending => "Job is no longer pending execution",
+            ControlError::NotNow => "Job can not be altered now, try again later",
+            ControlError::ConfigNotAvailable => "Requested partition configuration not available now",
+            ControlError::InvalidPartition => "Invalid partition name specified",
+            ControlError::Dependency(detail) => return write!(f, "Job dependency problem: {detail}"),
+            ControlError::Invalid(text) => return f.write_str(text),
+        })
+    }
+}
+
+impl std::error::Error for ControlError {}
+
+/// How the processes of a job came to their end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EndCause {
+    /// On their own, with this exit code.
+    Exited,
+    /// The ladder of the time limit ran.
+    TimeLimit,
+    OutOfMemory,
+    /// Files could not be opened, the cgroup could not be made, …: no process of the user ran.
+    LaunchFailed,
+    /// The process that watched them died: how they ended is not known.
+    RunnerLost,
+    /// The daemon was restarted between its decision and the launch: nothing ran, and nothing will by itself.
+    NeverLaunched,
+    /// The ladder of an [`Effect::Stop`] ran.
+    Stopped,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JobOutcome {
+    pub exit: ExitCode,
+    /// Of all its processes. Of an allocation: zero, its steps have theirs.
+    pub usage: Usage,
+    pub cause: EndCause,
+    pub ended: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum StepKind {
+    /// The command or shell of salloc (`12.interactive`).
+    Interactive,
+    /// srun: `12.0`, `12.1`, …
+    Numbered,
+}
+
+/// What a step asks of its allocation.
+#[derive(Debug, Clone)]
+pub struct StepAsk {
+    pub kind: StepKind,
+    pub name: String,
+    pub ntasks: u32,
+    pub cpus_per_task: u32,
+    /// MB; `None`: all of the job's.
+    pub mem_mb: Option<u64>,
+    /// `None`: all of the job's.
+    pub gpus: Option<u32>,
+    /// `--exact`/`--exclusive`: only what was asked for, so that others fit beside it.
+    pub exact: bool,
+    /// `--overlap`: takes nothing from the other steps, and never waits.
+    pub overlap: bool,
+    /// `-O/--overcommit`: more tasks than CPUs.
+    pub overcommit: bool,
+    /// `--immediate`: refuse rather than wait.
+    pub immediate: bool,
+    /// The caller's name for this request, should it have to wait.
+    pub ticket: u64,
+    pub submit_line: String,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum StepStart {
+    Now(StepKey, Allocation),
+    /// The resources are in use: [`Effect::LaunchStep`] or [`Effect::StepRefused`] comes with the ticket.
+    Waits,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepOutcome {
+    pub exit: ExitCode,
+    pub usage: Usage,
+    pub cause: EndCause,
+    pub ended: Timestamp,
+}
+
+/// One `KEY=VALUE` of `scontrol update job`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Update {
+    JobName(String),
+    Partition(String),
+    /// Seconds; `None` is unlimited.
+    TimeLimit(Option<u64>),
+    /// 0 holds the job, as in Slurm.
+    Priority(u32),
+    Nice(i64),
+    /// With what the store knows of its targets, as in [`Submission::ended`].
+    Dependency(Dependency, Vec<EndedJob>),
+    NumCpus(u32),
+    NumTasks(u32),
+    CpusPerTask(u32),
+    MinMemoryNode(u64),
+    MinMemoryCpu(u64),
+    Gpus(u32),
+    /// `None`: now.
+    StartTime(Option<Timestamp>),
+    Deadline(Option<Timestamp>),
+    Comment(String),
+    Account(String),
+    Qos(String),
+    WorkDir(String),
+    StdOut(String),
+    StdErr(String),
+    StdIn(String),
+    /// `None` or 0: no limit.
+    ArrayTaskThrottle(Option<u32>),
+    Requeue(bool),
+    /// The expression and whether the host meets it.
+    Features(String, bool),
+    Hold(Hold),
+}
+
+/// What a plan would give a job (`sbatch --test-only`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Estimate {
+    /// The number that the job would get.
+    pub id: JobId,
+    /// `None`: it can't be told, since jobs without a time limit are before it.
+    pub start: Option<Timestamp>,
+    pub cpus: u32,
+    pub partition: String,
+}
+
+/// What sinfo and the like want to know about the present load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionLoad {
+    pub partition: Partition,
+    pub running: u64,
+    pub pending: u64,
+}
