@@ -49,8 +49,11 @@ impl Handler<ProbeGpus> for GpuInventoryActor {
         let count = self.count;
         let probe = async move {
             match count {
-                Some(n) => (0..n).map(|id| Gpu { id, model: None }).collect(),
-                None => gpus::probe(PROBE_TIMEOUT).await,
+                Some(n) => gpus::counted(n),
+                None => gpus::probe(PROBE_TIMEOUT).await.unwrap_or_else(|e| {
+                    log::warn!("GPUs could not be looked for: {e}");
+                    Vec::new()
+                }),
             }
         };
         Box::pin(probe.into_actor(self).map(|found: Vec<Gpu>, actor, _| {

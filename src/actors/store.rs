@@ -9,8 +9,10 @@
 
 use crate::actors::messages::{BatchScript, Commit, Committed, EndedFacts, PastJobs, ReadError};
 use crate::model::Job;
-use crate::model::query::EndedJob;
-use crate::store::{Reader, Store};
+use crate::model::query::AcctFilter;
+use crate::model::{ArrayRole, JobId, JobRef, JobState};
+use crate::sched::EndedJob;
+use crate::store::{Reader, Store, StoreError};
 use actix::prelude::*;
 
 /// Messages that may wait before senders have to.
@@ -62,7 +64,7 @@ impl Handler<Flush> for StoreActor {
         let results = self.store.commit(&batches);
         for ((seq, texts_for), result) in heads.into_iter().zip(results) {
             let result = result.and_then(|()| {
-                texts_for.into_iter().map(|job| Ok((job, self.store.launch_texts(job)?))).collect::<Result<Vec<_>, _>>()
+                texts_for.into_iter().map(|job| Ok((job, self.store.launch_texts(job)?.unwrap_or_default()))).collect::<Result<Vec<_>, _>>()
             });
             self.scheduler.do_send(Committed { seq, result });
         }
@@ -96,7 +98,7 @@ impl Handler<EndedFacts> for ReaderActor {
     type Result = Result<Vec<EndedJob>, ReadError>;
 
     fn handle(&mut self, EndedFacts(ids): EndedFacts, _: &mut Self::Context) -> Self::Result {
-        self.reader.ended(&ids).map_err(ReadError::from)
+        ended_facts(&mut self.reader, &ids).map_err(ReadError::from)
     }
 }
 
@@ -104,6 +106,26 @@ impl Handler<BatchScript> for ReaderActor {
     type Result = Result<Option<Vec<u8>>, ReadError>;
 
     fn handle(&mut self, BatchScript(job): BatchScript, _: &mut Self::Context) -> Self::Result {
-        self.reader.script(job).map_err(ReadError::from)
+        Ok(self.reader.launch_texts(job)?.map(|texts| texts.script))
     }
+}
+
+/// What the database knows of jobs that a dependency names: the fate of each, array tasks one by one.
+///
+/// # Errors
+/// The database cannot be read.
+pub fn ended_facts(reader: &mut Reader, ids: &[JobId]) -> Result<Vec<EndedJob>, StoreError> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let filter = AcctFilter { jobs: ids.iter().copied().map(JobRef::job).collect(), ..AcctFilter::default() };
+    let fact = |job: Job| {
+        let ended = job.end.filter(|_| job.state.is_terminal())?;
+        let array = match job.role {
+            ArrayRole::Task { array_job, task } => Some((array_job, task)),
+            _ => None,
+        };
+        Some(EndedJob { id: job.id, array, ok: job.state == JobState::Completed, start: job.start, ended })
+    };
+    Ok(reader.accounting(&filter)?.into_iter().filter_map(fact).collect())
 }

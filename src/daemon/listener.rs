@@ -26,7 +26,7 @@ pub fn take_root(paths: &Paths) -> io::Result<InstanceLock> {
     for dir in [paths.run_dir(), paths.lib_dir(), paths.jobs_dir()] {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|e| named(&dir, e))?;
     }
-    let path = paths.lock();
+    let path = paths.daemon_lock();
     let file = OpenOptions::new()
         .create(true)
         .truncate(false)

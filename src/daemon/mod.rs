@@ -1,6 +1,7 @@
 //! The daemon: wiring and life cycle. It decides nothing and prints nothing but its log.
 
 pub mod alarm;
+pub mod client_watch;
 pub mod config;
 pub mod listener;
 pub mod run;

@@ -8,15 +8,16 @@ use crate::actors::gpu_inventory::ReportTo;
 use crate::actors::messages::{GpusChanged, ProbeGpus};
 use crate::actors::runner::{RunnerOutputs, RunnerSeed, RunnerSetup};
 use crate::actors::scheduler::{Due, SchedulerOutputs, clients_to_expect};
+use crate::actors::store::ended_facts;
 use crate::actors::{GpuInventoryActor, NotifierActor, ReaderActor, SchedulerActor, StoreActor};
-use crate::daemon::alarm;
+use crate::daemon::{alarm, client_watch};
 use crate::daemon::config::{Config, ConfigError};
 use crate::daemon::listener;
 use crate::daemon::session::Hub;
 use crate::exec::cgroup::CgroupBase;
 use crate::exec::{Launcher, adopt};
 use crate::host::paths::Paths;
-use crate::host::{cpus, memory, proc};
+use crate::host::{cpus, memory, system};
 use crate::model::partition::{Gpu, Host};
 use crate::model::{JobState, Partition, Timestamp};
 use crate::sched::{self, Core};
@@ -110,7 +111,7 @@ async fn serve(
     };
     let inventory = GpuInventoryActor::new(config.gpu_count).start();
     let gpus = inventory.send(ProbeGpus).await.unwrap_or_default();
-    let host = find_host(&config, gpus);
+    let host = find_host(&config, gpus)?;
     let daemon_start = wall_clock();
     let core_config = sched::Config {
         partitions: partitions(&config, !host.gpus.is_empty()),
@@ -127,7 +128,9 @@ async fn serve(
     let targets = sched::dependency_targets(
         jobs.iter().filter(|job| job.state == JobState::Pending).map(|job| job.request.as_ref()),
     );
-    let ended = store.ended(&targets).map_err(failed("the queue in the database"))?;
+    let ended = Reader::open(&reader_path)
+        .and_then(|mut reader| ended_facts(&mut reader, &targets))
+        .map_err(failed("the queue in the database"))?;
     let adopted: Vec<_> = jobs.iter().filter(|job| job.state.is_active()).cloned().collect();
     let expected_clients = clients_to_expect(&adopted);
     let core = Core::recover(core_config, jobs, ended, next_id, daemon_start);
@@ -188,7 +191,7 @@ async fn serve(
         }
     });
     for (job, client) in expected_clients {
-        actix::spawn(client_watch(scheduler.clone(), job, client));
+        actix::spawn(expect_client(scheduler.clone(), job, client));
     }
     let reader = SyncArbiter::start(1, move || match Reader::open(&reader_path) {
         Ok(reader) => ReaderActor::new(reader),
@@ -226,37 +229,38 @@ async fn until_told(inventory: Addr<GpuInventoryActor>) -> Result<(), DaemonErro
 const CLIENT_RETURN: Duration = Duration::from_secs(10);
 
 /// The client of an adopted allocation comes back, or dies; in the second case the allocation ends.
-async fn client_watch(
+async fn expect_client(
     scheduler: Addr<SchedulerActor>,
     job: crate::model::JobId,
     client: crate::model::job::ClientProcess,
 ) {
-    let alive = proc::wait_for_end(client.pid, client.start_ticks);
+    let alive = client_watch::end_of(client);
     // A living client comes back by itself (`Attach`), and its connection tells of its end from then on.
     let _ = tokio::time::timeout(CLIENT_RETURN, alive).await;
     scheduler.do_send(crate::actors::messages::ClientGone { job, client });
 }
 
-fn find_host(config: &Config, gpus: Vec<Gpu>) -> Host {
-    let found = cpus::probe();
+fn find_host(config: &Config, gpus: Vec<Gpu>) -> Result<Host, DaemonError> {
+    let found = cpus::probe().map_err(failed("the CPUs of this machine"))?;
+    let (kernel, arch) = system::probe_kernel();
     let cpu_ids = match config.cpus {
-        None => found.ids,
+        None => found.cpu_ids,
         // More than there are: numbers beyond the real ones are booked like any other, and never bound to.
         Some(n) => (0..n).collect(),
     };
-    Host {
-        name: crate::host::short_name(),
+    Ok(Host {
+        name: system::probe_host_name(),
         sockets: found.sockets,
         cores_per_socket: found.cores_per_socket,
         threads_per_core: found.threads_per_core,
         cpu_ids,
-        mem_mb: config.mem_mb.unwrap_or_else(memory::total_mb),
+        mem_mb: config.mem_mb.unwrap_or_else(memory::probe_total_mb),
         gpus,
         features: config.features.clone(),
-        kernel: crate::host::kernel(),
-        arch: std::env::consts::ARCH.to_owned(),
-        boot_secs: crate::host::boot_secs(),
-    }
+        kernel,
+        arch,
+        boot_secs: system::probe_boot_secs(),
+    })
 }
 
 /// The partitions of the configuration; those for GPUs only where there are any (book, "Runtime Model: Partitions").

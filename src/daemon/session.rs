@@ -10,7 +10,7 @@ use crate::daemon::wire::{FrameReader, write_all};
 use crate::exec::launch_spec::{SignalTarget, StepCommand};
 use crate::model::change::LaunchTexts;
 use crate::model::job::ClientProcess;
-use crate::model::query::EndedJob;
+use crate::sched::EndedJob;
 use crate::model::view::JobList;
 use crate::model::{JobId, Timestamp};
 use crate::protocol::answer::{Answer, Refused};

@@ -78,6 +78,17 @@ pub struct Job {
     pub cancelled_by: Option<u32>,
 }
 
+impl ArrayRole {
+    /// The number of the array that the record `own` belongs to.
+    pub fn array_job(&self, own: JobId) -> Option<JobId> {
+        match self {
+            ArrayRole::None => None,
+            ArrayRole::Rest { .. } => Some(own),
+            ArrayRole::Task { array_job, .. } => Some(*array_job),
+        }
+    }
+}
+
 impl Job {
     /// The number that the user knows the job by: the array's for array records.
     pub fn array_job_id(&self) -> Option<JobId> {

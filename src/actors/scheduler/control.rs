@@ -6,7 +6,7 @@ use crate::model::{ArrayRole, Job, JobId, JobRef, JobState};
 use crate::protocol::answer::Outcome;
 use crate::protocol::request::{CancelAsk, CancelFilter, ControlAction};
 use crate::model::job::Hold;
-use crate::model::query::EndedJob;
+use crate::sched::EndedJob;
 use crate::model::update::Update;
 use crate::sched::{Outbox, SignalTarget, Update as Change};
 use crate::spec::constraint;

@@ -1,0 +1,44 @@
+//! Clients of an earlier daemon: they come back, or they are dead.
+
+use crate::exec::proc;
+use crate::model::job::ClientProcess;
+use std::os::fd::{FromRawFd, OwnedFd};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Returns when this very process is gone; at once if it is already, or if the kernel does not let it be watched.
+pub async fn end_of(client: ClientProcess) {
+    let Ok(pid) = i32::try_from(client.pid) else { return };
+    // SAFETY: a system call with numbers; its result is checked.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd < 0 {
+        return;
+    }
+    // SAFETY: the kernel has just made this descriptor.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+    // After the descriptor is open: the number may have gone to another process before.
+    if proc::start_ticks(pid) != Some(client.start_ticks) {
+        return;
+    }
+    // SAFETY: the registration owns the descriptor.
+    if let Ok(ready) = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) } {
+        let _ = ready.readable().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[actix_rt::test]
+    async fn a_killed_process_ends_the_watch() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = child.id();
+        let client = ClientProcess { pid, start_ticks: proc::start_ticks(pid as i32).unwrap() };
+        let watch = actix_rt::spawn(end_of(client));
+        child.kill().unwrap();
+        watch.await.unwrap();
+        child.wait().unwrap();
+        end_of(client).await;
+    }
+}
