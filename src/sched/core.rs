@@ -1,162 +1,488 @@
-//! The live state.
-#![allow(unused_variables)]
-use super::types::*;
-use crate::model::job::Hold;
-use crate::model::view::JobView;
-use crate::model::*;
-use crate::model::{job::ClientProcess, partition::Host};
-use std::collections::BTreeMap;
+//! The live state: every job that has not ended, and those that ended lately, with the indices that keep each fact
+//! cheap. The one place where a job's state changes is `transition`.
+//!
+//! It decides nothing: the rules are in the other files, as further `impl Core` blocks.
 
-pub struct Core {
-    config: Config,
+use super::array::ArrayGroup;
+use super::depend::Waits;
+use super::ledger::Ledger;
+use super::queue::{Queue, QueueKey, rank};
+use super::steps::StepWait;
+use super::types::{Config, Effect, Outbox};
+use crate::model::change::{Change, Texts};
+use crate::model::dependency::{Dependency, DependencyTerm};
+use crate::model::partition::Host;
+use crate::model::request::Sharing;
+use crate::model::{ArrayRole, Job, JobId, JobRequest, JobState, Partition, Timestamp};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+/// A job record with what the core derives from it.
+#[derive(Debug, Clone)]
+pub(super) struct Record {
+    pub job: Job,
+    /// Of a pending job with a dependency.
+    pub waits: Option<Box<Waits>>,
+    /// Its place in the queue, while nothing but resources is missing.
+    pub key: Option<QueueKey>,
 }
 
-/// The jobs that the dependencies of these records name: what to ask the store about before `recover`.
+/// Jobs of one name and user, for `singleton`: how many records each submission has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct NameGroup {
+    pub live: BTreeMap<JobId, u32>,
+    pub active: BTreeMap<JobId, u32>,
+    /// Pending singletons, by submission and record.
+    pub singletons: BTreeSet<(JobId, JobId)>,
+}
+
+/// All live state of the scheduler.
+#[derive(Debug, Clone)]
+pub struct Core {
+    pub(super) config: Config,
+    pub(super) next_id: u32,
+    pub(super) jobs: BTreeMap<JobId, Record>,
+    pub(super) ledger: Ledger,
+    pub(super) queue: Queue,
+    /// Records that hold resources.
+    pub(super) active: BTreeSet<JobId>,
+    pub(super) arrays: HashMap<JobId, ArrayGroup>,
+    /// Who waits for whom: target to dependents.
+    pub(super) dependents: HashMap<JobId, BTreeSet<JobId>>,
+    pub(super) names: HashMap<u32, HashMap<String, NameGroup>>,
+    /// What becomes due for which record; an entry may be out of date.
+    pub(super) timers: BTreeSet<(Timestamp, JobId)>,
+    /// When ended records leave the memory. These wake nobody.
+    pub(super) purges: BTreeSet<(Timestamp, JobId)>,
+    /// Pending jobs with `--immediate` whose time is up unless the next plan starts them.
+    pub(super) expiring: BTreeSet<JobId>,
+    pub(super) step_waits: BTreeMap<JobId, VecDeque<StepWait>>,
+    /// Records whose state has changed and whose dependents have not been told yet.
+    pub(super) news: VecDeque<JobId>,
+}
+
+/// The jobs that these dependencies name: what to ask the store about before `submit` and `recover`.
 pub fn dependency_targets<'a>(requests: impl IntoIterator<Item = &'a JobRequest>) -> Vec<JobId> {
-    Vec::new()
+    let mut targets: Vec<JobId> = requests
+        .into_iter()
+        .flat_map(|request| request.dependency.terms.iter())
+        .filter_map(|term| match term {
+            DependencyTerm::On { job, .. } => Some(job.job),
+            DependencyTerm::Singleton => None,
+        })
+        .collect();
+    targets.sort_unstable();
+    targets.dedup();
+    targets
+}
+
+pub(super) fn dependency_of(job: &Job) -> &Dependency {
+    &job.request.dependency
 }
 
 impl Core {
     pub fn new(config: Config) -> Core {
-        Core { config }
+        let ledger = Ledger::new(&config.host);
+        Core {
+            config,
+            next_id: 1,
+            jobs: BTreeMap::new(),
+            ledger,
+            queue: Queue::default(),
+            active: BTreeSet::new(),
+            arrays: HashMap::new(),
+            dependents: HashMap::new(),
+            names: HashMap::new(),
+            timers: BTreeSet::new(),
+            purges: BTreeSet::new(),
+            expiring: BTreeSet::new(),
+            step_waits: BTreeMap::new(),
+            news: VecDeque::new(),
+        }
     }
-    /// `jobs`: every non-terminal record and those that ended within `min_job_age_secs`.
-    /// `ended`: what the store knows of `dependency_targets(pending jobs)`.
-    pub fn recover(config: Config, jobs: Vec<Job>, ended: Vec<EndedJob>, next_id: JobId, now: Timestamp) -> Core {
-        Core { config }
-    }
+
     pub fn config(&self) -> &Config {
         &self.config
     }
+
+    /// The number that the next record gets.
     pub fn next_id(&self) -> JobId {
-        JobId(1)
+        JobId(self.next_id)
     }
-    /// The GPUs, memory or partitions are others now.
-    pub fn set_host(&mut self, host: Host, partitions: Vec<Partition>, now: Timestamp) {}
-    pub fn submit(&mut self, s: Submission, now: Timestamp, out: &mut Outbox) -> Result<JobId, Refusal> {
-        Err(Refusal::cause(""))
-    }
-    pub fn test_only(&self, s: &Submission, now: Timestamp) -> Result<Estimate, Refusal> {
-        Err(Refusal::cause(""))
-    }
-    pub fn plan(&mut self, now: Timestamp, out: &mut Outbox) {}
-    pub fn next_due(&self) -> Option<Timestamp> {
-        None
-    }
-    pub fn on_due(&mut self, now: Timestamp, out: &mut Outbox) {}
-    pub fn on_job_ended(&mut self, id: JobId, outcome: JobOutcome, now: Timestamp, out: &mut Outbox) {}
-    pub fn on_step_ended(&mut self, step: StepKey, outcome: StepOutcome, now: Timestamp, out: &mut Outbox) {}
-    pub fn create_step(
-        &mut self,
-        job: JobId,
-        ask: StepAsk,
-        now: Timestamp,
-        out: &mut Outbox,
-    ) -> Result<StepStart, Refusal> {
-        Ok(StepStart::Waits)
-    }
-    pub fn cancel_step_wait(&mut self, ticket: u64) {}
-    pub fn release_allocation(&mut self, id: JobId, exit: ExitCode, now: Timestamp, out: &mut Outbox) {}
-    pub fn client_lost(&mut self, id: JobId, now: Timestamp, out: &mut Outbox) {}
-    /// A client took up its allocation again after a restart.
-    pub fn set_client(&mut self, id: JobId, client: Option<ClientProcess>, out: &mut Outbox) {}
-    pub fn cancel(
-        &mut self,
-        sel: &JobRef,
-        by_uid: u32,
-        now: Timestamp,
-        out: &mut Outbox,
-    ) -> Result<Vec<JobId>, ControlError> {
-        Ok(vec![])
-    }
-    pub fn signal(
-        &mut self,
-        sel: &JobRef,
-        target: SignalTarget,
-        signal: i32,
-        by_uid: u32,
-        now: Timestamp,
-        out: &mut Outbox,
-    ) -> Result<Vec<JobId>, ControlError> {
-        Ok(vec![])
-    }
-    pub fn hold(
-        &mut self,
-        sel: &JobRef,
-        hold: Hold,
-        now: Timestamp,
-        out: &mut Outbox,
-    ) -> Result<Vec<JobId>, ControlError> {
-        Ok(vec![])
-    }
-    pub fn release(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
-        Ok(vec![])
-    }
-    pub fn requeue(
-        &mut self,
-        sel: &JobRef,
-        and_hold: bool,
-        now: Timestamp,
-        out: &mut Outbox,
-    ) -> Result<Vec<JobId>, ControlError> {
-        Ok(vec![])
-    }
-    /// A terminal record that is no longer in memory, brought back from the store so that it can be requeued or seen.
-    pub fn adopt_ended(&mut self, job: Job, now: Timestamp) {}
-    pub fn suspend(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
-        Ok(vec![])
-    }
-    pub fn resume(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
-        Ok(vec![])
-    }
-    pub fn top(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
-        Ok(vec![])
-    }
-    pub fn update(
-        &mut self,
-        sel: &JobRef,
-        updates: &[Update],
-        now: Timestamp,
-        out: &mut Outbox,
-    ) -> Result<Vec<JobId>, ControlError> {
-        Ok(vec![])
-    }
-    /// Records in memory that a reference names; a task of a compact record names that record.
-    pub fn resolve(&self, sel: &JobRef) -> Vec<JobId> {
-        vec![]
-    }
+
+    /// A record that is in memory.
     pub fn job(&self, id: JobId) -> Option<&Job> {
-        None
+        self.jobs.get(&id).map(|record| &record.job)
     }
+
+    /// All records in memory, by number.
     pub fn jobs(&self) -> impl Iterator<Item = &Job> {
-        std::iter::empty()
+        self.jobs.values().map(|record| &record.job)
     }
-    pub fn view(&self, id: JobId, now: Timestamp) -> Option<JobView> {
-        None
+
+    /// The GPUs, the memory or the partitions are others now. Running jobs keep what they have; pending ones that ask
+    /// for more than there is wait with the reason BadConstraints.
+    pub fn set_host(&mut self, host: Host, partitions: Vec<Partition>, now: Timestamp) {
+        self.config.host = host;
+        self.config.partitions = partitions;
+        let mut ledger = Ledger::new(&self.config.host);
+        for id in &self.active {
+            if let Some(job) = self.jobs.get(id).map(|record| &record.job)
+                && let Some(alloc) = &job.alloc
+            {
+                ledger.adopt(*id, alloc, job.request.sharing == Sharing::Exclusive, &self.config.host);
+            }
+        }
+        self.ledger = ledger;
+        let pending: Vec<JobId> =
+            self.jobs.values().filter(|r| r.job.state == JobState::Pending).map(|r| r.job.id).collect();
+        for id in pending {
+            self.refresh(id, now);
+        }
     }
-    pub fn views(&self, now: Timestamp) -> Vec<JobView> {
-        vec![]
+
+    pub(super) fn allot_id(&mut self) -> JobId {
+        let id = JobId(self.next_id);
+        self.next_id = self.next_id.saturating_add(1);
+        id
     }
-    pub fn reason(&self, id: JobId, now: Timestamp) -> Reason {
-        Reason::None
+
+    /// Takes a record in. The caller sets its waits and calls `refresh`.
+    pub(super) fn add_record(&mut self, job: Job, waits: Option<Box<Waits>>) {
+        let id = job.id;
+        self.jobs.insert(id, Record { job, waits: None, key: None });
+        self.put_waits(id, waits);
+        self.index(id);
     }
-    pub fn expected_starts(&self, now: Timestamp) -> BTreeMap<JobId, Timestamp> {
-        BTreeMap::new()
+
+    /// Changes what the indices go by: role, request, priority.
+    pub(super) fn reshape(&mut self, id: JobId, change: impl FnOnce(&mut Job)) {
+        self.unindex(id);
+        if let Some(record) = self.jobs.get_mut(&id) {
+            change(&mut record.job);
+        }
+        self.index(id);
     }
-    pub fn batch_ranks(&self, request: &JobRequest) -> bool {
-        false
+
+    pub(super) fn index(&mut self, id: JobId) {
+        let Some(record) = self.jobs.get(&id) else { return };
+        let job = &record.job;
+        let group_id = job.array_job_id().unwrap_or(id);
+        let is_pending = job.state == JobState::Pending;
+        let is_singleton = is_pending && job.request.dependency.terms.contains(&DependencyTerm::Singleton);
+        if !job.state.is_terminal() {
+            let names = self.names.entry(job.request.uid).or_default();
+            if !names.contains_key(&job.request.name) {
+                names.insert(job.request.name.clone(), NameGroup::default());
+            }
+            if let Some(name) = names.get_mut(&job.request.name) {
+                *name.live.entry(group_id).or_default() += 1;
+                if job.state.is_active() {
+                    *name.active.entry(group_id).or_default() += 1;
+                }
+                if is_singleton {
+                    name.singletons.insert((group_id, id));
+                }
+            }
+        }
+        if job.state.is_active() {
+            self.active.insert(id);
+        }
+        if job.array_job_id().is_some() {
+            let group = self.arrays.entry(group_id).or_insert_with(|| ArrayGroup {
+                total: job.request.array.as_ref().map_or(0, |array| array.tasks.len()),
+                limit: job.request.array.as_ref().and_then(|array| array.limit),
+                ..ArrayGroup::default()
+            });
+            group.records.insert(id);
+            if is_pending {
+                group.waiting.insert(id);
+            }
+            match &job.role {
+                ArrayRole::Task { task, .. } => {
+                    group.tasks.insert(*task, id);
+                    group.active += u32::from(job.state.is_active());
+                }
+                ArrayRole::Rest { limit, .. } => {
+                    group.limit = *limit;
+                    group.compact.insert(id);
+                }
+                ArrayRole::Part { .. } => {
+                    group.compact.insert(id);
+                }
+                ArrayRole::None => {}
+            }
+        }
     }
-    pub fn allocated(&self) -> Tres {
-        Tres::ZERO
+
+    pub(super) fn unindex(&mut self, id: JobId) {
+        let Some(record) = self.jobs.get(&id) else { return };
+        let job = &record.job;
+        let group_id = job.array_job_id().unwrap_or(id);
+        if !job.state.is_terminal()
+            && let Some(names) = self.names.get_mut(&job.request.uid)
+            && let Some(name) = names.get_mut(&job.request.name)
+        {
+            take_one(&mut name.live, group_id);
+            if job.state.is_active() {
+                take_one(&mut name.active, group_id);
+            }
+            name.singletons.remove(&(group_id, id));
+            if name.live.is_empty() {
+                names.remove(&job.request.name);
+            }
+        }
+        self.active.remove(&id);
+        if job.array_job_id().is_some()
+            && let Some(group) = self.arrays.get_mut(&group_id)
+        {
+            group.records.remove(&id);
+            group.waiting.remove(&id);
+            group.compact.remove(&id);
+            if let ArrayRole::Task { task, .. } = &job.role {
+                group.tasks.remove(task);
+                if job.state.is_active() {
+                    group.active = group.active.saturating_sub(1);
+                }
+            }
+        }
     }
-    pub fn is_exclusive(&self) -> bool {
-        false
+
+    /// Changes a job's state, if it may go there, with all that hangs on it: the ledger, the indices, what is known of
+    /// the array, and who is told. False where the state machine forbids it: nothing has changed then.
+    ///
+    /// On the way to RUNNING the allocation is noted before.
+    #[must_use]
+    pub(super) fn transition(&mut self, id: JobId, to: JobState, now: Timestamp) -> bool {
+        let Some(from) = self.job(id).map(|job| job.state).filter(|from| from.can_become(to)) else { return false };
+        let was_at_limit = self.is_array_at_limit(id);
+        self.unindex(id);
+        if let Some(record) = self.jobs.get_mut(&id) {
+            let job = &mut record.job;
+            if let Some(since) = job.suspended_at.filter(|_| from == JobState::Suspended) {
+                job.suspended_us += u64::try_from(now.since(since).as_micros()).unwrap_or(0);
+                job.suspended_at = None;
+            }
+            job.state = to;
+            if from.is_active()
+                && !to.is_active()
+                && let Some(alloc) = &job.alloc
+            {
+                self.ledger.give_back(id, alloc, &self.config.host);
+            }
+        }
+        self.index(id);
+        self.note_in_array(id, from, now);
+        if to != JobState::Pending {
+            if let Some(key) = self.jobs.get_mut(&id).and_then(|record| record.key.take()) {
+                self.queue.remove(&key);
+            }
+            self.clear_waits(id);
+            self.expiring.remove(&id);
+        }
+        if to.is_terminal() {
+            let end = self.job(id).and_then(|job| job.end).unwrap_or(now);
+            self.purges.insert((end.plus_secs(self.config.min_job_age_secs), id));
+        }
+        self.news.push_back(id);
+        if was_at_limit != self.is_array_at_limit(id) {
+            self.refresh_array(id, now);
+        }
+        true
     }
-    pub fn partition_loads(&self) -> Vec<PartitionLoad> {
-        vec![]
+
+    fn is_array_at_limit(&self, id: JobId) -> bool {
+        self.group_of(id).is_some_and(ArrayGroup::is_at_limit)
     }
-    /// What was found broken; empty when all is well.
-    pub fn check_invariants(&self) -> Result<(), String> {
-        Ok(())
+
+    pub(super) fn group_of(&self, id: JobId) -> Option<&ArrayGroup> {
+        self.job(id).and_then(Job::array_job_id).and_then(|array| self.arrays.get(&array))
+    }
+
+    /// Looks at all pending records of the array that `id` belongs to again.
+    pub(super) fn refresh_array(&mut self, id: JobId, now: Timestamp) {
+        let waiting: Vec<JobId> =
+            self.group_of(id).map(|group| group.waiting.iter().copied().collect()).unwrap_or_default();
+        for other in waiting {
+            self.refresh(other, now);
+        }
+    }
+
+    fn note_in_array(&mut self, id: JobId, from: JobState, now: Timestamp) {
+        let Some(job) = self.jobs.get(&id).map(|record| &record.job) else { return };
+        let Some(group) = job.array_job_id().and_then(|array| self.arrays.get_mut(&array)) else { return };
+        match &job.role {
+            ArrayRole::Task { task, .. } => {
+                if job.state.is_active() && !from.is_active() {
+                    group.note_begun(*task, now);
+                    group.last_served = group.last_served.max(id.0);
+                } else if job.state.is_terminal() {
+                    group.note_ended(*task, job.state == JobState::Completed);
+                } else if job.state == JobState::Pending && from.is_terminal() {
+                    group.note_requeued(*task);
+                }
+            }
+            ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => {
+                if job.state.is_terminal() {
+                    tasks.iter().for_each(|task| group.note_ended(task, false));
+                } else if from.is_terminal() {
+                    tasks.iter().for_each(|task| group.note_requeued(task));
+                }
+            }
+            ArrayRole::None => {}
+        }
+    }
+
+    /// Looks at a record again: whether it belongs into the queue, and where.
+    pub(super) fn refresh(&mut self, id: JobId, now: Timestamp) {
+        let Some(record) = self.jobs.get(&id) else { return };
+        let blocker = self.gate(record, now);
+        let key = (record.job.state == JobState::Pending && blocker.is_none()).then(|| self.queue_key(&record.job));
+        if record.key != key {
+            if let Some(old) = &record.key {
+                self.queue.remove(old);
+            }
+            if let Some(new) = key {
+                self.queue.insert(new);
+            }
+        }
+        let is_eligible = key.is_some();
+        if let Some(record) = self.jobs.get_mut(&id) {
+            record.key = key;
+            if is_eligible && record.job.eligible.is_none() {
+                record.job.eligible = Some(now);
+            }
+        }
+    }
+
+    pub(super) fn queue_key(&self, job: &Job) -> QueueKey {
+        let turn = match (&job.role, job.array_job_id().and_then(|array| self.arrays.get(&array))) {
+            (ArrayRole::Rest { .. } | ArrayRole::Part { .. }, Some(group)) => group.last_served.max(job.id.0),
+            (ArrayRole::Rest { .. } | ArrayRole::Part { .. }, None) => job.id.0,
+            (ArrayRole::None | ArrayRole::Task { .. }, _) => job.id.0,
+        };
+        QueueKey { priority: Reverse(rank(&job.request)), turn, id: job.id }
+    }
+
+    /// Tells those who wait for the jobs whose state has changed, and those who wait for them in turn, and so on.
+    pub(super) fn settle(&mut self, now: Timestamp, out: &mut Outbox) {
+        while let Some(id) = self.news.pop_front() {
+            let Some(job) = self.job(id) else { continue };
+            let (array, name) = (job.array_job_id(), (job.request.uid, job.request.name.clone()));
+            let task = match &job.role {
+                ArrayRole::Task { task, .. } => Some(*task),
+                ArrayRole::None | ArrayRole::Rest { .. } | ArrayRole::Part { .. } => None,
+            };
+            let mut others = Vec::new();
+            if let Some(array) = array {
+                others = self.reconsider_dependents(array, task);
+            }
+            if array != Some(id) {
+                others.extend(self.reconsider_dependents(id, None));
+            }
+            for other in others {
+                self.refresh(other, now);
+                self.arm(other, now);
+                self.drop_if_hopeless(other, now, out);
+            }
+            self.refresh_singletons(&name, now);
+        }
+    }
+
+    /// The singletons of a name that may go now: those before the first that still has to wait.
+    fn refresh_singletons(&mut self, name: &(u32, String), now: Timestamp) {
+        let Some(group) = self.names.get(&name.0).and_then(|names| names.get(&name.1)) else { return };
+        let mut freed = Vec::new();
+        for (_, id) in &group.singletons {
+            match self.job(*id) {
+                Some(job) if self.is_singleton_free(job) => freed.push(*id),
+                Some(_) | None => break,
+            }
+        }
+        for id in freed {
+            self.refresh(id, now);
+        }
+    }
+
+    /// A copy of the record for the store, which keeps steps apart.
+    pub(super) fn stored(&mut self, id: JobId) -> Option<Box<Job>> {
+        let job = &mut self.jobs.get_mut(&id)?.job;
+        let steps = std::mem::take(&mut job.steps);
+        let copy = Box::new(job.clone());
+        job.steps = steps;
+        Some(copy)
+    }
+
+    pub(super) fn save(&mut self, id: JobId, out: &mut Outbox) {
+        if let Some(job) = self.stored(id) {
+            out.changes.push(Change::Update(job));
+        }
+    }
+
+    /// Saves a record that has just left the compact record `from`, and that one. They may be the same.
+    pub(super) fn save_split(&mut self, id: JobId, from: JobId, out: &mut Outbox) {
+        if id != from
+            && let Some(job) = self.stored(id)
+        {
+            let texts = Texts::SameAs(job.array_job_id().unwrap_or(from));
+            out.changes.push(Change::Insert { job, texts });
+        }
+        self.save(from, out);
+    }
+
+    /// Forgets a record.
+    pub(super) fn forget(&mut self, id: JobId, out: &mut Outbox) {
+        self.clear_waits(id);
+        self.unindex(id);
+        let Some(record) = self.jobs.remove(&id) else { return };
+        if let Some(key) = &record.key {
+            self.queue.remove(key);
+        }
+        self.step_waits.remove(&id);
+        if let Some(array) = record.job.array_job_id()
+            && self.arrays.get(&array).is_some_and(|group| group.records.is_empty())
+        {
+            self.arrays.remove(&array);
+        }
+        out.effects.push(Effect::Gone(id));
+    }
+
+    /// A terminal record that has left the memory, brought back from the store: so that it can be requeued, say.
+    pub fn adopt_ended(&mut self, job: Job, now: Timestamp) {
+        if !job.state.is_terminal() || self.jobs.contains_key(&job.id) {
+            return;
+        }
+        let id = job.id;
+        self.add_record(job, None);
+        self.note_terminal(id);
+        self.purges.insert((now.plus_secs(self.config.min_job_age_secs), id));
+    }
+
+    /// What an array has to know of a record that was terminal when it came in.
+    pub(super) fn note_terminal(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(&id).map(|record| &record.job) else { return };
+        let Some(group) = job.array_job_id().and_then(|array| self.arrays.get_mut(&array)) else { return };
+        match &job.role {
+            ArrayRole::Task { task, .. } => {
+                group.note_ended(*task, job.state == JobState::Completed);
+                if job.start.is_some() {
+                    group.last_served = group.last_served.max(id.0);
+                }
+                group.last_begun = group.last_begun.max(job.start);
+            }
+            ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => {
+                tasks.iter().for_each(|task| group.note_ended(task, false));
+            }
+            ArrayRole::None => {}
+        }
+    }
+}
+
+fn take_one(counts: &mut BTreeMap<JobId, u32>, id: JobId) {
+    if let Some(count) = counts.get_mut(&id) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&id);
+        }
     }
 }

@@ -23,8 +23,28 @@
 //! | `recover` | the state after a restart of the daemon |
 //! | `invariants` | what must always be true |
 
-pub mod core;
-pub mod types;
+mod admit;
+mod array;
+mod backfill;
+mod blockers;
+mod control;
+mod core;
+mod depend;
+mod invariants;
+mod ledger;
+mod lifecycle;
+mod plan;
+mod queue;
+mod recover;
+mod room;
+mod steps;
+mod timers;
+mod types;
+mod update;
+mod view;
 
 pub use self::core::{Core, dependency_targets};
+pub use plan::BACKFILL_DEPTH;
+pub use queue::DEFAULT_PRIORITY;
 pub use types::*;
+pub use view::{batch_ranks, own_step, view_of};

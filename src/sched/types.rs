@@ -283,14 +283,14 @@ pub enum StepKind {
 pub struct StepAsk {
     pub kind: StepKind,
     pub name: String,
-    pub ntasks: u32,
-    pub cpus_per_task: u32,
+    /// `None`: as many as the job has.
+    pub ntasks: Option<u32>,
+    /// `None`: as many as the job's tasks have.
+    pub cpus_per_task: Option<u32>,
     /// MB; `None`: all of the job's.
     pub mem_mb: Option<u64>,
-    /// `None`: all of the job's.
+    /// `None`: those of the job that no other step has claimed for itself, shared with other steps that say nothing.
     pub gpus: Option<u32>,
-    /// `--exact`/`--exclusive`: only what was asked for, so that others fit beside it.
-    pub exact: bool,
     /// `--overlap`: takes nothing from the other steps, and never waits.
     pub overlap: bool,
     /// `-O/--overcommit`: more tasks than CPUs.

@@ -1,0 +1,231 @@
+//! Whether a submission is taken, and what it comes to: partition, CPUs, memory, GPUs.
+//!
+//! What the text of an option means is the business of `spec`; here it meets the host. What can never run is refused at
+//! once, in Slurm's words and with the offending value.
+
+use super::core::Core;
+use super::queue::shown_priority;
+use super::room::{Room, Want, is_model};
+use super::types::{Config, Estimate, Outbox, Refusal, Submission};
+use crate::model::change::{Change, Texts};
+use crate::model::job::Hold;
+use crate::model::request::{JobKind, MemRequest};
+use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRequest, JobState, Partition, Reason, Timestamp, Tres, tres};
+use std::sync::Arc;
+
+/// Slurm's words (`slurm_strerror`).
+pub(super) const NODE_CONFIG: &str = "Requested node configuration is not available";
+pub(super) const TOO_MANY_CPUS: &str = "More processors requested than permitted";
+pub(super) const INVALID_PARTITION: &str = "Invalid partition name specified";
+const NODE_COUNT: &str = "Node count specification invalid";
+const INVALID_FEATURE: &str = "Invalid feature specification";
+const INVALID_NODE: &str = "Invalid node name specified";
+const INVALID_ARRAY: &str = "Invalid job array specification";
+const INVALID_GRES: &str = "Invalid generic resource (gres) specification";
+
+/// What a job reserves while it runs, worked out from its request (book, "Core Resources"): `ntasks * cpus-per-task`
+/// CPUs, at least `--mincpus` and `--cpus-per-gpu` for each GPU; memory as asked, 512 MB by default; GPUs as asked,
+/// 1 by default in a GPU partition.
+pub fn size(request: &JobRequest, partition: &Partition, config: &Config) -> Tres {
+    let tasks = request.task_count();
+    let gpu = &request.gpu;
+    let gpus = gpu
+        .total
+        .or(gpu.per_node)
+        .or(gpu.per_task.map(|n| n.saturating_mul(tasks)))
+        .or(gpu.per_socket)
+        .unwrap_or(u32::from(partition.is_gpu));
+    let asked = tasks.saturating_mul(request.cpus_per_task.unwrap_or(1));
+    let for_gpus = gpu.cpus_per_gpu.unwrap_or(0).saturating_mul(gpus);
+    let cpus = asked.max(request.mincpus.unwrap_or(0)).max(for_gpus).max(1);
+    let mem_mb = match request.mem {
+        // A host with less than the default has to do with what it has.
+        MemRequest::Default => config.default_mem_mb.min(config.host.mem_mb),
+        MemRequest::PerNode(0) => config.host.mem_mb,
+        MemRequest::PerNode(mb) => mb,
+        MemRequest::PerCpu(0) => config.host.mem_mb,
+        MemRequest::PerCpu(mb) => mb.saturating_mul(u64::from(cpus)),
+        MemRequest::PerGpu(mb) => mb.saturating_mul(u64::from(gpus)),
+    };
+    Tres { cpus, mem_mb, gpus }
+}
+
+/// Refuses what the host does not have, even when nobody else is on it.
+pub fn check_size(request: &JobRequest, tres: &Tres, config: &Config) -> Result<(), Refusal> {
+    let host = config.host.tres();
+    if tres.cpus > host.cpus {
+        let detail = format!(
+            "CPU count per node can not be satisfied: {} CPUs requested, {} on this host",
+            tres.cpus, host.cpus
+        );
+        return Err(Refusal::with_detail(detail, TOO_MANY_CPUS));
+    }
+    if tres.mem_mb > host.mem_mb {
+        let detail = format!(
+            "Memory specification can not be satisfied: {} MB requested, {} MB on this host",
+            tres.mem_mb, host.mem_mb
+        );
+        return Err(Refusal::with_detail(detail, NODE_CONFIG));
+    }
+    let model = request.gpu.model.as_deref();
+    let there = match model {
+        None => host.gpus,
+        Some(model) => config.host.gpus.iter().filter(|gpu| is_model(gpu, model)).count() as u32,
+    };
+    if tres.gpus > there {
+        let kind = model.map(|model| format!("{model} ")).unwrap_or_default();
+        let detail = format!("{INVALID_GRES}: {} {kind}GPUs requested, {there} on this host", tres.gpus);
+        return Err(Refusal::only_detail(detail));
+    }
+    Ok(())
+}
+
+struct Admitted {
+    partition: String,
+    tres: Tres,
+}
+
+impl Core {
+    /// Takes a job into the queue: checked against the host, with the defaults of the book. Its number is durable once
+    /// the changes are committed.
+    pub fn submit(&mut self, s: Submission, now: Timestamp, out: &mut Outbox) -> Result<JobId, Refusal> {
+        let known = super::depend::Known::new(&s.ended);
+        let admitted = self.admit(&s)?;
+        self.learn(&known);
+        self.check_dependency(&s.request.dependency, &known)?;
+        let id = self.allot_id();
+        let texts = match s.request.kind {
+            JobKind::Batch | JobKind::Run => Texts::New(s.texts),
+            JobKind::Allocation => Texts::None,
+        };
+        let job = new_job(id, s.request, admitted, s.client, now);
+        self.add_record(job, None);
+        self.set_waits(id, &known);
+        self.refresh(id, now);
+        self.arm(id, now);
+        if let Some(job) = self.stored(id) {
+            out.changes.push(Change::Insert { job, texts });
+        }
+        self.drop_if_hopeless(id, now, out);
+        self.settle(now, out);
+        Ok(id)
+    }
+
+    /// What `submit` would say, and when the job would start (`sbatch --test-only`). Nothing changes.
+    pub fn test_only(&self, s: &Submission, now: Timestamp) -> Result<Estimate, Refusal> {
+        let admitted = self.admit(s)?;
+        let (cpus, partition) = (admitted.tres.cpus, admitted.partition.clone());
+        let mut trial = self.clone();
+        let id = trial.submit(s.clone(), now, &mut Outbox::default())?;
+        let start = trial.expected_starts(now).get(&id).copied();
+        Ok(Estimate { id, start, cpus, partition })
+    }
+
+    fn admit(&self, s: &Submission) -> Result<Admitted, Refusal> {
+        let request = &s.request;
+        if request.nodes.is_some_and(|(min, max)| min > 1 || max == 0) {
+            return Err(Refusal::cause(NODE_COUNT));
+        }
+        self.check_hosts(s)?;
+        if s.constraint_ok == Some(false) {
+            return Err(Refusal::cause(INVALID_FEATURE));
+        }
+        if let Some(array) = &request.array {
+            let last = array.tasks.last().unwrap_or(u32::MAX);
+            if last >= self.config.max_array_size || request.kind != JobKind::Batch {
+                return Err(Refusal::cause(INVALID_ARRAY));
+            }
+        }
+        let partitions = self.partitions_for(request)?;
+        let mut first_refusal = None;
+        for partition in partitions {
+            let tres = size(request, partition, &self.config);
+            match check_size(request, &tres, &self.config) {
+                Ok(()) => return Ok(Admitted { partition: partition.name.clone(), tres }),
+                Err(refusal) => {
+                    first_refusal.get_or_insert(refusal);
+                }
+            }
+        }
+        Err(first_refusal.unwrap_or(Refusal::cause(INVALID_PARTITION)))
+    }
+
+    fn check_hosts(&self, s: &Submission) -> Result<(), Refusal> {
+        let is_this = |name: &String| *name == self.config.host.name || name == "localhost";
+        if let Some(other) = s.nodelist.iter().find(|name| !is_this(name)) {
+            return Err(Refusal { detail: Some(format!("no such node: {other}")), cause: Some(INVALID_NODE) });
+        }
+        if let Some(this) = s.exclude.iter().find(|name| is_this(name)) {
+            return Err(Refusal::with_detail(format!("the only node is excluded: {this}"), NODE_CONFIG));
+        }
+        Ok(())
+    }
+
+    /// The partitions that a job may go to, in the order it named them.
+    fn partitions_for(&self, request: &JobRequest) -> Result<Vec<&Partition>, Refusal> {
+        match &request.partition {
+            None => {
+                let default = self.config.partitions.iter().find(|partition| partition.is_default);
+                Ok(default.or(self.config.partitions.first()).into_iter().collect())
+            }
+            Some(names) => names.split(',').map(|name| self.partition(name)).collect(),
+        }
+    }
+
+    fn partition(&self, name: &str) -> Result<&Partition, Refusal> {
+        self.config
+            .partitions
+            .iter()
+            .find(|partition| partition.name == name)
+            .ok_or_else(|| Refusal::with_detail(format!("invalid partition specified: {name}"), INVALID_PARTITION))
+    }
+
+    /// The size of a job with another request or in another partition, for `scontrol update`.
+    pub(super) fn resized(&self, request: &JobRequest, partition: &str) -> Option<Tres> {
+        let partition = self.config.partitions.iter().find(|p| p.name == partition)?;
+        let tres = size(request, partition, &self.config);
+        let want = Want { tres, gpu_model: request.gpu.model.as_deref(), exclusive: false };
+        Room::whole(&self.config.host).fits(&want, &self.config.host).then_some(tres)
+    }
+}
+
+fn new_job(
+    id: JobId,
+    request: JobRequest,
+    admitted: Admitted,
+    client: Option<crate::model::job::ClientProcess>,
+    now: Timestamp,
+) -> Job {
+    let role = match &request.array {
+        Some(array) => ArrayRole::Rest { tasks: array.tasks.clone(), limit: array.limit },
+        None => ArrayRole::None,
+    };
+    // In Slurm a priority of 0 means held.
+    let is_held = request.hold || request.priority == Some(0);
+    Job {
+        id,
+        role,
+        partition: admitted.partition,
+        tres: admitted.tres,
+        priority: shown_priority(&request),
+        hold: if is_held { Hold::User } else { Hold::No },
+        state: JobState::Pending,
+        reason: Reason::None,
+        submit: now,
+        eligible: None,
+        start: None,
+        end: None,
+        suspended_at: None,
+        suspended_us: 0,
+        exit: ExitCode::OK,
+        derived_exit: ExitCode::OK,
+        restarts: 0,
+        alloc: None,
+        usage: tres::Usage::default(),
+        steps: Vec::new(),
+        next_step: 0,
+        client,
+        cancelled_by: None,
+        request: Arc::new(request),
+    }
+}

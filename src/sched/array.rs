@@ -1,0 +1,186 @@
+//! Arrays: one compact record for all tasks that nobody has touched, and how tasks leave it.
+//!
+//! A pending array is one `Rest` record. A task becomes a record of its own when it starts or is touched alone; several
+//! that are touched together become one `Part`, so that cancelling or holding a million tasks makes no million records.
+//! The last task of a compact record takes over its number, as in Slurm, where the last task to start has the array's.
+
+use super::core::Core;
+use crate::model::array::TaskSet;
+use crate::model::{ArrayRole, Job, JobId, JobState, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A growing set of small numbers that knows how many it has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Bits {
+    words: Vec<u64>,
+    count: usize,
+}
+
+impl Bits {
+    pub fn contains(&self, n: u32) -> bool {
+        self.words.get(n as usize / 64).is_some_and(|word| word & (1 << (n % 64)) != 0)
+    }
+
+    pub fn set(&mut self, n: u32, is_in: bool) {
+        let (index, bit) = (n as usize / 64, 1u64 << (n % 64));
+        if is_in {
+            if self.words.len() <= index {
+                self.words.resize(index + 1, 0);
+            }
+            if self.words[index] & bit == 0 {
+                self.words[index] |= bit;
+                self.count += 1;
+            }
+        } else if self.contains(n) {
+            self.words[index] &= !bit;
+            self.count -= 1;
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.count
+    }
+}
+
+/// What is known of an array beyond its records; kept while one of them is in memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ArrayGroup {
+    /// Tasks as submitted.
+    pub total: usize,
+    /// At most so many at once.
+    pub limit: Option<u32>,
+    /// All records in memory.
+    pub records: BTreeSet<JobId>,
+    /// Those that are pending.
+    pub waiting: BTreeSet<JobId>,
+    /// Those that are compact, whatever their state.
+    pub compact: BTreeSet<JobId>,
+    /// Tasks with a record of their own in memory.
+    pub tasks: BTreeMap<u32, JobId>,
+    /// Tasks that hold resources.
+    pub active: u32,
+    /// The number of the task that started last; 0: none has.
+    pub last_served: u32,
+    /// Tasks that have started or were cancelled, have ended, have ended with exit code 0.
+    pub begun: Bits,
+    pub ended: Bits,
+    pub ok: Bits,
+    /// The last start among them, for `after:id+minutes`.
+    pub last_begun: Option<Timestamp>,
+}
+
+impl ArrayGroup {
+    pub fn is_at_limit(&self) -> bool {
+        self.limit.is_some_and(|limit| self.active >= limit)
+    }
+
+    pub fn note_ended(&mut self, task: u32, ok: bool) {
+        self.begun.set(task, true);
+        self.ended.set(task, true);
+        self.ok.set(task, ok);
+    }
+
+    pub fn note_begun(&mut self, task: u32, at: Timestamp) {
+        self.begun.set(task, true);
+        self.last_begun = self.last_begun.max(Some(at));
+    }
+
+    pub fn note_requeued(&mut self, task: u32) {
+        self.ended.set(task, false);
+        self.ok.set(task, false);
+    }
+}
+
+/// Whether every member of `inner` is in `outer`, told by ranges where that is possible.
+pub fn covers(outer: &TaskSet, inner: &TaskSet) -> bool {
+    inner.ranges().iter().all(|r| {
+        outer.ranges().iter().any(|o| o.step == 1 && o.first <= r.first && r.last <= o.last)
+            || (r.first..=r.last).step_by(r.step as usize).all(|task| outer.contains(task))
+    })
+}
+
+impl Core {
+    /// A task of the compact record `id` as a record of its own; its number. The caller saves both.
+    /// `None` where `id` has no such task.
+    pub(super) fn split_task(&mut self, id: JobId, task: u32) -> Option<JobId> {
+        let job = &self.jobs.get(&id)?.job;
+        let tasks = job.compact_tasks()?;
+        let array_job = job.array_job_id()?;
+        if !tasks.contains(task) {
+            return None;
+        }
+        if tasks.single().is_some() {
+            self.reshape(id, |job| job.role = ArrayRole::Task { array_job, task });
+            if let Some(waits) = self.jobs.get(&id).and_then(|record| record.waits.as_deref()) {
+                let waits = waits.narrowed(&TaskSet::one(task), false);
+                self.put_waits(id, Some(Box::new(waits)));
+            }
+            return Some(id);
+        }
+        Some(self.split_off(id, TaskSet::one(task), ArrayRole::Task { array_job, task }))
+    }
+
+    /// The tasks of the compact record `id` that are in `wanted`, as a record of their own; its number. The caller
+    /// saves both. `None` where `id` has none of them.
+    pub(super) fn split_set(&mut self, id: JobId, wanted: &TaskSet) -> Option<JobId> {
+        let job = &self.jobs.get(&id)?.job;
+        let tasks = job.compact_tasks()?;
+        let array_job = job.array_job_id()?;
+        if covers(wanted, tasks) {
+            return Some(id);
+        }
+        let common = tasks.intersection(wanted);
+        if let Some(task) = common.single() {
+            return self.split_task(id, task);
+        }
+        if common.is_empty() {
+            return None;
+        }
+        Some(self.split_off(id, common.clone(), ArrayRole::Part { array_job, tasks: common }))
+    }
+
+    /// A new pending record beside `id` for tasks that leave it, of the same array and with the same request.
+    fn split_off(&mut self, id: JobId, gone: TaskSet, role: ArrayRole) -> JobId {
+        let new_id = self.allot_id();
+        let Some(record) = self.jobs.get_mut(&id) else { return new_id };
+        // Nothing that the indices go by changes on the compact record.
+        match &mut record.job.role {
+            ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => match gone.single() {
+                Some(task) => {
+                    tasks.remove(task);
+                }
+                None => *tasks = tasks.difference(&gone),
+            },
+            ArrayRole::None | ArrayRole::Task { .. } => {}
+        }
+        let is_compact = gone.single().is_none();
+        let waits = record.waits.as_ref().map(|waits| Box::new(waits.narrowed(&gone, is_compact)));
+        if let Some(waits) = &mut record.waits {
+            waits.drop_tasks(&gone);
+        }
+        let job = Job { id: new_id, role, ..record.job.clone() };
+        self.add_record(job, waits);
+        new_id
+    }
+
+    /// Pending records of the array that are compact.
+    pub(super) fn pending_compact(&self, array_job: JobId) -> Vec<JobId> {
+        let Some(group) = self.arrays.get(&array_job) else { return Vec::new() };
+        group.compact.intersection(&group.waiting).copied().collect()
+    }
+
+    /// Whether a record that is still pending has the task in it.
+    pub(super) fn compact_with(&self, array_job: JobId, task: u32) -> Option<JobId> {
+        let group = self.arrays.get(&array_job)?;
+        let has = |id: &&JobId| {
+            self.jobs.get(id).is_some_and(|r| r.job.compact_tasks().is_some_and(|tasks| tasks.contains(task)))
+        };
+        group
+            .compact
+            .iter()
+            .filter(|id| self.jobs.get(id).is_some_and(|r| r.job.state == JobState::Pending))
+            .find(has)
+            .or_else(|| group.compact.iter().find(has))
+            .copied()
+    }
+}

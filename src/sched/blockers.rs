@@ -1,0 +1,81 @@
+//! What keeps a pending job from running: one predicate for each blocker, each with its reason.
+//!
+//! These look at one job and the state as it is. Whether the resources that are free now are enough is the plan's
+//! question, and comes last.
+
+use super::array::ArrayGroup;
+use super::core::{Core, Record};
+use super::room::{Room, Want};
+use crate::model::job::Hold;
+use crate::model::{Job, JobId, JobState, Reason, Timestamp};
+
+/// The user or an administrator holds it.
+pub fn held(job: &Job) -> Option<Reason> {
+    match job.hold {
+        Hold::No => None,
+        Hold::User => Some(Reason::JobHeldUser),
+        Hold::Admin => Some(Reason::JobHeldAdmin),
+    }
+}
+
+/// Its begin time has not come. The clock is asked each time: it may have been set back.
+pub fn too_early(job: &Job, now: Timestamp) -> Option<Reason> {
+    job.request.begin.filter(|begin| *begin > now).map(|_| Reason::BeginTime)
+}
+
+/// The array has as many tasks running as it may.
+pub fn array_full(group: Option<&ArrayGroup>) -> Option<Reason> {
+    group.filter(|group| group.is_at_limit()).map(|_| Reason::JobArrayTaskLimit)
+}
+
+impl Core {
+    /// It asks for more than the host has now, even with nobody else on it.
+    pub(super) fn too_large(&self, job: &Job) -> Option<Reason> {
+        let is_possible = Room::whole(&self.config.host).fits(&Want::of(job), &self.config.host);
+        (!is_possible).then_some(Reason::BadConstraints)
+    }
+
+    /// The partition is not there any more.
+    pub(super) fn no_partition(&self, job: &Job) -> Option<Reason> {
+        let is_there = self.config.partitions.iter().any(|partition| partition.name == job.partition);
+        (!is_there).then_some(Reason::PartitionConfig)
+    }
+
+    /// The first blocker that is not a matter of free resources.
+    pub(super) fn gate(&self, record: &Record, now: Timestamp) -> Option<Reason> {
+        let job = &record.job;
+        held(job)
+            .or_else(|| self.dependency_blocker(job, record.waits.as_deref(), now))
+            .or_else(|| too_early(job, now))
+            .or_else(|| self.no_partition(job))
+            .or_else(|| self.too_large(job))
+            .or_else(|| array_full(job.array_job_id().and_then(|array| self.arrays.get(&array))))
+    }
+
+    /// Why a job waits, or why it ended as it did; worked out now.
+    ///
+    /// Among those that only wait for resources the first one is told so (Resources, or Exclusive where the host is not
+    /// to be shared), and the others that it goes before them (Priority), as in Slurm.
+    pub fn reason(&self, id: JobId, now: Timestamp) -> Reason {
+        let Some(record) = self.jobs.get(&id) else { return Reason::None };
+        if record.job.state != JobState::Pending {
+            return record.job.reason;
+        }
+        if let Some(reason) = self.gate(record, now) {
+            return reason;
+        }
+        let first = self.queue.first();
+        if first.is_some_and(|first| first.id != id) {
+            return Reason::Priority;
+        }
+        let want = Want::of(&record.job);
+        if self.ledger.room().fits(&want, &self.config.host) {
+            // The next plan starts it.
+            Reason::None
+        } else if self.ledger.exclusive().is_some() || want.exclusive {
+            Reason::Exclusive
+        } else {
+            Reason::Resources
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! What users do to jobs that exist: cancel, signal, hold, release, requeue, suspend, resume.
+//!
+//! A reference names a job, a whole array, some of its tasks, or a step. Tasks that are still in a compact record leave
+//! it when they are touched. The texts of refusals are Slurm's.
+
+use super::array::covers;
+use super::core::Core;
+use super::lifecycle::Ending;
+use super::types::{ControlError, Effect, Outbox, SignalTarget, StopCause, Update};
+use crate::model::job::Hold;
+use crate::model::request::JobKind;
+use crate::model::{JobId, JobRef, JobState, Reason, StepKey, Timestamp};
+
+const SIGKILL: i32 = 9;
+
+impl Core {
+    /// The records in memory that a reference names, by number. A task that is still in a compact record names that.
+    pub fn resolve(&self, sel: &JobRef) -> Vec<JobId> {
+        let mut found = match (&sel.tasks, self.arrays.get(&sel.job)) {
+            (None, Some(group)) => group.records.iter().copied().collect(),
+            (None, None) => self.jobs.contains_key(&sel.job).then_some(sel.job).into_iter().collect(),
+            (Some(_), None) => Vec::new(),
+            (Some(tasks), Some(group)) => {
+                let mut found: Vec<JobId> = if tasks.len() <= group.tasks.len() {
+                    tasks.iter().filter_map(|task| group.tasks.get(&task)).copied().collect()
+                } else {
+                    group.tasks.iter().filter(|(task, _)| tasks.contains(**task)).map(|(_, id)| *id).collect()
+                };
+                let has_some = |id: &&JobId| {
+                    let own = self.job(**id).and_then(|job| job.compact_tasks());
+                    own.is_some_and(|own| overlap(own, tasks))
+                };
+                found.extend(group.compact.iter().filter(has_some));
+                found
+            }
+        };
+        found.sort_unstable();
+        found
+    }
+
+    /// The records that a command is about, each wholly meant: pending compact records are split where only some of
+    /// their tasks are named, and saved.
+    fn pick(&mut self, sel: &JobRef, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
+        let found = self.resolve(sel);
+        if found.is_empty() {
+            return Err(ControlError::UnknownJob);
+        }
+        let Some(tasks) = &sel.tasks else { return Ok(found) };
+        let mut picked = Vec::with_capacity(found.len());
+        for id in found {
+            let splits = self.job(id).is_some_and(|job| {
+                job.state == JobState::Pending && job.compact_tasks().is_some_and(|own| !covers(tasks, own))
+            });
+            if !splits {
+                picked.push(id);
+            } else if let Some(own) = self.split_set(id, tasks) {
+                self.save_split(own, id, out);
+                picked.push(own);
+            }
+        }
+        Ok(picked)
+    }
+
+    /// scancel. Pending jobs are CANCELLED at once; running ones are COMPLETING until their processes are gone. The
+    /// records that were cancelled.
+    pub fn cancel(
+        &mut self,
+        sel: &JobRef,
+        by_uid: u32,
+        now: Timestamp,
+        out: &mut Outbox,
+    ) -> Result<Vec<JobId>, ControlError> {
+        if sel.step.is_some() {
+            return self.cancel_step(sel, StopCause::Cancelled { by: by_uid }, out);
+        }
+        self.end_by_user(sel, StopCause::Cancelled { by: by_uid }, by_uid, now, out)
+    }
+
+    fn end_by_user(
+        &mut self,
+        sel: &JobRef,
+        cause: StopCause,
+        by_uid: u32,
+        now: Timestamp,
+        out: &mut Outbox,
+    ) -> Result<Vec<JobId>, ControlError> {
+        // Tasks that have ended are not split off, so look before anything is changed.
+        let mut done = Vec::new();
+        for id in self.pick(sel, out)? {
+            let Some(job) = self.job(id) else { continue };
+            match job.state {
+                JobState::Pending => {
+                    let ending = Ending::cancelled(Reason::CancelledByUser, Some(by_uid));
+                    self.end_pending(id, ending, now, out);
+                    done.push(id);
+                }
+                JobState::Running | JobState::Suspended => {
+                    self.stop(id, Reason::CancelledByUser, cause, now, out);
+                    done.push(id);
+                }
+                JobState::Completing if job.reason == Reason::Requeued => {
+                    // It is being stopped already; it only does not come back.
+                    if let Some(record) = self.jobs.get_mut(&id) {
+                        record.job.reason = Reason::CancelledByUser;
+                        record.job.cancelled_by = Some(by_uid);
+                    }
+                    self.save(id, out);
+                    done.push(id);
+                }
+                JobState::Completing => {
+                    // A second, harder request.
+                    if let StopCause::Killed { .. } = cause {
+                        out.effects.push(Effect::Stop { job: id, cause });
+                        done.push(id);
+                    }
+                }
+                JobState::Completed
+                | JobState::Failed
+                | JobState::Cancelled
+                | JobState::Timeout
+                | JobState::OutOfMemory => {}
+            }
+        }
+        self.settle(now, out);
+        if done.is_empty() { Err(ControlError::AlreadyDone) } else { Ok(done) }
+    }
+
+    fn cancel_step(&mut self, sel: &JobRef, cause: StopCause, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
+        let keys = self.live_steps(sel)?;
+        for key in &keys {
+            out.effects.push(Effect::StopStep { step: *key, cause });
+        }
+        Ok(keys.into_iter().map(|key| key.job).collect())
+    }
+
+    /// The running steps that `12.0` or `12_3.0` names.
+    fn live_steps(&self, sel: &JobRef) -> Result<Vec<StepKey>, ControlError> {
+        let Some(step) = sel.step else { return Err(ControlError::UnknownStep) };
+        let jobs = self.resolve(&JobRef { step: None, ..sel.clone() });
+        let keys: Vec<StepKey> =
+            jobs.into_iter().filter(|id| self.has_live_step(*id, step)).map(|job| StepKey { job, step }).collect();
+        if keys.is_empty() { Err(ControlError::UnknownStep) } else { Ok(keys) }
+    }
+
+    /// scancel -s. SIGKILL to a job ends it as scancel does, without grace; other signals are only passed on.
+    pub fn signal(
+        &mut self,
+        sel: &JobRef,
+        target: SignalTarget,
+        signal: i32,
+        by_uid: u32,
+        now: Timestamp,
+        out: &mut Outbox,
+    ) -> Result<Vec<JobId>, ControlError> {
+        if sel.step.is_some() {
+            if signal == SIGKILL {
+                return self.cancel_step(sel, StopCause::Killed { by: by_uid }, out);
+            }
+            let keys = self.live_steps(sel)?;
+            for key in &keys {
+                let target = SignalTarget::Step(key.step);
+                out.effects.push(Effect::Signal { job: key.job, target, signal });
+            }
+            return Ok(keys.into_iter().map(|key| key.job).collect());
+        }
+        if signal == SIGKILL && target != SignalTarget::Batch {
+            return self.end_by_user(sel, StopCause::Killed { by: by_uid }, by_uid, now, out);
+        }
+        let found = self.resolve(sel);
+        if found.is_empty() {
+            return Err(ControlError::UnknownJob);
+        }
+        let mut told = Vec::new();
+        let mut refused = ControlError::AlreadyDone;
+        for id in found {
+            let Some(job) = self.job(id) else { continue };
+            match job.state {
+                JobState::Running | JobState::Suspended | JobState::Completing => {
+                    out.effects.push(Effect::Signal { job: id, target, signal });
+                    told.push(id);
+                }
+                JobState::Pending => refused = ControlError::NotNow,
+                JobState::Completed
+                | JobState::Failed
+                | JobState::Cancelled
+                | JobState::Timeout
+                | JobState::OutOfMemory => {}
+            }
+        }
+        if told.is_empty() { Err(refused) } else { Ok(told) }
+    }
+
+    /// scontrol hold: pending jobs stay PENDING with the reason JobHeldUser (or JobHeldAdmin). Running ones are left
+    /// alone, without complaint, as in Slurm.
+    pub fn hold(
+        &mut self,
+        sel: &JobRef,
+        hold: Hold,
+        now: Timestamp,
+        out: &mut Outbox,
+    ) -> Result<Vec<JobId>, ControlError> {
+        self.set_hold(sel, hold, now, out)
+    }
+
+    /// scontrol release.
+    pub fn release(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
+        self.set_hold(sel, Hold::No, now, out)
+    }
+
+    fn set_hold(
+        &mut self,
+        sel: &JobRef,
+        hold: Hold,
+        now: Timestamp,
+        out: &mut Outbox,
+    ) -> Result<Vec<JobId>, ControlError> {
+        let mut changed = Vec::new();
+        for id in self.pick_live(sel, out)? {
+            let Some(record) = self.jobs.get_mut(&id) else { continue };
+            if record.job.state == JobState::Pending && record.job.hold != hold {
+                record.job.hold = hold;
+                self.refresh(id, now);
+                self.save(id, out);
+            }
+            changed.push(id);
+        }
+        Ok(changed)
+    }
+
+    /// Like `pick`, without what has ended; an error where nothing is left.
+    pub(super) fn pick_live(&mut self, sel: &JobRef, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
+        let mut picked = self.pick(sel, out)?;
+        picked.retain(|id| self.job(*id).is_some_and(|job| !job.state.is_terminal()));
+        if picked.is_empty() { Err(ControlError::AlreadyFinished) } else { Ok(picked) }
+    }
+
+    /// scontrol requeue and requeuehold: a batch job that runs or has ended is PENDING again, with its number. Slurm
+    /// lets it wait two minutes; here it may start at once.
+    pub fn requeue(
+        &mut self,
+        sel: &JobRef,
+        and_hold: bool,
+        now: Timestamp,
+        out: &mut Outbox,
+    ) -> Result<Vec<JobId>, ControlError> {
+        let found = self.resolve(sel);
+        if found.is_empty() {
+            return Err(ControlError::UnknownJob);
+        }
+        let mut done = Vec::new();
+        for id in found {
+            let Some(record) = self.jobs.get_mut(&id) else { continue };
+            let job = &mut record.job;
+            if job.request.no_requeue || job.request.kind == JobKind::Allocation {
+                continue;
+            }
+            let hold = if and_hold { Hold::User } else { job.hold };
+            match job.state {
+                JobState::Pending | JobState::Completing => continue,
+                JobState::Running | JobState::Suspended => {
+                    job.hold = hold;
+                    self.stop(id, Reason::Requeued, StopCause::Requeue, now, out);
+                }
+                JobState::Completed
+                | JobState::Failed
+                | JobState::Cancelled
+                | JobState::Timeout
+                | JobState::OutOfMemory => {
+                    job.hold = hold;
+                    self.back_to_queue(id, 1, now, out);
+                }
+            }
+            done.push(id);
+        }
+        self.settle(now, out);
+        if done.is_empty() { Err(ControlError::Disabled) } else { Ok(done) }
+    }
+
+    /// scontrol suspend: the processes stop, and so does the job's clock. It keeps its resources.
+    pub fn suspend(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
+        let found = self.running_for(sel, JobState::Running)?;
+        for id in &found {
+            if self.transition(*id, JobState::Suspended, now) {
+                if let Some(record) = self.jobs.get_mut(id) {
+                    record.job.suspended_at = Some(now);
+                }
+                self.save(*id, out);
+                out.effects.push(Effect::Suspend(*id));
+            }
+        }
+        self.settle(now, out);
+        Ok(found)
+    }
+
+    /// scontrol resume. The time it was suspended does not count towards the time limit.
+    pub fn resume(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
+        let found = self.running_for(sel, JobState::Suspended)?;
+        for id in &found {
+            if self.transition(*id, JobState::Running, now) {
+                self.save(*id, out);
+                out.effects.push(Effect::Resume(*id));
+                self.tell_limit(*id, out);
+            }
+        }
+        self.settle(now, out);
+        Ok(found)
+    }
+
+    /// The records of a reference that are in this one of the two running states.
+    fn running_for(&self, sel: &JobRef, wanted: JobState) -> Result<Vec<JobId>, ControlError> {
+        let found = self.resolve(sel);
+        let mut refused = ControlError::UnknownJob;
+        let mut fit = Vec::new();
+        for job in found.into_iter().filter_map(|id| self.job(id)) {
+            match job.state {
+                JobState::Running | JobState::Suspended if job.state == wanted => fit.push(job.id),
+                JobState::Running | JobState::Suspended | JobState::Completing => refused = ControlError::Disabled,
+                JobState::Pending => refused = ControlError::IsPending,
+                JobState::Completed
+                | JobState::Failed
+                | JobState::Cancelled
+                | JobState::Timeout
+                | JobState::OutOfMemory => refused = ControlError::AlreadyFinished,
+            }
+        }
+        if fit.is_empty() { Err(refused) } else { Ok(fit) }
+    }
+
+    /// scontrol top: before all pending jobs.
+    pub fn top(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
+        let highest = self.jobs.values().filter(|r| r.job.state == JobState::Pending).map(|r| r.job.priority).max();
+        let above = highest.unwrap_or(0).saturating_add(1);
+        self.update(sel, &[Update::Nice(0), Update::Priority(above)], now, out)
+    }
+
+    pub(super) fn tell_limit(&self, id: JobId, out: &mut Outbox) {
+        let Some(job) = self.job(id) else { return };
+        let Some(start) = job.start else { return };
+        out.effects.push(Effect::SetTimeLimit {
+            job: id,
+            limit_secs: job.request.time_limit_secs,
+            start,
+            suspended_us: job.suspended_us,
+        });
+    }
+}
+
+fn overlap(a: &crate::model::TaskSet, b: &crate::model::TaskSet) -> bool {
+    if covers(a, b) || covers(b, a) {
+        return true;
+    }
+    let (small, large) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    small.iter().any(|task| large.contains(task))
+}

@@ -1,0 +1,96 @@
+//! What must always be true of the state. For tests, and for a daemon that wants to be sure after a restart.
+
+use super::core::Core;
+use crate::model::request::Sharing;
+use crate::model::{ArrayRole, JobState, Tres};
+use std::collections::BTreeSet;
+
+impl Core {
+    /// What was found broken first.
+    pub fn check_invariants(&self) -> Result<(), String> {
+        self.check_capacity()?;
+        self.check_queue()?;
+        self.check_arrays()
+    }
+
+    /// Never over capacity; no CPU and no GPU in two hands; the ledger says what the jobs say.
+    fn check_capacity(&self) -> Result<(), String> {
+        let mut total = Tres::ZERO;
+        let (mut cpus, mut gpus) = (BTreeSet::new(), BTreeSet::new());
+        let mut holders = 0;
+        for job in self.jobs() {
+            if job.state.is_active() != self.active.contains(&job.id) {
+                return Err(format!("job {} is {} and the index of active jobs disagrees", job.id, job.state));
+            }
+            if !job.state.is_active() {
+                continue;
+            }
+            let Some(alloc) = &job.alloc else { return Err(format!("job {} runs without an allocation", job.id)) };
+            if !alloc.tres.fits(&job.tres) {
+                return Err(format!("job {} has {:?} and asked for {:?}", job.id, alloc.tres, job.tres));
+            }
+            if alloc.gpu_ids.len() as u32 != alloc.tres.gpus || alloc.cpu_ids.len() as u32 != alloc.tres.cpus {
+                return Err(format!("job {} has an allocation whose numbers do not add up: {alloc:?}", job.id));
+            }
+            if let Some(cpu) = alloc.cpu_ids.iter().find(|cpu| !cpus.insert(**cpu)) {
+                return Err(format!("CPU {cpu} was given twice, once to job {}", job.id));
+            }
+            if let Some(gpu) = alloc.gpu_ids.iter().find(|gpu| !gpus.insert(**gpu)) {
+                return Err(format!("GPU {gpu} was given twice, once to job {}", job.id));
+            }
+            total = total.plus(&alloc.tres);
+            holders += 1;
+        }
+        if total != self.ledger.used() {
+            return Err(format!("jobs hold {total:?}, the ledger says {:?}", self.ledger.used()));
+        }
+        if !self.config.host.tres().fits(&total) {
+            return Err(format!("jobs hold {total:?} of {:?}", self.config.host.tres()));
+        }
+        let exclusive = self.active.iter().filter_map(|id| self.job(*id));
+        if exclusive.filter(|job| job.request.sharing == Sharing::Exclusive).count() > 0 && holders > 1 {
+            return Err(format!("{holders} jobs on a host that one of them has to itself"));
+        }
+        Ok(())
+    }
+
+    /// The queue holds pending records only, each at its place.
+    fn check_queue(&self) -> Result<(), String> {
+        let keyed = self.jobs.values().filter(|record| record.key.is_some()).count();
+        if keyed != self.queue.len() {
+            return Err(format!("{keyed} records think they are in the queue, which has {}", self.queue.len()));
+        }
+        for key in self.queue.iter() {
+            let Some(record) = self.jobs.get(&key.id) else {
+                return Err(format!("job {} is in the queue and not in memory", key.id));
+            };
+            if record.job.state != JobState::Pending || record.key != Some(key) {
+                return Err(format!("job {} is {} and in the queue", key.id, record.job.state));
+            }
+        }
+        Ok(())
+    }
+
+    /// No task is in two records; no array has more tasks running than it may.
+    fn check_arrays(&self) -> Result<(), String> {
+        for (id, group) in &self.arrays {
+            let mut seen = BTreeSet::new();
+            let mut active = 0;
+            for record in group.records.iter().filter_map(|id| self.jobs.get(id)) {
+                let tasks: Vec<u32> = match &record.job.role {
+                    ArrayRole::Task { task, .. } => vec![*task],
+                    ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => tasks.iter().collect(),
+                    ArrayRole::None => return Err(format!("job {} is no part of array {id}", record.job.id)),
+                };
+                active += u32::from(record.job.state.is_active());
+                if let Some(task) = tasks.into_iter().find(|task| !seen.insert(*task)) {
+                    return Err(format!("task {task} of array {id} is in two records"));
+                }
+            }
+            if active != group.active {
+                return Err(format!("array {id} has {active} tasks running and counts {}", group.active));
+            }
+        }
+        Ok(())
+    }
+}

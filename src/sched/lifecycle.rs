@@ -1,0 +1,269 @@
+//! How jobs end, and which come back.
+//!
+//! A state that says how a job ended is never overwritten: what was decided first (cancelled, given back, requeued) is
+//! kept in the record's reason while the job is COMPLETING, so that it also survives a restart of the daemon. Only
+//! OUT_OF_MEMORY is preferred to CANCELLED, as the book has it.
+
+use super::core::Core;
+use super::depend::Outlook;
+use super::types::{Effect, EndCause, JobOutcome, Outbox, StopCause};
+use crate::model::change::Change;
+use crate::model::job::ClientProcess;
+use crate::model::request::JobKind;
+use crate::model::tres::Usage;
+use crate::model::{ExitCode, JobId, JobState, Reason, Step, Timestamp};
+
+/// A terminal state with what is told about it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ending {
+    pub state: JobState,
+    pub reason: Reason,
+    pub exit: ExitCode,
+    pub by: Option<u32>,
+}
+
+impl Ending {
+    pub(super) fn cancelled(reason: Reason, by: Option<u32>) -> Self {
+        Ending { state: JobState::Cancelled, reason, exit: ExitCode::OK, by }
+    }
+
+    /// Of processes that ended on their own.
+    fn exited(exit: ExitCode) -> Self {
+        let (state, reason) = match exit {
+            ExitCode { status: 0, signal: 0 } => (JobState::Completed, Reason::None),
+            ExitCode { signal: 0, .. } => (JobState::Failed, Reason::NonZeroExitCode),
+            ExitCode { .. } => (JobState::Failed, Reason::RaisedSignal),
+        };
+        Ending { state, reason, exit, by: None }
+    }
+
+    /// Of a running job, by what its processes came to.
+    fn of_running(outcome: &JobOutcome) -> Self {
+        let ending = |state, reason| Ending { state, reason, exit: outcome.exit, by: None };
+        match outcome.cause {
+            EndCause::Exited => Ending::exited(outcome.exit),
+            EndCause::TimeLimit => ending(JobState::Timeout, Reason::TimeLimit),
+            EndCause::OutOfMemory => ending(JobState::OutOfMemory, Reason::OutOfMemory),
+            EndCause::LaunchFailed => ending(JobState::Failed, Reason::JobLaunchFailure),
+            EndCause::RunnerLost => ending(JobState::Failed, Reason::RunnerLost),
+            // Nobody here asked for it, yet a ladder ran: the request was lost with an earlier daemon.
+            EndCause::Stopped | EndCause::NeverLaunched => ending(JobState::Cancelled, Reason::None),
+        }
+    }
+}
+
+impl Core {
+    /// All processes of a job are gone, or it never had any.
+    pub fn on_job_ended(&mut self, id: JobId, outcome: JobOutcome, now: Timestamp, out: &mut Outbox) {
+        let Some(job) = self.job(id) else { return };
+        let (state, reason, by, kept_exit) = (job.state, job.reason, job.cancelled_by, job.exit);
+        let may_retry = job.request.requeue && job.restarts == 0 && job.request.kind != JobKind::Allocation;
+        match state {
+            JobState::Running | JobState::Suspended => {
+                if outcome.cause == EndCause::NeverLaunched && job.request.kind != JobKind::Allocation {
+                    self.back_to_queue(id, 0, now, out);
+                } else {
+                    let ending = Ending::of_running(&outcome);
+                    let is_failure = match ending.state {
+                        JobState::Failed | JobState::Timeout | JobState::OutOfMemory => true,
+                        JobState::Completed | JobState::Cancelled => false,
+                        JobState::Pending | JobState::Running | JobState::Suspended | JobState::Completing => false,
+                    };
+                    if is_failure && may_retry {
+                        self.back_to_queue(id, 1, now, out);
+                    } else {
+                        self.finish(id, ending, outcome.usage, outcome.ended, now, out);
+                    }
+                }
+            }
+            JobState::Completing if reason == Reason::Requeued => self.back_to_queue(id, 1, now, out),
+            JobState::Completing => {
+                let is_cancelled =
+                    by.is_some() || matches!(reason, Reason::CancelledByUser | Reason::ClientLost | Reason::DeadLine);
+                let ending = if outcome.cause == EndCause::OutOfMemory {
+                    Ending { state: JobState::OutOfMemory, reason: Reason::OutOfMemory, exit: outcome.exit, by }
+                } else if is_cancelled {
+                    Ending { state: JobState::Cancelled, reason, exit: outcome.exit, by }
+                } else {
+                    // An allocation that was given back: it ended as its command did.
+                    Ending::exited(kept_exit)
+                };
+                self.finish(id, ending, outcome.usage, outcome.ended, now, out);
+            }
+            JobState::Pending
+            | JobState::Completed
+            | JobState::Failed
+            | JobState::Cancelled
+            | JobState::Timeout
+            | JobState::OutOfMemory => {}
+        }
+        self.settle(now, out);
+    }
+
+    /// The command of an allocation has ended: the resources come back, with its exit code.
+    pub fn release_allocation(&mut self, id: JobId, exit: ExitCode, now: Timestamp, out: &mut Outbox) {
+        let Some(job) = self.job(id) else { return };
+        let has_steps = job.steps.iter().any(|step| !step.state.is_terminal());
+        match job.state {
+            JobState::Pending => {
+                self.end_pending(id, Ending::cancelled(Reason::ClientLost, None), now, out);
+            }
+            JobState::Running | JobState::Suspended if has_steps => {
+                if let Some(record) = self.jobs.get_mut(&id) {
+                    record.job.exit = exit;
+                }
+                self.stop(id, Reason::None, StopCause::Released, now, out);
+            }
+            JobState::Running | JobState::Suspended => {
+                let ending = Ending::exited(exit);
+                self.finish(id, ending, Usage::default(), now, now, out);
+            }
+            JobState::Completing
+            | JobState::Completed
+            | JobState::Failed
+            | JobState::Cancelled
+            | JobState::Timeout
+            | JobState::OutOfMemory => {}
+        }
+        self.settle(now, out);
+    }
+
+    /// The client that an allocation was made for is gone without giving it back.
+    pub fn client_lost(&mut self, id: JobId, now: Timestamp, out: &mut Outbox) {
+        let Some(job) = self.job(id) else { return };
+        match job.state {
+            JobState::Pending => {
+                self.end_pending(id, Ending::cancelled(Reason::ClientLost, None), now, out);
+            }
+            JobState::Running | JobState::Suspended => {
+                self.stop(id, Reason::ClientLost, StopCause::ClientLost, now, out);
+            }
+            JobState::Completing
+            | JobState::Completed
+            | JobState::Failed
+            | JobState::Cancelled
+            | JobState::Timeout
+            | JobState::OutOfMemory => {}
+        }
+        self.settle(now, out);
+    }
+
+    /// Another process stands for the allocation now, or none (`salloc --no-shell`).
+    pub fn set_client(&mut self, id: JobId, client: Option<ClientProcess>, out: &mut Outbox) {
+        if let Some(record) = self.jobs.get_mut(&id) {
+            record.job.client = client;
+            self.save(id, out);
+        }
+    }
+
+    /// RUNNING or SUSPENDED to COMPLETING, and the ladder is set up. The reason says what it is to end as.
+    pub(super) fn stop(&mut self, id: JobId, reason: Reason, cause: StopCause, now: Timestamp, out: &mut Outbox) {
+        if !self.transition(id, JobState::Completing, now) {
+            return;
+        }
+        if let Some(record) = self.jobs.get_mut(&id) {
+            record.job.reason = reason;
+            match cause {
+                StopCause::Cancelled { by } | StopCause::Killed { by } => record.job.cancelled_by = Some(by),
+                StopCause::Requeue | StopCause::ClientLost | StopCause::Released | StopCause::Deadline => {}
+            }
+        }
+        self.save(id, out);
+        self.refuse_waiting_steps(id, out);
+        out.effects.push(Effect::Stop { job: id, cause });
+    }
+
+    /// Ends a record that never started.
+    pub(super) fn end_pending(&mut self, id: JobId, ending: Ending, now: Timestamp, out: &mut Outbox) {
+        self.set_end(id, &ending, now);
+        if self.transition(id, ending.state, now) {
+            self.save(id, out);
+            out.effects.push(Effect::Ended(id));
+        }
+    }
+
+    fn set_end(&mut self, id: JobId, ending: &Ending, ended: Timestamp) {
+        let Some(record) = self.jobs.get_mut(&id) else { return };
+        let job = &mut record.job;
+        job.reason = ending.reason;
+        job.exit = ending.exit;
+        job.cancelled_by = ending.by;
+        // The clock may have been set back while it ran.
+        job.end = Some(ended.max(job.start.unwrap_or(ended)));
+    }
+
+    fn finish(&mut self, id: JobId, ending: Ending, usage: Usage, ended: Timestamp, now: Timestamp, out: &mut Outbox) {
+        self.close_steps(id, ending.state, ended, out);
+        self.set_end(id, &ending, ended);
+        if let Some(record) = self.jobs.get_mut(&id) {
+            record.job.usage = record.job.usage.merge(usage);
+        }
+        if self.transition(id, ending.state, now) {
+            self.save(id, out);
+            self.refuse_waiting_steps(id, out);
+            out.effects.push(Effect::Ended(id));
+        }
+    }
+
+    /// Steps that nobody will report on any more end with their job.
+    fn close_steps(&mut self, id: JobId, state: JobState, ended: Timestamp, out: &mut Outbox) {
+        let Some(record) = self.jobs.get_mut(&id) else { return };
+        let step_state = match state {
+            JobState::Completed | JobState::Cancelled | JobState::Pending => JobState::Cancelled,
+            JobState::Failed | JobState::Timeout | JobState::OutOfMemory => state,
+            JobState::Running | JobState::Suspended | JobState::Completing => JobState::Cancelled,
+        };
+        for step in record.job.steps.iter_mut().filter(|step| !step.state.is_terminal()) {
+            step.state = step_state;
+            step.end = Some(ended.max(step.start));
+            out.changes.push(Change::PutStep { job: id, step: Box::new(Step::clone(step)) });
+        }
+    }
+
+    /// A job that ran, or has ended, is PENDING again with its number.
+    pub(super) fn back_to_queue(&mut self, id: JobId, restarts: u32, now: Timestamp, out: &mut Outbox) {
+        self.close_steps(id, JobState::Pending, now, out);
+        if !self.transition(id, JobState::Pending, now) {
+            return;
+        }
+        self.refuse_waiting_steps(id, out);
+        if let Some(record) = self.jobs.get_mut(&id) {
+            let job = &mut record.job;
+            job.restarts += restarts;
+            job.reason = Reason::None;
+            job.eligible = None;
+            job.start = None;
+            job.end = None;
+            job.suspended_us = 0;
+            job.exit = ExitCode::OK;
+            job.derived_exit = ExitCode::OK;
+            job.alloc = None;
+            job.usage = Usage::default();
+            job.cancelled_by = None;
+        }
+        self.refresh(id, now);
+        self.arm(id, now);
+        self.save(id, out);
+        out.effects.push(Effect::Requeued(id));
+    }
+
+    /// `--kill-on-invalid-dep`: a job whose dependency can never be met is cancelled, and single tasks of an array.
+    pub(super) fn drop_if_hopeless(&mut self, id: JobId, now: Timestamp, out: &mut Outbox) {
+        let Some(record) = self.jobs.get(&id) else { return };
+        if record.job.state != JobState::Pending || !record.job.request.kill_on_invalid_dep {
+            return;
+        }
+        let Some(waits) = record.waits.as_deref() else { return };
+        let ending = Ending::cancelled(Reason::DependencyNeverSatisfied, None);
+        if self.dependency_outlook(&record.job, waits, now) == Outlook::Never {
+            self.end_pending(id, ending, now, out);
+            return;
+        }
+        for task in self.hopeless_tasks(&record.job, waits) {
+            if let Some(own) = self.split_task(id, task) {
+                self.save_split(own, id, out);
+                self.end_pending(own, ending, now, out);
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The state after a restart of the daemon, from the records alone.
+//!
+//! Nothing is decided anew: running jobs keep their CPUs and GPUs, what was COMPLETING still is, and what pending jobs
+//! wait for is worked out from what the store knows of their targets.
+
+use super::core::Core;
+use super::depend::Known;
+use super::types::{Config, EndedJob};
+use crate::model::request::Sharing;
+use crate::model::{ArrayRole, Job, JobId, StepId, Timestamp};
+
+impl Core {
+    /// `jobs`: every record that has not ended, and those that ended within `min_job_age_secs`, with their steps.
+    /// `ended`: what the store knows of the `dependency_targets` of the pending ones. `next_id`: the number that the
+    /// store would give next.
+    pub fn recover(config: Config, jobs: Vec<Job>, ended: Vec<EndedJob>, next_id: JobId, now: Timestamp) -> Core {
+        let mut core = Core::new(config);
+        let known = Known::new(&ended);
+        core.next_id = next_id.0.max(1);
+        let mut ids = Vec::with_capacity(jobs.len());
+        for mut job in jobs {
+            core.next_id = core.next_id.max(job.id.0.saturating_add(1));
+            let numbered = job.steps.iter().filter_map(|step| match step.id {
+                StepId::Num(number) => Some(number.saturating_add(1)),
+                StepId::Batch | StepId::Interactive => None,
+            });
+            job.next_step = job.next_step.max(numbered.max().unwrap_or(0));
+            ids.push(job.id);
+            core.add_record(job, None);
+        }
+        ids.sort_unstable();
+        for id in &ids {
+            core.readopt(*id);
+        }
+        core.learn(&known);
+        for id in &ids {
+            core.set_waits(*id, &known);
+        }
+        for id in &ids {
+            core.refresh(*id, now);
+            core.arm(*id, now);
+        }
+        core
+    }
+
+    fn readopt(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(&id).map(|record| &record.job) else { return };
+        if job.state.is_active() {
+            if let Some(alloc) = job.alloc.clone() {
+                let is_exclusive = job.request.sharing == Sharing::Exclusive;
+                self.ledger.adopt(id, &alloc, is_exclusive, &self.config.host);
+            }
+        } else if job.state.is_terminal() {
+            let gone = job.end.unwrap_or(job.submit).plus_secs(self.config.min_job_age_secs);
+            self.purges.insert((gone, id));
+            self.note_terminal(id);
+            return;
+        }
+        let has_begun = job.start.is_some() || job.restarts > 0;
+        let (ArrayRole::Task { array_job, task }, true) = (&job.role, has_begun) else { return };
+        let begun = job.start.unwrap_or(job.submit);
+        if let Some(group) = self.arrays.get_mut(array_job) {
+            group.note_begun(*task, begun);
+            group.last_served = group.last_served.max(id.0);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Launches inside an allocation.
+//!
+//! Steps share what their job has. A step takes the CPUs it asks for, and GPUs and memory where it names a number, away
+//! from the other steps for as long as it runs; what does not fit waits in the order of asking. `--overlap` takes
+//! nothing and never waits; so does the shell of salloc.
+
+use super::core::Core;
+use super::types::{Effect, EndCause, Outbox, Refusal, StepAsk, StepKind, StepOutcome, StepStart};
+use crate::model::change::Change;
+use crate::model::tres::Allocation;
+use crate::model::{ExitCode, Job, JobId, JobState, Step, StepId, StepKey, Timestamp, Tres, tres::Usage};
+use std::collections::BTreeSet;
+
+/// A step that waits for its turn.
+#[derive(Debug, Clone)]
+pub(super) struct StepWait {
+    ask: StepAsk,
+}
+
+fn is_live(step: &Step) -> bool {
+    !step.state.is_terminal()
+}
+
+/// CPUs that a step of these many tasks keeps busy.
+fn cpus_of(job: &Job, ask: &StepAsk) -> (u32, u32) {
+    let tasks = ask.ntasks.unwrap_or_else(|| job.request.task_count()).max(1);
+    let each = ask.cpus_per_task.or(job.request.cpus_per_task).unwrap_or(1).max(1);
+    (tasks, tasks.saturating_mul(each))
+}
+
+fn is_shared(ask: &StepAsk) -> bool {
+    ask.overlap || ask.kind == StepKind::Interactive
+}
+
+impl Core {
+    /// A new step of a running job: at once, or when other steps of it have ended.
+    ///
+    /// Refused with the cause that Slurm prints after `Unable to create step for job 12: `, where the job does not run
+    /// or the step asks for more than the job has.
+    pub fn create_step(
+        &mut self,
+        job: JobId,
+        ask: StepAsk,
+        now: Timestamp,
+        out: &mut Outbox,
+    ) -> Result<StepStart, Refusal> {
+        let record = self.job(job).ok_or(Refusal::cause("Invalid job id specified"))?;
+        match record.state {
+            JobState::Running | JobState::Suspended => {}
+            JobState::Pending => return Err(Refusal::cause("Job is pending execution")),
+            JobState::Completing
+            | JobState::Completed
+            | JobState::Failed
+            | JobState::Cancelled
+            | JobState::Timeout
+            | JobState::OutOfMemory => return Err(Refusal::cause("Job/step already completing or completed")),
+        }
+        check_ask(record, &ask)?;
+        let is_first_in_line = self.step_waits.get(&job).is_none_or(|waits| waits.is_empty());
+        if (is_first_in_line || is_shared(&ask))
+            && let Some(alloc) = room_for(record, &ask)
+            && let Some(key) = self.add_step(job, &ask, alloc.clone(), now, out)
+        {
+            return Ok(StepStart::Now(key, alloc));
+        }
+        if ask.immediate {
+            return Err(Refusal::cause("Requested nodes are busy"));
+        }
+        self.step_waits.entry(job).or_default().push_back(StepWait { ask });
+        Ok(StepStart::Waits)
+    }
+
+    /// Whoever waited with this ticket does so no longer.
+    pub fn cancel_step_wait(&mut self, ticket: u64, now: Timestamp, out: &mut Outbox) {
+        let jobs: Vec<JobId> = self
+            .step_waits
+            .iter()
+            .filter(|(_, waits)| waits.iter().any(|wait| wait.ask.ticket == ticket))
+            .map(|(job, _)| *job)
+            .collect();
+        for job in jobs {
+            if let Some(waits) = self.step_waits.get_mut(&job) {
+                waits.retain(|wait| wait.ask.ticket != ticket);
+            }
+            self.start_waiting_steps(job, now, out);
+        }
+    }
+
+    /// The processes of a step are gone. Its exit code counts towards the job's derived one.
+    pub fn on_step_ended(&mut self, key: StepKey, outcome: StepOutcome, now: Timestamp, out: &mut Outbox) {
+        let Some(record) = self.jobs.get_mut(&key.job) else { return };
+        let job = &mut record.job;
+        let is_stopping = job.state == JobState::Completing;
+        let Some(step) = job.steps.iter_mut().rev().find(|step| step.id == key.step) else { return };
+        if !is_live(step) {
+            return;
+        }
+        step.state = match outcome.cause {
+            EndCause::Exited if is_stopping && !outcome.exit.is_success() => JobState::Cancelled,
+            EndCause::Exited if outcome.exit.is_success() => JobState::Completed,
+            EndCause::Exited | EndCause::LaunchFailed | EndCause::RunnerLost => JobState::Failed,
+            EndCause::TimeLimit => JobState::Timeout,
+            EndCause::OutOfMemory => JobState::OutOfMemory,
+            EndCause::Stopped | EndCause::NeverLaunched => JobState::Cancelled,
+        };
+        step.exit = outcome.exit;
+        step.usage = outcome.usage;
+        step.end = Some(outcome.ended.max(step.start));
+        out.changes.push(Change::PutStep { job: key.job, step: Box::new(step.clone()) });
+        let derived = job.derived_exit.worse(outcome.exit);
+        if derived != job.derived_exit {
+            job.derived_exit = derived;
+            self.save(key.job, out);
+        }
+        self.start_waiting_steps(key.job, now, out);
+    }
+
+    fn start_waiting_steps(&mut self, job: JobId, now: Timestamp, out: &mut Outbox) {
+        while let Some(wait) = self.step_waits.get(&job).and_then(|waits| waits.front()).cloned() {
+            let Some(alloc) = self.job(job).and_then(|record| room_for(record, &wait.ask)) else { return };
+            if let Some(waits) = self.step_waits.get_mut(&job) {
+                waits.pop_front();
+            }
+            if let Some(step) = self.add_step(job, &wait.ask, alloc.clone(), now, out) {
+                out.effects.push(Effect::LaunchStep { step, ticket: wait.ask.ticket, alloc });
+            }
+        }
+        self.step_waits.remove(&job);
+    }
+
+    /// Those that waited are told that their job is ending.
+    pub(super) fn refuse_waiting_steps(&mut self, job: JobId, out: &mut Outbox) {
+        for wait in self.step_waits.remove(&job).unwrap_or_default() {
+            let refusal = Refusal::cause("Job/step already completing or completed");
+            out.effects.push(Effect::StepRefused { ticket: wait.ask.ticket, refusal });
+        }
+    }
+
+    fn add_step(
+        &mut self,
+        id: JobId,
+        ask: &StepAsk,
+        alloc: Allocation,
+        now: Timestamp,
+        out: &mut Outbox,
+    ) -> Option<StepKey> {
+        let job = &mut self.jobs.get_mut(&id)?.job;
+        let step_id = match ask.kind {
+            StepKind::Interactive => StepId::Interactive,
+            StepKind::Numbered => {
+                let number = job.next_step;
+                job.next_step += 1;
+                StepId::Num(number)
+            }
+        };
+        let step = Step {
+            id: step_id,
+            name: ask.name.clone(),
+            ntasks: cpus_of(job, ask).0,
+            state: JobState::Running,
+            start: now,
+            end: None,
+            exit: ExitCode::OK,
+            alloc,
+            usage: Usage::default(),
+            submit_line: ask.submit_line.clone(),
+            overlap: is_shared(ask),
+        };
+        // A second interactive step takes the place of the first.
+        job.steps.retain(|old| old.id != step_id);
+        job.steps.push(step.clone());
+        // The number of the next step is found again from the steps, so that the record need not be written.
+        out.changes.push(Change::PutStep { job: id, step: Box::new(step) });
+        Some(StepKey { job: id, step: step_id })
+    }
+
+    pub(super) fn has_live_step(&self, job: JobId, step: StepId) -> bool {
+        let Some(job) = self.job(job) else { return false };
+        // The batch script is no entry of its own: it lives as long as the job.
+        let is_batch = step == StepId::Batch && job.state.is_active();
+        is_batch || job.steps.iter().any(|s| s.id == step && is_live(s))
+    }
+}
+
+fn check_ask(job: &Job, ask: &StepAsk) -> Result<(), Refusal> {
+    let Some(alloc) = &job.alloc else { return Err(Refusal::cause("Job is pending execution")) };
+    let (tasks, cpus) = cpus_of(job, ask);
+    if cpus > alloc.tres.cpus && !ask.overcommit && !is_shared(ask) {
+        return Err(Refusal::cause("More processors requested than permitted"));
+    }
+    if tasks > alloc.tres.cpus && !ask.overcommit && ask.kind == StepKind::Numbered {
+        return Err(Refusal::cause("More processors requested than permitted"));
+    }
+    if ask.mem_mb.is_some_and(|mb| mb > alloc.tres.mem_mb) {
+        return Err(Refusal::cause("Memory required by task is not available"));
+    }
+    if ask.gpus.is_some_and(|gpus| gpus > alloc.tres.gpus) {
+        return Err(Refusal::cause("Invalid generic resource (gres) specification"));
+    }
+    Ok(())
+}
+
+/// What the step gets now; `None`: others have it.
+fn room_for(job: &Job, ask: &StepAsk) -> Option<Allocation> {
+    let whole = job.alloc.as_ref()?;
+    let wanted = cpus_of(job, ask).1.min(whole.tres.cpus);
+    let wanted_gpus = ask.gpus.map(|gpus| gpus as usize);
+    let mem_mb = ask.mem_mb.filter(|mb| *mb > 0).unwrap_or(whole.tres.mem_mb);
+    let mut used_cpus = BTreeSet::new();
+    let mut used_gpus = BTreeSet::new();
+    let mut used_mem = 0u64;
+    for step in job.steps.iter().filter(|step| is_live(step) && !step.overlap) {
+        used_cpus.extend(step.alloc.cpu_ids.iter().copied());
+        // A step that has all GPUs did not name a number: it shares them.
+        if step.alloc.tres.gpus > 0 {
+            used_gpus.extend(step.alloc.gpu_ids.iter().copied());
+        }
+        if step.alloc.tres.mem_mb < whole.tres.mem_mb {
+            used_mem += step.alloc.tres.mem_mb;
+        }
+    }
+    if is_shared(ask) {
+        used_cpus.clear();
+        used_gpus.clear();
+        used_mem = 0;
+    }
+    let cpu_ids: Vec<u32> =
+        whole.cpu_ids.iter().copied().filter(|id| !used_cpus.contains(id)).take(wanted as usize).collect();
+    let free_gpus = whole.gpu_ids.iter().copied().filter(|id| !used_gpus.contains(id));
+    let gpu_ids: Vec<u32> = match wanted_gpus {
+        Some(count) => free_gpus.take(count).collect(),
+        None => free_gpus.collect(),
+    };
+    let has_cpus = whole.cpu_ids.is_empty() || cpu_ids.len() as u32 == wanted;
+    let has_gpus = wanted_gpus.is_none_or(|count| gpu_ids.len() == count);
+    let has_mem = ask.mem_mb.is_none_or(|mb| used_mem.saturating_add(mb) <= whole.tres.mem_mb);
+    let gpus = if ask.gpus.is_some() { gpu_ids.len() as u32 } else { 0 };
+    (has_cpus && has_gpus && has_mem).then_some(Allocation {
+        tres: Tres { cpus: wanted, mem_mb, gpus },
+        cpu_ids,
+        gpu_ids,
+    })
+}

@@ -1,0 +1,117 @@
+//! What becomes due by the clock alone: begin times, `after:id+minutes`, deadlines, `--immediate`, and forgetting.
+//!
+//! An idle core is never due: ended records leave the memory at the next round, whenever that is.
+
+use super::core::Core;
+use super::lifecycle::Ending;
+use super::types::{Outbox, StopCause};
+use crate::model::{Job, JobId, JobState, Reason, Timestamp};
+
+/// When a pending job has to have started, or a running one to have ended, because of `--deadline`. A pending job
+/// whose least time no longer fits before the deadline has missed it already (sbatch man page).
+fn deadline_of(job: &Job) -> Option<Timestamp> {
+    let deadline = job.request.deadline?;
+    if job.state != JobState::Pending {
+        return Some(deadline);
+    }
+    let needs = job.request.time_min_secs.or(job.request.time_limit_secs).unwrap_or(0);
+    let micros = i64::try_from(needs).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+    Some(Timestamp(deadline.0.saturating_sub(micros)))
+}
+
+impl Core {
+    /// The earliest moment at which `on_due` has something to do; `None`: sleep until a fact comes.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// What has become due by `now`. The caller plans afterwards.
+    pub fn on_due(&mut self, now: Timestamp, out: &mut Outbox) {
+        while let Some(&(at, id)) = self.timers.first() {
+            if at > now {
+                break;
+            }
+            self.timers.pop_first();
+            self.due(id, now, out);
+        }
+        self.settle(now, out);
+    }
+
+    /// Sets the timers of a record.
+    pub(super) fn arm(&mut self, id: JobId, now: Timestamp) {
+        let Some(record) = self.jobs.get(&id) else { return };
+        let job = &record.job;
+        let is_pending = job.state == JobState::Pending;
+        let begin = job.request.begin.filter(|begin| is_pending && *begin > now);
+        let depends = record.waits.as_ref().and_then(|waits| waits.next_due(now));
+        let deadline = deadline_of(job).filter(|_| !job.state.is_terminal() && job.state != JobState::Completing);
+        let immediate = job.request.immediate_secs.filter(|_| is_pending).map(|secs| job.submit.plus_secs(secs));
+        for at in [begin, depends, deadline, immediate].into_iter().flatten() {
+            if at > now {
+                self.timers.insert((at, id));
+            } else if Some(at) == immediate {
+                self.expiring.insert(id);
+            } else {
+                // A deadline that has passed already: the next look at the clock finds it.
+                self.timers.insert((now, id));
+            }
+        }
+    }
+
+    fn due(&mut self, id: JobId, now: Timestamp, out: &mut Outbox) {
+        let Some(job) = self.job(id) else { return };
+        let is_late = deadline_of(job).is_some_and(|deadline| deadline <= now);
+        let is_impatient = job.request.immediate_secs.is_some_and(|secs| job.submit.plus_secs(secs) <= now);
+        match job.state {
+            JobState::Pending if is_late => {
+                self.end_pending(id, Ending::cancelled(Reason::DeadLine, None), now, out);
+            }
+            JobState::Pending => {
+                if is_impatient {
+                    self.expiring.insert(id);
+                }
+                self.refresh(id, now);
+                if let Some(next) = self.jobs.get(&id).and_then(|r| r.waits.as_ref()?.next_due(now)) {
+                    self.timers.insert((next, id));
+                }
+            }
+            JobState::Running | JobState::Suspended if is_late => {
+                self.stop(id, Reason::DeadLine, StopCause::Deadline, now, out);
+            }
+            JobState::Running
+            | JobState::Suspended
+            | JobState::Completing
+            | JobState::Completed
+            | JobState::Failed
+            | JobState::Cancelled
+            | JobState::Timeout
+            | JobState::OutOfMemory => {}
+        }
+    }
+
+    /// Ends the jobs that were to start at once or not at all, and have not. Called at the end of a round.
+    pub(super) fn expire_immediate(&mut self, now: Timestamp, out: &mut Outbox) {
+        for id in std::mem::take(&mut self.expiring) {
+            if self.job(id).is_some_and(|job| job.state == JobState::Pending) {
+                self.end_pending(id, Ending::cancelled(Reason::Resources, None), now, out);
+            }
+        }
+    }
+
+    /// Forgets the records that have ended long enough ago.
+    pub(super) fn purge(&mut self, now: Timestamp, out: &mut Outbox) {
+        while let Some(&(at, id)) = self.purges.first() {
+            if at > now {
+                break;
+            }
+            self.purges.pop_first();
+            let age = std::time::Duration::from_secs(self.config.min_job_age_secs);
+            let is_old = self
+                .job(id)
+                .is_some_and(|job| job.state.is_terminal() && job.end.is_none_or(|end| end.plus(age) <= now));
+            if is_old {
+                self.forget(id, out);
+            }
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! `scontrol update job`: which keys may change when, and what follows from it.
+//!
+//! Name, partition and priority may be changed while the job is PENDING, the time limit until it has ended (book); of
+//! Slurm's further keys, those that decide about the start follow the first rule and those that only describe the job
+//! the second. All keys of one command are checked before any is applied.
+
+use super::core::Core;
+use super::queue::shown_priority;
+use super::types::{ControlError, Outbox, Update};
+use crate::model::job::Hold;
+use crate::model::request::MemRequest;
+use crate::model::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Timestamp};
+use std::sync::Arc;
+
+/// Whether the key may only be changed before the job starts.
+fn is_for_pending(update: &Update) -> bool {
+    match update {
+        Update::JobName(_)
+        | Update::Partition(_)
+        | Update::Priority(_)
+        | Update::Nice(_)
+        | Update::Dependency(..)
+        | Update::NumCpus(_)
+        | Update::NumTasks(_)
+        | Update::CpusPerTask(_)
+        | Update::MinMemoryNode(_)
+        | Update::MinMemoryCpu(_)
+        | Update::Gpus(_)
+        | Update::StartTime(_)
+        | Update::Features(..)
+        | Update::WorkDir(_)
+        | Update::StdOut(_)
+        | Update::StdErr(_)
+        | Update::StdIn(_)
+        | Update::Hold(_) => true,
+        Update::TimeLimit(_)
+        | Update::Deadline(_)
+        | Update::Comment(_)
+        | Update::Account(_)
+        | Update::Qos(_)
+        | Update::ArrayTaskThrottle(_)
+        | Update::Requeue(_) => false,
+    }
+}
+
+impl Core {
+    /// Changes pending and running jobs. The records that were changed.
+    pub fn update(
+        &mut self,
+        sel: &JobRef,
+        updates: &[Update],
+        now: Timestamp,
+        out: &mut Outbox,
+    ) -> Result<Vec<JobId>, ControlError> {
+        // Checked on the records as they are, before one is split for it.
+        let mut found: Vec<&Job> = self.resolve(sel).into_iter().filter_map(|id| self.job(id)).collect();
+        if found.is_empty() {
+            return Err(ControlError::UnknownJob);
+        }
+        found.retain(|job| !job.state.is_terminal());
+        if found.is_empty() {
+            return Err(ControlError::AlreadyFinished);
+        }
+        // Of an array, keys for pending jobs change its pending tasks.
+        let only_pending = updates.iter().any(is_for_pending);
+        if only_pending && !found.iter().any(|job| job.state == JobState::Pending) {
+            return Err(ControlError::NotPending);
+        }
+        for job in &found {
+            if only_pending && job.state != JobState::Pending {
+                continue;
+            }
+            self.changed(job, updates)?;
+        }
+        let mut done = Vec::new();
+        for id in self.pick_live(sel, out)? {
+            let Some(job) = self.job(id) else { continue };
+            if only_pending && job.state != JobState::Pending {
+                continue;
+            }
+            self.apply(id, updates, now, out)?;
+            done.push(id);
+        }
+        self.settle(now, out);
+        Ok(done)
+    }
+
+    /// The request and partition that a job would have.
+    fn changed(&self, job: &Job, updates: &[Update]) -> Result<(JobRequest, String), ControlError> {
+        let mut request = JobRequest::clone(&job.request);
+        let mut partition = job.partition.clone();
+        for update in updates {
+            match update {
+                Update::JobName(name) => request.name.clone_from(name),
+                Update::Partition(name) => {
+                    let known = self.config.partitions.iter().find(|p| name.split(',').any(|n| n == p.name));
+                    let Some(known) = known else { return Err(ControlError::InvalidPartition) };
+                    partition.clone_from(&known.name);
+                    request.partition = Some(name.clone());
+                }
+                Update::TimeLimit(limit) => request.time_limit_secs = *limit,
+                Update::Priority(0) | Update::Hold(_) => {}
+                Update::Priority(priority) => request.priority = Some(*priority),
+                Update::Nice(nice) => request.nice = *nice,
+                Update::Dependency(dependency, ended) => {
+                    let known = super::depend::Known::new(ended);
+                    if dependency.terms.iter().any(|term| depends_on_itself(job, term)) {
+                        return Err(ControlError::Dependency(format!("job {} would wait for itself", job.id)));
+                    }
+                    self.check_dependency(dependency, &known)
+                        .map_err(|refusal| ControlError::Dependency(refusal.detail.unwrap_or_default()))?;
+                    request.dependency = dependency.clone();
+                }
+                Update::NumCpus(cpus) => set_cpus(&mut request, *cpus),
+                Update::NumTasks(tasks) => {
+                    request.ntasks = Some(*tasks);
+                    request.mincpus = None;
+                }
+                Update::CpusPerTask(cpus) => {
+                    request.cpus_per_task = Some(*cpus);
+                    request.mincpus = None;
+                }
+                Update::MinMemoryNode(mb) => request.mem = MemRequest::PerNode(*mb),
+                Update::MinMemoryCpu(mb) => request.mem = MemRequest::PerCpu(*mb),
+                Update::Gpus(gpus) => {
+                    request.gpu.total = Some(*gpus);
+                    request.gpu.per_node = None;
+                    request.gpu.per_task = None;
+                    request.gpu.per_socket = None;
+                    request.gpu.spelled = Some(format!("gres:gpu:{gpus}"));
+                }
+                Update::StartTime(begin) => request.begin = *begin,
+                Update::Deadline(deadline) => request.deadline = *deadline,
+                Update::Comment(text) => request.comment = Some(text.clone()),
+                Update::Account(text) => request.account = Some(text.clone()),
+                Update::Qos(text) => request.qos = Some(text.clone()),
+                Update::WorkDir(path) => request.work_dir.clone_from(path),
+                Update::StdOut(path) => request.std_out = Some(path.clone()),
+                Update::StdErr(path) => request.std_err = Some(path.clone()),
+                Update::StdIn(path) => request.std_in = Some(path.clone()),
+                Update::ArrayTaskThrottle(limit) => match &mut request.array {
+                    Some(array) => array.limit = limit.filter(|limit| *limit > 0),
+                    None => return Err(ControlError::Invalid("Job is not an array".to_string())),
+                },
+                Update::Requeue(yes) => request.no_requeue = !yes,
+                Update::Features(_, false) => {
+                    return Err(ControlError::Invalid("Invalid feature specification".to_string()));
+                }
+                Update::Features(features, true) => {
+                    request.constraint = Some(features.clone()).filter(|features| !features.is_empty());
+                }
+            }
+        }
+        if job.state == JobState::Pending && self.resized(&request, &partition).is_none() {
+            return Err(ControlError::ConfigNotAvailable);
+        }
+        Ok((request, partition))
+    }
+
+    fn apply(&mut self, id: JobId, updates: &[Update], now: Timestamp, out: &mut Outbox) -> Result<(), ControlError> {
+        let Some(job) = self.job(id) else { return Ok(()) };
+        let (request, partition) = self.changed(job, updates)?;
+        let tres = if job.state == JobState::Pending { self.resized(&request, &partition) } else { None };
+        let is_limit_changed = request.time_limit_secs != job.request.time_limit_secs;
+        let limit = request.array.as_ref().and_then(|array| array.limit);
+        let request = Arc::new(request);
+        self.reshape(id, |job| {
+            job.priority = shown_priority(&request);
+            job.partition = partition;
+            job.tres = tres.unwrap_or(job.tres);
+            job.request = Arc::clone(&request);
+            for update in updates {
+                match update {
+                    // In Slurm a priority of 0 holds the job, and any other releases it.
+                    Update::Priority(0) => job.hold = Hold::User,
+                    Update::Priority(_) => job.hold = Hold::No,
+                    Update::Hold(hold) => job.hold = *hold,
+                    Update::ArrayTaskThrottle(_) => {
+                        if let ArrayRole::Rest { limit: own, .. } = &mut job.role {
+                            *own = limit;
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        });
+        if updates.iter().any(|update| matches!(update, Update::ArrayTaskThrottle(_)))
+            && let Some(array) = self.job(id).and_then(Job::array_job_id)
+            && let Some(group) = self.arrays.get_mut(&array)
+        {
+            group.limit = limit;
+            self.refresh_array(id, now);
+        }
+        for update in updates {
+            if let Update::Dependency(_, ended) = update {
+                let known = super::depend::Known::new(ended);
+                self.learn(&known);
+                self.set_waits(id, &known);
+            }
+        }
+        if updates.iter().any(|u| matches!(u, Update::StartTime(_) | Update::Dependency(..)))
+            && let Some(record) = self.jobs.get_mut(&id)
+        {
+            record.job.eligible = None;
+        }
+        self.refresh(id, now);
+        self.arm(id, now);
+        self.save(id, out);
+        if is_limit_changed && self.job(id).is_some_and(|job| job.state.is_active()) {
+            self.tell_limit(id, out);
+        }
+        self.drop_if_hopeless(id, now, out);
+        Ok(())
+    }
+}
+
+fn depends_on_itself(job: &Job, term: &crate::model::dependency::DependencyTerm) -> bool {
+    match term {
+        crate::model::dependency::DependencyTerm::On { job: target, .. } => {
+            target.job == job.id || Some(target.job) == job.array_job_id()
+        }
+        crate::model::dependency::DependencyTerm::Singleton => false,
+    }
+}
+
+/// Spreads a number of CPUs over the tasks: the tasks stay as many as they are where that is possible.
+fn set_cpus(request: &mut JobRequest, cpus: u32) {
+    let tasks = request.task_count().max(1);
+    request.mincpus = None;
+    if cpus < tasks {
+        request.ntasks = Some(cpus);
+        request.cpus_per_task = Some(1);
+    } else {
+        request.cpus_per_task = Some(cpus / tasks);
+        request.mincpus = (cpus % tasks != 0).then_some(cpus);
+    }
+}

@@ -1,0 +1,180 @@
+//! What queries see: each record as it is now, with everything that is worked out on demand.
+//!
+//! Paths stay as they were written: filling in patterns takes `spec`, and is done by the caller.
+
+use super::core::Core;
+use super::plan::expected_end;
+use super::types::{BatchTasks, PartitionLoad};
+use crate::model::job::Hold;
+use crate::model::request::JobKind;
+use crate::model::view::JobView;
+use crate::model::{ExitCode, Job, JobId, JobRequest, JobState, Partition, Step, StepId, Timestamp, Tres};
+
+const SIGTERM: i32 = 15;
+
+/// The step that stands for the script (`12.batch`) or the command of `srun --no-wait` (`12.0`): worked out from the
+/// record, since it begins and ends with it. `None` for allocations and for what has not started.
+pub fn own_step(job: &Job) -> Option<Step> {
+    let (id, name, ntasks) = match job.request.kind {
+        JobKind::Batch => (StepId::Batch, "batch".to_string(), 1),
+        JobKind::Run => (StepId::Num(0), job.request.name.clone(), job.request.task_count()),
+        JobKind::Allocation => return None,
+    };
+    let (start, alloc) = (job.start?, job.alloc.clone()?);
+    // Slurm shows the script of a job that was ended from outside, or died by a signal, as CANCELLED.
+    let (state, exit) = match job.state {
+        JobState::Cancelled | JobState::Timeout => {
+            let exit = if job.exit.is_success() { ExitCode::signal(SIGTERM) } else { job.exit };
+            (JobState::Cancelled, exit)
+        }
+        JobState::Failed if job.exit.signal != 0 => (JobState::Cancelled, job.exit),
+        JobState::Completing | JobState::Suspended => (JobState::Running, job.exit),
+        JobState::Pending | JobState::Running | JobState::Completed | JobState::Failed | JobState::OutOfMemory => {
+            (job.state, job.exit)
+        }
+    };
+    Some(Step {
+        id,
+        name,
+        ntasks,
+        state,
+        start,
+        end: job.end,
+        exit,
+        alloc,
+        usage: job.usage,
+        submit_line: String::new(),
+        overlap: true,
+    })
+}
+
+/// Whether a batch job launches one process a rank (the book) rather than its script once (Slurm): it does, unless the
+/// script starts its own steps or got its tasks by `--ntasks-per-node`; a setting may say otherwise for the host.
+pub fn batch_ranks(request: &JobRequest, setting: BatchTasks) -> bool {
+    match (request.kind, setting) {
+        (JobKind::Allocation, _) => false,
+        (JobKind::Run, _) => true,
+        (JobKind::Batch, BatchTasks::Ranks) => true,
+        (JobKind::Batch, BatchTasks::Once) => false,
+        (JobKind::Batch, BatchTasks::Auto) => {
+            request.wrapped || !(request.script_has_srun || request.ntasks_per_node.is_some())
+        }
+    }
+}
+
+/// A record as queries see it, without what only the live state knows (the dependency, the reason of a pending job).
+/// For records that come from the store.
+pub fn view_of(job: &Job, setting: BatchTasks) -> JobView {
+    JobView {
+        id: job.id,
+        role: job.role.clone(),
+        request: job.request.clone(),
+        partition: job.partition.clone(),
+        tres: job.tres,
+        // A held job has the priority 0, as in Slurm.
+        priority: if job.hold == Hold::No { job.priority } else { 0 },
+        state: job.state,
+        reason: job.reason,
+        dependency: String::new(),
+        submit: job.submit,
+        eligible: job.eligible,
+        start: job.start,
+        end: job.end,
+        expected_start: None,
+        suspended_at: job.suspended_at,
+        suspended_us: job.suspended_us,
+        exit: job.exit,
+        derived_exit: job.derived_exit,
+        restarts: job.restarts,
+        alloc: job.alloc.clone(),
+        usage: job.usage,
+        steps: own_step(job).into_iter().chain(job.steps.iter().cloned()).collect(),
+        cancelled_by: job.cancelled_by,
+        std_out: job.request.std_out.clone().unwrap_or_default(),
+        std_err: job.request.std_err.clone().unwrap_or_default(),
+        std_in: job.request.std_in.clone().unwrap_or_default(),
+        batch_ranks: batch_ranks(&job.request, setting),
+    }
+}
+
+impl Core {
+    pub fn batch_ranks(&self, request: &JobRequest) -> bool {
+        batch_ranks(request, self.config.batch_tasks)
+    }
+
+    /// One record as it is now. Where nothing else is known its expected start is its begin time; the forecast is
+    /// `fill_expected_starts`.
+    pub fn view(&self, id: JobId, now: Timestamp) -> Option<JobView> {
+        let record = self.jobs.get(&id)?;
+        let mut view = view_of(&record.job, self.config.batch_tasks);
+        view.reason = self.reason(id, now);
+        if let Some(waits) = &record.waits {
+            view.dependency = self.dependency_text(&record.job, waits, now);
+        }
+        if view.state == JobState::Pending {
+            view.expected_start = record.job.request.begin.filter(|begin| *begin > now);
+        }
+        Some(view)
+    }
+
+    /// All records in memory, by number.
+    pub fn views(&self, now: Timestamp) -> Vec<JobView> {
+        self.jobs.keys().filter_map(|id| self.view(*id, now)).collect()
+    }
+
+    /// Adds what the plan expects to pending records: one forecast for all of them.
+    pub fn fill_expected_starts(&self, views: &mut [JobView], now: Timestamp) {
+        if !views.iter().any(|view| view.state == JobState::Pending) {
+            return;
+        }
+        let starts = self.expected_starts(now);
+        for view in views.iter_mut().filter(|view| view.state == JobState::Pending) {
+            view.expected_start = starts.get(&view.id).copied().or(view.expected_start);
+        }
+    }
+
+    /// When a job that holds resources ends by its time limit.
+    pub fn expected_end(&self, id: JobId, now: Timestamp) -> Option<Timestamp> {
+        self.job(id).and_then(|job| expected_end(job, now))
+    }
+
+    /// What jobs hold.
+    pub fn allocated(&self) -> Tres {
+        self.ledger.used()
+    }
+
+    /// GPU numbers that jobs hold, ascending.
+    pub fn gpus_in_use(&self) -> Vec<u32> {
+        let mut ids: Vec<u32> = self
+            .active
+            .iter()
+            .filter_map(|id| self.job(*id)?.alloc.as_ref())
+            .flat_map(|alloc| alloc.gpu_ids.iter().copied())
+            .collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    pub fn is_exclusive(&self) -> bool {
+        self.ledger.exclusive().is_some()
+    }
+
+    /// Jobs that run and that wait, by partition; each task of a pending array counts.
+    pub fn partition_loads(&self) -> Vec<PartitionLoad> {
+        let mut loads: Vec<PartitionLoad> = self
+            .config
+            .partitions
+            .iter()
+            .map(|partition: &Partition| PartitionLoad { partition: partition.clone(), running: 0, pending: 0 })
+            .collect();
+        for job in self.jobs() {
+            let Some(load) = loads.iter_mut().find(|load| load.partition.name == job.partition) else { continue };
+            if job.state.is_active() {
+                load.running += 1;
+            } else if job.state == JobState::Pending {
+                load.pending += job.pending_tasks() as u64;
+            }
+        }
+        loads
+    }
+}
