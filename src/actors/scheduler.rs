@@ -382,7 +382,6 @@ impl Handler<Committed> for SchedulerActor {
                 // What was promised can no longer be kept in step with what is remembered: start again from the disk.
                 log::error!("the database refused a change, the daemon ends: {e}");
                 crate::actors::fatal();
-                return;
             }
         };
         let Some(done) = self.in_flight.pop_front() else { return };
@@ -482,7 +481,7 @@ impl Handler<DescribePast> for SchedulerActor {
         let now = self.now();
         let describe = |job: Job| {
             let mut view =
-                self.core.view(job.id, now).unwrap_or_else(|| crate::sched::view_of(&job, self.core.config()));
+                self.core.view(job.id, now).unwrap_or_else(|| crate::sched::view_of(&job, self.core.config().batch_tasks));
             fill_paths(&mut view, &host);
             view
         };
@@ -563,11 +562,10 @@ impl Handler<CreateStep> for SchedulerActor {
         let ask = StepAsk {
             kind: if launch.interactive { StepKind::Interactive } else { StepKind::Numbered },
             name: launch.name.clone(),
-            ntasks: launch.ntasks,
-            cpus_per_task: launch.cpus_per_task.unwrap_or(1),
+            ntasks: Some(launch.ntasks),
+            cpus_per_task: launch.cpus_per_task,
             mem_mb: launch.mem_mb,
             gpus: launch.gpus,
-            exact: launch.exact,
             overlap: launch.overlap,
             overcommit: launch.overcommit,
             immediate: launch.immediate,
@@ -605,9 +603,11 @@ impl Handler<CreateStep> for SchedulerActor {
 impl Handler<AbandonStep> for SchedulerActor {
     type Result = ();
 
-    fn handle(&mut self, AbandonStep { ticket }: AbandonStep, _: &mut Self::Context) {
-        self.core.cancel_step_wait(ticket);
+    fn handle(&mut self, AbandonStep { ticket }: AbandonStep, ctx: &mut Self::Context) {
+        let mut out = Outbox::default();
+        self.core.cancel_step_wait(ticket, self.now(), &mut out);
         self.tickets.remove(&ticket);
+        self.commit(out, ctx);
     }
 }
 

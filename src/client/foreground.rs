@@ -143,7 +143,7 @@ fn connect(launch: &mut StepLaunch, wishes: &Wishes) -> io::Result<(Ends, Vec<Ow
     let alone = tasks == 1 && !wishes.label;
     let mut stdin_direct: Option<usize> = None;
     let mut direct: [Option<usize>; 2] = [None, None];
-    let mut own = |fd: BorrowedFd<'_>, send: &mut Vec<OwnedFd>| -> io::Result<usize> {
+    let own = |fd: BorrowedFd<'_>, send: &mut Vec<OwnedFd>| -> io::Result<usize> {
         send.push(fd.try_clone_to_owned()?);
         Ok(send.len() - 1)
     };

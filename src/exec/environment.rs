@@ -126,7 +126,7 @@ impl Builder {
 
     fn array(&mut self, job: &JobFacts) {
         let (array_job, task) = match job.role {
-            ArrayRole::None | ArrayRole::Rest { .. } => return,
+            ArrayRole::None | ArrayRole::Rest { .. } | ArrayRole::Part { .. } => return,
             ArrayRole::Task { array_job, task } => (array_job, task),
         };
         self.set("SLURM_ARRAY_JOB_ID", array_job);

@@ -87,7 +87,7 @@ impl ArrayRole {
         match self {
             ArrayRole::None => None,
             ArrayRole::Rest { .. } => Some(own),
-            ArrayRole::Task { array_job, .. } => Some(*array_job),
+            ArrayRole::Task { array_job, .. } | ArrayRole::Part { array_job, .. } => Some(*array_job),
         }
     }
 }
@@ -95,11 +95,7 @@ impl ArrayRole {
 impl Job {
     /// The number that the user knows the job by: the array's for array records.
     pub fn array_job_id(&self) -> Option<JobId> {
-        match &self.role {
-            ArrayRole::None => None,
-            ArrayRole::Rest { .. } => Some(self.id),
-            ArrayRole::Task { array_job, .. } | ArrayRole::Part { array_job, .. } => Some(*array_job),
-        }
+        self.role.array_job(self.id)
     }
 
     /// The array tasks of a compact record.

@@ -165,7 +165,6 @@ pub struct StepLaunch {
     pub cpus_per_task: Option<u32>,
     pub mem_mb: Option<u64>,
     pub gpus: Option<u32>,
-    pub exact: bool,
     pub overlap: bool,
     /// Fail instead of waiting for the other steps.
     pub immediate: bool,

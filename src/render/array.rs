@@ -31,6 +31,9 @@ impl<'a> Shown<'a> {
         match role {
             ArrayRole::None => Shown::Plain(id),
             ArrayRole::Task { array_job, task } => Shown::Task { raw: id, array: *array_job, task: *task },
+            ArrayRole::Part { array_job, tasks } => {
+                Shown::Tasks { array: *array_job, tasks: Cow::Borrowed(tasks), limit: None }
+            }
             ArrayRole::Rest { tasks, limit } => Shown::Tasks { array: id, tasks: Cow::Borrowed(tasks), limit: *limit },
         }
     }

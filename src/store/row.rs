@@ -78,6 +78,7 @@ impl JobRow {
         let (array_job, array_task, array_tasks, array_limit) = match &job.role {
             ArrayRole::None => (None, None, None, None),
             ArrayRole::Rest { tasks, limit } => (Some(job.id), None, Some(tasks.to_string()), *limit),
+            ArrayRole::Part { array_job, tasks } => (Some(*array_job), None, Some(tasks.to_string()), None),
             ArrayRole::Task { array_job, task } => (Some(*array_job), Some(*task), None, None),
         };
         let size = |column, value: u64| store_u64("jobs", column, value);
@@ -123,6 +124,10 @@ impl JobRow {
             (Some(array), None, Some(tasks)) if array == self.job_id => Ok(ArrayRole::Rest {
                 tasks: load_tasks(tasks).ok_or_else(|| unknown("jobs", "array_tasks", tasks))?,
                 limit: self.array_limit.map(|n| small("array_limit", n)).transpose()?,
+            }),
+            (Some(array), None, Some(tasks)) => Ok(ArrayRole::Part {
+                array_job: JobId(small("array_job_id", array)?),
+                tasks: load_tasks(tasks).ok_or_else(|| unknown("jobs", "array_tasks", tasks))?,
             }),
             (Some(array), Some(task), None) => Ok(ArrayRole::Task {
                 array_job: JobId(small("array_job_id", array)?),
