@@ -11,6 +11,7 @@ pub mod array;
 pub mod ctx;
 pub mod format;
 pub mod job;
+pub mod sacct;
 pub mod size;
 pub mod squeue;
 pub mod table;

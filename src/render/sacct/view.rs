@@ -1,0 +1,749 @@
+//! The tables of sacct: which lines a job has, and how they become text.
+
+use crate::model::view::JobView;
+use crate::model::{ArrayRole, JobRef, Step, StepId};
+use crate::render::format::{Format, FormatError, known};
+use crate::render::sacct::fields::{CODES, FIELDS, Row, find, listed};
+use crate::render::table::{cut, pad, width};
+use crate::render::{Ctx, Face, table};
+
+/// Which of the default tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum View {
+    #[default]
+    Default,
+    /// `-b/--brief`
+    Brief,
+    /// `-l/--long`
+    Long,
+    /// sstat's default.
+    Sstat,
+}
+
+/// Which columns, and in whose form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Layout {
+    /// The book's table.
+    Table(Vec<usize>),
+    /// Slurm's columns: the field and its width, negative for left justified.
+    Columns(Vec<(usize, i32)>),
+    /// A `%` format of the book.
+    Lines(Format),
+}
+
+const BOOK_DEFAULT: [&str; 6] = ["JobID", "Partition", "JobName", "User", "State", "ExitCode"];
+const SLURM_DEFAULT: &str = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode";
+const SLURM_BRIEF: &str = "JobID,State,ExitCode";
+const SLURM_LONG: &str = "JobID,JobIDRaw,JobName,Partition,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,AveVMSize,MaxRSS,\
+    MaxRSSNode,MaxRSSTask,AveRSS,MaxPages,MaxPagesNode,MaxPagesTask,AvePages,MinCPU,MinCPUNode,MinCPUTask,AveCPU,\
+    NTasks,AllocCPUS,Elapsed,State,ExitCode,AveCPUFreq,ReqCPUFreqMin,ReqCPUFreqMax,ReqCPUFreqGov,ReqMem,\
+    ConsumedEnergy,MaxDiskRead,MaxDiskReadNode,MaxDiskReadTask,AveDiskRead,MaxDiskWrite,MaxDiskWriteNode,\
+    MaxDiskWriteTask,AveDiskWrite,ReqTRES,AllocTRES,TRESUsageInAve,TRESUsageInMax,TRESUsageInMaxNode,\
+    TRESUsageInMaxTask,TRESUsageInMin,TRESUsageInMinNode,TRESUsageInMinTask,TRESUsageInTot,TRESUsageOutMax,\
+    TRESUsageOutMaxNode,TRESUsageOutMaxTask,TRESUsageOutAve,TRESUsageOutTot";
+const SSTAT_DEFAULT: &str = "JobID,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,AveVMSize,MaxRSS,MaxRSSNode,MaxRSSTask,AveRSS,\
+    MaxPages,MaxPagesNode,MaxPagesTask,AvePages,MinCPU,MinCPUNode,MinCPUTask,AveCPU,NTasks,AveCPUFreq,ReqCPUFreqMin,\
+    ReqCPUFreqMax,ReqCPUFreqGov,ConsumedEnergy,MaxDiskRead,MaxDiskReadNode,MaxDiskReadTask,AveDiskRead,MaxDiskWrite,\
+    MaxDiskWriteNode,MaxDiskWriteTask,AveDiskWrite,TRESUsageInAve,TRESUsageInMax,TRESUsageInMaxNode,\
+    TRESUsageInMaxTask,TRESUsageInMin,TRESUsageInMinNode,TRESUsageInMinTask,TRESUsageInTot,TRESUsageOutAve,\
+    TRESUsageOutMax,TRESUsageOutMaxNode,TRESUsageOutMaxTask,TRESUsageOutMin,TRESUsageOutMinNode,TRESUsageOutMinTask,\
+    TRESUsageOutTot";
+
+impl Layout {
+    /// The table where no format is asked for. The brief, the long and sstat's view are Slurm's in either face: the
+    /// book has none.
+    pub fn of(view: View, face: Face) -> Self {
+        let columns = match (view, face) {
+            (View::Default, Face::Book) => {
+                return Layout::Table(BOOK_DEFAULT.iter().filter_map(|name| find(name)).collect());
+            }
+            (View::Default, Face::Slurm) => SLURM_DEFAULT,
+            (View::Brief, _) => SLURM_BRIEF,
+            (View::Long, _) => SLURM_LONG,
+            (View::Sstat, _) => SSTAT_DEFAULT,
+        };
+        // The lists above are constants that a test reads.
+        Self::names(columns).unwrap_or(Layout::Columns(Vec::new()))
+    }
+
+    /// `-o/--format` and `SACCT_FORMAT`: field names, each with `%width` or `%-width` after it, `ALL`; or the book's
+    /// `%` codes with text between (`%i|%T`).
+    ///
+    /// # Errors
+    /// An unknown name or code, with the list of what there is.
+    pub fn parse(text: &str) -> Result<Self, FormatError> {
+        // A name with a width has its `%` after letters and before digits; anything else is a format of codes.
+        let is_names = text.split(',').all(|word| {
+            let (name, size) = word.trim().split_once('%').unwrap_or((word.trim(), ""));
+            name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+                && (!name.is_empty() || size.is_empty())
+                && size.trim_start_matches('-').chars().all(|c| c.is_ascii_digit())
+        });
+        if is_names || !text.contains('%') { Self::names(text) } else { Self::percent(text) }
+    }
+
+    /// A list of field names with widths.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn names(text: &str) -> Result<Self, FormatError> {
+        let mut columns = Vec::new();
+        for word in text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+            let (name, size) = word.split_once('%').unwrap_or((word, ""));
+            if name.eq_ignore_ascii_case("all") {
+                columns.extend(FIELDS.iter().enumerate().map(|(i, f)| (i, f.width)));
+                continue;
+            }
+            let field = find(name).ok_or_else(|| unknown(name))?;
+            let width = size.parse::<i32>().ok().filter(|w| *w != 0 && w.unsigned_abs() <= u32::from(u16::MAX));
+            columns.push((field, width.unwrap_or(FIELDS[field].width)));
+        }
+        Ok(Layout::Columns(columns))
+    }
+
+    /// A format of the book's `%` codes.
+    ///
+    /// # Errors
+    /// An unknown code.
+    pub fn percent(text: &str) -> Result<Self, FormatError> {
+        Format::percent(text, CODES).map(Layout::Lines).map_err(|bad| unknown(&format!("%{bad}")))
+    }
+}
+
+fn unknown(what: &str) -> FormatError {
+    let names: Vec<&str> = FIELDS.iter().map(|f| f.name).collect();
+    FormatError {
+        message: format!("Invalid field requested: \"{what}\""),
+        hint: format!("known fields: {}; known codes: {}", names.join(" "), known(CODES).0),
+    }
+}
+
+/// How the cells of a line are held together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lines {
+    /// Columns of a fixed width.
+    #[default]
+    Columns,
+    /// `-p/--parsable`: a separator after each value.
+    Parsable,
+    /// `-P/--parsable2`: a separator between values.
+    Parsable2,
+}
+
+/// Which lines a job has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Rows {
+    /// The job and its steps. The book's default table leaves out the step of the batch script itself.
+    #[default]
+    JobsAndSteps,
+    /// `-X/--allocations`
+    Jobs,
+    /// sstat.
+    Steps,
+}
+
+/// How accounting records are printed.
+#[derive(Debug, Clone)]
+pub struct Options<'a> {
+    pub layout: Layout,
+    /// False with `-n/--noheader`.
+    pub header: bool,
+    pub lines: Lines,
+    /// `--delimiter`; `|` by default.
+    pub delimiter: &'a str,
+    pub rows: Rows,
+    /// The ids that were asked for, if any: `12.0` shows that step alone.
+    pub refs: &'a [JobRef],
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Options {
+            layout: Layout::of(View::Default, Face::Book),
+            header: true,
+            lines: Lines::Columns,
+            delimiter: "|",
+            rows: Rows::JobsAndSteps,
+            refs: &[],
+        }
+    }
+}
+
+/// The records, which are taken as chosen and ordered already, as sacct prints them.
+pub fn print(jobs: &[JobView], options: &Options<'_>, ctx: &Ctx) -> String {
+    let is_book = matches!(options.layout, Layout::Table(_));
+    let rows: Vec<Row<'_>> = jobs.iter().flat_map(|job| rows_of(job, options, is_book)).collect();
+    match &options.layout {
+        Layout::Table(fields) if options.lines == Lines::Columns => {
+            let headers: Vec<&str> = fields.iter().map(|f| FIELDS[*f].name).collect();
+            let cells: Vec<Vec<String>> =
+                rows.iter().map(|row| fields.iter().map(|f| (FIELDS[*f].get)(row, ctx)).collect()).collect();
+            table::book(&headers, &cells, options.header)
+        }
+        Layout::Table(fields) => {
+            let columns: Vec<(usize, i32)> = fields.iter().map(|f| (*f, FIELDS[*f].width)).collect();
+            print_columns(&rows, &columns, options, ctx)
+        }
+        Layout::Columns(columns) => print_columns(&rows, columns, options, ctx),
+        Layout::Lines(format) => {
+            let mut out = String::new();
+            if options.header {
+                format.header(&mut out, CODES);
+            }
+            for row in &rows {
+                format.row(&mut out, CODES, |get| get(row, ctx));
+            }
+            out
+        }
+    }
+}
+
+fn rows_of<'a>(job: &'a JobView, options: &Options<'_>, is_book: bool) -> Vec<Row<'a>> {
+    let (whole, steps) = asked_for(job, options.refs);
+    let wants = |step: &&Step| {
+        let named = steps.contains(&step.id);
+        match options.rows {
+            Rows::Jobs => false,
+            Rows::JobsAndSteps | Rows::Steps => named || whole && !(is_book && !matches!(step.id, StepId::Num(_))),
+        }
+    };
+    let job_row = (whole && options.rows != Rows::Steps).then_some(Row { job, step: None });
+    let step_rows = job.steps.iter().filter(wants).map(|step| Row { job, step: Some(step) });
+    job_row.into_iter().chain(step_rows).collect()
+}
+
+/// Whether the whole job was asked for, and which of its steps by name.
+fn asked_for(job: &JobView, refs: &[JobRef]) -> (bool, Vec<StepId>) {
+    let mine: Vec<&JobRef> = refs.iter().filter(|r| names(r, job)).collect();
+    let whole = mine.is_empty() || mine.iter().any(|r| r.step.is_none());
+    (whole, mine.iter().filter_map(|r| r.step).collect())
+}
+
+/// Whether an id that a user wrote means this record.
+fn names(r: &JobRef, job: &JobView) -> bool {
+    match (&job.role, &r.tasks) {
+        (ArrayRole::Task { array_job, .. }, None) => r.job == job.id || r.job == *array_job,
+        (ArrayRole::Task { array_job, task }, Some(tasks)) => r.job == *array_job && tasks.contains(*task),
+        (ArrayRole::None, tasks) => r.job == job.id && tasks.is_none(),
+        (ArrayRole::Rest { .. }, None) => r.job == job.id,
+        (ArrayRole::Rest { tasks: mine, .. }, Some(tasks)) => r.job == job.id && !mine.intersection(tasks).is_empty(),
+    }
+}
+
+fn print_columns(rows: &[Row<'_>], columns: &[(usize, i32)], options: &Options<'_>, ctx: &Ctx) -> String {
+    let mut out = String::new();
+    if options.header {
+        line(&mut out, columns, options, |f| (FIELDS[f].name.to_owned(), Fit::Cut));
+        if options.lines == Lines::Columns {
+            for (_, width) in columns {
+                out.extend(std::iter::repeat_n('-', width.unsigned_abs() as usize));
+                out.push(' ');
+            }
+            out.push('\n');
+        }
+    }
+    for row in rows {
+        line(&mut out, columns, options, |f| {
+            let fit = if FIELDS[f].number { Fit::Whole } else { Fit::Plus };
+            ((FIELDS[f].get)(row, ctx), fit)
+        });
+    }
+    out
+}
+
+/// What becomes of a text that is wider than its column.
+#[derive(Clone, Copy)]
+enum Fit {
+    Cut,
+    /// Cut, with `+` at the end.
+    Plus,
+    Whole,
+}
+
+fn line(out: &mut String, columns: &[(usize, i32)], options: &Options<'_>, cell: impl Fn(usize) -> (String, Fit)) {
+    for (i, (field, size)) in columns.iter().enumerate() {
+        let (text, fit) = cell(*field);
+        match options.lines {
+            Lines::Parsable2 => {
+                if i > 0 {
+                    out.push_str(options.delimiter);
+                }
+                out.push_str(&text);
+            }
+            Lines::Parsable => {
+                out.push_str(&text);
+                out.push_str(options.delimiter);
+            }
+            Lines::Columns => {
+                let to = size.unsigned_abs() as usize;
+                let text = match fit {
+                    _ if width(&text) <= to => text,
+                    Fit::Whole => text,
+                    Fit::Cut => cut(&text, to).to_owned(),
+                    Fit::Plus => format!("{}+", cut(&text, to.saturating_sub(1))),
+                };
+                pad(out, &text, to, *size > 0);
+                out.push(' ');
+            }
+        }
+    }
+    out.push('\n');
+}
+
+/// `-e/--helpformat`: the names of all fields, four on a line.
+pub fn helpformat() -> String {
+    let mut names: Vec<&str> = listed().map(|f| f.name).collect();
+    names.sort_by_key(|name| name.to_ascii_lowercase());
+    let mut out = String::new();
+    for four in names.chunks(4) {
+        for (i, name) in four.iter().enumerate() {
+            if i > 0 {
+                out.push(' ');
+            }
+            pad(&mut out, name, 19, false);
+        }
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::tres::Usage;
+    use crate::model::{ExitCode, JobId, JobState, Reason, TaskSet, Timestamp, Tres};
+    use crate::render::fixture::{NOW, at, ctx, job, step};
+    use crate::render::size::Units;
+    use crate::render::time::TimeFormat;
+
+    fn records() -> Vec<JobView> {
+        let two = |mut s: Step, tasks: u32| {
+            s.alloc.tres = Tres { cpus: 2, mem_mb: 200, gpus: 0 };
+            s.ntasks = tasks;
+            s
+        };
+        let ok = ExitCode::OK;
+        let done = JobState::Completed;
+        let mut named = two(step(StepId::Num(1), "named", done, ok, 9, Some(8)), 2);
+        named.submit_line = "srun -J named -n2 sleep 0.2".to_owned();
+        named.usage = Usage { max_rss_kb: 1624, user_us: 3000, system_us: 0 };
+        vec![
+            job(176, "steps")
+                .with(|j| j.tres = Tres { cpus: 2, mem_mb: 200, gpus: 0 })
+                .ended(done, Reason::None, ok, 9, 8)
+                .with(|j| {
+                    j.derived_exit = ExitCode::status(7);
+                    j.usage = Usage { max_rss_kb: 1624, user_us: 21_000, system_us: 13_900 };
+                })
+                .step(two(step(StepId::Batch, "batch", done, ok, 9, Some(8)), 1))
+                .step(two(step(StepId::Num(0), "true", done, ok, 9, Some(9)), 2))
+                .step(named)
+                .step(two(step(StepId::Num(2), "sh", JobState::Failed, ExitCode::status(7), 9, Some(9)), 2))
+                .build(),
+            job(179, "sig")
+                .ended(JobState::Failed, Reason::RaisedSignal, ExitCode::signal(9), 8, 8)
+                .step(step(StepId::Batch, "batch", JobState::Cancelled, ExitCode::signal(9), 8, Some(8)))
+                .build(),
+            job(180, "canc")
+                .ended(JobState::Cancelled, Reason::CancelledByUser, ExitCode::signal(15), 8, 8)
+                .with(|j| j.cancelled_by = Some(1001))
+                .step(step(StepId::Batch, "batch", JobState::Failed, ExitCode::status(15), 8, Some(8)))
+                .build(),
+            job(181, "heldcanc")
+                .with(|j| {
+                    j.state = JobState::Cancelled;
+                    j.end = Some(at(8));
+                    j.cancelled_by = Some(1001);
+                })
+                .build(),
+            job(183, "arr")
+                .task(177, 2)
+                .ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(1), 8, 8)
+                .step(step(StepId::Batch, "batch", JobState::Failed, ExitCode::status(1), 8, Some(8)))
+                .build(),
+            job(185, "pend").reason(Reason::JobHeldUser).with(|j| j.eligible = None).build(),
+        ]
+    }
+
+    fn columns(format: &str) -> Options<'static> {
+        Options { layout: Layout::parse(format).unwrap(), ..Options::default() }
+    }
+
+    fn parsable(format: &str) -> Options<'static> {
+        Options { lines: Lines::Parsable2, header: false, ..columns(format) }
+    }
+
+    /// The jobs' own lines, joined.
+    fn values(format: &str) -> String {
+        print(&records(), &Options { rows: Rows::Jobs, ..parsable(format) }, &ctx()).trim_end().replace('\n', ";")
+    }
+
+    #[test]
+    fn book_default_view_lists_jobs_and_numbered_steps() {
+        assert_eq!(
+            print(&records()[..2], &Options::default(), &ctx()),
+            "JobID | Partition | JobName | User | State     | ExitCode\n\
+             176   | cpu       | steps   | lab  | COMPLETED | 0:0\n\
+             176.0 |           | true    |      | COMPLETED | 0:0\n\
+             176.1 |           | named   |      | COMPLETED | 0:0\n\
+             176.2 |           | sh      |      | FAILED    | 7:0\n\
+             179   | cpu       | sig     | lab  | FAILED    | 0:9\n"
+        );
+    }
+
+    #[test]
+    fn book_default_view_parsable2_and_noheader() {
+        let options = Options { lines: Lines::Parsable2, ..Options::default() };
+        assert_eq!(
+            print(&records()[1..2], &options, &ctx()),
+            "JobID|Partition|JobName|User|State|ExitCode\n179|cpu|sig|lab|FAILED|0:9\n"
+        );
+        let options = Options { header: false, ..Options::default() };
+        assert_eq!(print(&records()[1..2], &options, &ctx()), "179 | cpu | sig | lab | FAILED | 0:9\n");
+    }
+
+    #[test]
+    fn slurm_default_view() {
+        let options = Options { layout: Layout::of(View::Default, Face::Slurm), ..Options::default() };
+        assert_eq!(
+            print(&records(), &options, &ctx()),
+            "JobID           JobName  Partition    Account  AllocCPUS      State ExitCode \n\
+             ------------ ---------- ---------- ---------- ---------- ---------- -------- \n\
+             176               steps        cpu                     2  COMPLETED      0:0 \n\
+             176.batch         batch                                2  COMPLETED      0:0 \n\
+             176.0              true                                2  COMPLETED      0:0 \n\
+             176.1             named                                2  COMPLETED      0:0 \n\
+             176.2                sh                                2     FAILED      7:0 \n\
+             179                 sig        cpu                     1     FAILED      0:9 \n\
+             179.batch         batch                                1  CANCELLED      0:9 \n\
+             180                canc        cpu                     1 CANCELLED+      0:0 \n\
+             180.batch         batch                                1     FAILED     15:0 \n\
+             181            heldcanc        cpu                     1 CANCELLED+      0:0 \n\
+             177_2               arr        cpu                     1     FAILED      1:0 \n\
+             177_2.batch       batch                                1     FAILED      1:0 \n\
+             185                pend        cpu                     1    PENDING      0:0 \n"
+        );
+    }
+
+    #[test]
+    fn allocations_option_leaves_the_steps_out() {
+        let options = Options {
+            layout: Layout::of(View::Default, Face::Slurm),
+            rows: Rows::Jobs,
+            header: false,
+            ..Options::default()
+        };
+        assert_eq!(
+            print(&records()[..2], &options, &ctx()),
+            "176               steps        cpu                     2  COMPLETED      0:0 \n\
+             179                 sig        cpu                     1     FAILED      0:9 \n"
+        );
+    }
+
+    #[test]
+    fn explicit_format_widths_derived_exit_code_and_times() {
+        let options = columns("JobID,JobName%20,State%12,ExitCode,DerivedExitCode,Elapsed,Start,End");
+        let text = print(&records(), &options, &ctx());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[0],
+            "JobID                     JobName        State ExitCode DerivedExitCode    Elapsed               Start                 End "
+        );
+        assert_eq!(
+            lines[1],
+            "------------ -------------------- ------------ -------- --------------- ---------- ------------------- ------------------- "
+        );
+        assert_eq!(
+            lines[2],
+            "176                         steps    COMPLETED      0:0             7:0   00:00:01 2026-11-20T23:39:49 2026-11-20T23:39:50 "
+        );
+        assert_eq!(
+            lines[6],
+            "176.2                          sh       FAILED      7:0                   00:00:00 2026-11-20T23:39:49 2026-11-20T23:39:49 "
+        );
+        assert_eq!(
+            lines[9],
+            "180                          canc CANCELLED b+      0:0             0:0   00:00:00 2026-11-20T23:39:50 2026-11-20T23:39:50 "
+        );
+        assert_eq!(
+            lines[14],
+            "185                          pend      PENDING      0:0             0:0   00:00:00             Unknown             Unknown "
+        );
+    }
+
+    #[test]
+    fn a_negative_width_justifies_left_and_cut_values_end_in_plus() {
+        let options = columns("JobID%-14,State%-10,JobName%5");
+        let text = print(&records()[2..4], &options, &ctx());
+        assert_eq!(
+            text,
+            "JobID          State      JobNa \n\
+             -------------- ---------- ----- \n\
+             180            CANCELLED+  canc \n\
+             180.batch      FAILED     batch \n\
+             181            CANCELLED+ held+ \n"
+        );
+    }
+
+    #[test]
+    fn parsable_ends_in_the_delimiter_and_parsable2_does_not() {
+        let job = &records()[1..2];
+        let options = Options { rows: Rows::Jobs, ..columns("jobid,state") };
+        let with = |lines, delimiter| Options { lines, delimiter, ..options.clone() };
+        assert_eq!(print(job, &with(Lines::Parsable, "|"), &ctx()), "JobID|State|\n179|FAILED|\n");
+        assert_eq!(print(job, &with(Lines::Parsable2, ","), &ctx()), "JobID,State\n179,FAILED\n");
+        assert_eq!(print(job, &with(Lines::Parsable, "^|^"), &ctx()), "JobID^|^State^|^\n179^|^FAILED^|^\n");
+    }
+
+    #[test]
+    fn parsl_reads_two_words() {
+        let options = Options { header: false, rows: Rows::Jobs, ..columns("jobid,state%20") };
+        assert_eq!(print(&records()[1..2], &options, &ctx()), "179                        FAILED \n");
+    }
+
+    #[test]
+    fn the_state_of_a_cancelled_job_says_who() {
+        assert_eq!(
+            values("jobid,state,exitcode"),
+            "176|COMPLETED|0:0;179|FAILED|0:9;180|CANCELLED by 1001|0:0;181|CANCELLED by 1001|0:0;177_2|FAILED|1:0;\
+             185|PENDING|0:0"
+        );
+    }
+
+    #[test]
+    fn a_job_that_never_started_has_no_node_and_starts_at_its_end() {
+        assert_eq!(
+            print(&records()[3..4], &parsable("jobid,start,end,elapsed,nodelist,alloctres,reqtres"), &ctx()),
+            "181|2026-11-20T23:39:50|2026-11-20T23:39:50|00:00:00|None assigned||billing=1,cpu=1,mem=100M,node=1\n"
+        );
+    }
+
+    #[test]
+    fn a_held_job_is_not_eligible() {
+        assert_eq!(
+            print(&records()[5..], &parsable("jobid,state,start,end,elapsed,submit,eligible,reason"), &ctx()),
+            "185|PENDING|Unknown|Unknown|00:00:00|2026-11-20T23:39:54|Unknown|JobHeldUser\n"
+        );
+    }
+
+    #[test]
+    fn tres_of_jobs_and_steps() {
+        assert_eq!(
+            print(&records()[..1], &parsable("jobid,nodelist,alloccpus,reqcpus,reqmem,alloctres,reqtres"), &ctx()),
+            "176|vm|2|2|200M|billing=2,cpu=2,mem=200M,node=1|billing=2,cpu=2,mem=200M,node=1\n\
+             176.batch|vm|2|2||cpu=2,mem=200M,node=1|\n\
+             176.0|vm|2|2||cpu=2,mem=200M,node=1|\n\
+             176.1|vm|2|2||cpu=2,mem=200M,node=1|\n\
+             176.2|vm|2|2||cpu=2,mem=200M,node=1|\n"
+        );
+        let gpu = job(3, "g").with(|j| j.tres = Tres { cpus: 2, mem_mb: 200, gpus: 2 }).build();
+        assert_eq!(print(&[gpu], &parsable("reqtres"), &ctx()), "billing=2,cpu=2,gres/gpu=2,mem=200M,node=1\n");
+    }
+
+    #[test]
+    fn use_of_jobs_and_steps() {
+        assert_eq!(
+            print(
+                &records()[..1],
+                &parsable(
+                    "jobid,maxrss,averss,maxvmsize,totalcpu,usercpu,systemcpu,cputime,cputimeraw,elapsedraw,ntasks"
+                ),
+                &ctx()
+            ),
+            "176||||00:00.034|00:00.021|00:00.013|00:00:02|2|1|\n\
+             176.batch||||00:00:00|00:00:00|00:00:00|00:00:02|2|1|1\n\
+             176.0||||00:00:00|00:00:00|00:00:00|00:00:00|0|0|2\n\
+             176.1|1624K|812K||00:00.003|00:00.003|00:00:00|00:00:02|2|1|2\n\
+             176.2||||00:00:00|00:00:00|00:00:00|00:00:00|0|0|2\n"
+        );
+    }
+
+    #[test]
+    fn where_and_by_whom() {
+        let jobs = [job(176, "steps").limit(31_536_000).running(4).step(records()[0].steps[2].clone()).build()];
+        assert_eq!(
+            print(
+                &jobs,
+                &parsable(
+                    "jobid,workdir,submitline,user,uid,group,account,qos,cluster,partition,priority,timelimit,timelimitraw"
+                ),
+                &ctx()
+            ),
+            "176|/home/lab/g|sbatch sleep.sh 300|lab|1001|lab||normal|slotd|cpu|4294901642|365-00:00:00|525600\n\
+             176.1||srun -J named -n2 sleep 0.2||||||slotd||||\n"
+        );
+        assert_eq!(values("timelimit,timelimitraw").split(';').next(), Some("UNLIMITED|UNLIMITED"));
+    }
+
+    #[test]
+    fn every_field_name_of_the_book_is_known() {
+        for (name, value) in [
+            ("JobID", "177_2"),
+            ("ArrayJobID", "177"),
+            ("ArrayTaskID", "2"),
+            ("JobName", "arr"),
+            ("Partition", "cpu"),
+            ("User", "lab"),
+            ("State", "FAILED"),
+            ("Reason", "NonZeroExitCode"),
+            ("ExitCode", "1:0"),
+            ("Elapsed", "00:00:00"),
+            ("AllocCPUS", "1"),
+            ("ReqMem", "100M"),
+            ("ReqTRES", "billing=1,cpu=1,mem=100M,node=1"),
+            ("AllocTRES", "billing=1,cpu=1,mem=100M,node=1"),
+            ("NodeList", "vm"),
+            ("Submit", "2026-11-20T23:39:54"),
+            ("Start", "2026-11-20T23:39:50"),
+            ("End", "2026-11-20T23:39:50"),
+            ("WorkDir", "/home/lab/g"),
+            ("BatchFlag", "1"),
+            ("MaxRSS", ""),
+        ] {
+            let options = Options { rows: Rows::Jobs, ..parsable(name) };
+            assert_eq!(print(&records()[4..5], &options, &ctx()), format!("{value}\n"), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_percent_code_of_the_book_is_known() {
+        for (code, value) in [
+            ("%i", "177_2"),
+            ("%F", "177"),
+            ("%K", "2"),
+            ("%j", "arr"),
+            ("%P", "cpu"),
+            ("%u", "lab"),
+            ("%t", "FAILED"),
+            ("%T", "FAILED"),
+            ("%R", "NonZeroExitCode"),
+            ("%X", "1:0"),
+            ("%M", "00:00:00"),
+            ("%C", "1"),
+            ("%m", "100M"),
+            ("%b", "billing=1,cpu=1,mem=100M,node=1"),
+            ("%B", "billing=1,cpu=1,mem=100M,node=1"),
+            ("%N", "vm"),
+            ("%V", "2026-11-20T23:39:54"),
+            ("%S", "2026-11-20T23:39:50"),
+            ("%E", "2026-11-20T23:39:50"),
+            ("%Z", "/home/lab/g"),
+        ] {
+            let options = Options { rows: Rows::Jobs, header: false, ..columns(code) };
+            assert_eq!(print(&records()[4..5], &options, &ctx()), format!("{value}\n"), "{code}");
+        }
+        let options = Options { rows: Rows::Jobs, ..columns("%i|%.10T|%X") };
+        assert_eq!(print(&records()[4..5], &options, &ctx()), "JobID|     State|ExitCode\n177_2|    FAILED|1:0\n");
+    }
+
+    #[test]
+    fn helpformat_lists_four_on_a_line_and_every_name_is_accepted() {
+        let text = helpformat();
+        assert!(text.starts_with("Account             AdminComment        AllocCPUS           AllocNodes         \n"));
+        let all = text.split_whitespace().collect::<Vec<_>>().join(",");
+        // aiida leaves a comma at the end.
+        let Ok(Layout::Columns(columns)) = Layout::parse(&format!("{all},")) else { panic!("{all}") };
+        assert_eq!(columns.len(), all.split(',').count());
+    }
+
+    #[test]
+    fn every_field_of_slurms_helpformat_is_known() {
+        for name in "Account AdminComment AllocCPUS AllocNodes AllocTRES AssocID AveCPU AveCPUFreq AveDiskRead AveDiskWrite \
+            AvePages AveRSS AveVMSize BlockID Cluster Comment Constraints ConsumedEnergy ConsumedEnergyRaw Container CPUTime \
+            CPUTimeRAW DBIndex DerivedExitCode Elapsed ElapsedRaw Eligible End ExitCode Flags GID Group JobID JobIDRaw JobName \
+            Layout MaxDiskRead MaxDiskReadNode MaxDiskReadTask MaxDiskWrite MaxDiskWriteNode MaxDiskWriteTask MaxPages \
+            MaxPagesNode MaxPagesTask MaxRSS MaxRSSNode MaxRSSTask MaxVMSize MaxVMSizeNode MaxVMSizeTask McsLabel MinCPU \
+            MinCPUNode MinCPUTask NCPUS NNodes NodeList NTasks Partition Priority QOS QOSRAW Reason ReqCPUFreq ReqCPUFreqGov \
+            ReqCPUFreqMax ReqCPUFreqMin ReqCPUS ReqMem ReqNodes ReqTRES Reservation ReservationId Reserved ResvCPU ResvCPURAW \
+            Start State Submit SubmitLine Suspended SystemComment SystemCPU Timelimit TimelimitRaw TotalCPU TRESUsageInAve \
+            TRESUsageInMax TRESUsageInMaxNode TRESUsageInMaxTask TRESUsageInMin TRESUsageInMinNode TRESUsageInMinTask \
+            TRESUsageInTot TRESUsageOutAve TRESUsageOutMax TRESUsageOutMaxNode TRESUsageOutMaxTask TRESUsageOutMin \
+            TRESUsageOutMinNode TRESUsageOutMinTask TRESUsageOutTot UID User UserCPU WCKey WCKeyID WorkDir"
+            .split_whitespace()
+        {
+            assert!(FIELDS.iter().any(|f| f.name == name), "{name}");
+            let text = print(&records(), &parsable(name), &ctx());
+            assert_eq!(text.lines().count(), 13, "{name}");
+        }
+    }
+
+    #[test]
+    fn long_and_sstat_views_name_known_fields() {
+        let count = |view| match Layout::of(view, Face::Book) {
+            Layout::Columns(columns) => columns.len(),
+            Layout::Table(_) | Layout::Lines(_) => 0,
+        };
+        assert_eq!((count(View::Brief), count(View::Long), count(View::Sstat)), (3, 54, 47));
+    }
+
+    #[test]
+    fn sstat_shows_steps_alone() {
+        let options = Options { rows: Rows::Steps, ..parsable("JobID,NTasks") };
+        assert_eq!(print(&records()[1..2], &options, &ctx()), "179.batch|1\n");
+    }
+
+    #[test]
+    fn names_are_taken_in_any_case_and_abbreviated() {
+        assert_eq!(values("JOBIDRAW,stat,elap").split(';').nth(4), Some("183|FAILED|00:00:00"));
+    }
+
+    #[test]
+    fn an_unknown_field_is_an_error_that_lists_what_exists() {
+        let error = Layout::parse("jobid,nosuch").unwrap_err();
+        assert_eq!(error.message, "Invalid field requested: \"nosuch\"");
+        assert!(error.hint.contains("TotalCPU"));
+        assert_eq!(Layout::parse("%i %?").unwrap_err().message, "Invalid field requested: \"%?\"");
+        assert!(Layout::parse("plain text").is_err());
+    }
+
+    #[test]
+    fn a_step_asked_for_by_its_id_comes_alone() {
+        let jobs = records();
+        let text = |r: JobRef| print(&jobs[..1], &Options { refs: &[r], ..parsable("jobid") }, &ctx());
+        let of = |step| JobRef { job: JobId(176), tasks: None, step: Some(step) };
+        assert_eq!(text(of(StepId::Num(0))), "176.0\n");
+        assert_eq!(text(of(StepId::Batch)), "176.batch\n");
+        assert_eq!(text(of(StepId::Num(9))), "");
+        assert_eq!(text(JobRef::job(JobId(176))).lines().count(), 5);
+        let task = JobRef { job: JobId(177), tasks: Some(TaskSet::one(2)), step: Some(StepId::Batch) };
+        assert_eq!(print(&jobs[4..5], &Options { refs: &[task], ..parsable("jobid") }, &ctx()), "177_2.batch\n");
+    }
+
+    #[test]
+    fn a_pending_array_is_one_line_with_its_own_number() {
+        let rest = job(96, "wrap").rest(&[3, 4, 5], Some(2)).build();
+        assert_eq!(print(&[rest], &parsable("jobid,jobidraw,state"), &ctx()), "96_[3-5%2]|96|PENDING\n");
+    }
+
+    #[test]
+    fn units_and_noconvert() {
+        let mut c = ctx();
+        let jobs = [job(1, "m").with(|j| j.tres.mem_mb = 2048).build()];
+        assert_eq!(print(&jobs, &parsable("reqmem"), &c), "2G\n");
+        c.units = Units::Keep;
+        assert_eq!(print(&jobs, &parsable("reqmem"), &c), "2048M\n");
+        c.units = Units::Fixed('K');
+        assert_eq!(print(&jobs, &parsable("reqmem"), &c), "2097152K\n");
+    }
+
+    #[test]
+    fn slurm_time_format_applies() {
+        let mut c = ctx();
+        c.time_format = TimeFormat::Custom("%s".to_owned());
+        let jobs = [job(1, "m").running(4).build()];
+        assert_eq!(print(&jobs, &parsable("submit,start,end"), &c), format!("{0}|{0}|Unknown\n", NOW - 4));
+    }
+
+    #[test]
+    fn an_empty_history_is_a_header() {
+        assert_eq!(print(&[], &columns("jobid,state"), &ctx()), "JobID             State \n------------ ---------- \n");
+        assert_eq!(print(&[], &parsable("jobid"), &ctx()), "");
+    }
+
+    #[test]
+    fn numbers_are_never_cut() {
+        let jobs = [job(1, "m").with(|j| j.submit = Timestamp::from_secs(0)).running(123_456).build()];
+        let options = Options { header: false, ..columns("elapsedraw%3") };
+        assert_eq!(print(&jobs, &options, &ctx()), "123456 \n");
+    }
+}
