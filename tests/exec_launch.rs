@@ -329,40 +329,48 @@ async fn the_time_of_orphans_counts() {
     assert!(record.usage.user_us + record.usage.system_us > 20_000, "{:?}", record.usage);
 }
 
+/// A shell and a child of it have handlers for SIGUSR1, a sleep has none. When the shell has had the signal and `until`
+/// exists, it does `last` and leaves; `$s` is the sleep.
+fn three_processes(lab: &Lab, until: &str, last: &str) -> LaunchSpec {
+    let child = "trap 'echo got >child' USR1; echo >ready_child; while :; do sleep 0.01; done";
+    fs::write(lab.path("child.sh"), child).unwrap();
+    let script = "sleep 600 & s=$!; sh child.sh & trap 'got=1' USR1; echo >ready
+        while [ -z \"$got\" ] || [ ! -e \"$UNTIL\" ]; do sleep 0.01; done
+        eval \"$LAST\"";
+    LaunchSpec { set_env: vec![("UNTIL".into(), until.into()), ("LAST".into(), last.into())], ..lab.batch(script) }
+}
+
 #[tokio::test]
-async fn signals_reach_whom_they_are_meant_for() {
+async fn a_warning_reaches_all_that_handle_it_and_kills_nothing() {
     let lab = lab();
-    let trap = |name: &str| format!("trap 'echo {name} >>{name}; exit 0' USR1");
-    let wait = "while :; do sleep 0.01; done";
-    // The shell and a child of it have handlers; the sleep has none and would die.
-    let script = format!(
-        "sh -c \"{}; echo >ready_child; {wait}\" & {}; sleep 600 & echo $! >sleeper; echo >ready; {wait}",
-        trap("child"),
-        trap("shell")
-    );
-    let spec = lab.batch(&script);
-    let mut handle = lab.launch(&spec);
+    let mut handle = lab.launch(&three_processes(&lab, "child", "kill -9 $s; wait $s; exit $?"));
     line_in(&lab.path("ready")).await;
     line_in(&lab.path("ready_child")).await;
-    let sleeper: i32 = line_in(&lab.path("sleeper")).await.trim().parse().unwrap();
     handle.send(StepCommand::Signal { signal: libc::SIGUSR1, target: SignalTarget::Handlers });
-    line_in(&lab.path("child")).await;
-    line_in(&lab.path("shell")).await;
-    let _ = sleeper;
-    assert_eq!(end_of(&mut handle).await.exit, ExitCode::OK);
+    // The sleep died of the shell's signal and of no other.
+    assert_eq!(end_of(&mut handle).await.exit, ExitCode::status(128 + libc::SIGKILL));
+}
 
-    // The shell alone: the child never hears of it.
-    fs::remove_file(lab.path("child")).unwrap();
-    for name in ["ready", "ready_child", "shell"] {
-        fs::remove_file(lab.path(name)).unwrap();
-    }
-    let spec = LaunchSpec { run: 1, ..spec };
-    let mut handle = lab.launch(&spec);
+#[tokio::test]
+async fn a_signal_for_the_batch_shell_reaches_the_shell_alone() {
+    let lab = lab();
+    let mut handle = lab.launch(&three_processes(&lab, "ready", "kill -9 $s; wait $s; exit $?"));
     line_in(&lab.path("ready")).await;
     line_in(&lab.path("ready_child")).await;
     handle.send(StepCommand::Signal { signal: libc::SIGUSR1, target: SignalTarget::BatchShell });
-    assert_eq!(end_of(&mut handle).await.exit, ExitCode::OK);
-    assert!(lab.path("shell").exists() && !lab.path("child").exists());
+    // The sleep died of the shell's signal and of no other.
+    assert_eq!(end_of(&mut handle).await.exit, ExitCode::status(128 + libc::SIGKILL));
+    assert!(!lab.path("child").exists());
+}
+
+#[tokio::test]
+async fn a_signal_for_the_tasks_reaches_their_groups() {
+    let lab = lab();
+    let mut handle = lab.launch(&three_processes(&lab, "ready", "wait $s; exit $?"));
+    line_in(&lab.path("ready")).await;
+    line_in(&lab.path("ready_child")).await;
+    handle.send(StepCommand::Signal { signal: libc::SIGUSR1, target: SignalTarget::Tasks });
+    assert_eq!(end_of(&mut handle).await.exit, ExitCode::status(128 + libc::SIGUSR1));
 }
 
 #[tokio::test]
@@ -381,7 +389,8 @@ async fn kill_all_ends_a_step_that_ignores_everything() {
 #[tokio::test]
 async fn a_suspended_step_stands_still_until_it_is_resumed() {
     let lab = lab();
-    let mut handle = lab.launch(&lab.batch("echo >ready; while [ ! -e go ]; do sleep 0.01; done"));
+    // One process that waits in the kernel: a shell in the middle of a vfork could not be seen to stop.
+    let mut handle = lab.launch(&lab.batch("mkfifo go; echo >ready; read x <go"));
     let (_, tasks) = start_of(&mut handle).await;
     line_in(&lab.path("ready")).await;
     handle.send(StepCommand::Suspend);
@@ -395,8 +404,9 @@ async fn a_suspended_step_stands_still_until_it_is_resumed() {
         }
     };
     tokio::time::timeout(PATIENCE, stopped).await.unwrap();
-    fs::write(lab.path("go"), "").unwrap();
     handle.send(StepCommand::Resume);
+    let go = lab.path("go");
+    tokio::task::spawn_blocking(move || fs::write(go, "x\n")).await.unwrap().unwrap();
     assert_eq!(end_of(&mut handle).await.exit, ExitCode::OK);
 }
 

@@ -224,12 +224,14 @@ fn set_limit(limit: &Rlimit) {
 
 /// Whatever the watcher, the launcher or the Rust runtime ignores or blocks is not the task's affair.
 fn reset_signals() {
-    // SAFETY: plain system calls; signals that cannot be changed refuse, which is fine.
+    // The kernel's own call and not the C library's, which keeps signals 32 and 33 to itself: they may have been
+    // inherited as ignored. All zeros is the default action with no flags; 8 is the size of a signal set.
+    let default = [0u64; 4];
+    // SAFETY: plain system calls on live values; signals that cannot be changed refuse, which is fine.
     unsafe {
         for signal in 1..=64 {
-            if !matches!(signal, libc::SIGKILL | libc::SIGSTOP | 32 | 33) {
-                libc::signal(signal, libc::SIG_DFL);
-            }
+            let none = std::ptr::null_mut::<u64>();
+            libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), none, 8usize);
         }
         let mut none = std::mem::zeroed();
         libc::sigemptyset(&mut none);

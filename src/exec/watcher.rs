@@ -599,17 +599,17 @@ impl Watcher {
         }
     }
 
-    /// Makes the record last, tells it, and removes the mark of the running step: in this order.
+    /// Makes the record last, removes the mark of the running step, and tells the end: in this order.
     fn finish(&mut self, record: &ExitRecord, dir: &File, socket: &str) {
         self.stderr = None;
         loop {
             let written = job_files::write_record(&self.spec, record).is_ok();
-            let told = tell_last(&mut self.peer, &StepEvent::Ended(record.clone()));
             if written {
+                // Without a record the socket stays: it says that the step did run.
                 let _ = std::fs::remove_file(adopt::short_path(dir, socket));
             }
+            let told = tell_last(&mut self.peer, &StepEvent::Ended(record.clone()));
             if written || told {
-                // Without a record the socket stays: it says that the step did run.
                 return;
             }
             // A full disk and no daemon: the result is kept here until one of the two is better.
