@@ -1,6 +1,5 @@
-fn main() {
-    let args: Vec<String> = std::env::args().collect();
-    if args.get(1).is_some_and(|arg| arg == slotd::exec::launcher::LAUNCHER_ARG) {
-        slotd::exec::launcher::launcher_main(&args[2..]);
-    }
+//! The one binary: the daemon, the launcher, and every Slurm command by the name it is called by.
+
+fn main() -> std::process::ExitCode {
+    slotd::cli::run::main()
 }

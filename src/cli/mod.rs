@@ -10,6 +10,7 @@ pub mod getopt;
 pub mod job_env;
 pub mod options;
 pub mod origin;
+pub mod run;
 pub mod sacct;
 pub mod salloc;
 pub mod salloc_options;

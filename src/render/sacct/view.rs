@@ -224,6 +224,10 @@ fn names(r: &JobRef, job: &JobView) -> bool {
     match (&job.role, &r.tasks) {
         (ArrayRole::Task { array_job, .. }, None) => r.job == job.id || r.job == *array_job,
         (ArrayRole::Task { array_job, task }, Some(tasks)) => r.job == *array_job && tasks.contains(*task),
+        (ArrayRole::Part { array_job, .. }, None) => r.job == job.id || r.job == *array_job,
+        (ArrayRole::Part { array_job, tasks: mine }, Some(tasks)) => {
+            r.job == *array_job && !mine.intersection(tasks).is_empty()
+        }
         (ArrayRole::None, tasks) => r.job == job.id && tasks.is_none(),
         (ArrayRole::Rest { .. }, None) => r.job == job.id,
         (ArrayRole::Rest { tasks: mine, .. }, Some(tasks)) => r.job == job.id && !mine.intersection(tasks).is_empty(),

@@ -1,0 +1,97 @@
+//! `sbatch`: submit, and print the number when it is durable.
+
+use super::{Done, origin, parsed, paths, refused, unexpected};
+use crate::cli::error::CliError;
+use crate::cli::sbatch::{Sbatch, Text, parse};
+use crate::client::connection::Connection;
+use crate::protocol::answer::Answer;
+use crate::protocol::request::{Request, Submit};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::mem::ManuallyDrop;
+use std::os::fd::FromRawFd;
+
+pub fn run(argv: &[OsString]) -> Done {
+    let origin = origin();
+    parsed(parse(argv, &origin, &mut read)?, |sbatch| submit(sbatch, &origin.tz))
+}
+
+fn read(text: Text<'_>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match text {
+        Text::Stdin => io::stdin().read_to_end(&mut bytes)?,
+        Text::File(path) => File::open(path)?.read_to_end(&mut bytes)?,
+        Text::Descriptor(fd) => {
+            // SAFETY: the user named it; it is read and not closed, and a number that is not open is an error of read.
+            let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
+            file.read_to_end(&mut bytes)?
+        }
+    };
+    Ok(bytes)
+}
+
+fn submit(sbatch: Sbatch, tz: &jiff::tz::TimeZone) -> Done {
+    if sbatch.verbose > 0 {
+        report(&sbatch.defined);
+    }
+    let with_exit = |error: CliError| error.with_exit(sbatch.error_exit);
+    let mut conn = Connection::open(&paths()?).map_err(|e| with_exit(e.into()))?;
+    let raw = [sbatch.texts.script.as_slice(), &sbatch.texts.env].concat();
+    let submit = Submit {
+        request: sbatch.request,
+        script_len: sbatch.texts.script.len(),
+        wait: sbatch.wait,
+        test_only: sbatch.test_only,
+        client: None,
+    };
+    let (answer, _) = conn.ask(&Request::Submit(Box::new(submit)), &raw).map_err(|e| with_exit(e.into()))?;
+    match answer {
+        Answer::Refused(why) => Err(with_exit(refused(why))),
+        Answer::WouldStart { job, at, cpus, partition } => {
+            let node = crate::host::system::probe_host_name();
+            let when = at.map_or_else(|| "an unknown time".to_owned(), |at| crate::render::time::iso(at, tz));
+            eprintln!(
+                "sbatch: Job {job} to start at {when} using {cpus} processors on nodes {node} in partition {partition}"
+            );
+            Ok(0)
+        }
+        Answer::Submitted { job } => {
+            if !sbatch.quiet {
+                match (&sbatch.cluster, sbatch.parsable) {
+                    (None, true) => println!("{job}"),
+                    (Some(cluster), true) => println!("{job};{cluster}"),
+                    (None, false) => println!("Submitted batch job {job}"),
+                    (Some(cluster), false) => println!("Submitted batch job {job} on cluster {cluster}"),
+                }
+            }
+            if sbatch.wait { wait(&mut conn) } else { Ok(0) }
+        }
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// `-W`: the job's exit code; 1 where a signal or a cancellation ended it (golden B-14 to B-19).
+fn wait(conn: &mut Connection) -> Done {
+    match conn.receive()?.0 {
+        Answer::Ended { view } => {
+            let exit = view.exit;
+            if view.state == crate::model::JobState::Completed {
+                return Ok(0);
+            }
+            Ok(if exit.signal != 0 || exit.status == 0 { 1 } else { u8::try_from(exit.status).unwrap_or(1) })
+        }
+        Answer::Refused(why) => Err(refused(why)),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// What `-v` prints (golden A-09).
+pub fn report(defined: &[(String, String)]) {
+    const RULE: &str = "-------------------- --------------------";
+    eprintln!("sbatch: defined options\nsbatch: {RULE}");
+    for (name, value) in defined {
+        eprintln!("sbatch: {name:<20}: {value}");
+    }
+    eprintln!("sbatch: {RULE}\nsbatch: end of defined options");
+}
