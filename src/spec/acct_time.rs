@@ -18,3 +18,22 @@ pub fn parse(text: &str, now: Timestamp, tz: &TimeZone, is_end: bool) -> Result<
     moment::parse(text, now, tz, toward)
         .map_err(|pos| SpecError::value(format!("Invalid time specification (pos={pos}): {}", shown(text))))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_malformed_time_is_refused_with_sacct_s_text() {
+        let error = parse("foo", Timestamp(0), &TimeZone::UTC, false).expect_err("foo");
+        assert_eq!((error.to_string().as_str(), error.exit_code()), ("Invalid time specification (pos=0): foo", 1));
+    }
+
+    #[test]
+    fn a_window_begins_at_midnight_and_ends_now() {
+        let (now, tz) = (Timestamp::from_secs(1_800_000_000), TimeZone::UTC);
+        assert_eq!(parse("now", now, &tz, true), Ok(now));
+        assert_eq!(parse("now-1hour", now, &tz, false), Ok(Timestamp::from_secs(1_799_996_400)));
+        assert_eq!(parse("today", now, &tz, false), Ok(Timestamp::from_secs(1_799_971_200)));
+    }
+}

@@ -193,7 +193,7 @@ mod tests {
         text.split(',')
             .flat_map(|e| {
                 let (ids, step) = e.split_once(':').map_or((e, 1), |(ids, step)| (ids, n(step)));
-                let (a, b) = ids.split_once('-').map_or((n(ids), n(ids)), |(a, b)| (n(a), n(b)));
+                let (a, b) = ids.split_once('-').map_or_else(|| (n(ids), n(ids)), |(a, b)| (n(a), n(b)));
                 (a..=b).step_by(step as usize)
             })
             .collect()

@@ -5,7 +5,7 @@ use crate::spec::error::SpecError;
 use crate::spec::moment::{self, Toward};
 use jiff::tz::TimeZone;
 
-/// The instant of `now`, `now+1hour`, `now+00:10:00`, `16:00`, `4PM`-like `4:00PM`, `tomorrow`, `noon`, `teatime`,
+/// The instant of `now`, `now+1hour`, `now+00:10:00`, `16:00`, `4:00PM`, `16:00 tomorrow`, `tomorrow`, `noon`, `teatime`,
 /// `fika`, `elevenses`, `midnight`, `MMDD[YY]`, `MM/DD[/YY]`, `YYYY-MM-DD[THH:MM[:SS]]` or seconds since 1970.
 ///
 /// A bare time is the next such time; days and weeks of `now+…` have 24 hours and 7 times 24, as in Slurm. Wall
@@ -20,4 +20,30 @@ pub fn parse(text: &str, now: Timestamp, tz: &TimeZone) -> Result<Timestamp, Spe
 /// As [`parse`], for the named option.
 pub fn parse_for(text: &str, option: &str, now: Timestamp, tz: &TimeZone) -> Result<Timestamp, SpecError> {
     moment::parse(text, now, tz, Toward::Future).map_err(|_| SpecError::invalid_option(option, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn begin_is_epoch_seconds_a_date_or_a_length_from_now() {
+        let (now, tz) = (Timestamp::from_secs(1_800_000_000), TimeZone::UTC);
+        for (text, secs) in [
+            ("1800000060", 1_800_000_060),
+            ("2027-02-01", 1_801_440_000),
+            ("2027-02-01T00:00:01", 1_801_440_001),
+            ("now+00:10:00", 1_800_000_600),
+        ] {
+            assert_eq!(parse(text, now, &tz), Ok(Timestamp::from_secs(secs)), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_begin_is_refused_with_its_value() {
+        let error = parse("foo", Timestamp(0), &TimeZone::UTC).expect_err("foo");
+        assert_eq!((error.to_string().as_str(), error.exit_code()), ("Invalid --begin specification: foo", 255));
+        let error = parse_for("", "--deadline", Timestamp(0), &TimeZone::UTC).expect_err("empty");
+        assert_eq!(error.to_string(), "Invalid --deadline specification: ");
+    }
 }

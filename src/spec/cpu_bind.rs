@@ -124,9 +124,7 @@ fn read(text: &str) -> Option<(CpuBind, bool)> {
             _ => {
                 let (name, first) = lower.split_once(':')?;
                 let mut items = vec![first.to_string()];
-                while let Some(item) =
-                    words.next_if(|item| item.starts_with(|c: char| c.is_ascii_hexdigit()) && is_item(item))
-                {
+                while let Some(item) = words.next_if(|item| is_item(item)) {
                     items.push(item.to_ascii_lowercase());
                 }
                 match name {
@@ -144,7 +142,7 @@ fn read(text: &str) -> Option<(CpuBind, bool)> {
     Some((bind, verbose))
 }
 
-/// Whether a word continues a list: digits first, so that `cores` after a list is a kind of its own.
+/// Whether a word continues a list; no name of a kind is made of hexadecimal digits alone.
 fn is_item(word: &str) -> bool {
     let value = word.split_once('*').map_or(word, |(value, _)| value);
     let digits = value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")).unwrap_or(value);
@@ -199,4 +197,128 @@ fn print_mask(cpus: &[u32]) -> String {
         char::from_digit(bits, 16).unwrap_or('0')
     });
     std::iter::once('0').chain(std::iter::once('x')).chain(digits).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn once<T: Clone>(values: &[T]) -> Vec<Repeated<T>> {
+        values.iter().map(|value| Repeated { value: value.clone(), times: 1 }).collect()
+    }
+
+    #[test]
+    fn every_kind_is_read() {
+        for (text, bind) in [
+            ("none", CpuBind::None),
+            ("no", CpuBind::None),
+            ("threads", CpuBind::Threads),
+            ("cores", CpuBind::Cores),
+            ("sockets", CpuBind::Sockets),
+            ("ldoms", CpuBind::Ldoms),
+            ("rank", CpuBind::Rank),
+            ("rank_ldom", CpuBind::RankLdom),
+            ("q", CpuBind::Auto),
+            ("verbose", CpuBind::Auto),
+            ("verbose,cores", CpuBind::Cores),
+            ("Quiet,Rank", CpuBind::Rank),
+            ("map_cpu:0,2", CpuBind::MapCpu(once(&[0, 2]))),
+            ("v,map_cpu:0x1,10", CpuBind::MapCpu(once(&[1, 10]))),
+            ("map_cpu:0,2,verbose", CpuBind::MapCpu(once(&[0, 2]))),
+            ("map_cpu:0,2*3", CpuBind::MapCpu(vec![Repeated { value: 0, times: 1 }, Repeated { value: 2, times: 3 }])),
+            ("mask_cpu:0x3,C", CpuBind::MaskCpu(once(&[vec![0, 1], vec![2, 3]]))),
+            ("mask_cpu:0x1,e0,ff", CpuBind::MaskCpu(once(&[vec![0], vec![5, 6, 7], (0..8).collect()]))),
+        ] {
+            assert_eq!(parse(text), Ok(bind), "{text}");
+        }
+        assert!(wants_report("v,cores") && wants_report("cores,verbose"));
+        assert!(!wants_report("cores") && !wants_report("v,q") && !wants_report("foo"));
+    }
+
+    #[test]
+    fn malformed_bindings_are_refused_with_their_value() {
+        for text in [
+            "",
+            "foo",
+            "cores,threads",
+            "map_cpu",
+            "map_cpu:",
+            "map_cpu:a",
+            "map_cpu:-1",
+            "map_cpu:0,,1",
+            "map_cpu:65536",
+            "map_cpu:0*0",
+            "map_cpu:0*x",
+            "map_cpu:4294967296",
+            "mask_cpu:",
+            "mask_cpu:0x",
+            "mask_cpu:0",
+            "mask_cpu:xyz",
+            "map_ldom:0",
+            "cores,",
+            "map_cpu:0*4294967296",
+            "map_cpu:0x",
+        ] {
+            let error = parse(text).expect_err(text);
+            assert_eq!(error.to_string(), format!("Invalid --cpu-bind specification: {text}"));
+            assert!(error.usage);
+        }
+        assert!(parse(&format!("mask_cpu:0x{}", "f".repeat(1_000_000))).is_err());
+    }
+
+    #[test]
+    fn a_list_begins_anew_at_its_end() {
+        let CpuBind::MapCpu(list) = parse("map_cpu:7,2*3").expect("a list") else { panic!("no list") };
+        let cpus: Vec<Option<u32>> = (0..9).map(|task| element_for(&list, task).copied()).collect();
+        assert_eq!(cpus, [7, 2, 2, 2, 7, 2, 2, 2, 7].map(Some));
+        let CpuBind::MapCpu(list) = parse("map_cpu:0*4000000000,1*4000000000").expect("a list") else {
+            panic!("no list")
+        };
+        assert_eq!(element_for(&list, u32::MAX), Some(&1));
+        assert_eq!(element_for::<u32>(&[], 3), None);
+    }
+
+    fn bind() -> impl Strategy<Value = CpuBind> {
+        let times = || prop_oneof![3 => Just(1u32), 1 => 2..=u32::MAX];
+        let map = prop::collection::vec((0..=MAX_CPU, times()), 1..6).prop_map(|list| {
+            CpuBind::MapCpu(list.into_iter().map(|(value, times)| Repeated { value, times }).collect())
+        });
+        let mask =
+            prop::collection::vec((prop::collection::btree_set(0u32..300, 1..9), times()), 1..4).prop_map(|list| {
+                CpuBind::MaskCpu(
+                    list.into_iter()
+                        .map(|(cpus, times)| Repeated { value: cpus.into_iter().collect(), times })
+                        .collect(),
+                )
+            });
+        prop_oneof![
+            prop::sample::select(vec![
+                CpuBind::Auto,
+                CpuBind::None,
+                CpuBind::Threads,
+                CpuBind::Cores,
+                CpuBind::Sockets,
+                CpuBind::Ldoms,
+                CpuBind::Rank,
+                CpuBind::RankLdom,
+            ]),
+            map,
+            mask,
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_printed_binding_reads_back(bind in bind()) {
+            prop_assert_eq!(parse(&bind.to_string()), Ok(bind.clone()));
+            prop_assert_eq!(parse(&format!("verbose,{bind}")), Ok(bind));
+        }
+
+        #[test]
+        fn no_text_breaks_the_parser(text in "(map_cpu:|mask_cpu:|cores|verbose|0x|[0-9a-f,*]){0,12}|.*") {
+            let _ = parse(&text);
+            let _ = wants_report(&text);
+        }
+    }
 }

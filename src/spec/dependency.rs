@@ -45,7 +45,8 @@ fn dependency(text: &str) -> Option<Dependency> {
             (kind(name)?, jobs)
         };
         continued = Some(kind);
-        for job in jobs.split(':') {
+        // Not at the colon of `12_[0-8:2]`.
+        for (job, _) in ids::split_outside_brackets(jobs, |c| c == ':') {
             terms.push(term(kind, job)?);
         }
     }
@@ -100,6 +101,7 @@ mod tests {
             ("Singleton?AFTEROK:7", "singleton?afterok:7"),
             ("afterok:12_3", "afterok:12_3"),
             ("afterok:12_[1-3,5],6", "afterok:12_[1-3,5],afterok:6"),
+            ("afterok:12_[0-8:2]:13", "afterok:12_[0-8:2],afterok:13"),
             ("aftercorr:101_*", "aftercorr:101"),
             ("12:13", "afterany:12,afterany:13"),
         ] {

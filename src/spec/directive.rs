@@ -76,3 +76,78 @@ fn words(text: &str) -> Result<Vec<String>, char> {
         None => Ok(words),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn words_of(script: &str) -> Vec<(usize, Vec<String>)> {
+        directives(script).expect("well-formed").into_iter().map(|d| (d.line, d.words)).collect()
+    }
+
+    fn one(line: &str) -> Vec<String> {
+        words_of(line).into_iter().flat_map(|(_, words)| words).collect()
+    }
+
+    #[test]
+    fn directives_stand_before_the_first_command() {
+        let script = "#!/bin/sh\n\
+            #SBATCH -J early\n\
+            \n\
+            # a comment\n\
+            \x20\x20\t\n\
+            \x20 # an indented one\n\
+            #SBATCH --comment=still\n\
+            echo hello\n\
+            #SBATCH -J late\n";
+        let strings = |words: &[&str]| words.iter().map(|w| w.to_string()).collect::<Vec<_>>();
+        assert_eq!(words_of(script), [(2, strings(&["-J", "early"])), (7, strings(&["--comment=still"]))]);
+    }
+
+    #[test]
+    fn words_are_cut_as_slurm_cuts_them() {
+        assert_eq!(one("#SBATCH -N1"), ["-N1"]);
+        assert_eq!(one("#SBATCH\t--mem  1G   -n 2  \t"), ["--mem", "1G", "-n", "2"]);
+        assert_eq!(one("#SBATCH --parsable            "), ["--parsable"]);
+        assert_eq!(one("#SBATCH -J \"name with space\" # trailing"), ["-J", "name with space"]);
+        assert_eq!(one("#SBATCH --comment='single q'"), ["--comment=single q"]);
+        assert_eq!(one("#SBATCH --comment=a\\ b\\#c\\\"d"), ["--comment=a b#c\"d"]);
+        assert_eq!(one("#SBATCH --comment=\"it's #1\""), ["--comment=it's #1"]);
+        assert_eq!(one("#SBATCH --partition= --comment \"\" -n 1#x"), ["--partition=", "--comment", "", "-n", "1"]);
+    }
+
+    #[test]
+    fn other_comments_are_no_directives() {
+        for script in ["#SBATCH", "#SBATCH-N1", "##SBATCH -n 2", " #SBATCH -n 2", "#sbatch -n 2", "#SBATCH # -n 2", ""]
+        {
+            assert_eq!(words_of(script), [], "{script}");
+        }
+    }
+
+    #[test]
+    fn a_quote_without_end_is_told_with_its_line() {
+        let error = directives("#!/bin/sh\n\n#SBATCH -J \"x\n").expect_err("open quote");
+        assert_eq!(error.to_string(), "line 3: unmatched \" in: #SBATCH -J \"x");
+        assert!(directives("#SBATCH hetjob\n").expect_err("hetjob").to_string().starts_with("line 1: heterogeneous"));
+    }
+
+    /// The word with everything in it escaped.
+    fn quoted(word: &str) -> String {
+        format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
+    }
+
+    proptest! {
+        #[test]
+        fn quoted_words_read_back(words in prop::collection::vec("[^\\n\\r]{0,12}", 1..6)) {
+            prop_assume!(!matches!(words[0].as_str(), "hetjob" | "packjob" | ":"));
+            let line: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+            prop_assert_eq!(one(&format!("#SBATCH {}", line.join(" "))), words);
+        }
+
+        #[test]
+        fn no_script_breaks_the_reader(script in "(#SBATCH|[ \\t\\n'\"#\\\\a-c=:-]){0,40}|.*") {
+            let _ = directives(&script);
+        }
+    }
+}

@@ -60,7 +60,8 @@ fn items(text: &str) -> Option<Vec<Item>> {
             (Some(q), c) if q == c => quote = None,
             (None, '\'' | '"') => quote = Some(c),
             (None, ',') => items.push(std::mem::replace(&mut item, Item { name: String::new(), value: None })),
-            (None, '=') if item.value.is_none() => item.value = Some(String::new()),
+            // Also inside quotes, since no name has a `=`: `'NEW=a,b'`.
+            (_, '=') if item.value.is_none() => item.value = Some(String::new()),
             (_, '\0') => return None,
             _ => item.value.as_mut().unwrap_or(&mut item.name).push(c),
         }
@@ -114,4 +115,85 @@ fn unquoted(value: &str) -> &str {
         }
     }
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn spec(all: bool, names: &[&str], set: &[(&str, &str)]) -> Result<ExportSpec, SpecError> {
+        Ok(ExportSpec {
+            all,
+            names: names.iter().map(|n| n.to_string()).collect(),
+            set: set.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect(),
+        })
+    }
+
+    #[test]
+    fn every_form_of_slurm_is_read() {
+        assert_eq!(parse("ALL"), spec(true, &[], &[]));
+        assert_eq!(parse("all"), spec(true, &[], &[]));
+        assert_eq!(parse("NONE"), spec(false, &[], &[]));
+        assert_eq!(parse("NIL"), spec(false, &[], &[]));
+        assert_eq!(parse(""), spec(false, &[], &[]));
+        assert_eq!(parse("FOO"), spec(false, &["FOO"], &[]));
+        assert_eq!(parse("FOO,BAR"), spec(false, &["FOO", "BAR"], &[]));
+        assert_eq!(parse("ALL,FOO=9"), spec(true, &[], &[("FOO", "9")]));
+        assert_eq!(parse("NONE,FOO=9"), spec(false, &[], &[("FOO", "9")]));
+        assert_eq!(parse("FOO=bar,HELLO=world"), spec(false, &[], &[("FOO", "bar"), ("HELLO", "world")]));
+        assert_eq!(parse("FOO=9,NEW='a,b'"), spec(false, &[], &[("FOO", "9"), ("NEW", "a,b")]));
+        assert_eq!(parse("ALL,'NEW=a,b'"), spec(true, &[], &[("NEW", "a,b")]));
+        assert_eq!(parse("A=x=y,B=,C=\"it's, so\""), spec(false, &[], &[("A", "x=y"), ("B", ""), ("C", "it's, so")]));
+    }
+
+    #[test]
+    fn a_missing_name_or_an_open_quote_is_refused() {
+        for text in ["=x", "A=1,=2", "A='b", "A=\"b,c", "A=\0"] {
+            let error = parse(text).expect_err(text);
+            assert_eq!(error.to_string(), format!("Invalid --export specification: {}", shown(text)));
+        }
+    }
+
+    #[test]
+    fn a_file_holds_entries_ended_by_nul_or_by_line() {
+        let pairs = |set: &[(&str, &str)]| -> Result<Vec<(String, String)>, SpecError> {
+            Ok(set.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect())
+        };
+        assert_eq!(parse_file(b"A=1\0B=two\nlines\0"), pairs(&[("A", "1"), ("B", "two\nlines")]));
+        assert_eq!(parse_file(b"A=1\0\n"), pairs(&[("A", "1")]));
+        assert_eq!(
+            parse_file(b"# made by hand\n\nA=1\nexport B=\"two words\"\r\n C='x'\nD=a'b\n"),
+            pairs(&[("A", "1"), ("B", "two words"), ("C", "x"), ("D", "a'b")])
+        );
+        assert_eq!(parse_file(b""), pairs(&[]));
+        for (content, text) in [
+            (b"A=1\nfoo\n".as_slice(), "--export-file entry 2 is not NAME=VALUE: foo"),
+            (b"=1", "--export-file entry 1 is not NAME=VALUE: =1"),
+            (b"A=1\0B=\xff\0", "--export-file entry 2 is not NAME=VALUE: B=\u{fffd}"),
+        ] {
+            assert_eq!(parse_file(content).map_err(|e| e.to_string()), Err(text.to_string()));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_printed_export_reads_back(
+            all: bool,
+            names in prop::collection::vec("[A-Z_]{5,9}", 0..4),
+            set in prop::collection::vec(("[A-Z_][A-Z0-9_]{0,9}", "[^\\x00]*|[,'\" =a]{0,9}"), 0..4),
+        ) {
+            let spec = ExportSpec { all, names, set };
+            prop_assert_eq!(parse(&print(&spec)), Ok(spec));
+        }
+
+        #[test]
+        fn no_text_breaks_the_parsers(text in "[A-C=,'\"\\\\]{0,20}|.*", bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(spec) = parse(&text) {
+                prop_assert_eq!(parse(&print(&spec)), Ok(spec));
+            }
+            let _ = parse_file(text.as_bytes());
+            let _ = parse_file(&bytes);
+        }
+    }
 }

@@ -3,6 +3,9 @@
 /// The widest padding, as Slurm caps it.
 const MAX_WIDTH: usize = 10;
 
+/// A name longer than this can't be opened anyway (Linux takes 4096 bytes); the rest of the pattern is left out.
+const MAX_LEN: usize = 1 << 16;
+
 /// Slurm's "no value", which `%a` shows outside an array (golden B-02).
 pub const NO_VAL: u32 = u32::MAX - 1;
 
@@ -68,6 +71,9 @@ pub fn expand(pattern: &str, vars: &FilenameVars) -> String {
         return out;
     }
     for piece in pieces(pattern) {
+        if out.len() > MAX_LEN {
+            break;
+        }
         let (letter, width, written) = match piece {
             Piece::Text(text) => {
                 out.push_str(text);
@@ -130,4 +136,92 @@ fn pieces(pattern: &str) -> impl Iterator<Item = Piece<'_>> {
         rest = after;
         Some(Piece::Token { letter, width: width.min(MAX_WIDTH), written })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn batch() -> FilenameVars {
+        FilenameVars {
+            job_id: 52,
+            array_job: 52,
+            name: "nm".to_string(),
+            user: "lab".to_string(),
+            host: "vm".to_string(),
+            step: "batch".to_string(),
+            ..FilenameVars::default()
+        }
+    }
+
+    #[test]
+    fn every_token_is_expanded_as_slurm_does_outside_an_array() {
+        assert_eq!(
+            expand("o_%x_%j_%u_%N_%n_%t_%s_%%_%4j_%A_%a.out", &batch()),
+            "o_nm_52_lab_vm_0_0_batch_%_0052_52_4294967294.out"
+        );
+        assert_eq!(expand("%J", &batch()), "52");
+        assert_eq!(expand("%J_%s", &FilenameVars { step: "3".to_string(), ..batch() }), "52.3_3");
+    }
+
+    #[test]
+    fn array_tasks_and_widths() {
+        let vars = FilenameVars { job_id: 81, array_job: 80, array_task: 12, ..batch() };
+        assert_eq!(expand("arr_%A_%a_%j_%x_%3a.txt", &vars), "arr_80_12_81_nm_012.txt");
+        assert_eq!(expand("%4a %03j %b %5N %2x", &vars), "0012 081 2 vm nm");
+        // At most ten digits, whatever was asked for.
+        assert_eq!(expand("%99j", &vars), "0000000081");
+        assert_eq!(expand("%99999999999999999999999j", &vars), "0000000081");
+        assert_eq!(expand("%t-%2t", &FilenameVars { task: 7, ..vars }), "7-07");
+    }
+
+    #[test]
+    fn what_is_no_token_stays_as_written() {
+        assert_eq!(expand("100%", &batch()), "100%");
+        assert_eq!(expand("%q%5q%é%7", &batch()), "%q%5q%é%7");
+        assert_eq!(expand("%%j", &batch()), "%j");
+    }
+
+    #[test]
+    fn a_backslash_switches_expansion_off() {
+        assert_eq!(expand("out\\%j", &batch()), "out%j");
+        assert_eq!(expand("\\%j-%x\\\\", &batch()), "%j-%x\\");
+        assert!(!has_task_token("\\%t"));
+    }
+
+    #[test]
+    fn a_rank_in_the_pattern_is_noticed() {
+        for (pattern, has) in [("o_%t", true), ("o_%3t", true), ("o_%%t", false), ("o_%j", false), ("%", false)] {
+            assert_eq!(has_task_token(pattern), has, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_can_not_blow_up() {
+        let vars = FilenameVars { name: "n".repeat(10_000), ..batch() };
+        assert!(expand(&"%x".repeat(100_000), &vars).len() < MAX_LEN + 20_000);
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_without_tokens_is_kept(name in "[^%\\\\]{0,40}") {
+            prop_assert_eq!(expand(&name, &batch()), name);
+        }
+
+        #[test]
+        fn an_escaped_name_comes_out_as_it_went_in(name in ".{0,40}") {
+            let escaped: String = name.chars().flat_map(|c| ['\\', c]).collect();
+            prop_assert_eq!(expand(&escaped, &batch()), name.clone());
+            if !name.contains('\\') {
+                prop_assert_eq!(expand(&name.replace('%', "%%"), &batch()), name);
+            }
+        }
+
+        #[test]
+        fn no_pattern_breaks_it(pattern in "[%0-9a-zA-Z\\\\é]{0,40}|.*") {
+            let _ = expand(&pattern, &batch());
+            let _ = has_task_token(&pattern);
+        }
+    }
 }

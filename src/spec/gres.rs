@@ -74,7 +74,7 @@ fn ask(text: &str) -> Option<GpuAsk> {
     let is_name = |model: &str| {
         model.starts_with(|c: char| c.is_ascii_alphanumeric())
             && model.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '+'))
-            && number(model).is_none()
+            && !model.bytes().all(|b| b.is_ascii_digit())
     };
     match model {
         Some(model) if !is_name(model) => None,
@@ -100,4 +100,87 @@ fn sum(asks: impl Iterator<Item = Option<GpuAsk>>) -> Option<Option<GpuAsk>> {
         });
     }
     Some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ask(model: Option<&str>, count: u32) -> GpuAsk {
+        GpuAsk { model: model.map(str::to_string), count }
+    }
+
+    #[test]
+    fn every_spelling_of_gres_is_read() {
+        for (text, wanted) in [
+            ("gpu", Some(ask(None, 1))),
+            ("gpu:2", Some(ask(None, 2))),
+            ("gpu:a100", Some(ask(Some("a100"), 1))),
+            ("gpu:a100:4", Some(ask(Some("a100"), 4))),
+            ("gpu:rtx-3090_ti:1", Some(ask(Some("rtx-3090_ti"), 1))),
+            ("gpu:0", Some(ask(None, 0))),
+            ("gpu:1,gpu:2", Some(ask(None, 3))),
+            ("gres:gpu:2", Some(ask(None, 2))),
+            ("gres/gpu:2", Some(ask(None, 2))),
+            ("gres/gpu=2", Some(ask(None, 2))),
+            ("gres/gpu:a100=2", Some(ask(Some("a100"), 2))),
+            ("none", None),
+            ("NONE", None),
+            ("", None),
+        ] {
+            assert_eq!(parse(text), Ok(wanted), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_spelling_of_gpus_is_read() {
+        assert_eq!(parse_gpus("2"), Ok(ask(None, 2)));
+        assert_eq!(parse_gpus("a100:2"), Ok(ask(Some("a100"), 2)));
+        assert_eq!(parse_gpus("a100:1,a100:2"), Ok(ask(Some("a100"), 3)));
+        assert_eq!(parse_gpus("1.5"), Ok(ask(Some("1.5"), 1)));
+        // As in Slurm a bare word is a model, which the host then lacks (golden M, `--gpus=abc`).
+        assert_eq!(parse_gpus("abc"), Ok(ask(Some("abc"), 1)));
+        assert_eq!(parse_gpus("gpu:2"), Ok(ask(None, 2)));
+    }
+
+    #[test]
+    fn other_resources_are_refused_with_slurms_text() {
+        for text in [
+            "foo:1",
+            "gpu:",
+            "gpu:-1",
+            "gpu:a100:x",
+            "gpu:a100:1:2",
+            "gpu,",
+            "gpux",
+            "gpu:a100:1,gpu:v100:1",
+            "gpu:4294967296",
+            "gpu:4294967295,gpu:1",
+            "none,gpu",
+            "gpu:a 1",
+        ] {
+            let error = parse(text).expect_err(text);
+            assert_eq!(error.to_string(), format!("Invalid generic resource (gres) specification: {text}"));
+            assert_eq!((error.exit_code(), error.submission), (1, false));
+        }
+        for text in ["", "-1", "a100:", ":2", "1 5", "2,"] {
+            assert!(parse_gpus(text).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_printed_ask_reads_back(model in prop::option::of("[a-z][a-z0-9_.-]{0,8}"), count: u32) {
+            let ask = GpuAsk { model, count };
+            prop_assert_eq!(parse_gpus(&ask.to_string()), Ok(ask.clone()));
+            prop_assert_eq!(parse(&ask.as_gres()), Ok(Some(ask)));
+        }
+
+        #[test]
+        fn no_text_breaks_the_parsers(text in "(gres|gpu|a100|none|[0-9:=/,]){0,10}|.*") {
+            let _ = parse(&text);
+            let _ = parse_gpus(&text);
+        }
+    }
 }

@@ -43,8 +43,8 @@ fn megabytes(text: &str) -> Option<u64> {
 pub fn print_mb(mb: u64) -> String {
     match mb {
         0 => "0".to_string(),
-        _ if mb % (1 << 20) == 0 => format!("{}T", mb >> 20),
-        _ if mb % (1 << 10) == 0 => format!("{}G", mb >> 10),
+        _ if mb.is_multiple_of(1 << 20) => format!("{}T", mb >> 20),
+        _ if mb.is_multiple_of(1 << 10) => format!("{}G", mb >> 10),
         _ => format!("{mb}M"),
     }
 }

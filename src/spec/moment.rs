@@ -25,7 +25,7 @@ pub enum Toward {
 /// # Errors
 /// The position, in bytes, of the first thing that was not understood.
 pub fn parse(text: &str, now: Timestamp, tz: &TimeZone, toward: Toward) -> Result<Timestamp, usize> {
-    // The last second whose calendar time still exists in every zone.
+    // What lies outside jiff's years (-9999 to 9999) can't be shown as a date later.
     let in_range = |secs: i64| jiff::Timestamp::from_second(secs).is_ok().then(|| Timestamp::from_secs(secs));
     if let Some(secs) = epoch_seconds(text) {
         return in_range(secs).ok_or(0);
@@ -181,18 +181,20 @@ impl<'a> Reader<'a> {
         }
         let after = self.pos;
         while self.take(' ') {}
-        let hour = if self.word("AM") || self.word("PM") {
-            let pm = self.text[..self.pos].ends_with(['P', 'p', 'M', 'm'])
-                && self.text[..self.pos - 1].ends_with(['P', 'p']);
-            match (hour, pm) {
-                (12, false) => 0,
-                (1..=11, true) => hour + 12,
-                (1..=12, _) => hour,
-                _ => return Err(start),
-            }
+        let afternoon = if self.word("AM") {
+            Some(false)
+        } else if self.word("PM") {
+            Some(true)
         } else {
             self.pos = after;
-            hour
+            None
+        };
+        let hour = match (hour, afternoon) {
+            (_, None) => hour,
+            (12, Some(false)) => 0,
+            (1..=11, Some(true)) => hour + 12,
+            (1..=12, Some(_)) => hour,
+            _ => return Err(start),
         };
         match (i8::try_from(hour), i8::try_from(minute), i8::try_from(second)) {
             (Ok(h), Ok(m), Ok(s)) => Time::new(h, m, s, 0).map(Some).map_err(|_| start),
@@ -303,10 +305,197 @@ fn unit_secs(unit: &str) -> Option<i64> {
         return Some(1);
     }
     let unit = unit.to_ascii_lowercase();
+    let unit = match unit.as_str() {
+        "secs" => "sec",
+        "mins" => "min",
+        unit => unit,
+    };
     [("seconds", 1), ("minutes", 60), ("hours", 3600), ("days", 86_400), ("weeks", 604_800)]
         .into_iter()
-        .find(|(name, _)| {
-            name.starts_with(&unit) || (unit == "secs" && *name == "seconds") || (unit == "mins" && *name == "minutes")
-        })
+        .find(|(name, _)| name.starts_with(unit))
         .map(|(_, secs)| secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::civil::{DateTime, date};
+    use proptest::prelude::*;
+
+    /// Central European time by its rule, so that no time zone database is needed.
+    fn berlin() -> TimeZone {
+        TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("a rule")
+    }
+
+    fn at(tz: &TimeZone, local: DateTime) -> Timestamp {
+        Timestamp::from_secs(tz.to_timestamp(local).expect("in range").as_second())
+    }
+
+    /// What `text` means at `now`, both as wall time in Berlin.
+    fn local(text: &str, now: DateTime, toward: Toward) -> Result<String, usize> {
+        let tz = berlin();
+        let instant = parse(text, at(&tz, now), &tz, toward)?;
+        let zoned = jiff::Timestamp::from_second(instant.as_secs()).expect("in range").to_zoned(tz);
+        Ok(zoned.datetime().to_string())
+    }
+
+    fn friday() -> DateTime {
+        date(2026, 11, 20).at(23, 39, 37, 0)
+    }
+
+    #[test]
+    fn every_form_of_slurm_is_read() {
+        for (text, meant) in [
+            ("now", "2026-11-20T23:39:37"),
+            ("now+60", "2026-11-20T23:40:37"),
+            ("now+1hour", "2026-11-21T00:39:37"),
+            ("now + 2 hours", "2026-11-21T01:39:37"),
+            ("now+2days", "2026-11-22T23:39:37"),
+            ("now+1week", "2026-11-27T23:39:37"),
+            ("now+90seconds", "2026-11-20T23:41:07"),
+            ("now+5min", "2026-11-20T23:44:37"),
+            ("now+00:10:00", "2026-11-20T23:49:37"),
+            ("now+1-00:00:00", "2026-11-21T23:39:37"),
+            ("NOW-1minute", "2026-11-20T23:38:37"),
+            ("today", "2026-11-20T00:00:00"),
+            ("tomorrow", "2026-11-21T00:00:00"),
+            ("midnight", "2026-11-21T00:00:00"),
+            ("noon", "2026-11-21T12:00:00"),
+            ("Teatime", "2026-11-21T16:00:00"),
+            ("fika", "2026-11-21T15:00:00"),
+            ("elevenses", "2026-11-21T11:00:00"),
+            ("16:00", "2026-11-21T16:00:00"),
+            ("23:40", "2026-11-20T23:40:00"),
+            ("23:39:37", "2026-11-21T23:39:37"),
+            ("23:39:38", "2026-11-20T23:39:38"),
+            ("4:30PM", "2026-11-21T16:30:00"),
+            ("12:00 am", "2026-11-21T00:00:00"),
+            ("12:30pm", "2026-11-21T12:30:00"),
+            ("16:00 tomorrow", "2026-11-21T16:00:00"),
+            ("tomorrow 16:00", "2026-11-21T16:00:00"),
+            ("noon tomorrow", "2026-11-21T12:00:00"),
+            ("2030-01-02", "2030-01-02T00:00:00"),
+            ("2030-01-02T03:04:05", "2030-01-02T03:04:05"),
+            ("2030-01-02T03:04", "2030-01-02T03:04:00"),
+            ("2030-01-02 03:04", "2030-01-02T03:04:00"),
+            ("2030-1-2", "2030-01-02T00:00:00"),
+            ("01/02/30", "2030-01-02T00:00:00"),
+            ("01/02/30-03:04:05", "2030-01-02T03:04:05"),
+            ("01/02/2030", "2030-01-02T00:00:00"),
+            ("01.02.30", "2030-01-02T00:00:00"),
+            ("1/2", "2027-01-02T00:00:00"),
+            ("12/24", "2026-12-24T00:00:00"),
+            ("11/20", "2026-11-20T00:00:00"),
+            ("0102", "2027-01-02T00:00:00"),
+            ("010230", "2030-01-02T00:00:00"),
+            ("1893456000", "2030-01-01T01:00:00"),
+            ("uts1893456000", "2030-01-01T01:00:00"),
+            ("uts0", "1970-01-01T01:00:00"),
+        ] {
+            assert_eq!(local(text, friday(), Toward::Future), Ok(meant.to_string()), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_accounting_window_points_to_the_past() {
+        for (text, meant) in [
+            ("now-3600", "2026-11-20T22:39:37"),
+            ("now-2days", "2026-11-18T23:39:37"),
+            ("midnight", "2026-11-20T00:00:00"),
+            ("23:59", "2026-11-20T23:59:00"),
+            ("12/24", "2025-12-24T00:00:00"),
+            ("11/20", "2026-11-20T00:00:00"),
+            ("1231", "2025-12-31T00:00:00"),
+            ("02/29", "2024-02-29T00:00:00"),
+        ] {
+            for toward in [Toward::PastStart, Toward::PastEnd] {
+                assert_eq!(local(text, friday(), toward), Ok(meant.to_string()), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn malformed_times_are_refused_where_they_stop_making_sense() {
+        for (text, pos) in [
+            ("foo", 0),
+            ("", 0),
+            ("-", 0),
+            ("16", 0),
+            ("1234567", 0),
+            ("20300102", 0),
+            ("25:00", 0),
+            ("16:60", 0),
+            ("13:00PM", 0),
+            ("0:30AM", 0),
+            ("1:2:3:4", 0),
+            ("2030-13-01", 0),
+            ("2030-02-30", 0),
+            ("02/30", 0),
+            ("1/2.30", 0),
+            ("1/2/3", 0),
+            ("tomorrow foo", 9),
+            ("tomorrow today", 9),
+            ("noon 16:00", 5),
+            ("now+", 3),
+            ("now+x", 3),
+            ("now+1fortnight", 3),
+            ("now tomorrow", 0),
+            ("now+99999999999999999999", 3),
+            ("now+9999999999999", 0),
+            ("99999999999999", 0),
+        ] {
+            assert_eq!(local(text, friday(), Toward::Future), Err(pos), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_skipped_wall_time_is_moved_and_a_repeated_one_is_the_first() {
+        // Clocks go from 02:00 to 03:00 on 2026-03-29 and from 03:00 back to 02:00 on 2026-10-25.
+        let now = date(2026, 3, 1).at(0, 0, 0, 0);
+        assert_eq!(local("2026-03-29T02:30", now, Toward::Future), Ok("2026-03-29T03:30:00".to_string()));
+        let tz = berlin();
+        let first = at(&tz, date(2026, 10, 25).at(1, 30, 0, 0)).plus_secs(3600);
+        let read = |toward| parse("2026-10-25T02:30", Timestamp(0), &tz, toward);
+        assert_eq!(read(Toward::Future), Ok(first));
+        assert_eq!(read(Toward::PastStart), Ok(first));
+        assert_eq!(read(Toward::PastEnd), Ok(first.plus_secs(3600)));
+    }
+
+    #[test]
+    fn tomorrow_is_the_next_day_of_the_calendar_also_when_a_day_has_25_hours() {
+        let now = date(2026, 10, 25).at(0, 30, 0, 0);
+        assert_eq!(local("tomorrow", now, Toward::Future), Ok("2026-10-26T00:00:00".to_string()));
+        assert_eq!(local("now+1day", now, Toward::Future), Ok("2026-10-25T23:30:00".to_string()));
+    }
+
+    proptest! {
+        #[test]
+        fn a_printed_instant_reads_back(secs in 0i64..4_000_000_000) {
+            let tz = berlin();
+            let zoned = jiff::Timestamp::from_second(secs).expect("in range").to_zoned(tz.clone());
+            let read = parse(&zoned.datetime().to_string(), Timestamp(0), &tz, Toward::Future).expect("ISO");
+            let printed = jiff::Timestamp::from_second(read.as_secs()).expect("in range").to_zoned(tz.clone());
+            prop_assert_eq!(printed.datetime(), zoned.datetime());
+            prop_assert_eq!(parse(&format!("uts{secs}"), Timestamp(0), &tz, Toward::PastEnd), Ok(Timestamp::from_secs(secs)));
+        }
+
+        #[test]
+        fn a_bare_time_lies_within_the_next_day(now in 0i64..4_000_000_000, h in 0u8..24, m in 0u8..60) {
+            let now = Timestamp::from_secs(now);
+            let read = parse(&format!("{h}:{m:02}"), now, &berlin(), Toward::Future).expect("a time");
+            prop_assert!(read > now && read.since(now).as_secs() <= 26 * 3600);
+        }
+
+        #[test]
+        fn no_text_breaks_the_parser(
+            text in "(now|today|tomorrow|noon|[0-9]{1,4}|[-+:/.T ]|AM|PM|hour|days){0,10}|.*",
+            now in any::<i64>(),
+        ) {
+            for toward in [Toward::Future, Toward::PastStart, Toward::PastEnd] {
+                if let Err(pos) = parse(&text, Timestamp(now), &berlin(), toward) {
+                    prop_assert!(text.is_char_boundary(pos));
+                }
+            }
+        }
+    }
 }

@@ -7,8 +7,8 @@
 const RESERVED: [&str; 13] =
     ["if", "then", "elif", "else", "do", "while", "until", "!", "{", "}", "fi", "done", "coproc"];
 
-/// Commands that run the command among their arguments.
-const WRAPPERS: [&str; 26] = [
+/// Commands that run the command among their arguments, or in a quoted one.
+const WRAPPERS: [&str; 31] = [
     "time",
     "exec",
     "command",
@@ -33,15 +33,20 @@ const WRAPPERS: [&str; 26] = [
     "catchsegv",
     "trap",
     "unbuffer",
-    "script",
     "prlimit",
+    "flock",
+    "sh",
+    "bash",
+    "dash",
+    "zsh",
+    "ksh",
 ];
 
 /// Commands whose arguments are assignments.
 const DECLARATIONS: [&str; 5] = ["export", "declare", "typeset", "local", "readonly"];
 
 /// Nesting beyond this is no script that a person wrote; what lies deeper is skipped.
-const MAX_DEPTH: usize = 500;
+const MAX_DEPTH: usize = 100;
 
 /// Whether the shell script `text` runs `program`, by its name or by a path that ends in it.
 pub fn runs(text: &str, program: &str) -> bool {
@@ -64,6 +69,8 @@ enum Place {
     WrapperArgument,
     /// An argument of `export` and the like.
     DeclarationArgument,
+    /// The name after `function`; what follows it is a command again.
+    FunctionName,
     Argument,
 }
 
@@ -81,6 +88,8 @@ enum Role {
 struct Code {
     /// The character that ends it; NUL for the script itself.
     end: char,
+    /// It is a command of its own, `(…)`, and no part of a word.
+    subshell: bool,
     place: Place,
     role: Role,
     word: String,
@@ -90,7 +99,15 @@ struct Code {
 
 impl Code {
     fn new(end: char) -> Self {
-        Code { end, place: Place::Command, role: Role::Plain, word: String::new(), in_word: false, quoted: false }
+        Code {
+            end,
+            subshell: false,
+            place: Place::Command,
+            role: Role::Plain,
+            word: String::new(),
+            in_word: false,
+            quoted: false,
+        }
     }
 }
 
@@ -218,20 +235,25 @@ impl Reader<'_> {
             '&' if self.peek(0) == Some('>') => return self.end_word(),
             ';' | '&' | '|' => return self.separator(),
             '<' | '>' => return self.redirection(c),
+            '(' if in_word && self.peek(0) == Some(')') => {
+                // `f()`: a name, whatever it is, and a command after it.
+                self.pos += 1;
+                self.drop_word();
+            }
             '(' => {
+                // `x=(srun …)` is a command kept for later.
                 let found = self.end_word();
-                // `x=(srun …)` is a command kept for later; `f()` is a name and its parentheses.
                 let at_command = self.current().is_some_and(|code| code.place == Place::Command);
                 if at_command && self.peek(0) == Some('(') {
                     self.enter(Context::Arithmetic(1));
                 } else {
-                    self.enter(Context::Code(Code::new(')')));
+                    self.enter(Context::Code(Code { subshell: true, ..Code::new(')') }));
                 }
                 return found;
             }
             ')' if end == ')' => return self.leave(),
             // The end of a pattern in `case`.
-            ')' => return self.separator(),
+            ')' => self.drop_word(),
             c => self.push_char(c),
         }
         false
@@ -318,10 +340,22 @@ impl Reader<'_> {
     /// The end of the innermost shell text.
     fn leave(&mut self) -> bool {
         let found = self.end_word();
-        if self.stack.len() > 1 {
-            self.stack.pop();
+        if self.stack.len() > 1
+            && let Some(Context::Code(Code { subshell: true, .. })) = self.stack.pop()
+            && let Some(code) = self.current()
+        {
+            code.place = Place::Command;
         }
         found
+    }
+
+    /// Forgets the word that was collected, which is no command; one may follow.
+    fn drop_word(&mut self) {
+        if let Some(code) = self.current() {
+            code.word.clear();
+            (code.in_word, code.quoted) = (false, false);
+            (code.place, code.role) = (Place::Command, Role::Plain);
+        }
     }
 
     /// The end of a simple command.
@@ -395,6 +429,10 @@ impl Reader<'_> {
             |word: &str| assigned(word).and_then(|value| value.split_whitespace().next()).is_some_and(is_program);
         match code.place {
             Place::Argument => false,
+            Place::FunctionName => {
+                code.place = Place::Command;
+                false
+            }
             Place::WrapperArgument => is_program(&word) || (quoted && word.split_whitespace().any(is_program)),
             Place::DeclarationArgument => starts_value(&word),
             Place::Command => {
@@ -405,7 +443,9 @@ impl Reader<'_> {
                     return false;
                 }
                 let name = word.rsplit('/').next().unwrap_or("");
-                code.place = if WRAPPERS.contains(&name) {
+                code.place = if name == "function" {
+                    Place::FunctionName
+                } else if WRAPPERS.contains(&name) {
                     Place::WrapperArgument
                 } else if DECLARATIONS.contains(&name) {
                     Place::DeclarationArgument
@@ -442,4 +482,121 @@ fn assigned(word: &str) -> Option<&str> {
     let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     is_name.then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn srun_counts_where_a_command_may_stand() {
+        for script in [
+            "srun hostname",
+            "  /usr/bin/srun hostname",
+            "\"srun\" x",
+            "\\srun x",
+            "$SLURM_ROOT/bin/srun x",
+            "module load cuda; srun x",
+            "a && srun x",
+            "a || srun x &",
+            "cat x | srun cat",
+            "! srun x",
+            "if srun x; then y; fi",
+            "if a\nthen srun x\nfi",
+            "for i in 1 2 3; do srun x $i; done",
+            "for ((i=0; i<3; i++)); do srun x; done",
+            "while ! srun x; do sleep 1; done",
+            "FOO=1 BAR=\"a b\" srun x",
+            "time srun x",
+            "exec srun x",
+            "timeout -k 5 60 srun x",
+            "env A=1 srun x",
+            "xargs -n1 srun -n1 < list",
+            "x=$(srun hostname)",
+            "x=\"$(date) $(srun hostname)\"",
+            "echo `srun hostname`",
+            "echo \"${x:-$(srun hostname)}\"",
+            "( srun x )",
+            "{ srun x; }",
+            "f() { srun x; }; f",
+            "function f { srun x; }\nf",
+            "case $1 in a) srun x;; esac",
+            "> out srun x",
+            "srun>out x",
+            "a 2>&1 | srun cat",
+            "diff <(srun a) <(srun b)",
+            "cat <<EOF > f\ntext\nEOF\nsrun x",
+            "cat <<-'E F'\n\ttext\n\tE F\nsrun x",
+            "a <<< \"text\"\nsrun x",
+            "x=$((1 << 2)); srun x",
+            "((x = 1 << 2)); srun x",
+            "a \\\n  && srun x",
+            "LAUNCH=\"srun --mpi=pmix\"; $LAUNCH ./a",
+            "export LAUNCH='srun -n 4'",
+            "cmd=(srun -n 4 x)\n\"${cmd[@]}\"",
+            "bash -c 'cd x && srun y'",
+            "trap 'srun cleanup' EXIT",
+            "eval \"srun $ARGS\"",
+            "echo ${#x}; srun x",
+            "echo $# # a comment\nsrun x",
+            "echo it\\'s; srun x",
+            "srun",
+        ] {
+            assert!(runs(script, "srun"), "{script}");
+        }
+    }
+
+    #[test]
+    fn srun_does_not_count_elsewhere() {
+        for script in [
+            "",
+            "# srun x",
+            "echo hello # srun x",
+            "echo srun",
+            "echo 'srun x'",
+            "echo \"run it by srun x\"",
+            "echo \"\nsrun x\n\"",
+            "cat <<EOF\nsrun x\nEOF",
+            "cat <<'EOF' | wc\nsrun x\nEOF\necho y",
+            "cat <<A <<B\nsrun\nA\nsrun\nB\n",
+            "a <<< srun",
+            "a > srun",
+            "which srun",
+            "mpirun -n 4 x srun",
+            "srun_all x",
+            "my-srun x",
+            "./srun.sh",
+            "x=\"not srun\"",
+            "NOTE='use srun x'",
+            "for x in srun a; do echo $x; done",
+            "case $1 in\n  srun) echo x;;\nesac",
+            "srun() { echo x; }",
+            "echo ${srun}",
+            "echo $((srun + 1))",
+            "python train.py --launcher srun",
+        ] {
+            assert!(!runs(script, "srun"), "{script}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_last_line_with_srun_is_found_after_plain_lines(lines in prop::collection::vec("[a-rt-z0-9 =./-]{0,30}", 0..10)) {
+            let script = format!("{}\nsrun x", lines.join("\n"));
+            prop_assert!(runs(&script, "srun"), "missed");
+        }
+
+        #[test]
+        fn no_text_breaks_the_reader(text in "(srun|[ \\n'\"`$(){}<>&|;#=\\\\-]|EOF|<<|\\$\\(|\\$\\{){0,60}|.*") {
+            let _ = runs(&text, "srun");
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_read_in_one_pass() {
+        for piece in ["$(", "(", "`", "\"${", "\"$(", "((", "<(", "'", "<<", "{", "${'"] {
+            let _ = runs(&piece.repeat(100_000), "srun");
+        }
+    }
 }
