@@ -8,6 +8,7 @@ pub mod error;
 pub mod extra;
 pub mod getopt;
 pub mod job_env;
+pub mod lists;
 pub mod options;
 pub mod origin;
 pub mod run;
@@ -25,6 +26,8 @@ pub mod srun_options;
 pub mod step;
 pub mod submit;
 
+#[cfg(test)]
+mod tests_launch;
 #[cfg(test)]
 mod tests_sbatch;
 

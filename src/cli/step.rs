@@ -1,6 +1,7 @@
 //! What srun asks of an allocation: the step. And where the streams of its tasks go.
 
 use crate::model::request::{GpuRequest, MemRequest, OpenMode};
+use crate::spec::cpu_bind::CpuBind;
 
 /// A step inside an allocation. `None`: as the allocation has it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -18,6 +19,11 @@ pub struct StepAsk {
     pub overlap: bool,
     /// `--whole`: all of the allocation.
     pub whole: bool,
+    pub cpu_bind: CpuBind,
+    /// `--cpu-bind=verbose`: tell on standard error how each task is bound.
+    pub report_cpu_bind: bool,
+    /// `--gpu-bind`, as written.
+    pub gpu_bind: Option<String>,
     /// Seconds; `None` is as long as the job.
     pub time_limit_secs: Option<u64>,
     /// `--immediate`: seconds to wait for room in the allocation; 0 is now or never.
@@ -36,6 +42,27 @@ pub enum Stream {
     Task(u32),
     /// A file, with the patterns of `spec::filename`.
     File(String),
+}
+
+impl Stream {
+    /// `all`, `none`, the number of a task, or a file's pattern. An empty text says nothing.
+    pub fn read(text: &str) -> Stream {
+        match text {
+            "" => Stream::All,
+            _ if text.eq_ignore_ascii_case("all") => Stream::All,
+            _ if text.eq_ignore_ascii_case("none") => Stream::None,
+            _ => text.parse().map_or_else(|_| Stream::File(text.to_owned()), Stream::Task),
+        }
+    }
+
+    /// The file's pattern, if it is a file. `/dev/null` for nowhere: what a job that the daemon runs has in its place.
+    pub fn path(&self) -> Option<String> {
+        match self {
+            Stream::All | Stream::Task(_) => None,
+            Stream::None => Some("/dev/null".to_owned()),
+            Stream::File(path) => Some(path.clone()),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
