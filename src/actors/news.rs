@@ -10,9 +10,19 @@ pub enum News {
     Granted(Box<JobView>),
     Ended(Box<JobView>),
     StepWaits,
-    StepStarted { step: StepId, pids: Vec<u32> },
-    TaskEnded { task: u32, exit: ExitCode },
-    StepEnded { exit: ExitCode, tasks: Vec<ExitCode>, error: Option<String> },
+    StepStarted {
+        step: StepId,
+        pids: Vec<u32>,
+    },
+    TaskEnded {
+        task: u32,
+        exit: ExitCode,
+    },
+    StepEnded {
+        exit: ExitCode,
+        tasks: Vec<ExitCode>,
+        error: Option<String>,
+    },
     /// The lines that the client prints.
     StepRefused(String),
 }

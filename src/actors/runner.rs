@@ -294,7 +294,10 @@ impl RunnerActor {
 
     fn lost(&mut self, step: StepId, ctx: &mut Context<Self>) {
         let killed = adopt::kill_leftovers(self.setup.paths.root(), self.key(step));
-        log::error!("job {}: the process that watched it is gone; {killed} processes of it were killed", self.key(step));
+        log::error!(
+            "job {}: the process that watched it is gone; {killed} processes of it were killed",
+            self.key(step)
+        );
         let now = (self.setup.clock)();
         let record = ExitRecord { run: self.run(), started: now, ended: now, ..ExitRecord::default() };
         self.step_over(step, record, Some(EndCause::RunnerLost), ctx);
@@ -387,7 +390,8 @@ impl Handler<LaunchStep> for RunnerActor {
         let step = m.step.step;
         if self.ladder.stopping.is_some() || self.done {
             let now = (self.setup.clock)();
-            let record = ExitRecord { exit: ExitCode::signal(libc::SIGTERM), started: now, ended: now, ..Default::default() };
+            let record =
+                ExitRecord { exit: ExitCode::signal(libc::SIGTERM), started: now, ended: now, ..Default::default() };
             return self.step_over(step, record, Some(EndCause::Stopped), ctx);
         }
         match launch_plan::step_launch(&m, &self.setup.paths) {

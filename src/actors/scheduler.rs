@@ -11,17 +11,16 @@ use crate::actors::news::{News, NewsSender};
 use crate::actors::runner::{RunnerActor, RunnerSeed};
 use crate::model::change::LaunchTexts;
 use crate::model::job::ClientProcess;
+use crate::model::partition::Host;
+use crate::model::request::JobKind;
 use crate::model::view::{JobList, JobView, NodeView, PartitionView};
 use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRef, JobRequest, Partition, StepKey, Timestamp};
 use crate::protocol::answer::{Outcome, Refused};
 use crate::protocol::request::StepLaunch;
-use crate::model::partition::Host;
-use crate::model::request::JobKind;
-use crate::spec::{constraint, hostlist};
 use crate::sched::{
-    Core, Effect, EndCause, JobOutcome, Outbox, Refusal, StepAsk, StepKind, StepOutcome, StepStart,
-    Submission,
+    Core, Effect, EndCause, JobOutcome, Outbox, Refusal, StepAsk, StepKind, StepOutcome, StepStart, Submission,
 };
+use crate::spec::{constraint, hostlist};
 use actix::prelude::*;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -402,12 +401,7 @@ impl Handler<SubmitJob> for SchedulerActor {
         let now = self.now();
         let kind = m.request.kind;
         let mut out = Outbox::default();
-        let submission = Submission {
-            texts: m.texts,
-            client: m.client,
-            ended: m.ended,
-            ..self.judged(m.request)
-        };
+        let submission = Submission { texts: m.texts, client: m.client, ended: m.ended, ..self.judged(m.request) };
         match self.core.submit(submission, now, &mut out) {
             Err(refusal) => {
                 let refused = submission_refused(kind, &refusal);
@@ -432,9 +426,7 @@ impl Handler<TestSubmission> for SchedulerActor {
     fn handle(&mut self, m: TestSubmission, _: &mut Self::Context) -> Self::Result {
         let kind = m.request.kind;
         let submission = Submission { ended: m.ended, ..self.judged(m.request) };
-        self.core
-            .test_only(&submission, self.now())
-            .map_err(|refusal| submission_refused(kind, &refusal))
+        self.core.test_only(&submission, self.now()).map_err(|refusal| submission_refused(kind, &refusal))
     }
 }
 
@@ -480,8 +472,10 @@ impl Handler<DescribePast> for SchedulerActor {
         let host = self.core.config().host.name.clone();
         let now = self.now();
         let describe = |job: Job| {
-            let mut view =
-                self.core.view(job.id, now).unwrap_or_else(|| crate::sched::view_of(&job, self.core.config().batch_tasks));
+            let mut view = self
+                .core
+                .view(job.id, now)
+                .unwrap_or_else(|| crate::sched::view_of(&job, self.core.config().batch_tasks));
             fill_paths(&mut view, &host);
             view
         };
@@ -581,10 +575,7 @@ impl Handler<CreateStep> for SchedulerActor {
             }
             Ok(start) => {
                 let news = m.news.clone();
-                self.tickets.insert(
-                    m.ticket,
-                    Ticket { job, launch: m.launch, env: m.env, fds: m.fds, news: m.news },
-                );
+                self.tickets.insert(m.ticket, Ticket { job, launch: m.launch, env: m.env, fds: m.fds, news: m.news });
                 match start {
                     StepStart::Now(step, alloc) => {
                         out.effects.push(Effect::LaunchStep { step, ticket: m.ticket, alloc });
@@ -676,15 +667,11 @@ impl Handler<StepEnded> for SchedulerActor {
     fn handle(&mut self, m: StepEnded, ctx: &mut Self::Context) {
         let mut out = Outbox::default();
         let record = &m.record;
-        let outcome =
-            StepOutcome { exit: record.exit, usage: record.usage, cause: m.cause, ended: record.ended };
+        let outcome = StepOutcome { exit: record.exit, usage: record.usage, cause: m.cause, ended: record.ended };
         self.core.on_step_ended(m.step, outcome, self.now(), &mut out);
         let news = self.step_news.remove(&m.step);
-        let told = News::StepEnded {
-            exit: record.exit,
-            tasks: record.tasks.clone(),
-            error: record.launch_error.clone(),
-        };
+        let told =
+            News::StepEnded { exit: record.exit, tasks: record.tasks.clone(), error: record.launch_error.clone() };
         self.commit_then(
             out,
             Some(Box::new(move || {
@@ -713,12 +700,8 @@ impl Handler<RunnerDied> for SchedulerActor {
     fn handle(&mut self, RunnerDied { job }: RunnerDied, ctx: &mut Self::Context) {
         let now = self.now();
         let mut out = Outbox::default();
-        let outcome = JobOutcome {
-            exit: ExitCode::OK,
-            usage: Default::default(),
-            cause: EndCause::RunnerLost,
-            ended: now,
-        };
+        let outcome =
+            JobOutcome { exit: ExitCode::OK, usage: Default::default(), cause: EndCause::RunnerLost, ended: now };
         self.core.on_job_ended(job, outcome, now, &mut out);
         self.commit(out, ctx);
     }

@@ -59,12 +59,14 @@ impl Handler<Flush> for StoreActor {
 
     fn handle(&mut self, _: Flush, _: &mut Self::Context) {
         let commits = std::mem::take(&mut self.waiting);
-        let (heads, batches): (Vec<_>, Vec<_>) =
-            commits.into_iter().map(|c| ((c.seq, c.texts_for), c.changes)).unzip();
+        let (heads, batches): (Vec<_>, Vec<_>) = commits.into_iter().map(|c| ((c.seq, c.texts_for), c.changes)).unzip();
         let results = self.store.commit(&batches);
         for ((seq, texts_for), result) in heads.into_iter().zip(results) {
             let result = result.and_then(|()| {
-                texts_for.into_iter().map(|job| Ok((job, self.store.launch_texts(job)?.unwrap_or_default()))).collect::<Result<Vec<_>, _>>()
+                texts_for
+                    .into_iter()
+                    .map(|job| Ok((job, self.store.launch_texts(job)?.unwrap_or_default())))
+                    .collect::<Result<Vec<_>, _>>()
             });
             self.scheduler.do_send(Committed { seq, result });
         }

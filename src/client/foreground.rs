@@ -72,7 +72,11 @@ pub enum Feed {
 #[derive(Debug)]
 #[must_use]
 pub enum StepOutcome {
-    Ended { exit: ExitCode, tasks: Vec<ExitCode>, error: Option<String> },
+    Ended {
+        exit: ExitCode,
+        tasks: Vec<ExitCode>,
+        error: Option<String>,
+    },
     /// It was never started.
     Refused(Refused),
     /// Its job ended first: cancelled, timed out, or lost.
@@ -120,7 +124,8 @@ fn nonblocking(fd: &OwnedFd) -> io::Result<()> {
 
 fn is_null(fd: BorrowedFd<'_>) -> bool {
     // SAFETY: makedev is arithmetic.
-    nix::sys::stat::fstat(fd).is_ok_and(|s| s.st_rdev == libc::makedev(1, 3) && s.st_mode & libc::S_IFMT == libc::S_IFCHR)
+    nix::sys::stat::fstat(fd)
+        .is_ok_and(|s| s.st_rdev == libc::makedev(1, 3) && s.st_mode & libc::S_IFMT == libc::S_IFCHR)
 }
 
 /// Fills in the streams of the launch. Returns our ends and the descriptors to send.
@@ -448,7 +453,10 @@ impl Foreground<'_> {
     fn come_back(&mut self) -> Result<(), ClientError> {
         let Ok(mut fresh) = Connection::open(&self.link.paths) else { return Ok(()) };
         let step = self.step.map(|step| StepKey { job: self.job, step });
-        fresh.send(&Request::Attach { job: self.job, client: self.link.client, step, holds: self.link.allocation.is_some() }, &[])?;
+        fresh.send(
+            &Request::Attach { job: self.job, client: self.link.client, step, holds: self.link.allocation.is_some() },
+            &[],
+        )?;
         *self.conn = fresh;
         self.waiting = None;
         Ok(())
@@ -594,7 +602,11 @@ fn pump(output: &mut Output) -> bool {
 }
 
 fn finish(output: &mut Output) -> io::Result<()> {
-    if output.to_stderr { output.relay.finish(&mut io::stderr()) } else { output.relay.finish(&mut io::stdout().lock()) }
+    if output.to_stderr {
+        output.relay.finish(&mut io::stderr())
+    } else {
+        output.relay.finish(&mut io::stdout().lock())
+    }
 }
 
 /// Writes everything, waiting where a terminal takes no more for the moment.

@@ -10,10 +10,10 @@ use crate::actors::runner::{RunnerOutputs, RunnerSeed, RunnerSetup};
 use crate::actors::scheduler::{Due, SchedulerOutputs, clients_to_expect};
 use crate::actors::store::ended_facts;
 use crate::actors::{GpuInventoryActor, NotifierActor, ReaderActor, SchedulerActor, StoreActor};
-use crate::daemon::{alarm, client_watch};
 use crate::daemon::config::{Config, ConfigError};
 use crate::daemon::listener;
 use crate::daemon::session::Hub;
+use crate::daemon::{alarm, client_watch};
 use crate::exec::cgroup::CgroupBase;
 use crate::exec::{Launcher, adopt};
 use crate::host::paths::Paths;
@@ -91,12 +91,7 @@ pub fn run(root: PathBuf, lookup: impl Fn(&str) -> Option<OsString>) -> Result<(
     System::new().block_on(async move { serve(config, paths, store, reader_path).await })
 }
 
-async fn serve(
-    config: Config,
-    paths: Paths,
-    mut store: Store,
-    reader_path: PathBuf,
-) -> Result<(), DaemonError> {
+async fn serve(config: Config, paths: Paths, mut store: Store, reader_path: PathBuf) -> Result<(), DaemonError> {
     let launcher = Launcher::start(paths.root()).map_err(failed("the launcher"))?;
     let cgroups = match &config.cgroup_base {
         None => None,
@@ -200,8 +195,7 @@ async fn serve(
             crate::actors::fatal()
         }
     });
-    let hub =
-        Hub { scheduler: scheduler.clone(), reader, config: shown, clock: wall_clock, next_ticket: Cell::new(1) };
+    let hub = Hub { scheduler: scheduler.clone(), reader, config: shown, clock: wall_clock, next_ticket: Cell::new(1) };
     let listener = listener::bind(&paths).map_err(failed("the socket"))?;
     actix::spawn(listener::serve(listener, Rc::new(hub)));
     until_told(inventory).await?;

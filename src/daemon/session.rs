@@ -10,12 +10,12 @@ use crate::daemon::wire::{FrameReader, write_all};
 use crate::exec::launch_spec::{SignalTarget, StepCommand};
 use crate::model::change::LaunchTexts;
 use crate::model::job::ClientProcess;
-use crate::sched::EndedJob;
 use crate::model::view::JobList;
 use crate::model::{JobId, Timestamp};
 use crate::protocol::answer::{Answer, Refused};
 use crate::protocol::frame::{Frame, FrameError};
 use crate::protocol::request::{ControlAction, Request, StepLaunch, Submit};
+use crate::sched::EndedJob;
 use actix::Addr;
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -166,13 +166,11 @@ impl Session {
                 plain(Answer::Done(hub.scheduler.send(ControlJobs { jobs, action, ended, uid }).await?))
             }
             Request::Cancel(ask) => plain(Answer::Done(hub.scheduler.send(CancelJobs(ask)).await?)),
-            Request::WaitEnd(job) => {
-                match hub.scheduler.send(WatchJob { job, news: self.news.clone() }).await? {
-                    Some(view) if view.state.is_terminal() => plain(Answer::Ended { view: Box::new(view) }),
-                    Some(_) => None,
-                    None => Some(refused("Invalid job id specified")),
-                }
-            }
+            Request::WaitEnd(job) => match hub.scheduler.send(WatchJob { job, news: self.news.clone() }).await? {
+                Some(view) if view.state.is_terminal() => plain(Answer::Ended { view: Box::new(view) }),
+                Some(_) => None,
+                None => Some(refused("Invalid job id specified")),
+            },
             Request::Attach { job, client, step, holds } => {
                 let news = self.news.clone();
                 match hub.scheduler.send(AttachClient { job, client, step, holds, news }).await? {

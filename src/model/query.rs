@@ -140,7 +140,9 @@ impl Facts<'_> {
 pub fn names_record(named: &JobRef, id: JobId, role: &ArrayRole) -> bool {
     match (&named.tasks, role) {
         (None, ArrayRole::None | ArrayRole::Rest { .. }) => named.job == id,
-        (None, ArrayRole::Task { array_job, .. } | ArrayRole::Part { array_job, .. }) => named.job == id || named.job == *array_job,
+        (None, ArrayRole::Task { array_job, .. } | ArrayRole::Part { array_job, .. }) => {
+            named.job == id || named.job == *array_job
+        }
         (Some(_), ArrayRole::None) => false,
         (Some(wanted), ArrayRole::Rest { tasks, .. }) => named.job == id && share_a_task(wanted, tasks),
         (Some(wanted), ArrayRole::Part { array_job, tasks }) => named.job == *array_job && share_a_task(wanted, tasks),

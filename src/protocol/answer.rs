@@ -6,10 +6,20 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Answer {
-    Pong { version: String, pid: u32 },
-    Submitted { job: JobId },
+    Pong {
+        version: String,
+        pid: u32,
+    },
+    Submitted {
+        job: JobId,
+    },
     /// `--test-only`.
-    WouldStart { job: JobId, at: Option<Timestamp>, cpus: u32, partition: String },
+    WouldStart {
+        job: JobId,
+        at: Option<Timestamp>,
+        cpus: u32,
+        partition: String,
+    },
     Jobs(JobList),
     Node(NodeView),
     Config(Vec<(String, String)>),
@@ -23,14 +33,28 @@ pub enum Answer {
 
     // News.
     /// The allocation runs.
-    Granted { view: Box<JobView> },
+    Granted {
+        view: Box<JobView>,
+    },
     /// The job is over.
-    Ended { view: Box<JobView> },
+    Ended {
+        view: Box<JobView>,
+    },
     StepWaits,
-    StepStarted { step: StepId, pids: Vec<u32> },
-    TaskEnded { task: u32, exit: ExitCode },
+    StepStarted {
+        step: StepId,
+        pids: Vec<u32>,
+    },
+    TaskEnded {
+        task: u32,
+        exit: ExitCode,
+    },
     /// The step is over.
-    StepEnded { exit: ExitCode, tasks: Vec<ExitCode>, error: Option<String> },
+    StepEnded {
+        exit: ExitCode,
+        tasks: Vec<ExitCode>,
+        error: Option<String>,
+    },
 }
 
 /// Why a request was not carried out: the lines that the command prints after `sbatch: error: `.

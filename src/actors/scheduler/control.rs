@@ -2,12 +2,12 @@
 
 use super::{SchedulerActor, outcome};
 use crate::actors::messages::{CancelJobs, ControlJobs};
+use crate::model::job::Hold;
+use crate::model::update::Update;
 use crate::model::{ArrayRole, Job, JobId, JobRef, JobState};
 use crate::protocol::answer::Outcome;
 use crate::protocol::request::{CancelAsk, CancelFilter, ControlAction};
-use crate::model::job::Hold;
 use crate::sched::EndedJob;
-use crate::model::update::Update;
 use crate::sched::{Outbox, SignalTarget, Update as Change};
 use crate::spec::constraint;
 use actix::prelude::*;

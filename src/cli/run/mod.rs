@@ -27,10 +27,7 @@ pub type Done = Result<u8, CliError>;
 type Applet = fn(&[OsString]) -> Done;
 
 /// The commands. Only an exact name counts: a renamed binary (`slotd-1.2`) is `slotd`.
-const APPLETS: [(&str, Applet); 2] = [
-    ("sbatch", sbatch::run),
-    ("scancel", scancel::run),
-];
+const APPLETS: [(&str, Applet); 2] = [("sbatch", sbatch::run), ("scancel", scancel::run)];
 
 /// Runs the process.
 pub fn main() -> ExitCode {
@@ -53,7 +50,7 @@ pub fn main() -> ExitCode {
         args.remove(0);
     }
     let Some((name, applet)) = applet else { return ExitCode::from(2) };
-    match applet(&args[1..]) {
+    match applet(&args) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprint!("{}", error.text(name));
@@ -110,9 +107,8 @@ pub fn origin() -> Origin {
 /// The path by which the user knows the directory (`PWD`), if that is where we are.
 fn working_directory() -> PathBuf {
     let real = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-    let same = |shown: &PathBuf| {
-        shown.is_absolute() && std::fs::canonicalize(shown).ok() == std::fs::canonicalize(&real).ok()
-    };
+    let same =
+        |shown: &PathBuf| shown.is_absolute() && std::fs::canonicalize(shown).ok() == std::fs::canonicalize(&real).ok();
     std::env::var_os("PWD").map(PathBuf::from).filter(same).unwrap_or(real)
 }
 
