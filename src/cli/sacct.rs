@@ -341,8 +341,8 @@ fn range(choices: &Choices, name: &str, value: &Option<String>) -> Result<Option
 
 /// A view that the command line asks for replaces a format of the environment.
 fn format(options: &SacctOpts, choices: &Choices) -> SacctFormat {
-    let view = options.long || options.brief;
-    if !options.format.is_empty() && !(view && choices.from_environment("format")) {
+    let replaced = (options.long || options.brief) && choices.from_environment("format");
+    if !options.format.is_empty() && !replaced {
         SacctFormat::Fields(options.format.join(","))
     } else if options.long {
         SacctFormat::Long
