@@ -187,6 +187,23 @@ impl Reader {
         self.line.iter().any(|choice| choice.given.name == name)
     }
 
+    /// Reads a flag's letter with a word right after it as another option with that value: `sacct -p cpu` of the book,
+    /// where Slurm's `-p` takes none and the word would count for nothing.
+    pub fn letter_takes_next(&mut self, flag: &str, option: &str) {
+        let line = &mut self.line;
+        self.operands.retain(|operand| {
+            let before = operand.after.and_then(|i| line.get_mut(i));
+            match before.filter(|choice| choice.given.name == flag && choice.given.short) {
+                Some(choice) => {
+                    option.clone_into(&mut choice.given.name);
+                    choice.given.value = Some(operand.text.clone());
+                    false
+                }
+                None => true,
+            }
+        });
+    }
+
     /// Adds the environment and the script's directives, and fills the options in.
     ///
     /// # Errors

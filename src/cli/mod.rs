@@ -3,6 +3,7 @@
 //! Nothing here talks to the daemon or prints. Every command has a struct of what was asked for and a `parse` that
 //! makes it from the words, or refuses with Slurm's text and exit code.
 
+pub mod applet;
 pub mod choices;
 pub mod error;
 pub mod extra;
@@ -19,6 +20,8 @@ pub mod sbatch;
 pub mod sbatch_options;
 pub mod scancel;
 pub mod scontrol;
+pub mod scontrol_show;
+pub mod scontrol_update;
 pub mod sinfo;
 pub mod squeue;
 pub mod srun;
@@ -28,6 +31,8 @@ pub mod submit;
 
 #[cfg(test)]
 mod tests_launch;
+#[cfg(test)]
+mod tests_query;
 #[cfg(test)]
 mod tests_sbatch;
 

@@ -1,8 +1,14 @@
 //! sbatch's command line against recorded Slurm (golden A, B, C, E) and the book's option table.
 
+use crate::cli::choices::definition;
 use crate::cli::error::Parsed;
+use crate::cli::getopt::Grammar;
 use crate::cli::origin::tests::lab;
+use crate::cli::salloc_options::SallocOpts;
 use crate::cli::sbatch::{self, Sbatch, Text};
+use crate::cli::sbatch_options::SbatchOpts;
+use crate::cli::srun_options::SrunOpts;
+use crate::cli::{sacct, salloc, scancel, scontrol, sinfo, squeue, srun};
 use crate::model::Timestamp;
 use crate::model::request::{MemRequest, OpenMode, Sharing, WarnSignal};
 use std::ffi::OsString;
@@ -516,11 +522,18 @@ fn verbose_lists_what_was_given() {
 }
 
 #[test]
-fn every_variable_names_an_option_of_its_command() {
-    for (applet, definition) in
-        [(sbatch::APPLET, crate::cli::choices::definition::<crate::cli::sbatch_options::SbatchOpts>(sbatch::APPLET))]
-    {
-        let grammar = crate::cli::getopt::Grammar::of(&definition);
+fn every_definition_is_sound_and_every_variable_names_an_option_of_it() {
+    for (applet, definition) in [
+        (sbatch::APPLET, definition::<SbatchOpts>(sbatch::APPLET)),
+        (srun::APPLET, definition::<SrunOpts>(srun::APPLET)),
+        (salloc::APPLET, definition::<SallocOpts>(salloc::APPLET)),
+        (squeue::APPLET, definition::<squeue::SqueueOpts>(squeue::APPLET)),
+        (sacct::APPLET, definition::<sacct::SacctOpts>(sacct::APPLET)),
+        (sinfo::APPLET, definition::<sinfo::SinfoOpts>(sinfo::APPLET)),
+        (scancel::APPLET, definition::<scancel::ScancelOpts>(scancel::APPLET)),
+        (scontrol::APPLET, definition::<scontrol::ScontrolOpts>(scontrol::APPLET)),
+    ] {
+        let grammar = Grammar::of(&definition);
         for (variable, option) in applet.variables {
             assert!(grammar.takes(option).is_some(), "{variable}: --{option}");
         }
