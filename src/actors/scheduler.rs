@@ -281,6 +281,10 @@ impl SchedulerActor {
                 }
             }
         }
+        // Steps whose end nobody reported: their runner was lost with the job.
+        for (_, news) in self.step_news.extract_if(|step, _| step.job == id) {
+            let _ = news.send(News::Ended(Box::new(view.clone())));
+        }
         self.outputs.notifier.do_send(NotifyEnd {
             job_id: match &view.role {
                 ArrayRole::Task { array_job, task } => format!("{array_job}_{task}"),
@@ -721,7 +725,7 @@ impl Handler<GpusChanged> for SchedulerActor {
 
 /// The client that an allocation of an earlier daemon belongs to, for those that may still come back.
 pub fn clients_to_expect(jobs: &[Job]) -> Vec<(JobId, ClientProcess)> {
-    jobs.iter().filter_map(|job| Some((job.id, job.client?))).collect()
+    jobs.iter().filter(|job| !job.state.is_terminal()).filter_map(|job| Some((job.id, job.client?))).collect()
 }
 
 /// One [`Outcome`] for a target.

@@ -14,6 +14,7 @@ use crate::model::job::ClientProcess;
 use crate::model::view::JobView;
 use crate::model::{ExitCode, JobId, StepId, StepKey};
 use crate::protocol::answer::{Answer, Refused};
+use crate::protocol::frame::FrameError;
 use crate::protocol::request::{Request, StepLaunch, Stream, TaskStreams};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -87,8 +88,8 @@ pub enum StepOutcome {
 pub trait Listener {
     /// The step waits for other steps of its allocation.
     fn waits(&mut self, job: JobId);
-    /// A task ended with something other than 0.
-    fn task_failed(&mut self, step: StepKey, task: u32, exit: ExitCode);
+    /// The step that waited has started.
+    fn started(&mut self, job: JobId);
     /// A line for the user.
     fn say(&mut self, line: &str);
 }
@@ -255,6 +256,85 @@ impl Drop for Signals {
     }
 }
 
+/// What became of the wait for an allocation.
+#[derive(Debug)]
+#[must_use]
+pub enum Grant {
+    Granted(Box<JobView>),
+    /// It was cancelled, or ended otherwise, before or instead.
+    Ended(Box<JobView>),
+    /// This client got the signal and gives up; with its connection the request ends.
+    Interrupted(i32),
+}
+
+/// How long a grant may take before the user is told that the job waits.
+const PATIENCE: Duration = Duration::from_millis(60);
+
+/// Waits until an allocation runs. `queued` is called once, if that is not at once.
+///
+/// # Errors
+/// The connection carries something that makes no sense.
+pub fn wait_for_grant(
+    conn: &mut Connection,
+    link: &Link,
+    job: JobId,
+    queued: &mut dyn FnMut(),
+) -> Result<Grant, ClientError> {
+    let signals = Signals::take()?;
+    let mut told = false;
+    let mut back: Option<Return> = None;
+    loop {
+        while let Some(answer) = conn.next_whole()? {
+            match answer {
+                Answer::Granted { view } if view.state.is_terminal() => return Ok(Grant::Ended(view)),
+                Answer::Granted { view } if view.state.is_active() => return Ok(Grant::Granted(view)),
+                Answer::Ended { view } => return Ok(Grant::Ended(view)),
+                Answer::Refused(why) => {
+                    return Err(ClientError::Broken(FrameError::Io(io::Error::other(why.lines.join("; ")))));
+                }
+                _ => {}
+            }
+        }
+        let daemon = back.as_ref().map_or_else(|| conn.as_fd(), AsFd::as_fd);
+        let mut fds = [PollFd::new(daemon, PollFlags::POLLIN), PollFd::new(signals.fd.as_fd(), PollFlags::POLLIN)];
+        let timeout = if told { PollTimeout::NONE } else { PollTimeout::try_from(PATIENCE).unwrap_or(PollTimeout::MAX) };
+        match poll(&mut fds, timeout) {
+            Ok(0) => {
+                told = true;
+                queued();
+                continue;
+            }
+            Err(Errno::EINTR) => continue,
+            Err(e) => return Err(io::Error::from(e).into()),
+            Ok(_) => {}
+        }
+        if let Ok(Some(info)) = signals.fd.read_signal() {
+            let number = info.ssi_signo as i32;
+            if matches!(number, libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT) {
+                return Ok(Grant::Interrupted(number));
+            }
+            continue;
+        }
+        let lost = match &back {
+            Some(back) => {
+                back.clear();
+                true
+            }
+            None => !matches!(conn.fill(), Ok(true)),
+        };
+        if lost {
+            if back.is_none() {
+                back = Some(Return::watch(&link.paths)?);
+            }
+            if let Ok(mut fresh) = Connection::open(&link.paths) {
+                fresh.send(&Request::Attach { job, client: link.client, step: None, holds: true }, &[])?;
+                *conn = fresh;
+                back = None;
+            }
+        }
+    }
+}
+
 /// Launches a step and stays with it until it is over.
 ///
 /// # Errors
@@ -290,6 +370,7 @@ pub fn run_step(
         waiting: None,
         interrupted: None,
         first_end: None,
+        waited: false,
     };
     let outcome = session.run(listener);
     session.drain();
@@ -311,6 +392,7 @@ struct Foreground<'a> {
     waiting: Option<Return>,
     interrupted: Option<Instant>,
     first_end: Option<Instant>,
+    waited: bool,
 }
 
 /// What a poll entry stands for.
@@ -356,18 +438,21 @@ impl Foreground<'_> {
 
     fn hear(&mut self, answer: Answer, listener: &mut dyn Listener) -> Result<Option<StepOutcome>, ClientError> {
         match answer {
-            Answer::StepWaits => listener.waits(self.job),
-            Answer::StepStarted { step, .. } => self.step = Some(step),
-            Answer::TaskEnded { task, exit } => {
-                if let Some(step) = self.step
-                    && !exit.is_success()
-                {
-                    listener.task_failed(StepKey { job: self.job, step }, task, exit);
+            Answer::StepWaits => {
+                self.waited = true;
+                listener.waits(self.job);
+            }
+            Answer::StepStarted { step, .. } => {
+                self.step = Some(step);
+                if std::mem::take(&mut self.waited) {
+                    listener.started(self.job);
                 }
+            }
+            Answer::TaskEnded { .. } => {
                 self.first_end.get_or_insert_with(Instant::now);
             }
             Answer::StepEnded { exit, tasks, error } => {
-                return Ok(Some(StepOutcome::Ended { exit, tasks, error }));
+                return Ok(Some(StepOutcome::Ended { step: self.step, exit, tasks, error }));
             }
             Answer::Refused(refused) => return Ok(Some(StepOutcome::Refused(refused))),
             Answer::Ended { view } => {

@@ -127,7 +127,7 @@ async fn serve(config: Config, paths: Paths, mut store: Store, reader_path: Path
         .and_then(|mut reader| ended_facts(&mut reader, &targets))
         .map_err(failed("the queue in the database"))?;
     let adopted: Vec<_> = jobs.iter().filter(|job| job.state.is_active()).cloned().collect();
-    let expected_clients = clients_to_expect(&adopted);
+    let expected_clients = clients_to_expect(&jobs);
     let core = Core::recover(core_config, jobs, ended, next_id, daemon_start);
     log::info!(
         "slotd {} serves {}: {} CPUs, {} MB, {} GPUs; {} jobs run",

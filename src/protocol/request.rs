@@ -104,31 +104,23 @@ pub struct CancelAsk {
     pub uid: u32,
 }
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CancelFilter {
-    pub user: Option<String>,
-    pub name: Option<String>,
-    pub partition: Option<String>,
-    pub account: Option<String>,
-    pub qos: Option<String>,
-    pub reservation: Option<String>,
-    pub wckey: Option<String>,
-    pub nodelist: Option<String>,
+    pub users: Vec<String>,
+    pub names: Vec<String>,
+    pub partitions: Vec<String>,
+    pub accounts: Vec<String>,
+    pub qos: Vec<String>,
+    pub reservations: Vec<String>,
+    pub wckeys: Vec<String>,
+    pub nodes: Vec<String>,
     pub states: Vec<crate::model::JobState>,
 }
 
 impl CancelFilter {
     pub fn is_empty(&self) -> bool {
-        self.user.is_none()
-            && self.name.is_none()
-            && self.partition.is_none()
-            && self.account.is_none()
-            && self.qos.is_none()
-            && self.reservation.is_none()
-            && self.wckey.is_none()
-            && self.nodelist.is_none()
-            && self.states.is_empty()
+        *self == CancelFilter::default()
     }
 }
 

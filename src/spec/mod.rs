@@ -19,6 +19,7 @@ pub mod hostlist;
 pub mod ids;
 pub mod mem;
 pub mod moment;
+pub mod multi_prog;
 pub mod nodes;
 pub mod script;
 pub mod shell_words;

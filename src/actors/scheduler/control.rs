@@ -101,12 +101,12 @@ impl SchedulerActor {
                 return ask.refs.clone();
             }
             let taken = |r: &&JobRef| {
-                self.core.resolve(r).iter().any(|id| self.core.job(*id).is_some_and(|job| takes(&ask.filter, job)))
+                self.core.resolve(r).iter().any(|id| self.core.job(*id).is_some_and(|job| takes(&ask.filter, job, &self.core.config().host.name)))
             };
             return ask.refs.iter().filter(taken).cloned().collect();
         }
         let mut ids: Vec<JobId> =
-            self.core.jobs().filter(|job| !job.state.is_terminal() && takes(&ask.filter, job)).map(|j| j.id).collect();
+            self.core.jobs().filter(|job| !job.state.is_terminal() && takes(&ask.filter, job, &self.core.config().host.name)).map(|j| j.id).collect();
         ids.sort_unstable();
         ids.into_iter()
             .filter_map(|id| self.core.job(id))
@@ -138,20 +138,19 @@ impl SchedulerActor {
 }
 
 /// Whether scancel's filter options name this job. Account, qos, reservation and wckey are kept words here.
-fn takes(filter: &CancelFilter, job: &Job) -> bool {
+fn takes(filter: &CancelFilter, job: &Job, host: &str) -> bool {
     let request = &job.request;
-    let is = |wanted: &Option<String>, have: &str| wanted.as_deref().is_none_or(|w| w.split(',').any(|w| w == have));
-    let may_be = |wanted: &Option<String>, have: &Option<String>| {
-        wanted.as_deref().is_none_or(|w| w.split(',').any(|w| Some(w) == have.as_deref()))
-    };
+    let is = |wanted: &[String], have: &str| wanted.is_empty() || wanted.iter().any(|w| w == have);
+    let may_be =
+        |wanted: &[String], have: &Option<String>| wanted.is_empty() || have.as_ref().is_some_and(|h| wanted.contains(h));
     let state = if job.state == JobState::Completing { JobState::Running } else { job.state };
-    is(&filter.user, &request.user)
-        && is(&filter.name, &request.name)
-        && is(&filter.partition, &job.partition)
-        && may_be(&filter.account, &request.account)
+    is(&filter.users, &request.user)
+        && is(&filter.names, &request.name)
+        && is(&filter.partitions, &job.partition)
+        && may_be(&filter.accounts, &request.account)
         && may_be(&filter.qos, &request.qos)
-        && may_be(&filter.reservation, &request.reservation)
-        && may_be(&filter.wckey, &request.wckey)
+        && may_be(&filter.reservations, &request.reservation)
+        && may_be(&filter.wckeys, &request.wckey)
         && (filter.states.is_empty() || filter.states.contains(&state))
-        && (filter.nodelist.is_none() || job.state.is_active())
+        && (filter.nodes.is_empty() || (job.state.is_active() && is(&filter.nodes, host)))
 }

@@ -17,8 +17,11 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 mod daemon;
+mod salloc;
 mod sbatch;
 mod scancel;
+mod srun;
+mod tasks;
 
 /// What a command prints on standard output and its exit code, or its error.
 pub type Done = Result<u8, CliError>;
@@ -27,7 +30,9 @@ pub type Done = Result<u8, CliError>;
 type Applet = fn(&[OsString]) -> Done;
 
 /// The commands. Only an exact name counts: a renamed binary (`slotd-1.2`) is `slotd`.
-const APPLETS: [(&str, Applet); 2] = [("sbatch", sbatch::run), ("scancel", scancel::run)];
+const APPLETS: [(&str, Applet); 4] = [
+    ("srun", srun::run),
+    ("salloc", salloc::run),("sbatch", sbatch::run), ("scancel", scancel::run)];
 
 /// Runs the process.
 pub fn main() -> ExitCode {

@@ -4,6 +4,7 @@ use super::{Done, origin, parsed, paths, refused, unexpected};
 use crate::cli::error::CliError;
 use crate::cli::sbatch::{Sbatch, Text, parse};
 use crate::client::connection::Connection;
+use crate::model::{JobId, Timestamp};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{Request, Submit};
 use std::ffi::OsString;
@@ -33,7 +34,7 @@ fn read(text: Text<'_>) -> io::Result<Vec<u8>> {
 
 fn submit(sbatch: Sbatch, tz: &jiff::tz::TimeZone) -> Done {
     if sbatch.verbose > 0 {
-        report(&sbatch.defined);
+        report("sbatch", &sbatch.defined);
     }
     let with_exit = |error: CliError| error.with_exit(sbatch.error_exit);
     let mut conn = Connection::open(&paths()?).map_err(|e| with_exit(e.into()))?;
@@ -49,11 +50,7 @@ fn submit(sbatch: Sbatch, tz: &jiff::tz::TimeZone) -> Done {
     match answer {
         Answer::Refused(why) => Err(with_exit(refused(why))),
         Answer::WouldStart { job, at, cpus, partition } => {
-            let node = crate::host::system::probe_host_name();
-            let when = at.map_or_else(|| "an unknown time".to_owned(), |at| crate::render::time::iso(at, tz));
-            eprintln!(
-                "sbatch: Job {job} to start at {when} using {cpus} processors on nodes {node} in partition {partition}"
-            );
+            would_start("sbatch", job, at, cpus, &partition, tz);
             Ok(0)
         }
         Answer::Submitted { job } => {
@@ -86,12 +83,28 @@ fn wait(conn: &mut Connection) -> Done {
     }
 }
 
+/// `--test-only` (golden B-40).
+pub fn would_start(
+    command: &str,
+    job: JobId,
+    at: Option<Timestamp>,
+    cpus: u32,
+    partition: &str,
+    tz: &jiff::tz::TimeZone,
+) {
+    let node = crate::host::system::probe_host_name();
+    let when = at.map_or_else(|| "an unknown time".to_owned(), |at| crate::render::time::iso(at, tz));
+    eprintln!(
+        "{command}: Job {job} to start at {when} using {cpus} processors on nodes {node} in partition {partition}"
+    );
+}
+
 /// What `-v` prints (golden A-09).
-pub fn report(defined: &[(String, String)]) {
+pub fn report(command: &str, defined: &[(String, String)]) {
     const RULE: &str = "-------------------- --------------------";
-    eprintln!("sbatch: defined options\nsbatch: {RULE}");
+    eprintln!("{command}: defined options\n{command}: {RULE}");
     for (name, value) in defined {
-        eprintln!("sbatch: {name:<20}: {value}");
+        eprintln!("{command}: {name:<20}: {value}");
     }
-    eprintln!("sbatch: {RULE}\nsbatch: end of defined options");
+    eprintln!("{command}: {RULE}\n{command}: end of defined options");
 }

@@ -1,0 +1,189 @@
+//! `salloc`: an allocation, and a command or a shell inside it.
+
+use super::tasks::{Voice, all_streams, limits, link, verdict};
+use super::{Done, origin, parsed, paths, refused, unexpected};
+use crate::cli::error::{CliError, Mark};
+use crate::cli::salloc::{Salloc, parse};
+use crate::client::connection::{ClientError, Connection};
+use crate::client::foreground::{Grant, StepOutcome, Wishes, run_step, wait_for_grant};
+use crate::host::system;
+use crate::model::{ExitCode, JobId, JobState};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::{Request, StepLaunch, Submit};
+use std::ffi::OsString;
+use std::io::IsTerminal;
+
+pub fn run(argv: &[OsString]) -> Done {
+    let origin = origin();
+    let line = argv.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let slurm = std::env::var_os("SLOTD_OUTPUT").is_some_and(|v| v == "slurm");
+    let env = crate::cli::job_env::block(&origin.env);
+    parsed(parse(argv, &origin)?, |salloc| {
+        if salloc.verbose > 0 {
+            super::sbatch::report("salloc", &salloc.defined);
+        }
+        Session { salloc, line, env, shell: origin.shell.clone(), umask: origin.umask, slurm }.carry_out()
+    })
+}
+
+struct Session {
+    salloc: Salloc,
+    line: String,
+    env: Vec<u8>,
+    shell: String,
+    umask: u32,
+    /// `SLOTD_OUTPUT=slurm`.
+    slurm: bool,
+}
+
+impl Session {
+    fn say(&self, text: &str) {
+        if !self.salloc.quiet {
+            eprintln!("salloc: {text}");
+        }
+    }
+
+    fn carry_out(self) -> Done {
+        let paths = paths()?;
+        let mut conn = Connection::open(&paths)?;
+        let mut link = link(paths, None);
+        let client = (!self.salloc.no_shell).then_some(link.client);
+        let request = self.salloc.request.clone();
+        let submit =
+            Submit { request, script_len: 0, wait: self.salloc.no_shell, test_only: false, client };
+        let job = match conn.ask(&Request::Submit(Box::new(submit)), &[])?.0 {
+            Answer::Submitted { job } => job,
+            Answer::Refused(why) => return Err(refused(why).with_exit(self.salloc.error_exit)),
+            other => return Err(unexpected(&other)),
+        };
+        link.allocation = Some(job);
+        let mut told = false;
+        let mut queued = || {
+            told = true;
+            self.say(&format!("Pending job allocation {job}"));
+            self.say(&format!("job {job} queued and waiting for resources"));
+        };
+        let view = match wait_for_grant(&mut conn, &link, job, &mut queued)? {
+            Grant::Granted(view) => view,
+            Grant::Ended(_) if self.salloc.request.immediate_secs.is_some() => {
+                let text = "Unable to allocate resources: Requested nodes are busy";
+                return Err(CliError::error(self.salloc.immediate_exit, text));
+            }
+            Grant::Ended(_) => {
+                return Err(CliError::new(Mark::Plain, 1, "Job has been cancelled")
+                    .and(Mark::Plain, format!("Job allocation {job} has been revoked.")));
+            }
+            Grant::Interrupted(_) => {
+                self.say(&format!("Job allocation {job} has been revoked."));
+                self.say("Job aborted due to signal");
+                if self.salloc.no_shell {
+                    cancel(&mut conn, job);
+                }
+                return Ok(1);
+            }
+        };
+        if told {
+            self.say(&format!("job {job} has been allocated resources"));
+        }
+        if self.slurm {
+            self.say(&format!("Granted job allocation {job}"));
+        } else if !self.salloc.quiet {
+            // The book's line, on the stream of its example.
+            println!("Granted job allocation {job}");
+        }
+        if self.salloc.no_shell {
+            return Ok(0);
+        }
+        let (launch, wishes) = self.plan(job, view.request.task_count());
+        let mut voice = Voice { command: "salloc", quiet: self.salloc.quiet };
+        let outcome = match run_step(&mut conn, &link, launch, &self.env, &wishes, &mut voice) {
+            Err(ClientError::Interrupted(signal)) => return Ok(u8::try_from(128 + signal).unwrap_or(1)),
+            other => other?,
+        };
+        self.end(conn, job, outcome)
+    }
+
+    /// The command, one process a rank; or one shell.
+    fn plan(&self, job: JobId, tasks: u32) -> (StepLaunch, Wishes) {
+        let (argv, ntasks) = match self.salloc.command.as_slice() {
+            [] => (vec![self.shell.clone(), "-i".to_owned()], 1),
+            command => (command.to_vec(), tasks.max(1)),
+        };
+        let interactive = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+        let argv = if self.salloc.command.is_empty() && !interactive { vec![self.shell.clone()] } else { argv };
+        let wishes = if interactive && ntasks == 1 {
+            Wishes { pty: true, ..all_streams() }
+        } else {
+            Wishes { as_is: true, ..all_streams() }
+        };
+        let launch = StepLaunch {
+            job,
+            name: self.salloc.command.first().cloned().unwrap_or_else(|| self.shell.clone()),
+            interactive: true,
+            ntasks,
+            cpus_per_task: None,
+            mem_mb: None,
+            gpus: None,
+            overlap: true,
+            immediate: false,
+            overcommit: true,
+            argv: vec![argv],
+            work_dir: self.salloc.work_dir.clone(),
+            umask: Some(self.umask),
+            rlimits: limits(),
+            streams: Vec::new(),
+            pty: false,
+            tie: None,
+            label: false,
+            kill_on_bad_exit: false,
+            gpu: Default::default(),
+            cpu_bind: None,
+            time_limit_secs: None,
+            submit_line: self.line.clone(),
+        };
+        (launch, wishes)
+    }
+
+    fn end(&self, mut conn: Connection, job: JobId, outcome: StepOutcome) -> Done {
+        if let StepOutcome::JobEnded(view) = &outcome {
+            self.say(&match view.state {
+                JobState::Timeout => {
+                    format!("Job {job} has exceeded its time limit and its allocation has been revoked.")
+                }
+                _ => format!("Job allocation {job} has been revoked."),
+            });
+            return Ok(u8::try_from(view.exit.as_shell()).unwrap_or(1).max(1));
+        }
+        let node = system::probe_host_name();
+        let result = verdict(&node, job, &outcome);
+        let code = match &result {
+            Ok((code, _)) => *code,
+            Err(error) => u8::try_from(error.exit).unwrap_or(1),
+        };
+        self.say(&format!("Relinquishing job allocation {job}"));
+        let exit = match &outcome {
+            StepOutcome::Ended { exit, .. } => *exit,
+            StepOutcome::Refused(_) | StepOutcome::JobEnded(_) => ExitCode::status(1),
+        };
+        conn.send(&Request::Release { job, exit }, &[])?;
+        // Given back when the daemon says so: the next command of a script finds the resources free.
+        let _ = wait_end(&mut conn);
+        result.map(|_| code)
+    }
+}
+
+fn wait_end(conn: &mut Connection) -> Result<(), ClientError> {
+    loop {
+        if let Answer::Ended { .. } = conn.receive()?.0 {
+            return Ok(());
+        }
+    }
+}
+
+fn cancel(conn: &mut Connection, job: JobId) {
+    let ask = crate::protocol::request::CancelAsk {
+        refs: vec![crate::model::JobRef::job(job)],
+        ..crate::protocol::request::CancelAsk::default()
+    };
+    let _ = conn.ask(&Request::Cancel(ask), &[]);
+}

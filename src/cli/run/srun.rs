@@ -1,0 +1,249 @@
+//! `srun`: a step, in an allocation of its own where there is none.
+
+use super::tasks::{Voice, all_streams, limits, link, verdict};
+use super::{Done, ask, origin, parsed, paths, refused, unexpected};
+use crate::cli::error::{CliError, Mark};
+use crate::cli::srun::{Srun, parse};
+use crate::cli::step::Stream as Wanted;
+use crate::client::connection::{ClientError, Connection};
+use crate::client::foreground::{Feed, Grant, Link, Wishes, run_step, wait_for_grant};
+use crate::host::system;
+use crate::model::request::{MemRequest, OpenMode};
+use crate::model::view::JobView;
+use crate::model::{ExitCode, JobId, JobRef};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::{JobFilter, Request, StepLaunch, Stream, Submit, TaskStreams};
+use crate::spec::multi_prog;
+use std::ffi::OsString;
+use std::io::IsTerminal;
+
+pub fn run(argv: &[OsString]) -> Done {
+    let origin = origin();
+    let line = argv.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    parsed(parse(argv, &origin)?, |srun| {
+        if srun.verbose > 0 {
+            super::sbatch::report("srun", &srun.defined);
+        }
+        let code = srun.error_exit;
+        carry_out(srun, &line, &origin.tz).map_err(|error| if error.exit == 1 { error.with_exit(code) } else { error })
+    })
+}
+
+fn carry_out(srun: Srun, line: &str, tz: &jiff::tz::TimeZone) -> Done {
+    match &srun.inside {
+        Some(job) if !srun.no_wait && !srun.test_only => {
+            let job = job.clone();
+            inside(srun, &job, line)
+        }
+        _ if srun.no_wait || srun.test_only => submit_only(srun, tz),
+        _ => outside(srun, line),
+    }
+}
+
+/// `--no-wait`, `--test-only`.
+fn submit_only(srun: Srun, tz: &jiff::tz::TimeZone) -> Done {
+    let submit =
+        Submit { request: srun.request, script_len: 0, wait: false, test_only: srun.test_only, client: None };
+    match ask(&Request::Submit(Box::new(submit)), &srun.env)?.0 {
+        Answer::Submitted { job } => {
+            if !srun.quiet {
+                println!("Submitted run job {job}");
+            }
+            Ok(0)
+        }
+        Answer::WouldStart { job, at, cpus, partition } => {
+            super::sbatch::would_start("srun", job, at, cpus, &partition, tz);
+            Ok(0)
+        }
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// A step of a job that runs.
+fn inside(srun: Srun, job: &JobRef, line: &str) -> Done {
+    let filter = JobFilter { jobs: vec![job.clone()], ..JobFilter::default() };
+    let paths = paths()?;
+    let mut conn = Connection::open(&paths)?;
+    let view = match conn.ask(&Request::Jobs(filter), &[])?.0 {
+        Answer::Jobs(list) => list.jobs.into_iter().find(|view| view.state.is_active()),
+        Answer::Refused(why) => return Err(refused(why)),
+        other => return Err(unexpected(&other)),
+    };
+    let Some(view) = view else {
+        let text = format!("Unable to confirm allocation for job {job}: Invalid job id specified");
+        let hint = format!("Check SLURM_JOB_ID environment variable. Expired or invalid job {job}");
+        return Err(CliError::error(1, text).and(Mark::Plain, hint));
+    };
+    let link = link(paths, None);
+    step(&srun, &mut conn, &link, &view, line)
+}
+
+/// An allocation of its own, one step in it, and back.
+fn outside(srun: Srun, line: &str) -> Done {
+    let paths = paths()?;
+    let mut conn = Connection::open(&paths)?;
+    let mut link = link(paths, None);
+    let submit = Submit {
+        request: srun.request.clone(),
+        script_len: 0,
+        wait: false,
+        test_only: false,
+        client: Some(link.client),
+    };
+    let job = match conn.ask(&Request::Submit(Box::new(submit)), &[])?.0 {
+        Answer::Submitted { job } => job,
+        Answer::Refused(why) => return Err(refused(why).with_exit(srun.error_exit)),
+        other => return Err(unexpected(&other)),
+    };
+    link.allocation = Some(job);
+    let mut told = false;
+    let quiet = srun.quiet;
+    let mut queued = || {
+        told = true;
+        if !quiet {
+            eprintln!("srun: job {job} queued and waiting for resources");
+        }
+    };
+    let view = match wait_for_grant(&mut conn, &link, job, &mut queued)? {
+        Grant::Granted(view) => view,
+        Grant::Ended(view) => return Err(revoked(&srun, job, &view)),
+        Grant::Interrupted(_) => {
+            eprintln!("srun: Job allocation {job} has been revoked\nsrun: Force Terminated JobId={job}");
+            return Ok(1);
+        }
+    };
+    if told && !quiet {
+        eprintln!("srun: job {job} has been allocated resources");
+    }
+    let done = step(&srun, &mut conn, &link, &view, line);
+    // A step that failed before it ran ends its allocation as well: with this connection, if not by this request.
+    let exit = match &done {
+        Ok(code) => as_exit(*code),
+        Err(error) => ExitCode::status(error.exit),
+    };
+    let _ = conn.send(&Request::Release { job, exit }, &[]);
+    done
+}
+
+fn as_exit(code: u8) -> ExitCode {
+    match i32::from(code) {
+        code @ 129..=192 => ExitCode::signal(code - 128),
+        code => ExitCode::status(code),
+    }
+}
+
+fn revoked(srun: &Srun, job: JobId, view: &JobView) -> CliError {
+    if srun.request.immediate_secs.is_some() {
+        return CliError::error(srun.immediate_exit, "Unable to allocate resources: Requested nodes are busy");
+    }
+    CliError::new(Mark::Plain, 1, format!("Job allocation {job} has been revoked"))
+        .and(Mark::Plain, format!("Force Terminated JobId={job}: {}", view.reason))
+}
+
+fn step(srun: &Srun, conn: &mut Connection, link: &Link, view: &JobView, line: &str) -> Done {
+    let (launch, wishes) = plan(srun, view, line)?;
+    let mut voice = Voice { command: "srun", quiet: srun.quiet };
+    let outcome = match run_step(conn, link, launch, &srun.env, &wishes, &mut voice) {
+        Err(ClientError::Interrupted(signal)) => return Ok(u8::try_from(128 + signal).unwrap_or(1)),
+        other => other?,
+    };
+    let node = system::probe_host_name();
+    let (code, lines) = verdict(&node, view.id, &outcome)?;
+    for line in lines {
+        eprintln!("srun: {line}");
+    }
+    Ok(code)
+}
+
+/// The launch, and how its streams are connected.
+fn plan(srun: &Srun, view: &JobView, line: &str) -> Result<(StepLaunch, Wishes), CliError> {
+    let ask = &srun.step;
+    let ntasks = ask.ntasks.or(ask.ntasks_per_node).unwrap_or_else(|| view.request.task_count()).max(1);
+    let argv = if srun.multi_prog {
+        let file = &srun.command[0];
+        let text = std::fs::read_to_string(file).map_err(|e| CliError::error(1, format!("Unable to open {file}: {e}")))?;
+        multi_prog::parse(&text, ntasks, &srun.command[1..]).map_err(|e| CliError::error(1, e.to_string()))?
+    } else {
+        vec![srun.command.clone()]
+    };
+    let streams = &srun.streams;
+    let append = streams.open_mode == Some(OpenMode::Append);
+    let mut wishes = Wishes {
+        label: streams.label,
+        unbuffered: streams.unbuffered,
+        quit_on_interrupt: srun.quit_on_interrupt,
+        wait_secs: srun.wait_secs,
+        ..all_streams()
+    };
+    if streams.pty {
+        // As Slurm: without a terminal of our own there is nothing to relay.
+        if std::io::stdin().is_terminal() {
+            wishes.pty = true;
+        } else {
+            eprintln!("srun: error: Not using a pseudo-terminal, disregarding --pty option");
+        }
+    }
+    let of = |wanted: &Wanted| match wanted {
+        Wanted::All => (Feed::All, Stream::Null),
+        Wanted::None => (Feed::Nobody, Stream::Null),
+        Wanted::Task(task) => (Feed::Task(*task), Stream::Null),
+        Wanted::File(path) => (Feed::Given, Stream::File { path: path.clone(), append }),
+    };
+    let (stdin, stdin_stream) = of(&streams.input);
+    let (stdout, stdout_stream) = of(&streams.output);
+    let (stderr, stderr_stream) = match &streams.error {
+        Some(error) => of(error),
+        // Where the output goes to a file, errors go with it.
+        None if stdout == Feed::Given => (Feed::Given, Stream::SameAsStdout),
+        None => (Feed::All, Stream::Null),
+    };
+    (wishes.stdin, wishes.stdout, wishes.stderr) = (stdin, stdout, stderr);
+    let task = TaskStreams { stdin: stdin_stream, stdout: stdout_stream, stderr: stderr_stream };
+    let gpu = &ask.gpu;
+    let gpus = gpu
+        .total
+        .or(gpu.per_node)
+        .or(gpu.per_socket)
+        .or_else(|| gpu.per_task.map(|each| each.saturating_mul(ntasks)));
+    let cpus = ask.cpus_per_task.unwrap_or(1).saturating_mul(ntasks);
+    let launch = StepLaunch {
+        job: view.id,
+        name: ask.name.clone(),
+        interactive: false,
+        ntasks,
+        cpus_per_task: ask.cpus_per_task,
+        mem_mb: match ask.mem {
+            MemRequest::Default | MemRequest::PerNode(0) => None,
+            MemRequest::PerNode(mb) => Some(mb),
+            MemRequest::PerCpu(mb) => Some(mb.saturating_mul(u64::from(cpus))),
+            MemRequest::PerGpu(mb) => Some(mb.saturating_mul(u64::from(gpus.unwrap_or(1)))),
+        },
+        gpus,
+        overlap: ask.overlap,
+        immediate: ask.immediate_secs.is_some() && srun.inside.is_some(),
+        overcommit: ask.overcommit,
+        argv,
+        work_dir: srun.work_dir.clone(),
+        umask: Some(umask()),
+        rlimits: limits(),
+        streams: vec![task; ntasks as usize],
+        pty: false,
+        tie: None,
+        label: streams.label,
+        kill_on_bad_exit: srun.kill_on_bad_exit.unwrap_or(false),
+        gpu: ask.gpu.clone(),
+        cpu_bind: srun.request.cpu_bind.clone(),
+        time_limit_secs: ask.time_limit_secs,
+        submit_line: line.to_owned(),
+    };
+    Ok((launch, wishes))
+}
+
+fn umask() -> u32 {
+    // SAFETY: umask can only be read by setting it; this process has one thread.
+    unsafe {
+        let mask = libc::umask(0o022);
+        libc::umask(mask);
+        mask
+    }
+}

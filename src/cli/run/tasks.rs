@@ -1,0 +1,142 @@
+//! What srun and salloc have in common: the launch, and what is said about its end.
+
+use crate::client::foreground::{Feed, Link, Listener, StepOutcome, Wishes};
+use crate::cli::error::CliError;
+use crate::exec::proc;
+use crate::host::paths::Paths;
+use crate::model::job::ClientProcess;
+use crate::model::{ExitCode, JobId, StepId};
+use std::ffi::CStr;
+
+/// This process, so that the daemon can tell whether it still lives.
+pub fn link(paths: Paths, allocation: Option<JobId>) -> Link {
+    let pid = std::process::id();
+    let start_ticks = i32::try_from(pid).ok().and_then(proc::start_ticks).unwrap_or(0);
+    Link { paths, allocation, client: ClientProcess { pid, start_ticks } }
+}
+
+/// Limits that tasks inherit from the client (`--propagate`, which is on by default in Slurm).
+pub fn limits() -> Vec<(u32, u64, u64)> {
+    const KINDS: [u32; 9] = [
+        libc::RLIMIT_CPU,
+        libc::RLIMIT_FSIZE,
+        libc::RLIMIT_DATA,
+        libc::RLIMIT_STACK,
+        libc::RLIMIT_CORE,
+        libc::RLIMIT_NOFILE,
+        libc::RLIMIT_MEMLOCK,
+        libc::RLIMIT_AS,
+        libc::RLIMIT_NPROC,
+    ];
+    KINDS
+        .into_iter()
+        .filter_map(|kind| {
+            let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: getrlimit fills in what it is given.
+            let done = unsafe { libc::getrlimit(kind, &raw mut limit) };
+            (done == 0).then_some((kind, limit.rlim_cur, limit.rlim_max))
+        })
+        .collect()
+}
+
+/// The kernel's word for a signal: `Killed`, `Segmentation fault`.
+pub fn signal_text(signal: i32) -> String {
+    // SAFETY: strsignal returns a string that lives until the next call in this thread.
+    let text = unsafe { libc::strsignal(signal) };
+    if text.is_null() {
+        return format!("signal {signal}");
+    }
+    // SAFETY: not null, ended by a zero byte.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// Slurm's lines about tasks that failed, those of one fate together: `vm: tasks 0-1: Exited with exit code 7`.
+pub fn failures(node: &str, tasks: &[ExitCode]) -> Vec<String> {
+    let mut fates: Vec<(ExitCode, Vec<u32>)> = Vec::new();
+    for (task, exit) in (0..).zip(tasks) {
+        if exit.is_success() {
+            continue;
+        }
+        match fates.iter_mut().find(|(fate, _)| fate == exit) {
+            Some((_, list)) => list.push(task),
+            None => fates.push((*exit, vec![task])),
+        }
+    }
+    fates
+        .into_iter()
+        .map(|(exit, list)| {
+            let plural = if list.len() > 1 { "tasks" } else { "task" };
+            let which = crate::model::TaskSet::from_sorted(&list);
+            let fate = match exit.signal {
+                0 => format!("Exited with exit code {}", exit.status),
+                signal => signal_text(signal),
+            };
+            format!("{node}: {plural} {which}: {fate}")
+        })
+        .collect()
+}
+
+/// What the user hears while a step runs.
+pub struct Voice {
+    pub command: &'static str,
+    pub quiet: bool,
+}
+
+impl Listener for Voice {
+    fn waits(&mut self, job: JobId) {
+        if !self.quiet {
+            eprintln!(
+                "{}: Job {job} step creation temporarily disabled, retrying (Requested nodes are busy)",
+                self.command
+            );
+        }
+    }
+
+    fn started(&mut self, job: JobId) {
+        if !self.quiet {
+            eprintln!("{}: Step created for job {job}", self.command);
+        }
+    }
+
+    fn say(&mut self, line: &str) {
+        eprintln!("{}: {line}", self.command);
+    }
+}
+
+/// Wishes for a plain run: all tasks at this client's streams.
+pub fn all_streams() -> Wishes {
+    Wishes { stdin: Feed::All, stdout: Feed::All, stderr: Feed::All, ..Wishes::default() }
+}
+
+/// The exit code of a step as a shell's, and the lines that srun says about it.
+pub fn verdict(node: &str, job: JobId, outcome: &StepOutcome) -> Result<(u8, Vec<String>), CliError> {
+    match outcome {
+        StepOutcome::Ended { error: Some(error), .. } => {
+            Err(CliError::error(1, format!("task launch for StepId={job} failed: {error}")))
+        }
+        StepOutcome::Ended { step, exit, tasks, error: None } => {
+            let mut lines: Vec<String> =
+                failures(node, tasks).into_iter().map(|line| format!("error: {line}")).collect();
+            if matches!(exit.signal, libc::SIGKILL | libc::SIGTERM) {
+                lines.push(format!("Force Terminated StepId={job}.{}", step.unwrap_or(StepId::Num(0))));
+            }
+            Ok((u8::try_from(exit.as_shell()).unwrap_or(1), lines))
+        }
+        StepOutcome::Refused(why) => Err(super::refused(why.clone())),
+        StepOutcome::JobEnded(view) => {
+            let code = if view.exit.is_success() { 1 } else { u8::try_from(view.exit.as_shell()).unwrap_or(1) };
+            Ok((code, vec![format!("error: Job {job} is over: {} ({})", view.state, view.reason)]))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_of_one_fate_share_a_line() {
+        let tasks = [ExitCode::status(7), ExitCode::status(7), ExitCode::OK, ExitCode::signal(libc::SIGKILL)];
+        assert_eq!(failures("vm", &tasks), ["vm: tasks 0-1: Exited with exit code 7", "vm: task 3: Killed"]);
+    }
+}
