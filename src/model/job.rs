@@ -19,6 +19,9 @@ pub enum ArrayRole {
     },
     /// One task with a record of its own.
     Task { array_job: JobId, task: u32 },
+    /// Several tasks that were held, changed or cancelled together before they started: a compact record like
+    /// `Rest`, with a number of its own.
+    Part { array_job: JobId, tasks: TaskSet },
 }
 
 /// Who holds a pending job back.
@@ -84,7 +87,15 @@ impl Job {
         match &self.role {
             ArrayRole::None => None,
             ArrayRole::Rest { .. } => Some(self.id),
-            ArrayRole::Task { array_job, .. } => Some(*array_job),
+            ArrayRole::Task { array_job, .. } | ArrayRole::Part { array_job, .. } => Some(*array_job),
+        }
+    }
+
+    /// The array tasks of a compact record.
+    pub fn compact_tasks(&self) -> Option<&TaskSet> {
+        match &self.role {
+            ArrayRole::None | ArrayRole::Task { .. } => None,
+            ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => Some(tasks),
         }
     }
 
@@ -92,7 +103,13 @@ impl Job {
     pub fn pending_tasks(&self) -> usize {
         match &self.role {
             ArrayRole::None | ArrayRole::Task { .. } => usize::from(self.state == JobState::Pending),
-            ArrayRole::Rest { tasks, .. } => tasks.len(),
+            ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => {
+                if self.state == JobState::Pending {
+                    tasks.len()
+                } else {
+                    0
+                }
+            }
         }
     }
 }

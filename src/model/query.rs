@@ -140,9 +140,12 @@ impl Facts<'_> {
 pub fn names_record(named: &JobRef, id: JobId, role: &ArrayRole) -> bool {
     match (&named.tasks, role) {
         (None, ArrayRole::None | ArrayRole::Rest { .. }) => named.job == id,
-        (None, ArrayRole::Task { array_job, .. }) => named.job == id || named.job == *array_job,
+        (None, ArrayRole::Task { array_job, .. } | ArrayRole::Part { array_job, .. }) => {
+            named.job == id || named.job == *array_job
+        }
         (Some(_), ArrayRole::None) => false,
         (Some(wanted), ArrayRole::Rest { tasks, .. }) => named.job == id && share_a_task(wanted, tasks),
+        (Some(wanted), ArrayRole::Part { array_job, tasks }) => named.job == *array_job && share_a_task(wanted, tasks),
         (Some(wanted), ArrayRole::Task { array_job, task }) => named.job == *array_job && wanted.contains(*task),
     }
 }
@@ -282,12 +285,15 @@ mod tests {
         let tasks = |first, last| TaskSet::from_ranges(TaskRange::new(first, last, 1).into_iter().collect());
         let rest = ArrayRole::Rest { tasks: tasks(3, 9), limit: None };
         let task = ArrayRole::Task { array_job: JobId(7), task: 2 };
+        let part = ArrayRole::Part { array_job: JobId(7), tasks: tasks(10, 12) };
         let array = JobRef::job(JobId(7));
         assert!(names_record(&array, JobId(7), &rest) && names_record(&array, JobId(8), &task));
         let some = |first, last| JobRef { tasks: Some(tasks(first, last)), ..array.clone() };
         assert!(names_record(&some(1, 3), JobId(7), &rest) && names_record(&some(1, 3), JobId(8), &task));
         assert!(!names_record(&some(0, 1), JobId(7), &rest) && !names_record(&some(0, 1), JobId(8), &task));
         assert!(!names_record(&some(0, 1), JobId(7), &ArrayRole::None));
+        assert!(names_record(&array, JobId(9), &part) && names_record(&some(12, 99), JobId(9), &part));
+        assert!(!names_record(&some(0, 9), JobId(9), &part));
         assert!(names_record(&JobRef::job(JobId(8)), JobId(8), &task), "by the number of its own record");
     }
 
