@@ -150,10 +150,12 @@ pub fn names_record(named: &JobRef, id: JobId, role: &ArrayRole) -> bool {
     }
 }
 
-/// Whether two sets have a member in common, without listing the members of a range that was cut by none.
+/// Whether two sets have a member in common. Ranges that lie wholly before or after the other set cost nothing.
 fn share_a_task(a: &TaskSet, b: &TaskSet) -> bool {
     let (few, many) = if a.len() <= b.len() { (a, b) } else { (b, a) };
-    few.iter().any(|task| many.contains(task))
+    let (Some(first), Some(last)) = (many.first(), many.last()) else { return false };
+    let near = few.ranges().iter().filter(|range| range.last >= first && range.first <= last);
+    near.flat_map(|range| (range.first..=range.last).step_by(range.step as usize)).any(|task| many.contains(task))
 }
 
 /// How a job ended that is no longer in the scheduler's memory: what dependencies on it need to know.
@@ -166,4 +168,140 @@ pub struct EndedJob {
     /// `None`: it was cancelled before it started.
     pub start: Option<Timestamp>,
     pub ended: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::array::TaskRange;
+
+    /// Submitted at 10, started and ended as told; `None` is "not yet".
+    fn facts<'a>(state: JobState, start: Option<i64>, end: Option<i64>, request: &'a JobRequest) -> Facts<'a> {
+        Facts {
+            id: JobId(1),
+            role: &ArrayRole::None,
+            request,
+            partition: "cpu",
+            state,
+            submit: Timestamp(10),
+            start: start.map(Timestamp),
+            end: end.map(Timestamp),
+            suspended_at: None,
+        }
+    }
+
+    fn found(job: (JobState, Option<i64>, Option<i64>), states: Option<&[JobState]>, since: i64, until: i64) -> bool {
+        let filter = AcctFilter {
+            states: states.map(<[JobState]>::to_vec),
+            since: Some(Timestamp(since)),
+            until: Some(Timestamp(until)),
+            ..AcctFilter::default()
+        };
+        filter.matches_facts(&facts(job.0, job.1, job.2, &JobRequest::default()))
+    }
+
+    const ENDED: (JobState, Option<i64>, Option<i64>) = (JobState::Failed, Some(20), Some(30));
+    const RUNNING: (JobState, Option<i64>, Option<i64>) = (JobState::Running, Some(20), None);
+    const PENDING: (JobState, Option<i64>, Option<i64>) = (JobState::Pending, None, None);
+    const CANCELLED: (JobState, Option<i64>, Option<i64>) = (JobState::Cancelled, None, Some(30));
+
+    #[test]
+    fn a_window_finds_what_overlaps_it() {
+        for (since, until, ended, live) in
+            [(0, 9, false, false), (0, 10, true, true), (30, 99, true, true), (31, 99, false, true)]
+        {
+            assert_eq!(found(ENDED, None, since, until), ended, "{since}..{until}");
+            assert_eq!(found(CANCELLED, None, since, until), ended, "{since}..{until}");
+            assert_eq!(found(RUNNING, None, since, until), live, "{since}..{until}");
+            assert_eq!(found(PENDING, None, since, until), live, "{since}..{until}");
+        }
+    }
+
+    #[test]
+    fn running_in_a_window_finds_jobs_that_have_ended_since() {
+        let running = Some(&[JobState::Running][..]);
+        assert!(found(ENDED, running, 25, 26));
+        assert!(found(ENDED, running, 0, 20));
+        assert!(!found(ENDED, running, 12, 19), "it was still pending");
+        assert!(!found(ENDED, running, 31, 40));
+        assert!(!found(PENDING, running, 0, 99));
+        assert!(!found(CANCELLED, running, 0, 99), "it never ran");
+        assert!(found(RUNNING, running, 99, 99));
+    }
+
+    #[test]
+    fn pending_counts_from_submission_to_the_start_or_the_end() {
+        let pending = Some(&[JobState::Pending][..]);
+        assert!(found(PENDING, pending, 50, 60));
+        assert!(!found(PENDING, pending, 0, 9));
+        assert!(found(ENDED, pending, 15, 16));
+        assert!(!found(ENDED, pending, 21, 25));
+        assert!(found(CANCELLED, pending, 25, 26));
+        assert!(!found(CANCELLED, pending, 31, 32));
+        assert!(!found((JobState::Completed, Some(10), Some(11)), pending, 0, 99), "it started at once");
+    }
+
+    #[test]
+    fn a_terminal_state_is_found_where_the_job_ended() {
+        let failed = Some(&[JobState::Failed, JobState::Timeout][..]);
+        assert!(found(ENDED, failed, 30, 30));
+        assert!(!found(ENDED, failed, 0, 29));
+        assert!(!found(ENDED, failed, 31, 99));
+        assert!(!found(ENDED, Some(&[JobState::Completed]), 0, 99));
+        assert!(!found(ENDED, Some(&[]), 0, 99), "only states that slotd does not have");
+    }
+
+    #[test]
+    fn a_suspended_or_completing_job_is_found_by_that_state_as_well() {
+        for state in [JobState::Suspended, JobState::Completing] {
+            assert!(found((state, Some(20), None), Some(&[state]), 0, 99));
+            assert!(!found(RUNNING, Some(&[state]), 0, 99));
+            assert!(found((state, Some(20), None), Some(&[JobState::Running]), 0, 99));
+        }
+    }
+
+    #[test]
+    fn without_a_window_the_present_state_decides() {
+        let filter = AcctFilter { states: Some(vec![JobState::Running]), ..AcctFilter::default() };
+        let request = JobRequest::default();
+        assert!(filter.matches_facts(&facts(JobState::Running, Some(20), None, &request)));
+        assert!(!filter.matches_facts(&facts(JobState::Failed, Some(20), Some(30), &request)));
+    }
+
+    #[test]
+    fn lists_are_alternatives_and_all_of_them_must_hold() {
+        let request = JobRequest { name: "a".to_owned(), user: "ann".to_owned(), ..JobRequest::default() };
+        let job = facts(JobState::Pending, None, None, &request);
+        let words = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+        let filter = AcctFilter { names: words(&["b", "a"]), users: words(&["ann"]), ..AcctFilter::default() };
+        assert!(filter.matches_facts(&job));
+        assert!(!AcctFilter { users: words(&["bob"]), ..filter.clone() }.matches_facts(&job));
+        assert!(!AcctFilter { accounts: words(&["lab"]), ..filter.clone() }.matches_facts(&job), "it has no account");
+        assert!(!AcctFilter { partitions: words(&["gpu"]), ..filter }.matches_facts(&job));
+    }
+
+    #[test]
+    fn array_names_mean_the_records_that_hold_their_tasks() {
+        let tasks = |first, last| TaskSet::from_ranges(TaskRange::new(first, last, 1).into_iter().collect());
+        let rest = ArrayRole::Rest { tasks: tasks(3, 9), limit: None };
+        let task = ArrayRole::Task { array_job: JobId(7), task: 2 };
+        let part = ArrayRole::Part { array_job: JobId(7), tasks: tasks(10, 12) };
+        let array = JobRef::job(JobId(7));
+        assert!(names_record(&array, JobId(7), &rest) && names_record(&array, JobId(8), &task));
+        let some = |first, last| JobRef { tasks: Some(tasks(first, last)), ..array.clone() };
+        assert!(names_record(&some(1, 3), JobId(7), &rest) && names_record(&some(1, 3), JobId(8), &task));
+        assert!(!names_record(&some(0, 1), JobId(7), &rest) && !names_record(&some(0, 1), JobId(8), &task));
+        assert!(!names_record(&some(0, 1), JobId(7), &ArrayRole::None));
+        assert!(names_record(&array, JobId(9), &part) && names_record(&some(12, 99), JobId(9), &part));
+        assert!(!names_record(&some(0, 9), JobId(9), &part));
+        assert!(names_record(&JobRef::job(JobId(8)), JobId(8), &task), "by the number of its own record");
+    }
+
+    #[test]
+    fn a_filter_survives_the_wire() {
+        let filter = AcctFilter { states: Some(Vec::new()), since: Some(Timestamp(3)), ..AcctFilter::default() };
+        let text = serde_json::to_string(&filter).expect("plain data");
+        assert_eq!(serde_json::from_str::<AcctFilter>(&text).expect("what was written"), filter);
+        assert_eq!(serde_json::from_str::<AcctFilter>("{}").expect("all is optional"), AcctFilter::default());
+    }
 }

@@ -152,7 +152,7 @@ mod tests {
         let tasks = (0u32..60, 0u32..60, 1u32..4).prop_map(|(first, last, step)| {
             TaskSet::from_ranges(TaskRange::new(first, last, step).into_iter().collect())
         });
-        let named = (1u32..9, option::of(tasks)).prop_map(|(id, tasks)| JobRef { tasks, ..JobRef::job(JobId(id)) });
+        let named = (1u32..12, option::of(tasks)).prop_map(|(id, tasks)| JobRef { tasks, ..JobRef::job(JobId(id)) });
         let states = option::of(vec(proptest::sample::select(&JobState::ALL[..]), 0..3));
         let time = || option::of((0i64..20).prop_map(Timestamp));
         (
@@ -244,6 +244,10 @@ mod tests {
         for (condition, expected) in [
             ("job_id IN (?, ?)", "SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)"),
             ("array_job_id IN (?, ?)", "SEARCH jobs USING INDEX jobs_by_array (array_job_id=?)"),
+            (
+                "array_job_id = ? AND array_task_id IS NULL",
+                "SEARCH jobs USING INDEX jobs_by_array (array_job_id=? AND array_task_id=?)",
+            ),
             (
                 "array_job_id = ? AND array_task_id BETWEEN ? AND ?",
                 "SEARCH jobs USING INDEX jobs_by_array (array_job_id=? AND array_task_id>? AND array_task_id<?)",

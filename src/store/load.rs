@@ -109,8 +109,11 @@ pub(super) fn named_rows(conn: &mut SqliteConnection, named: &[JobRef]) -> Resul
         keep(all.filter(jobs::array_job_id.eq_any(arrays)).load(conn).map_err(&failed)?);
     }
     for name in named {
-        for range in name.tasks.iter().flat_map(|tasks| tasks.ranges()) {
-            let of_array = jobs::array_job_id.eq(i64::from(name.job.0));
+        let Some(tasks) = &name.tasks else { continue };
+        let of_array = jobs::array_job_id.eq(i64::from(name.job.0));
+        // Compact records, which stand for several tasks.
+        keep(all.filter(of_array.and(jobs::array_task_id.is_null())).load(conn).map_err(&failed)?);
+        for range in tasks.ranges() {
             let within = jobs::array_task_id.between(i64::from(range.first), i64::from(range.last));
             keep(all.filter(of_array.and(within)).load(conn).map_err(&failed)?);
         }

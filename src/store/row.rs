@@ -121,14 +121,15 @@ impl JobRow {
         let small = |column, value: i64| load_u32("jobs", column, value);
         match (self.array_job_id, self.array_task_id, &self.array_tasks) {
             (None, None, None) => Ok(ArrayRole::None),
-            (Some(array), None, Some(tasks)) if array == self.job_id => Ok(ArrayRole::Rest {
-                tasks: load_tasks(tasks).ok_or_else(|| unknown("jobs", "array_tasks", tasks))?,
-                limit: self.array_limit.map(|n| small("array_limit", n)).transpose()?,
-            }),
-            (Some(array), None, Some(tasks)) => Ok(ArrayRole::Part {
-                array_job: JobId(small("array_job_id", array)?),
-                tasks: load_tasks(tasks).ok_or_else(|| unknown("jobs", "array_tasks", tasks))?,
-            }),
+            (Some(array), None, Some(text)) => {
+                let tasks = load_tasks(text).ok_or_else(|| unknown("jobs", "array_tasks", text))?;
+                // The rest of an array has the array's number; a part has a number of its own.
+                Ok(if array == self.job_id {
+                    ArrayRole::Rest { tasks, limit: self.array_limit.map(|n| small("array_limit", n)).transpose()? }
+                } else {
+                    ArrayRole::Part { array_job: JobId(small("array_job_id", array)?), tasks }
+                })
+            }
             (Some(array), Some(task), None) => Ok(ArrayRole::Task {
                 array_job: JobId(small("array_job_id", array)?),
                 task: small("array_task_id", task)?,

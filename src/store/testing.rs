@@ -192,7 +192,8 @@ fn role(id: JobId) -> impl Strategy<Value = ArrayRole> {
     let rest = (tasks(), option::of(any::<u32>())).prop_map(|(tasks, limit)| ArrayRole::Rest { tasks, limit });
     // Array numbers that other records of the test may have.
     let task = (1u32..8, 0u32..60).prop_map(|(array, task)| ArrayRole::Task { array_job: JobId(array), task });
-    prop_oneof![Just(ArrayRole::None), rest, task, Just(ArrayRole::Task { array_job: id, task: 7 })]
+    let part = (9u32..12, tasks()).prop_map(|(array, tasks)| ArrayRole::Part { array_job: JobId(array), tasks });
+    prop_oneof![Just(ArrayRole::None), rest, task, part, Just(ArrayRole::Task { array_job: id, task: 7 })]
 }
 
 /// Any job with this number that keeps the one promise of the scheduler that queries rely on: a job that has

@@ -10,9 +10,9 @@ use crate::store::intern::{RequestCache, text_row};
 use crate::store::row::{JobRow, StepRow};
 use crate::store::schema::{jobs, launches, steps, texts};
 use crate::store::{load, open};
-use diesel::dsl::exists;
+use diesel::dsl::{exists, not};
 use diesel::prelude::*;
-use diesel::sqlite::SqliteConnection;
+use diesel::sqlite::{Sqlite, SqliteConnection};
 use std::path::{Path, PathBuf};
 
 /// The database, open for writing.
@@ -228,48 +228,36 @@ fn delete(conn: &mut SqliteConnection, job: JobId) -> Result<(), StoreError> {
 
 fn prune_environments(conn: &mut SqliteConnection, before: Timestamp) -> Result<usize, StoreError> {
     let failed = StoreError::sql("drop old environments");
-    let holding: Vec<(i64, Option<i64>)> = launches::table
-        .filter(launches::env_id.is_not_null())
-        .select((launches::job_id, launches::env_id))
-        .load(conn)
+    let mut freed: Vec<Option<i64>> =
+        unneeded(before).select(launches::env_id).distinct().load(conn).map_err(&failed)?;
+    let dropped = diesel::update(launches::table)
+        .filter(launches::job_id.eq_any(unneeded(before).select(launches::job_id)))
+        .set(launches::env_id.eq(None::<i64>))
+        .execute(conn)
         .map_err(&failed)?;
-    let mut dropped = Vec::new();
-    let mut freed = Vec::new();
-    for (id, env) in holding {
-        if !is_needed(conn, id, before).map_err(&failed)? {
-            dropped.push(id);
-            freed.extend(env);
-        }
-    }
-    freed.sort_unstable();
-    freed.dedup();
-    for ids in dropped.chunks(load::CHUNK) {
-        diesel::update(launches::table.filter(launches::job_id.eq_any(ids)))
-            .set(launches::env_id.eq(None::<i64>))
-            .execute(conn)
-            .map_err(&failed)?;
-    }
-    for env in freed {
-        let used: bool =
-            diesel::select(exists(launches::table.filter(launches::env_id.eq(env).or(launches::script_id.eq(env)))))
-                .get_result(conn)
-                .map_err(&failed)?;
+    for env in freed.drain(..).flatten() {
+        let uses = launches::table.filter(launches::env_id.eq(env).or(launches::script_id.eq(env)));
+        let used: bool = diesel::select(exists(uses)).get_result(conn).map_err(&failed)?;
         if !used {
             diesel::delete(texts::table.find(env)).execute(conn).map_err(&failed)?;
         }
     }
-    Ok(dropped.len())
+    Ok(dropped)
 }
 
-/// Whether a job of this submission (the job itself, the tasks of the array) is live or ended at `before` or later.
-fn is_needed(conn: &mut SqliteConnection, submission: i64, before: Timestamp) -> QueryResult<bool> {
-    let recent = || jobs::state.eq_any(load::live_states()).or(jobs::end_us.ge(before.0).assume_not_null());
-    let own = exists(jobs::table.filter(jobs::job_id.eq(submission).and(recent())));
-    if diesel::select(own).get_result(conn)? {
-        return Ok(true);
-    }
-    diesel::select(exists(jobs::table.filter(jobs::array_job_id.eq(submission).assume_not_null().and(recent()))))
-        .get_result(conn)
+type LaunchQuery<'a> = diesel::dsl::IntoBoxed<'a, launches::table, Sqlite>;
+
+/// Submissions that keep an environment although no job of theirs (the job itself, the tasks of the array) is
+/// live or ended at `before` or later.
+fn unneeded<'a>(before: Timestamp) -> LaunchQuery<'a> {
+    let recent = || jobs::state.eq_any(load::live_states()).or(jobs::end_us.assume_not_null().ge(before.0));
+    let own = jobs::table.filter(jobs::job_id.eq(launches::job_id).and(recent()));
+    let tasks = jobs::table.filter(jobs::array_job_id.assume_not_null().eq(launches::job_id).and(recent()));
+    launches::table
+        .filter(launches::env_id.is_not_null())
+        .filter(not(exists(own)))
+        .filter(not(exists(tasks)))
+        .into_boxed()
 }
 
 #[cfg(test)]
@@ -503,6 +491,23 @@ mod tests {
         assert_eq!(env(&mut store, 3), b"of a live job");
         assert_eq!(store.launch_texts(JobId(2)).unwrap().unwrap().script, b"two");
         assert_eq!(count(&mut store, "texts"), 5, "four scripts and one environment");
+    }
+
+    #[test]
+    fn looking_for_old_environments_reads_only_submissions_that_have_one() {
+        #[derive(QueryableByName)]
+        struct Detail {
+            #[diesel(sql_type = diesel::sql_types::Text)]
+            detail: String,
+        }
+        let place = Place::new();
+        let mut store = place.store();
+        let query = unneeded(Timestamp(0)).select(launches::job_id);
+        let sql = format!("EXPLAIN QUERY PLAN {}", diesel::debug_query::<Sqlite, _>(&query));
+        let plan: Vec<Detail> = diesel::sql_query(sql).load(&mut store.conn).unwrap();
+        let plan: Vec<&str> = plan.iter().map(|row| row.detail.as_str()).collect();
+        assert!(plan.iter().all(|line| !line.starts_with("SCAN jobs")), "{plan:#?}");
+        assert!(plan.contains(&"SEARCH launches USING COVERING INDEX launches_by_env (env_id>?)"), "{plan:#?}");
     }
 
     #[test]
