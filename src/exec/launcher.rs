@@ -4,6 +4,20 @@
 //! job costs an exec and a dynamic link. So the daemon starts `slotd __launcher` once, while both are small, and
 //! hands it the far end of a socket pair for each step. The launcher forks a watcher around it (`watcher`), with
 //! no exec, and forgets it. It keeps no state: where it dies another one is started, and no job notices.
+//!
+//! Measured with `cargo bench --bench launch` (2 cores, one job after the other, from the call to the end of the job
+//! in the daemon, against the bare script by posix_spawn at 0.8 ms):
+//!
+//! | way | best of four runs | others, busy machine | |
+//! |---|---|---|---|
+//! | a runner for each job, executed anew | 2.6 x | 6 to 7 x | exec, dynamic link and start of the runtime for each job |
+//! | launcher and forked watcher: this one | 2.0 x | 4 to 6 x | two forks, one exec |
+//! | one launcher that forks the task itself | 1.4 x | 3 to 5 x | one fork, one exec |
+//!
+//! The last is the cheapest, and was not taken: its launcher would be the parent of every task, so that one process
+//! holds the exit codes, the orphans and the output of all jobs, and its death loses them all. A watcher for each step
+//! costs half a millisecond and about 130 KiB of private memory, and confines every mishap to its step. Three hundred
+//! launches at once took 0.8 ms each: no more than the scripts alone, one after the other.
 
 use crate::exec::launch_spec::LaunchSpec;
 use crate::exec::step_handle::{Identity, Opening, StepHandle};

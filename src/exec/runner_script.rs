@@ -107,10 +107,9 @@ fn redirect(out: &mut Vec<u8>, operator: &[u8], path: &Path) {
 fn outputs(spec: &LaunchSpec) -> Vec<(&Path, bool)> {
     let mut found: Vec<(&Path, bool)> = Vec::new();
     for sink in spec.tasks.iter().flat_map(|task| [&task.stdout, &task.stderr]) {
-        if let Sink::File { path, append } = sink {
-            if !found.iter().any(|(known, _)| known == path) {
-                found.push((path, *append));
-            }
+        match sink {
+            Sink::File { path, append } if !found.iter().any(|(known, _)| known == path) => found.push((path, *append)),
+            Sink::File { .. } | Sink::Null | Sink::Fd(_) | Sink::SameAsStdout => {}
         }
     }
     found
@@ -125,4 +124,73 @@ fn parents(spec: &LaunchSpec) -> Vec<&Path> {
 
 fn truncated(spec: &LaunchSpec) -> Vec<&Path> {
     outputs(spec).into_iter().filter(|(_, append)| !append).map(|(path, _)| path).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{JobId, StepId, StepKey};
+
+    fn file(path: &str, append: bool) -> Sink {
+        Sink::File { path: path.into(), append }
+    }
+
+    fn text(spec: &LaunchSpec) -> String {
+        String::from_utf8(runner_script(spec)).unwrap()
+    }
+
+    #[test]
+    fn one_task_takes_the_scripts_place() {
+        let spec = LaunchSpec {
+            step: StepKey { job: JobId(7), step: StepId::Batch },
+            job_dir: "/j".into(),
+            script: Some(Vec::new()),
+            env: b"A=x y\0".to_vec(),
+            argv: vec!["it's".into()],
+            work_dir: "/w d".into(),
+            tasks: vec![TaskSpec { stdout: file("/o/out", false), stderr: Sink::SameAsStdout, ..TaskSpec::default() }],
+            ..LaunchSpec::default()
+        };
+        let text = text(&spec);
+        let body: Vec<&str> = text.lines().filter(|l| !l.starts_with('#')).collect();
+        assert_eq!(
+            body,
+            [
+                "umask 0022",
+                "cd '/w d' || cd /tmp || exit 1",
+                "mkdir -p /o",
+                ": >/o/out",
+                "exec env -i \\",
+                "  'A=x y' \\",
+                "  /bin/sh -c 'SLURM_TASK_PID=$$; export SLURM_TASK_PID; exec \"$0\" \"$@\"' /j/script.sh \"it's\" \
+                 </dev/null >>/o/out 2>&1",
+            ]
+        );
+        assert!(text.starts_with("#!/bin/sh\n# The launch of step 7.batch"));
+    }
+
+    #[test]
+    fn a_file_that_is_appended_to_is_not_emptied() {
+        let task = TaskSpec { stdout: file("/o/a", true), stderr: file("/o/b", false), ..TaskSpec::default() };
+        let spec = LaunchSpec { tasks: vec![task.clone(), task], argv: vec!["x".into()], ..LaunchSpec::default() };
+        let text = text(&spec);
+        assert!(!text.contains(": >/o/a") && text.contains(": >/o/b"), "{text}");
+        assert_eq!(text.matches(">>/o/a 2>>/o/b &").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn an_affinity_is_kept() {
+        let task = TaskSpec { cpus: vec![0, 2], ..TaskSpec::default() };
+        let spec = LaunchSpec { tasks: vec![task], argv: vec!["x".into()], ..LaunchSpec::default() };
+        assert!(text(&spec).contains("exec taskset -c 0,2 env -i"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_one_word_for_a_shell(bytes in proptest::collection::vec(1u8.., 0..40)) {
+            let quoted = quote(&bytes);
+            let words: Vec<Vec<u8>> = shlex::bytes::Shlex::new(&quoted).collect();
+            proptest::prop_assert_eq!(words, vec![bytes]);
+        }
+    }
 }

@@ -264,10 +264,8 @@ fn execute(argv: &[CString], env: &[CString], path: Option<&[u8]>) -> (String, E
         Ok(never) => match never {},
     };
     let as_path = Path::new(OsStr::from_bytes(file.as_bytes()));
-    if error == Errno::ENOENT {
-        if let Some(interpreter) = interpreter(as_path) {
-            return (format!("bad interpreter({interpreter})"), error);
-        }
+    if let (Errno::ENOENT, Some(interpreter)) = (error, interpreter(as_path)) {
+        return (format!("bad interpreter({interpreter})"), error);
     }
     let shown = match (name.contains(&b'/') && name[0] != b'/', std::env::current_dir()) {
         // `./x` is shown with the directory, as Slurm does.
@@ -317,7 +315,7 @@ pub(super) fn raise_nofile() -> Option<Rlimit> {
         let raised = libc::rlimit { rlim_cur: limit.rlim_max, rlim_max: limit.rlim_max };
         libc::setrlimit(libc::RLIMIT_NOFILE, &raised);
     }
-    Some(Rlimit { resource: libc::RLIMIT_NOFILE as u32, soft: limit.rlim_cur, hard: limit.rlim_max })
+    Some(Rlimit { resource: libc::RLIMIT_NOFILE as _, soft: limit.rlim_cur, hard: limit.rlim_max })
 }
 
 #[cfg(test)]

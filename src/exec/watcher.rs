@@ -17,6 +17,7 @@
 
 use crate::exec::job_files::{self, Files};
 use crate::exec::launch_spec::{ExitRecord, LaunchSpec, SignalTarget, StepCommand, StepEvent, StepUsage, socket_name};
+use crate::exec::peer::{Peer, poll, poll_fd, tell, tell_last};
 use crate::exec::task::{self, Birth};
 use crate::exec::{adopt, cgroup, proc, runner_script, wire};
 use crate::model::tres::Usage;
@@ -25,7 +26,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -167,94 +168,6 @@ fn read_launch(control: &OwnedFd) -> io::Result<Option<(LaunchSpec, Vec<OwnedFd>
     }
     let env = frames.pop().unwrap_or_default();
     Ok(Some((wire::decode_launch(&frames[0], &frames[1], env)?, fds)))
-}
-
-/// A daemon that listens.
-struct Peer {
-    socket: UnixStream,
-    incoming: wire::FrameBuffer,
-    outgoing: Vec<u8>,
-}
-
-impl Peer {
-    fn new(socket: UnixStream) -> io::Result<Peer> {
-        socket.set_nonblocking(true)?;
-        Ok(Peer { socket, incoming: wire::FrameBuffer::default(), outgoing: Vec::new() })
-    }
-
-    /// Sends what it can of what is queued. An error means that the daemon is gone.
-    fn flush(&mut self) -> io::Result<()> {
-        let mut sent = 0;
-        while sent < self.outgoing.len() {
-            match wire::send_some(self.socket.as_raw_fd(), &self.outgoing, &[], &mut sent) {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                other => other?,
-            }
-        }
-        self.outgoing.drain(..sent);
-        Ok(())
-    }
-
-    /// Everything that has come. An error means that the daemon is gone.
-    fn receive(&mut self) -> io::Result<Vec<StepCommand>> {
-        let mut commands = Vec::new();
-        let mut buf = [0u8; 8192];
-        loop {
-            // Descriptors have no place after the launch: they are closed at once.
-            match wire::recv_some(self.socket.as_raw_fd(), &mut buf, &mut Vec::new()) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(n) => self.incoming.push(&buf[..n]),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                Err(e) => return Err(e),
-            }
-        }
-        while let Some(command) = self.incoming.next_message()? {
-            commands.push(command);
-        }
-        Ok(commands)
-    }
-}
-
-/// Queues an event for the daemon, if there is one.
-fn tell(peer: &mut Option<Peer>, event: &StepEvent) {
-    let Some(connected) = peer else { return };
-    let told = wire::encode(event).and_then(|bytes| {
-        connected.outgoing.extend_from_slice(&bytes);
-        connected.flush()
-    });
-    if told.is_err() {
-        *peer = None;
-    }
-}
-
-/// Tells the last event and waits until it has left; true where it has.
-fn tell_last(peer: &mut Option<Peer>, event: &StepEvent) -> bool {
-    tell(peer, event);
-    let deadline = Instant::now() + Duration::from_secs(5);
-    while let Some(connected) = peer {
-        if connected.outgoing.is_empty() {
-            return true;
-        }
-        let Some(left) = deadline.checked_duration_since(Instant::now()) else { return false };
-        poll(&mut [poll_fd(connected.socket.as_raw_fd(), libc::POLLOUT)], Some(left));
-        if connected.flush().is_err() {
-            *peer = None;
-        }
-    }
-    false
-}
-
-fn poll_fd(fd: RawFd, events: i16) -> libc::pollfd {
-    libc::pollfd { fd, events, revents: 0 }
-}
-
-/// Waits until something happens, or for so long. `None`: for ever.
-fn poll(fds: &mut [libc::pollfd], wait: Option<Duration>) {
-    // Rounded up, so that a deadline has passed when the wait ends.
-    let millis = wait.map_or(-1, |w| i32::try_from(w.as_millis() + 1).unwrap_or(i32::MAX));
-    // SAFETY: the pointer and length are of a live slice. An error leaves revents at 0, and the caller looks again.
-    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, millis) };
 }
 
 struct Task {

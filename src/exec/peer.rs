@@ -1,0 +1,96 @@
+//! The daemon as a watcher sees it: a socket that may go away at any time, and must never be waited for.
+
+use crate::exec::launch_spec::{StepCommand, StepEvent};
+use crate::exec::wire;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// A daemon that listens.
+pub(super) struct Peer {
+    pub(super) socket: UnixStream,
+    incoming: wire::FrameBuffer,
+    pub(super) outgoing: Vec<u8>,
+}
+
+impl Peer {
+    pub(super) fn new(socket: UnixStream) -> io::Result<Peer> {
+        socket.set_nonblocking(true)?;
+        Ok(Peer { socket, incoming: wire::FrameBuffer::default(), outgoing: Vec::new() })
+    }
+
+    /// Sends what it can of what is queued. An error means that the daemon is gone.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        let mut sent = 0;
+        while sent < self.outgoing.len() {
+            match wire::send_some(self.socket.as_raw_fd(), &self.outgoing, &[], &mut sent) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                other => other?,
+            }
+        }
+        self.outgoing.drain(..sent);
+        Ok(())
+    }
+
+    /// Everything that has come. An error means that the daemon is gone.
+    pub(super) fn receive(&mut self) -> io::Result<Vec<StepCommand>> {
+        let mut commands = Vec::new();
+        let mut buf = [0u8; 8192];
+        loop {
+            // Descriptors have no place after the launch: they are closed at once.
+            match wire::recv_some(self.socket.as_raw_fd(), &mut buf, &mut Vec::new()) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => self.incoming.push(&buf[..n]),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) => return Err(e),
+            }
+        }
+        while let Some(command) = self.incoming.next_message()? {
+            commands.push(command);
+        }
+        Ok(commands)
+    }
+}
+
+/// Queues an event for the daemon, if there is one.
+pub(super) fn tell(peer: &mut Option<Peer>, event: &StepEvent) {
+    let Some(connected) = peer else { return };
+    let told = wire::encode(event).and_then(|bytes| {
+        connected.outgoing.extend_from_slice(&bytes);
+        connected.flush()
+    });
+    if told.is_err() {
+        *peer = None;
+    }
+}
+
+/// Tells the last event and waits until it has left; true where it has.
+pub(super) fn tell_last(peer: &mut Option<Peer>, event: &StepEvent) -> bool {
+    tell(peer, event);
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while let Some(connected) = peer {
+        if connected.outgoing.is_empty() {
+            return true;
+        }
+        let Some(left) = deadline.checked_duration_since(Instant::now()) else { return false };
+        poll(&mut [poll_fd(connected.socket.as_raw_fd(), libc::POLLOUT)], Some(left));
+        if connected.flush().is_err() {
+            *peer = None;
+        }
+    }
+    false
+}
+
+pub(super) fn poll_fd(fd: RawFd, events: i16) -> libc::pollfd {
+    libc::pollfd { fd, events, revents: 0 }
+}
+
+/// Waits until something happens, or for so long. `None`: for ever.
+pub(super) fn poll(fds: &mut [libc::pollfd], wait: Option<Duration>) {
+    // Rounded up, so that a deadline has passed when the wait ends.
+    let millis = wait.map_or(-1, |w| i32::try_from(w.as_millis() + 1).unwrap_or(i32::MAX));
+    // SAFETY: the pointer and length are of a live slice. An error leaves revents at 0, and the caller looks again.
+    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, millis) };
+}
