@@ -45,6 +45,11 @@ mod types;
 mod update;
 mod view;
 
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
 pub use self::core::{Core, dependency_targets};
 pub use plan::BACKFILL_DEPTH;
 pub use queue::DEFAULT_PRIORITY;
