@@ -163,9 +163,9 @@ impl Core {
         new_id
     }
 
-    /// Pending records of the array that are compact.
-    pub(super) fn pending_compact(&self, array_job: JobId) -> Vec<JobId> {
-        let Some(group) = self.arrays.get(&array_job) else { return Vec::new() };
+    /// The pending compact records of the array that a record belongs to.
+    pub(super) fn pending_compact_of(&self, id: JobId) -> Vec<JobId> {
+        let Some(group) = self.group_of(id) else { return Vec::new() };
         group.compact.intersection(&group.waiting).copied().collect()
     }
 

@@ -53,6 +53,8 @@ impl<'h> Round<'h> {
         Round { host, now, reservation: None }
     }
 
+    /// What this round keeps for the first job that it found blocked.
+    #[cfg(test)]
     pub fn reservation(&self) -> Option<Reservation> {
         self.reservation
     }

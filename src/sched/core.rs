@@ -390,7 +390,7 @@ impl Core {
     }
 
     /// The singletons of a name that may go now: those before the first that still has to wait.
-    fn refresh_singletons(&mut self, name: &(u32, String), now: Timestamp) {
+    pub(super) fn refresh_singletons(&mut self, name: &(u32, String), now: Timestamp) {
         let Some(group) = self.names.get(&name.0).and_then(|names| names.get(&name.1)) else { return };
         let mut freed = Vec::new();
         for (_, id) in &group.singletons {

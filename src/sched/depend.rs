@@ -33,6 +33,8 @@ pub struct Waits {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Corr {
+    /// The arrays whose tasks they are.
+    pub targets: Vec<JobId>,
     pub ready: BTreeSet<u32>,
     pub failed: BTreeSet<u32>,
 }
@@ -49,23 +51,13 @@ impl Waits {
     /// The terms without the part that each array task has to itself, which `corr` answers.
     pub fn outlook(&self, now: Timestamp, is_singleton_free: bool) -> Outlook {
         let stand = |(term, status): &(DependencyTerm, Status)| match (term, status) {
-            (DependencyTerm::Singleton, _) => {
-                if is_singleton_free {
-                    Outlook::Clear
-                } else {
-                    Outlook::Waiting
-                }
-            }
+            (DependencyTerm::Singleton, _) if is_singleton_free => Outlook::Clear,
+            (DependencyTerm::Singleton, _) => Outlook::Waiting,
+            (DependencyTerm::On { .. }, _) if self.is_for_corr(term) => Outlook::Clear,
             (DependencyTerm::On { .. }, Status::Met) => Outlook::Clear,
             (DependencyTerm::On { .. }, Status::MetAt(at)) if *at <= now => Outlook::Clear,
             (DependencyTerm::On { .. }, Status::Failed) => Outlook::Never,
-            (DependencyTerm::On { kind, .. }, Status::Open | Status::MetAt(_)) => {
-                if self.corr.is_some() && *kind == DependencyKind::AfterCorr {
-                    Outlook::Clear
-                } else {
-                    Outlook::Waiting
-                }
-            }
+            (DependencyTerm::On { .. }, Status::Open | Status::MetAt(_)) => Outlook::Waiting,
         };
         let mut stands = self.terms.iter().map(stand);
         match self.any {
@@ -76,6 +68,16 @@ impl Waits {
             false if stands.clone().any(|s| s == Outlook::Never) => Outlook::Never,
             false if stands.all(|s| s == Outlook::Clear) => Outlook::Clear,
             false => Outlook::Waiting,
+        }
+    }
+
+    /// Whether each task has its own answer to this term.
+    fn is_for_corr(&self, term: &DependencyTerm) -> bool {
+        match (term, &self.corr) {
+            (DependencyTerm::On { kind: DependencyKind::AfterCorr, job, .. }, Some(corr)) => {
+                job.tasks.is_none() && corr.targets.contains(&job.job)
+            }
+            (DependencyTerm::On { .. } | DependencyTerm::Singleton, _) => false,
         }
     }
 
@@ -93,12 +95,12 @@ impl Waits {
             (true, false) => Status::Failed,
             (true, true) => Status::Open,
         };
-        waits.corr = None;
         for (term, old) in &mut waits.terms {
-            if matches!(term, DependencyTerm::On { kind: DependencyKind::AfterCorr, job, .. } if job.tasks.is_none()) {
+            if self.is_for_corr(term) {
                 *old = status;
             }
         }
+        waits.corr = None;
         waits
     }
 
@@ -352,9 +354,9 @@ impl Core {
         if targets.is_empty() {
             return None;
         }
-        let mut corr = Corr::default();
+        let mut corr = Corr { targets, ..Corr::default() };
         for task in tasks.iter() {
-            self.judge_corr(&mut corr, &targets, task, known);
+            self.judge_corr(&mut corr, task, known);
         }
         Some(corr)
     }
@@ -370,8 +372,8 @@ impl Core {
         }
     }
 
-    fn judge_corr(&self, corr: &mut Corr, targets: &[JobId], task: u32, known: &Known) {
-        let facts: Vec<Option<Fact>> = targets.iter().map(|target| self.task_fact(*target, task, known)).collect();
+    fn judge_corr(&self, corr: &mut Corr, task: u32, known: &Known) {
+        let facts: Vec<Option<Fact>> = corr.targets.iter().map(|target| self.task_fact(*target, task, known)).collect();
         corr.ready.remove(&task);
         corr.failed.remove(&task);
         if facts.iter().any(|fact| fact.is_none_or(|f| f.ended && !f.ok)) {
@@ -428,14 +430,12 @@ impl Core {
                     }
                 }
                 if let Some(corr) = &mut waits.corr {
-                    let targets: Vec<JobId> =
-                        waits.terms.iter().filter_map(|(term, _)| self.corr_target(term, &known)).collect();
                     match (task, record.job.compact_tasks()) {
                         (Some(task), Some(tasks)) if tasks.contains(task) => {
-                            self.judge_corr(corr, &targets, task, &known);
+                            self.judge_corr(corr, task, &known);
                         }
                         (None, Some(tasks)) => {
-                            tasks.iter().for_each(|task| self.judge_corr(corr, &targets, task, &known));
+                            tasks.iter().for_each(|task| self.judge_corr(corr, task, &known));
                         }
                         (Some(_), Some(_)) | (_, None) => {}
                     }

@@ -14,7 +14,8 @@
 //! | `blockers` | what keeps a pending job from running, one predicate for each reason |
 //! | `depend` | dependencies, and who waits for whom |
 //! | `array` | the compact records of arrays and the tasks that leave them |
-//! | `backfill`, `plan` | which jobs start now, and when the others are expected to |
+//! | `backfill`, `plan` | which jobs start now |
+//! | `forecast` | when the others are expected to |
 //! | `lifecycle` | how jobs end, and the requeue rule |
 //! | `control`, `update` | cancel, signal, hold, release, requeue, suspend, resume, update |
 //! | `steps` | launches inside an allocation |
@@ -30,6 +31,7 @@ mod blockers;
 mod control;
 mod core;
 mod depend;
+mod forecast;
 mod invariants;
 mod ledger;
 mod lifecycle;
@@ -43,8 +45,14 @@ mod types;
 mod update;
 mod view;
 
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
 pub use self::core::{Core, dependency_targets};
 pub use plan::BACKFILL_DEPTH;
 pub use queue::DEFAULT_PRIORITY;
+pub use timers::ENDED_IN_MEMORY;
 pub use types::*;
 pub use view::{batch_ranks, own_step, view_of};

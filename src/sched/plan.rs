@@ -1,22 +1,17 @@
-//! Which jobs start now, and when the others are expected to.
+//! Which jobs start now.
 
 use super::backfill::{Round, Running, Verdict};
 use super::core::Core;
 use super::queue::QueueKey;
-use super::room::{Room, Want};
+use super::room::Want;
 use super::types::{Effect, LaunchJob, Outbox};
 use crate::model::request::{JobKind, Sharing};
 use crate::model::{Job, JobId, JobState, Reason, Timestamp};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// How many jobs behind the first blocked one are tried each round. A bound on the work of one round; Slurm has one
 /// too (`bf_max_job_test`).
 pub const BACKFILL_DEPTH: usize = 1000;
-
-/// How far a forecast goes: so many starts, and looks at so many moments.
-const FORECAST_STARTS: usize = 2000;
-const FORECAST_MOMENTS: usize = 2000;
 
 /// When a job that holds resources gives them back by its time limit. One that is overdue, or is ending already, is
 /// expected to be gone in a moment; one that is suspended stays for ever.
@@ -119,7 +114,9 @@ impl Core {
         }
         if own != id {
             // The array has had its turn.
-            self.refresh_array(own, now);
+            for compact in self.pending_compact_of(own) {
+                self.refresh(compact, now);
+            }
         }
         self.save_start(own, id, out);
         self.arm(own, now);
@@ -159,13 +156,6 @@ impl Core {
             })
             .collect()
     }
-
-    /// When the plan would start the pending jobs, if every running job used its time limit to the full and nothing else
-    /// came: the plan itself, carried out in thought. A compact record has the start of its first task. Jobs whose start
-    /// can't be told (held, waiting for others, behind a job without a limit) are not in the answer.
-    pub fn expected_starts(&self, now: Timestamp) -> BTreeMap<JobId, Timestamp> {
-        Forecast::new(self, now).run()
-    }
 }
 
 enum Tried {
@@ -173,172 +163,4 @@ enum Tried {
     Waits,
     /// The queue was out of date about it.
     Stale,
-}
-
-/// A pending record in the forecast.
-struct Candidate<'a> {
-    job: &'a Job,
-    ready: Timestamp,
-    tasks: usize,
-}
-
-/// The plan carried out in thought.
-struct Forecast<'a> {
-    core: &'a Core,
-    now: Timestamp,
-    room: Room,
-    running: Vec<(Running, Option<JobId>)>,
-    /// Running tasks of each array with a limit.
-    array_load: HashMap<JobId, u32>,
-    candidates: HashMap<JobId, Candidate<'a>>,
-    order: BTreeSet<QueueKey>,
-    turn: u32,
-    starts: BTreeMap<JobId, Timestamp>,
-}
-
-impl<'a> Forecast<'a> {
-    fn new(core: &'a Core, now: Timestamp) -> Self {
-        let running = core
-            .active
-            .iter()
-            .filter_map(|id| core.job(*id))
-            .filter_map(|job| {
-                let alloc = job.alloc.as_ref()?;
-                let running = Running {
-                    end: expected_end(job, now),
-                    start: job.start.unwrap_or(job.submit),
-                    tres: alloc.tres,
-                    gpus: alloc.gpu_ids.clone(),
-                    exclusive: job.request.sharing == Sharing::Exclusive,
-                };
-                Some((running, job.array_job_id()))
-            })
-            .collect();
-        let mut forecast = Forecast {
-            core,
-            now,
-            room: core.ledger.room().clone(),
-            running,
-            array_load: core.arrays.iter().map(|(id, group)| (*id, group.active)).collect(),
-            candidates: HashMap::new(),
-            order: BTreeSet::new(),
-            turn: core.next_id,
-            starts: BTreeMap::new(),
-        };
-        forecast.gather();
-        forecast
-    }
-
-    /// Those in the queue, those that only wait for their time, and those that only wait for their own array.
-    fn gather(&mut self) {
-        for record in self.core.jobs.values() {
-            let job = &record.job;
-            if job.state != JobState::Pending {
-                continue;
-            }
-            let ready = match self.core.gate(record, self.now) {
-                None | Some(Reason::JobArrayTaskLimit) => self.now,
-                Some(Reason::BeginTime) => match job.request.begin {
-                    Some(begin) => begin,
-                    None => continue,
-                },
-                Some(_) => continue,
-            };
-            let key = self.core.queue_key(job);
-            self.order.insert(key);
-            self.candidates.insert(job.id, Candidate { job, ready, tasks: job.pending_tasks() });
-        }
-    }
-
-    fn run(mut self) -> BTreeMap<JobId, Timestamp> {
-        let mut starts = 0;
-        for _ in 0..FORECAST_MOMENTS {
-            starts += self.one_round();
-            if self.order.is_empty() || starts >= FORECAST_STARTS || !self.advance() {
-                break;
-            }
-        }
-        self.starts
-    }
-
-    fn one_round(&mut self) -> usize {
-        let host = &self.core.config.host;
-        let mut round = Round::new(host, self.now);
-        let (mut tried, mut started) = (0, 0);
-        let mut next = self.order.first().copied();
-        while let Some(key) = next {
-            if self.room.cpus == 0 || tried > BACKFILL_DEPTH {
-                break;
-            }
-            if self.is_startable(key.id)
-                && let Some(candidate) = self.candidates.get(&key.id)
-            {
-                let job = candidate.job;
-                let (want, limit) = (Want::of(job), job.request.time_limit_secs);
-                let running = || self.running.iter().map(|(running, _)| running.clone()).collect();
-                match round.consider(&want, limit, &self.room, running) {
-                    Verdict::Start => {
-                        self.start(key, &want, limit);
-                        started += 1;
-                    }
-                    Verdict::Wait => tried += 1,
-                }
-            }
-            next = self.order.range((std::ops::Bound::Excluded(key), std::ops::Bound::Unbounded)).next().copied();
-        }
-        started
-    }
-
-    fn is_startable(&self, id: JobId) -> bool {
-        let Some(candidate) = self.candidates.get(&id) else { return false };
-        let limit = self.core.group_of(id).and_then(|group| group.limit);
-        let load = candidate.job.array_job_id().and_then(|array| self.array_load.get(&array)).copied().unwrap_or(0);
-        candidate.ready <= self.now && limit.is_none_or(|limit| load < limit)
-    }
-
-    fn start(&mut self, key: QueueKey, want: &Want, limit: Option<u64>) {
-        let host = &self.core.config.host;
-        let Some(gpus) = self.room.take(want, host) else { return };
-        let Some(candidate) = self.candidates.get_mut(&key.id) else { return };
-        let array = candidate.job.array_job_id();
-        self.starts.entry(key.id).or_insert(self.now);
-        self.running.push((
-            Running {
-                end: limit.map(|limit| self.now.plus_secs(limit.max(1))),
-                start: self.now,
-                tres: want.taken(host),
-                gpus,
-                exclusive: want.exclusive,
-            },
-            array,
-        ));
-        if let Some(array) = array {
-            *self.array_load.entry(array).or_default() += 1;
-        }
-        candidate.tasks -= 1;
-        self.order.remove(&key);
-        if candidate.tasks > 0 {
-            self.order.insert(QueueKey { turn: self.turn, ..key });
-            self.turn = self.turn.saturating_add(1);
-        }
-    }
-
-    /// To the next moment at which something changes; false where nothing does any more.
-    fn advance(&mut self) -> bool {
-        let ends = self.running.iter().filter_map(|(running, _)| running.end);
-        let begins = self.order.iter().filter_map(|key| self.candidates.get(&key.id)).map(|candidate| candidate.ready);
-        let Some(next) = ends.chain(begins).filter(|at| *at > self.now).min() else { return false };
-        self.now = next;
-        let (gone, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.running)
-            .into_iter()
-            .partition(|(running, _)| running.end.is_some_and(|end| end <= next));
-        self.running = left;
-        for (running, array) in gone {
-            self.room.give(&running.tres, &running.gpus, running.exclusive);
-            if let Some(load) = array.and_then(|array| self.array_load.get_mut(&array)) {
-                *load = load.saturating_sub(1);
-            }
-        }
-        true
-    }
 }

@@ -67,8 +67,4 @@ impl Queue {
     pub fn len(&self) -> usize {
         self.keys.len()
     }
-
-    pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
-    }
 }

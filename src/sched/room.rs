@@ -75,8 +75,8 @@ impl Room {
     }
 
     pub fn fits(&self, want: &Want, host: &Host) -> bool {
-        !self.exclusive
-            && !(want.exclusive && self.holders > 0)
+        let is_company_fine = !self.exclusive && (!want.exclusive || self.holders == 0);
+        is_company_fine
             && want.tres.cpus <= self.cpus
             && want.tres.mem_mb <= self.mem_mb
             && (want.tres.gpus == 0 || self.pick_gpus(want, host).is_some())

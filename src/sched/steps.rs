@@ -21,10 +21,13 @@ fn is_live(step: &Step) -> bool {
     !step.state.is_terminal()
 }
 
-/// CPUs that a step of these many tasks keeps busy.
+/// Tasks of a step and the CPUs it keeps busy. A step that says nothing has all that its job has.
 fn cpus_of(job: &Job, ask: &StepAsk) -> (u32, u32) {
     let tasks = ask.ntasks.unwrap_or_else(|| job.request.task_count()).max(1);
     let each = ask.cpus_per_task.or(job.request.cpus_per_task).unwrap_or(1).max(1);
+    if ask.ntasks.is_none() && ask.cpus_per_task.is_none() {
+        return (tasks, job.alloc.as_ref().map_or(1, |alloc| alloc.tres.cpus));
+    }
     (tasks, tasks.saturating_mul(each))
 }
 

@@ -7,6 +7,10 @@ use super::lifecycle::Ending;
 use super::types::{Outbox, StopCause};
 use crate::model::{Job, JobId, JobState, Reason, Timestamp};
 
+/// Ended records that stay in memory at most. The store has them all; a large array must not fill the memory with
+/// tasks that have ended.
+pub const ENDED_IN_MEMORY: usize = 10_000;
+
 /// When a pending job has to have started, or a running one to have ended, because of `--deadline`. A pending job
 /// whose least time no longer fits before the deadline has missed it already (sbatch man page).
 fn deadline_of(job: &Job) -> Option<Timestamp> {
@@ -98,18 +102,21 @@ impl Core {
         }
     }
 
-    /// Forgets the records that have ended long enough ago.
+    /// Forgets the records that have ended long enough ago, and the oldest ones where there are very many.
     pub(super) fn purge(&mut self, now: Timestamp, out: &mut Outbox) {
         while let Some(&(at, id)) = self.purges.first() {
-            if at > now {
+            let is_crowded = self.purges.len() > ENDED_IN_MEMORY;
+            if at > now && !is_crowded {
                 break;
             }
             self.purges.pop_first();
-            let age = std::time::Duration::from_secs(self.config.min_job_age_secs);
-            let is_old = self
-                .job(id)
-                .is_some_and(|job| job.state.is_terminal() && job.end.is_none_or(|end| end.plus(age) <= now));
-            if is_old {
+            // The entry is out of date where the job was requeued since.
+            let age = self.config.min_job_age_secs;
+            let is_over = self.job(id).is_some_and(|job| {
+                let is_old = job.end.is_none_or(|end| end.plus_secs(age) <= now);
+                job.state.is_terminal() && (is_old || is_crowded)
+            });
+            if is_over {
                 self.forget(id, out);
             }
         }

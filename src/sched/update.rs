@@ -161,6 +161,7 @@ impl Core {
         let Some(job) = self.job(id) else { return Ok(()) };
         let (request, partition) = self.changed(job, updates)?;
         let tres = if job.state == JobState::Pending { self.resized(&request, &partition) } else { None };
+        let old_name = (job.request.uid, job.request.name.clone());
         let is_limit_changed = request.time_limit_secs != job.request.time_limit_secs;
         let limit = request.array.as_ref().and_then(|array| array.limit);
         let request = Arc::new(request);
@@ -206,6 +207,8 @@ impl Core {
         self.refresh(id, now);
         self.arm(id, now);
         self.save(id, out);
+        // Its old namesakes may have waited for it, and its new ones may now.
+        self.refresh_singletons(&old_name, now);
         if is_limit_changed && self.job(id).is_some_and(|job| job.state.is_active()) {
             self.tell_limit(id, out);
         }
@@ -232,6 +235,6 @@ fn set_cpus(request: &mut JobRequest, cpus: u32) {
         request.cpus_per_task = Some(1);
     } else {
         request.cpus_per_task = Some(cpus / tasks);
-        request.mincpus = (cpus % tasks != 0).then_some(cpus);
+        request.mincpus = (!cpus.is_multiple_of(tasks)).then_some(cpus);
     }
 }

@@ -56,9 +56,7 @@ pub fn batch_ranks(request: &JobRequest, setting: BatchTasks) -> bool {
         (JobKind::Run, _) => true,
         (JobKind::Batch, BatchTasks::Ranks) => true,
         (JobKind::Batch, BatchTasks::Once) => false,
-        (JobKind::Batch, BatchTasks::Auto) => {
-            request.wrapped || !(request.script_has_srun || request.ntasks_per_node.is_some())
-        }
+        (JobKind::Batch, BatchTasks::Auto) => !request.script_has_srun && request.ntasks_per_node.is_none(),
     }
 }
 
@@ -136,6 +134,15 @@ impl Core {
     /// When a job that holds resources ends by its time limit.
     pub fn expected_end(&self, id: JobId, now: Timestamp) -> Option<Timestamp> {
         self.job(id).and_then(|job| expected_end(job, now))
+    }
+
+    /// Whether a job, or any task of an array, has not ended yet. False too for what is not in memory.
+    pub fn is_live(&self, id: JobId) -> bool {
+        let is_live = |id: &JobId| self.job(*id).is_some_and(|job| !job.state.is_terminal());
+        match self.arrays.get(&id) {
+            Some(group) => group.records.iter().any(is_live),
+            None => is_live(&id),
+        }
     }
 
     /// What jobs hold.

@@ -1,0 +1,277 @@
+//! Builders and a recording double for tests: a small host, short ways to say what happens, and a record of what the
+//! core wanted done. Its end check is "nothing left unsaid".
+
+use super::core::Core;
+use super::types::{
+    BatchTasks, Config, ControlError, Effect, EndCause, JobOutcome, Outbox, Refusal, StopCause, Submission,
+};
+use crate::model::array::{ArraySpec, TaskRange};
+use crate::model::change::Change;
+use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
+use crate::model::partition::{Gpu, Host};
+use crate::model::request::{JobKind, JobRequest, MemRequest, Sharing};
+use crate::model::{ExitCode, Job, JobId, JobRef, JobState, Partition, Reason, TaskSet, Timestamp, tres::Usage};
+use std::collections::BTreeMap;
+
+/// Where the clock of a test begins.
+pub const T0: i64 = 1_800_000_000;
+
+pub fn host(cpus: u32, mem_mb: u64, gpus: u32) -> Host {
+    Host {
+        name: "vm".to_string(),
+        cpu_ids: (0..cpus).collect(),
+        sockets: 1,
+        cores_per_socket: cpus,
+        threads_per_core: 1,
+        mem_mb,
+        gpus: (0..gpus).map(|id| Gpu { id, model: None }).collect(),
+        ..Host::default()
+    }
+}
+
+pub fn config(host: Host) -> Config {
+    Config {
+        host,
+        partitions: vec![
+            Partition { name: "cpu".to_string(), is_gpu: false, is_default: true },
+            Partition { name: "gpu".to_string(), is_gpu: true, is_default: false },
+        ],
+        default_mem_mb: 512,
+        batch_tasks: BatchTasks::Auto,
+        min_job_age_secs: 300,
+        cluster: "slotd".to_string(),
+        max_array_size: 4_000_001,
+    }
+}
+
+/// A request in short.
+#[derive(Debug, Clone)]
+pub struct Ask(pub JobRequest);
+
+pub fn ask() -> Ask {
+    Ask(JobRequest {
+        name: "wrap".to_string(),
+        user: "lab".to_string(),
+        uid: 1001,
+        mem: MemRequest::PerNode(1),
+        ..JobRequest::default()
+    })
+}
+
+impl Ask {
+    pub fn cpus(mut self, n: u32) -> Self {
+        self.0.cpus_per_task = Some(n);
+        self
+    }
+    pub fn mem(mut self, mb: u64) -> Self {
+        self.0.mem = MemRequest::PerNode(mb);
+        self
+    }
+    pub fn gpus(mut self, n: u32) -> Self {
+        self.0.gpu.total = Some(n);
+        self
+    }
+    pub fn name(mut self, name: &str) -> Self {
+        self.0.name = name.to_string();
+        self
+    }
+    pub fn limit(mut self, secs: u64) -> Self {
+        self.0.time_limit_secs = Some(secs);
+        self
+    }
+    pub fn exclusive(mut self) -> Self {
+        self.0.sharing = Sharing::Exclusive;
+        self
+    }
+    pub fn array(mut self, first: u32, last: u32, limit: Option<u32>) -> Self {
+        let tasks = TaskSet::from_ranges(TaskRange::new(first, last, 1).into_iter().collect());
+        self.0.array = Some(ArraySpec { tasks, limit });
+        self
+    }
+    pub fn after(mut self, kind: DependencyKind, job: JobId) -> Self {
+        self.0.dependency.terms.push(on(kind, job));
+        self
+    }
+    pub fn dependency(mut self, dependency: Dependency) -> Self {
+        self.0.dependency = dependency;
+        self
+    }
+    pub fn singleton(mut self) -> Self {
+        self.0.dependency.terms.push(DependencyTerm::Singleton);
+        self
+    }
+    pub fn held(mut self) -> Self {
+        self.0.hold = true;
+        self
+    }
+    pub fn priority(mut self, priority: u32) -> Self {
+        self.0.priority = Some(priority);
+        self
+    }
+    pub fn allocation(mut self) -> Self {
+        self.0.kind = JobKind::Allocation;
+        self
+    }
+    pub fn with(mut self, change: impl FnOnce(&mut JobRequest)) -> Self {
+        change(&mut self.0);
+        self
+    }
+}
+
+pub fn on(kind: DependencyKind, job: JobId) -> DependencyTerm {
+    DependencyTerm::On { kind, job: JobRef::job(job), delay_minutes: 0 }
+}
+
+pub fn tasks_of(job: JobId, tasks: &[u32]) -> JobRef {
+    JobRef { job, tasks: Some(TaskSet::from_sorted(tasks)), step: None }
+}
+
+/// A core with a clock, a store that is a map, and the effects that nobody has looked at yet.
+#[derive(Debug, Clone)]
+pub struct Double {
+    pub core: Core,
+    pub now: Timestamp,
+    /// What the store would have.
+    pub store: BTreeMap<JobId, Job>,
+    pub effects: Vec<Effect>,
+}
+
+impl Double {
+    pub fn new(cpus: u32, mem_mb: u64, gpus: u32) -> Self {
+        Double {
+            core: Core::new(config(host(cpus, mem_mb, gpus))),
+            now: Timestamp::from_secs(T0),
+            store: BTreeMap::new(),
+            effects: Vec::new(),
+        }
+    }
+
+    /// Does something to the core, keeps what comes of it, and checks that the state still makes sense.
+    pub fn act<T>(&mut self, deed: impl FnOnce(&mut Core, Timestamp, &mut Outbox) -> T) -> T {
+        let mut out = Outbox::default();
+        let result = deed(&mut self.core, self.now, &mut out);
+        for change in out.changes {
+            match change {
+                Change::Insert { job, .. } => {
+                    assert!(self.store.insert(job.id, *job).is_none(), "a record was inserted twice");
+                }
+                Change::Update(job) => {
+                    let steps = self.store.get(&job.id).map(|old| old.steps.clone());
+                    let steps = steps.expect("an update of a record that is not there");
+                    self.store.insert(job.id, Job { steps, ..*job });
+                }
+                Change::PutStep { job, step } => {
+                    let job = self.store.get_mut(&job).expect("a step of a record that is not there");
+                    job.steps.retain(|old| old.id != step.id);
+                    job.steps.push(*step);
+                }
+                Change::Delete(id) => {
+                    self.store.remove(&id);
+                }
+            }
+        }
+        for effect in &out.effects {
+            if let Effect::Launch(launch) = effect {
+                let stored = &self.store[&launch.job.id];
+                assert_eq!(stored.state, JobState::Running, "a job is RUNNING in the store before its process exists");
+            }
+        }
+        self.effects.extend(out.effects);
+        self.core.check_invariants().expect("the state makes sense");
+        result
+    }
+
+    pub fn try_submit(&mut self, ask: Ask) -> Result<JobId, Refusal> {
+        let submission = Submission { request: ask.0, ..Submission::default() };
+        self.act(|core, now, out| core.submit(submission, now, out))
+    }
+
+    pub fn submit(&mut self, ask: Ask) -> JobId {
+        self.try_submit(ask).expect("the job is taken")
+    }
+
+    pub fn plan(&mut self) {
+        self.act(|core, now, out| core.plan(now, out));
+    }
+
+    /// Moves the clock, looks at what became due, plans.
+    pub fn wait(&mut self, secs: u64) {
+        self.now = self.now.plus_secs(secs);
+        self.act(|core, now, out| core.on_due(now, out));
+        self.plan();
+    }
+
+    pub fn end(&mut self, id: JobId, cause: EndCause, exit: ExitCode) {
+        self.act(|core, now, out| {
+            let outcome = JobOutcome { exit, usage: Usage::default(), cause, ended: now };
+            core.on_job_ended(id, outcome, now, out);
+        });
+    }
+
+    /// A job ends with this exit code, and the next round follows.
+    pub fn exit(&mut self, id: JobId, status: i32) {
+        self.end(id, EndCause::Exited, ExitCode::status(status));
+        self.plan();
+    }
+
+    pub fn cancel(&mut self, sel: &JobRef) -> Result<Vec<JobId>, ControlError> {
+        self.act(|core, now, out| core.cancel(sel, 1001, now, out))
+    }
+
+    pub fn state(&self, id: JobId) -> JobState {
+        self.core.job(id).expect("the job is in memory").state
+    }
+
+    pub fn reason(&self, id: JobId) -> Reason {
+        self.core.reason(id, self.now)
+    }
+
+    /// The records that were to be launched or granted since the last look.
+    pub fn started(&mut self) -> Vec<JobId> {
+        let mut ids = Vec::new();
+        self.effects.retain(|effect| match effect {
+            Effect::Launch(launch) => {
+                ids.push(launch.job.id);
+                false
+            }
+            Effect::Granted(id) => {
+                ids.push(*id);
+                false
+            }
+            _ => true,
+        });
+        ids
+    }
+
+    /// The jobs that were to be stopped since the last look.
+    pub fn stops(&mut self) -> Vec<(JobId, StopCause)> {
+        let mut stops = Vec::new();
+        self.effects.retain(|effect| match effect {
+            Effect::Stop { job, cause } => {
+                stops.push((*job, *cause));
+                false
+            }
+            _ => true,
+        });
+        stops
+    }
+
+    /// The array task that a record is, with what is running: `12_3`.
+    pub fn label(&self, id: JobId) -> String {
+        let job = self.core.job(id).expect("the job is in memory");
+        match (&job.role, job.compact_tasks()) {
+            (crate::model::ArrayRole::Task { array_job, task }, _) => format!("{array_job}_{task}"),
+            (_, Some(tasks)) => format!("{}_[{tasks}]", job.array_job_id().unwrap_or(id)),
+            (_, None) => id.to_string(),
+        }
+    }
+
+    pub fn labels(&self, ids: &[JobId]) -> Vec<String> {
+        ids.iter().map(|id| self.label(*id)).collect()
+    }
+
+    /// Nothing left unsaid: every effect was looked at.
+    pub fn assert_quiet(&self) {
+        assert_eq!(self.effects, Vec::new(), "effects that the test did not expect");
+    }
+}
