@@ -12,6 +12,7 @@ pub mod ctx;
 pub mod format;
 pub mod job;
 pub mod sacct;
+pub mod show;
 pub mod sinfo;
 pub mod size;
 pub mod squeue;

@@ -104,16 +104,8 @@ impl Row<'_> {
         (taken, total)
     }
 
-    /// `--constraint` words: `cpu`, what the host is configured to have, and the models of GPUs.
     fn features(&self) -> String {
-        let mut words = vec!["cpu".to_owned()];
-        let configured = self.node.host.features.iter().cloned();
-        // The bare word `gpu` says nothing that the partition does not say (book).
-        words.extend(configured.filter(|f| f != "gpu"));
-        if self.has_gpus() {
-            words.extend(gpu_models(&self.node.host));
-        }
-        join_distinct(words)
+        feature_words(&self.node.host, self.has_gpus())
     }
 
     /// The book's column: `cpu` alone, or with the models of the GPUs.
@@ -129,6 +121,22 @@ impl Row<'_> {
         let gres = gres(&self.node.host);
         if self.has_gpus() && self.has_node && !gres.is_empty() { gres } else { "(null)".to_owned() }
     }
+}
+
+/// `--constraint` words: `cpu`, what the host is configured to have, and the models of GPUs.
+fn feature_words(host: &Host, gpus: bool) -> String {
+    let mut words = vec!["cpu".to_owned()];
+    // The bare word `gpu` says nothing that the partition does not say (book).
+    words.extend(host.features.iter().filter(|f| *f != "gpu").cloned());
+    if gpus {
+        words.extend(gpu_models(host));
+    }
+    join_distinct(words)
+}
+
+/// What `--constraint` may ask for on this host.
+pub fn features(node: &NodeView) -> String {
+    feature_words(&node.host, true)
 }
 
 fn join_distinct(words: Vec<String>) -> String {

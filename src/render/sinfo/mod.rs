@@ -3,5 +3,5 @@
 mod fields;
 mod view;
 
-pub use fields::{Row, State};
+pub use fields::{Row, State, features, gres, load};
 pub use view::{Layout, Options, View, print, state_list_matches};
