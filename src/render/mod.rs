@@ -11,6 +11,7 @@ pub mod array;
 pub mod ctx;
 pub mod format;
 pub mod job;
+pub mod json;
 pub mod sacct;
 pub mod show;
 pub mod sinfo;

@@ -204,7 +204,8 @@ fn rows_of<'a>(job: &'a JobView, options: &Options<'_>, is_book: bool) -> Vec<Ro
         let named = steps.contains(&step.id);
         match options.rows {
             Rows::Jobs => false,
-            Rows::JobsAndSteps | Rows::Steps => named || whole && !(is_book && !matches!(step.id, StepId::Num(_))),
+            Rows::JobsAndSteps | Rows::Steps if named => true,
+            Rows::JobsAndSteps | Rows::Steps => whole && (!is_book || matches!(step.id, StepId::Num(_))),
         }
     };
     let job_row = (whole && options.rows != Rows::Steps).then_some(Row { job, step: None });

@@ -10,6 +10,6 @@ mod steps;
 
 pub use config::{config, ping};
 pub use host::{node, partition, partitions};
-pub use hostlist::{hostlist, hostnames};
+pub use hostlist::{hostlist, hostnames, ranges};
 pub use jobs::{job, jobs};
 pub use steps::steps;

@@ -2,7 +2,7 @@
 
 use crate::model::JobRef;
 use crate::model::view::JobView;
-use crate::render::format::{self, Field, Format, FormatError, known, same_name};
+use crate::render::format::{self, Field, Format, FormatError, known};
 use crate::render::squeue::fields::{BOOK, FIELDS, Get};
 use crate::render::squeue::rows::{Row, Sort, rows};
 use crate::render::{Ctx, Face, table, time};
@@ -186,11 +186,6 @@ fn header_of(column: Column) -> &'static str {
     let field = column.field();
     // Slurm's `SelectJobInfo` has none.
     if field.header.is_empty() { field.names.first().copied().unwrap_or_default() } else { field.header }
-}
-
-/// Whether a field of this name exists.
-pub fn is_field(name: &str) -> bool {
-    BOOK.iter().chain(FIELDS).any(|f| f.names.iter().any(|n| same_name(n, name)))
 }
 
 #[cfg(test)]
@@ -445,7 +440,6 @@ mod tests {
         ] {
             let options = Options { header: false, ..percent(name) };
             assert_eq!(print(&queue()[..1], &options, &ctx()), format!("{value}\n"), "{name}");
-            assert!(is_field(name));
         }
     }
 
