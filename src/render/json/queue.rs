@@ -16,7 +16,7 @@ pub fn jobs(jobs: &[JobView], ctx: &Ctx) -> Value {
 
 /// Slurm's raw wait status.
 fn wait_status(exit: ExitCode) -> Value {
-    (exit.status * 256 + exit.signal).into()
+    (i64::from(exit.status) * 256 + i64::from(exit.signal)).into()
 }
 
 fn job(j: &JobView, ctx: &Ctx) -> Value {

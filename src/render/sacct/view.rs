@@ -316,6 +316,7 @@ mod tests {
     use crate::render::fixture::{NOW, at, ctx, job, step};
     use crate::render::size::Units;
     use crate::render::time::TimeFormat;
+    use proptest::prelude::*;
 
     fn records() -> Vec<JobView> {
         let two = |mut s: Step, tasks: u32| {
@@ -746,5 +747,14 @@ mod tests {
         let jobs = [job(1, "m").with(|j| j.submit = Timestamp::from_secs(0)).running(123_456).build()];
         let options = Options { header: false, ..columns("elapsedraw%3") };
         assert_eq!(print(&jobs, &options, &ctx()), "123456 \n");
+    }
+
+    proptest! {
+        #[test]
+        fn no_format_panics(text in "\\PC{0,40}|[%.,0-9A-Za-z_-]{0,40}") {
+            if let Ok(layout) = Layout::parse(&text) {
+                print(&records(), &Options { layout, ..Options::default() }, &ctx());
+            }
+        }
     }
 }

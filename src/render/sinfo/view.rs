@@ -257,6 +257,7 @@ mod tests {
     use super::*;
     use crate::model::Tres;
     use crate::render::fixture::{ctx, node};
+    use proptest::prelude::*;
 
     fn idle() -> NodeView {
         node(2)
@@ -576,5 +577,15 @@ mod tests {
     fn sort_by_partition() {
         let options = Options { header: false, by_partition: Some(std::cmp::Ordering::Greater), ..percent("%P") };
         assert_eq!(print(&idle(), &options, &ctx()), "gpu\ncpu*\n");
+    }
+
+    proptest! {
+        #[test]
+        fn no_format_and_no_state_list_panics(text in "\\PC{0,40}|[%.,:&0-9A-Za-z_-]{0,40}") {
+            for layout in [Layout::parse(&text, true), Layout::long(&text)].into_iter().flatten() {
+                print(&idle(), &Options::new(layout), &ctx());
+            }
+            let _ = state_list_matches(&text, &idle());
+        }
     }
 }

@@ -193,6 +193,7 @@ mod tests {
     use super::*;
     use crate::model::{ExitCode, JobId, JobState, Reason, TaskSet};
     use crate::render::fixture::{at, ctx, job};
+    use proptest::prelude::*;
 
     /// The queue of the recorded `squeue`: one waiting, one running, one array that waits.
     fn queue() -> Vec<JobView> {
@@ -617,5 +618,17 @@ mod tests {
     #[test]
     fn an_unknown_sort_names_the_letter() {
         assert_eq!(Sort::parse("bogus").unwrap_err().message, "Invalid sort specification: s");
+    }
+
+    proptest! {
+        #[test]
+        fn no_format_and_no_sort_panics(text in "\\PC{0,40}|[%.,:0-9A-Za-z_+-]{0,40}") {
+            for layout in [Layout::parse(&text), Layout::long(&text)].into_iter().flatten() {
+                print(&array(), &with(layout), &ctx());
+            }
+            if let Ok(sort) = Sort::parse(&text) {
+                print(&queue(), &Options { sort, ..Options::default() }, &ctx());
+            }
+        }
     }
 }
