@@ -152,14 +152,29 @@ fn measured(row: &Row<'_>, get: impl FnOnce(&Step, u64) -> String) -> String {
 fn usage_in(row: &Row<'_>, ctx: &Ctx, per_task: bool) -> String {
     measured(row, |step, kb| {
         let by = if per_task { tasks(step) } else { 1 };
-        let secs = (step.usage.user_us + step.usage.system_us) / 1_000_000;
+        let secs = cpu_us(step) / 1_000_000;
         format!("cpu={},mem={}", time::long(secs / by), size::kib(kb / by, ctx.units))
     })
 }
 
 /// CPU time of a task of the step.
 fn cpu_of_task(row: &Row<'_>) -> String {
-    of_step(row, |step| time::long((step.usage.user_us + step.usage.system_us) / 1_000_000 / tasks(step)))
+    of_step(row, |step| time::long(cpu_us(step) / 1_000_000 / tasks(step)))
+}
+
+/// CPU time of the step, microseconds.
+fn cpu_us(step: &Step) -> u64 {
+    step.usage.user_us.saturating_add(step.usage.system_us)
+}
+
+/// Seconds that were held on every CPU.
+fn cpu_secs(row: &Row<'_>, ctx: &Ctx) -> u64 {
+    elapsed(row, ctx).saturating_mul(u64::from(cpus(row)))
+}
+
+/// Seconds that were waited for every CPU.
+fn waited_cpu_secs(row: &Row<'_>, ctx: &Ctx) -> u64 {
+    waited(row, ctx).saturating_mul(u64::from(row.job.tres.cpus))
 }
 
 /// Seconds between eligibility and start.
@@ -204,8 +219,8 @@ pub static FIELDS: &[Column] = &[
     text(14, "ConsumedEnergy", |_, _| "0".to_owned()),
     number(17, "ConsumedEnergyRaw", |_, _| "0".to_owned()),
     text(19, "Container", nothing),
-    text(10, "CPUTime", |r, c| time::long(elapsed(r, c) * u64::from(cpus(r)))),
-    number(10, "CPUTimeRAW", |r, c| (elapsed(r, c) * u64::from(cpus(r))).to_string()),
+    text(10, "CPUTime", |r, c| time::long(cpu_secs(r, c))),
+    number(10, "CPUTimeRAW", |r, c| cpu_secs(r, c).to_string()),
     number(-21, "DBIndex", |r, _| r.job.id.to_string()),
     text(15, "DerivedExitCode", |r, _| of_job(r, |j| j.derived_exit.to_string())),
     text(10, "Elapsed", |r, c| time::long(elapsed(r, c))),
@@ -259,8 +274,8 @@ pub static FIELDS: &[Column] = &[
     text(20, "Reservation", |r, _| of_job(r, |j| j.request.reservation.clone().unwrap_or_default())),
     number(8, "ReservationId", nothing),
     text(10, "Reserved", |r, c| of_job(r, |_| time::long(waited(r, c)))),
-    text(10, "ResvCPU", |r, c| of_job(r, |j| time::long(waited(r, c) * u64::from(j.tres.cpus)))),
-    number(10, "ResvCPURAW", |r, c| of_job(r, |j| (waited(r, c) * u64::from(j.tres.cpus)).to_string())),
+    text(10, "ResvCPU", |r, c| of_job(r, |_| time::long(waited_cpu_secs(r, c)))),
+    number(10, "ResvCPURAW", |r, c| of_job(r, |_| waited_cpu_secs(r, c).to_string())),
     text(19, "Start", |r, c| unknown(start(r), c)),
     text(10, "State", |r, _| state(r)),
     text(19, "Submit", |r, c| unknown(Some(r.step.map_or(r.job.submit, |s| s.start)), c)),
@@ -305,8 +320,8 @@ pub static FIELDS: &[Column] = &[
     text(8, "FailedNode", nothing),
     text(10, "Licenses", |r, _| of_job(r, |j| j.request.licenses.clone().unwrap_or_default())),
     text(10, "Planned", |r, c| of_job(r, |_| time::long(waited(r, c)))),
-    text(10, "PlannedCPU", |r, c| of_job(r, |j| time::long(waited(r, c) * u64::from(j.tres.cpus)))),
-    number(13, "PlannedCPURAW", |r, c| of_job(r, |j| (waited(r, c) * u64::from(j.tres.cpus)).to_string())),
+    text(10, "PlannedCPU", |r, c| of_job(r, |_| time::long(waited_cpu_secs(r, c)))),
+    number(13, "PlannedCPURAW", |r, c| of_job(r, |_| waited_cpu_secs(r, c).to_string())),
     text(10, "QOSREQ", |r, _| of_job(r, |j| j.request.qos.clone().unwrap_or_default())),
     number(8, "Restarts", |r, _| of_job(r, |j| j.restarts.to_string())),
     text(20, "StdErr", |r, _| of_job(r, |j| j.std_err.clone())),

@@ -204,7 +204,8 @@ fn rows_of<'a>(job: &'a JobView, options: &Options<'_>, is_book: bool) -> Vec<Ro
         let named = steps.contains(&step.id);
         match options.rows {
             Rows::Jobs => false,
-            Rows::JobsAndSteps | Rows::Steps => named || whole && !(is_book && !matches!(step.id, StepId::Num(_))),
+            Rows::JobsAndSteps | Rows::Steps if named => true,
+            Rows::JobsAndSteps | Rows::Steps => whole && (!is_book || matches!(step.id, StepId::Num(_))),
         }
     };
     let job_row = (whole && options.rows != Rows::Steps).then_some(Row { job, step: None });
@@ -319,6 +320,7 @@ mod tests {
     use crate::render::fixture::{NOW, at, ctx, job, step};
     use crate::render::size::Units;
     use crate::render::time::TimeFormat;
+    use proptest::prelude::*;
 
     fn records() -> Vec<JobView> {
         let two = |mut s: Step, tasks: u32| {
@@ -749,5 +751,14 @@ mod tests {
         let jobs = [job(1, "m").with(|j| j.submit = Timestamp::from_secs(0)).running(123_456).build()];
         let options = Options { header: false, ..columns("elapsedraw%3") };
         assert_eq!(print(&jobs, &options, &ctx()), "123456 \n");
+    }
+
+    proptest! {
+        #[test]
+        fn no_format_panics(text in "\\PC{0,40}|[%.,0-9A-Za-z_-]{0,40}") {
+            if let Ok(layout) = Layout::parse(&text) {
+                print(&records(), &Options { layout, ..Options::default() }, &ctx());
+            }
+        }
     }
 }

@@ -61,7 +61,7 @@ fn gres(text: Option<String>) -> String {
 
 /// `_print_int` of Slurm's raw wait status.
 fn wait_status(exit: crate::model::ExitCode) -> String {
-    (exit.status * 256 + exit.signal).to_string()
+    (i64::from(exit.status) * 256 + i64::from(exit.signal)).to_string()
 }
 
 /// The priority as a share of the largest one.

@@ -1,0 +1,295 @@
+//! `sacct --json`.
+
+use crate::model::tres::Usage;
+use crate::model::view::JobView;
+use crate::model::{ArrayRole, ExitCode, JobState, Step, Tres};
+use crate::render::array::Shown;
+use crate::render::json::document::{document, epoch, minutes, object, or_empty};
+use crate::render::{Ctx, job as facts};
+use serde_json::Value;
+
+/// The document with these records.
+pub fn accounting(jobs: &[JobView], ctx: &Ctx) -> Value {
+    document("openapi/dbv0.0.38", "jobs", jobs.iter().map(|j| job(j, ctx)).collect())
+}
+
+fn job(j: &JobView, ctx: &Ctx) -> Value {
+    let q = &j.request;
+    let text = |t: &Option<String>| t.as_deref().map_or(Value::Null, Value::from);
+    let usage = if j.usage == Usage::default() {
+        j.steps.iter().fold(Usage::default(), |sum, s| sum.merge(s.usage))
+    } else {
+        j.usage
+    };
+    object([
+        ("job_id", j.id.0.into()),
+        ("name", q.name.as_str().into()),
+        ("user", q.user.as_str().into()),
+        ("group", q.group.as_str().into()),
+        ("account", text(&q.account)),
+        ("association", Value::Null),
+        ("cluster", ctx.cluster.as_str().into()),
+        ("partition", j.partition.as_str().into()),
+        ("qos", q.qos.as_deref().unwrap_or(facts::DEFAULT_QOS).into()),
+        ("priority", facts::priority(j).into()),
+        ("constraints", or_empty(q.constraint.as_deref())),
+        ("container", Value::Null),
+        ("comment", object([("administrator", Value::Null), ("job", text(&q.comment)), ("system", Value::Null)])),
+        ("wckey", object([("wckey", or_empty(q.wckey.as_deref())), ("flags", Value::Array(Vec::new()))])),
+        ("reservation", object([("id", 0.into()), ("name", or_empty(q.reservation.as_deref()))])),
+        ("mcs", object([("label", "".into())])),
+        ("het", object([("job_id", 0.into()), ("job_offset", Value::Null)])),
+        ("flags", Value::Array(Vec::new())),
+        ("array", array(j, ctx)),
+        ("state", object([("current", j.state.name().into()), ("reason", j.reason.name().into())])),
+        ("exit_code", exit_code(j.exit, j.state)),
+        ("derived_exit_code", exit_code(j.derived_exit, j.state)),
+        ("kill_request_user", j.cancelled_by.map_or(Value::Null, |uid| uid.to_string().into())),
+        ("nodes", or_none_assigned(facts::nodes(j, ctx)).into()),
+        ("allocation_nodes", u8::from(j.start.is_some()).into()),
+        ("required", object([("CPUs", j.tres.cpus.into()), ("memory", j.tres.mem_mb.into())])),
+        ("submit_line", q.submit_line.as_str().into()),
+        ("working_directory", q.work_dir.as_str().into()),
+        ("time", job_time(j, usage, ctx)),
+        (
+            "tres",
+            object([
+                ("allocated", facts::allocated(j).map_or(Value::Array(Vec::new()), |t| tres(&t, true))),
+                ("requested", tres(&j.tres, true)),
+            ]),
+        ),
+        ("steps", Value::Array(j.steps.iter().map(|s| step(j, s, ctx)).collect())),
+    ])
+}
+
+fn or_none_assigned(node: &str) -> &str {
+    if node.is_empty() { "None assigned" } else { node }
+}
+
+fn array(j: &JobView, ctx: &Ctx) -> Value {
+    let shown = Shown::of(j.id, &j.role);
+    let (array_job, task_id, limit) = match &j.role {
+        ArrayRole::None => (0, Value::Null, None),
+        ArrayRole::Rest { limit, .. } => (j.id.0, Value::Null, *limit),
+        ArrayRole::Task { array_job, task } => {
+            (array_job.0, (*task).into(), j.request.array.as_ref().and_then(|a| a.limit))
+        }
+    };
+    let waiting = match shown {
+        Shown::Tasks { .. } => shown.task(ctx).map_or(Value::Null, Value::from),
+        Shown::Plain(_) | Shown::Task { .. } => Value::Null,
+    };
+    let running = object([("running", object([("tasks", limit.unwrap_or(0).into())]))]);
+    object([
+        ("job_id", array_job.into()),
+        ("limits", object([("max", running)])),
+        ("task", waiting),
+        ("task_id", task_id),
+    ])
+}
+
+/// `SUCCESS`, `ERROR` with the return code, `SIGNALED` with the signal, or `PENDING` while there is no end.
+fn exit_code(exit: ExitCode, state: JobState) -> Value {
+    if !state.is_terminal() {
+        return object([("status", "PENDING".into()), ("return_code", 0.into())]);
+    }
+    if exit.signal != 0 {
+        let name = signal_name(exit.signal).map_or(Value::Null, Value::from);
+        let signal = object([("signal_id", exit.signal.into()), ("name", name)]);
+        return object([("status", "SIGNALED".into()), ("return_code", exit.status.into()), ("signal", signal)]);
+    }
+    let status = if exit.status == 0 { "SUCCESS" } else { "ERROR" };
+    object([("status", status.into()), ("return_code", exit.status.into())])
+}
+
+/// Linux's first 31 signals, from 1 on.
+const SIGNALS: [&str; 31] = [
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM",
+    "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO",
+    "PWR", "SYS",
+];
+
+fn signal_name(signal: i32) -> Option<&'static str> {
+    usize::try_from(signal).ok()?.checked_sub(1).and_then(|i| SIGNALS.get(i)).copied()
+}
+
+fn micros(us: u64) -> Value {
+    object([("seconds", (us / 1_000_000).into()), ("microseconds", (us % 1_000_000).into())])
+}
+
+fn job_time(j: &JobView, usage: Usage, ctx: &Ctx) -> Value {
+    let end = if j.state.is_terminal() { j.end } else { None };
+    object([
+        ("elapsed", facts::elapsed_secs(j, ctx).into()),
+        ("eligible", epoch(j.eligible)),
+        ("submission", epoch(Some(j.submit))),
+        ("start", epoch(facts::start(j))),
+        ("end", epoch(end)),
+        ("suspended", (j.suspended_us / 1_000_000).into()),
+        ("limit", minutes(j.request.time_limit_secs)),
+        ("system", micros(usage.system_us)),
+        ("user", micros(usage.user_us)),
+        ("total", micros(usage.user_us.saturating_add(usage.system_us))),
+    ])
+}
+
+/// A list of resources with Slurm's numbers for them.
+fn tres(t: &Tres, billing: bool) -> Value {
+    let one = |kind: &str, name: Value, id: u32, count: u64| {
+        object([("type", kind.into()), ("name", name), ("id", id.into()), ("count", count.into())])
+    };
+    let mut list = vec![
+        one("cpu", Value::Null, 1, u64::from(t.cpus)),
+        one("mem", Value::Null, 2, t.mem_mb),
+        one("node", Value::Null, 4, 1),
+    ];
+    if billing {
+        list.push(one("billing", Value::Null, 5, u64::from(t.cpus)));
+    }
+    if t.gpus > 0 {
+        list.push(one("gres", "gpu".into(), 1001, u64::from(t.gpus)));
+    }
+    Value::Array(list)
+}
+
+fn step(j: &JobView, s: &Step, ctx: &Ctx) -> Value {
+    let node = ctx.node.as_str();
+    let nodes = object([("list", Value::Array(vec![node.into()])), ("count", 1.into()), ("range", node.into())]);
+    object([
+        (
+            "step",
+            object([
+                ("job_id", j.id.0.into()),
+                ("het", object([("component", Value::Null)])),
+                ("id", s.id.to_string().into()),
+                ("name", s.name.as_str().into()),
+            ]),
+        ),
+        ("state", s.state.name().into()),
+        ("exit_code", exit_code(s.exit, s.state)),
+        ("kill_request_user", Value::Null),
+        ("nodes", nodes),
+        ("tasks", object([("count", s.ntasks.into())])),
+        ("task", object([("distribution", "Unknown".into())])),
+        ("pid", Value::Null),
+        (
+            "CPU",
+            object([
+                ("requested_frequency", object([("min", 0.into()), ("max", 0.into())])),
+                ("governor", Value::Array(Vec::new())),
+            ]),
+        ),
+        (
+            "statistics",
+            object([("CPU", object([("actual_frequency", 0.into())])), ("energy", object([("consumed", 0.into())]))]),
+        ),
+        ("submit_line", s.submit_line.as_str().into()),
+        (
+            "time",
+            object([
+                ("elapsed", s.end.unwrap_or(ctx.now).since(s.start).as_secs().into()),
+                ("start", epoch(Some(s.start))),
+                ("end", epoch(s.end)),
+                ("suspended", 0.into()),
+                ("system", micros(s.usage.system_us)),
+                ("user", micros(s.usage.user_us)),
+                ("total", micros(s.usage.user_us.saturating_add(s.usage.system_us))),
+            ]),
+        ),
+        ("tres", object([("allocated", tres(&s.alloc.tres, false)), ("requested", used(s, node))])),
+    ])
+}
+
+/// What the step used, where Slurm has it: the most any task used, the mean and the sum. CPU time is in milliseconds,
+/// memory in bytes, as in Slurm.
+fn used(s: &Step, node: &str) -> Value {
+    let cpu_ms = s.usage.user_us.saturating_add(s.usage.system_us) / 1000;
+    let bytes = s.usage.max_rss_kb.saturating_mul(1024);
+    let list = |by: u64, placed: bool| {
+        let one = |kind: &str, id: u32, count: u64| {
+            let mut members =
+                vec![("type", kind.into()), ("name", Value::Null), ("id", id.into()), ("count", (count / by).into())];
+            if placed {
+                members.extend([("node", node.into()), ("task", 0.into())]);
+            }
+            Value::Object(members.into_iter().map(|(k, v): (&str, Value)| (k.to_owned(), v)).collect())
+        };
+        if bytes == 0 && cpu_ms == 0 {
+            return Value::Array(Vec::new());
+        }
+        Value::Array(vec![one("cpu", 1, cpu_ms), one("mem", 2, bytes)])
+    };
+    let tasks = u64::from(s.ntasks.max(1));
+    object([
+        ("max", list(1, true)),
+        ("min", list(tasks, true)),
+        ("average", list(tasks, false)),
+        ("total", list(1, false)),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Reason, StepId};
+    use crate::render::fixture::{NOW, ctx, job as build, step as build_step};
+
+    fn one(j: JobView) -> Value {
+        accounting(&[j], &ctx())["jobs"][0].clone()
+    }
+
+    #[test]
+    fn a_failed_job_has_nested_state_exit_code_time_and_tres() {
+        let j = one(build(178, "bad")
+            .ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(5), 4, 2)
+            .step(build_step(StepId::Batch, "batch", JobState::Failed, ExitCode::status(5), 4, Some(2)))
+            .build());
+        assert_eq!(j["job_id"], 178);
+        assert_eq!(j["state"], object([("current", "FAILED".into()), ("reason", "NonZeroExitCode".into())]));
+        assert_eq!(j["exit_code"], object([("status", "ERROR".into()), ("return_code", 5.into())]));
+        assert_eq!((&j["time"]["start"], &j["time"]["end"]), (&(NOW - 4).into(), &(NOW - 2).into()));
+        assert_eq!((&j["time"]["elapsed"], &j["time"]["limit"]), (&2.into(), &Value::Null));
+        assert_eq!(j["tres"]["allocated"][1]["count"], 100);
+        assert_eq!(j["required"]["CPUs"], 1);
+        assert_eq!((&j["steps"][0]["step"]["id"], &j["steps"][0]["state"]), (&"batch".into(), &"FAILED".into()));
+        assert_eq!(j["nodes"], "vm");
+    }
+
+    #[test]
+    fn signals_and_pending_jobs() {
+        let killed =
+            one(build(1, "k").ended(JobState::Failed, Reason::RaisedSignal, ExitCode::signal(9), 4, 2).build());
+        assert_eq!(killed["exit_code"]["status"], "SIGNALED");
+        assert_eq!(killed["exit_code"]["signal"], object([("signal_id", 9.into()), ("name", "KILL".into())]));
+        let pending = one(build(2, "p").build());
+        assert_eq!(pending["exit_code"]["status"], "PENDING");
+        assert_eq!((&pending["time"]["start"], &pending["nodes"]), (&0.into(), &"None assigned".into()));
+        assert_eq!(pending["tres"]["allocated"], Value::Array(Vec::new()));
+        assert_eq!(signal_name(64), None);
+        assert_eq!(signal_name(-1), None);
+    }
+
+    #[test]
+    fn every_member_of_slurms_document_is_there() {
+        let j = one(build(1, "x").running(2).build());
+        for key in "account comment allocation_nodes array association cluster constraints container derived_exit_code time \
+            exit_code flags group het job_id name mcs nodes partition priority qos required kill_request_user reservation \
+            state steps tres user wckey working_directory"
+            .split_whitespace()
+        {
+            assert!(j.get(key).is_some(), "{key}");
+        }
+    }
+
+    #[test]
+    fn use_of_a_step_is_in_milliseconds_and_bytes() {
+        let mut s = build_step(StepId::Num(0), "x", JobState::Completed, ExitCode::OK, 4, Some(2));
+        s.ntasks = 2;
+        s.usage = Usage { max_rss_kb: 1624, user_us: 3000, system_us: 1000 };
+        let j = one(build(1, "x").running(4).step(s).build());
+        let used = &j["steps"][0]["tres"]["requested"];
+        assert_eq!((&used["total"][0]["count"], &used["max"][1]["count"]), (&4.into(), &(1624 * 1024).into()));
+        assert_eq!((&used["average"][1]["count"], &used["max"][1]["node"]), (&(812 * 1024).into(), &"vm".into()));
+        assert_eq!(j["time"]["total"]["microseconds"], 4000);
+    }
+}

@@ -1,0 +1,45 @@
+//! What all documents share.
+
+use crate::model::Timestamp;
+use crate::render::ctx::VERSION;
+use serde_json::{Map, Value};
+
+/// An object of these members.
+pub fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
+    Value::Object(members.into_iter().map(|(k, v)| (k.to_owned(), v)).collect())
+}
+
+/// The document with one list.
+pub fn document(plugin: &str, list: &str, records: Vec<Value>) -> Value {
+    let version = object([("major", 22.into()), ("minor", 5.into()), ("micro", 8.into())]);
+    let mut members = Map::new();
+    let meta = object([
+        ("plugin", object([("type", plugin.into()), ("name", "slotd".into())])),
+        ("Slurm", object([("version", version), ("release", VERSION.into())])),
+    ]);
+    members.insert("meta".to_owned(), meta);
+    members.insert("errors".to_owned(), Value::Array(Vec::new()));
+    members.insert(list.to_owned(), Value::Array(records));
+    Value::Object(members)
+}
+
+/// Seconds since 1970; 0 for none.
+pub fn epoch(t: Option<Timestamp>) -> Value {
+    t.map_or(0, Timestamp::as_secs).into()
+}
+
+/// The text, empty for none.
+pub fn or_empty(text: Option<&str>) -> Value {
+    text.unwrap_or_default().into()
+}
+
+/// Minutes of a time limit, a short one rounded up; `null` for none.
+pub fn minutes(secs: Option<u64>) -> Value {
+    secs.map_or(Value::Null, |s| s.div_ceil(60).into())
+}
+
+/// The document as text, indented, with a line break at its end.
+pub fn text(value: &Value) -> String {
+    // A tree of maps with text keys can always be written.
+    serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
+}

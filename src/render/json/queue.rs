@@ -1,0 +1,303 @@
+//! `squeue --json` and `scontrol show job --json`.
+
+use crate::model::request::{MemRequest, Sharing};
+use crate::model::view::JobView;
+use crate::model::{ArrayRole, ExitCode};
+use crate::render::array::Shown;
+use crate::render::json::document::{document, epoch, minutes, object, or_empty};
+use crate::render::show::ranges;
+use crate::render::{Ctx, job as facts, tres};
+use serde_json::Value;
+
+/// The document with these jobs.
+pub fn jobs(jobs: &[JobView], ctx: &Ctx) -> Value {
+    document("openapi/v0.0.38", "jobs", jobs.iter().map(|j| job(j, ctx)).collect())
+}
+
+/// Slurm's raw wait status.
+fn wait_status(exit: ExitCode) -> Value {
+    (i64::from(exit.status) * 256 + i64::from(exit.signal)).into()
+}
+
+fn job(j: &JobView, ctx: &Ctx) -> Value {
+    let mut members = serde_json::Map::new();
+    for part in [identity(j, ctx), request(j, ctx), life(j, ctx), place(j, ctx), absent()] {
+        if let Value::Object(part) = part {
+            members.extend(part);
+        }
+    }
+    Value::Object(members)
+}
+
+fn identity(j: &JobView, ctx: &Ctx) -> Value {
+    let q = &j.request;
+    let shown = Shown::of(j.id, &j.role);
+    let (task, limit) = match &j.role {
+        ArrayRole::None => (Value::Null, None),
+        ArrayRole::Task { task, .. } => ((*task).into(), q.array.as_ref().and_then(|a| a.limit)),
+        ArrayRole::Rest { limit, .. } => (Value::Null, *limit),
+    };
+    let (array, tasks) = match &shown {
+        Shown::Plain(_) => (0, String::new()),
+        Shown::Task { array, .. } => (array.0, String::new()),
+        Shown::Tasks { array, .. } => (array.0, shown.task(ctx).unwrap_or_default()),
+    };
+    object([
+        ("job_id", j.id.0.into()),
+        ("array_job_id", array.into()),
+        ("array_task_id", task),
+        ("array_task_string", tasks.into()),
+        ("array_max_tasks", limit.unwrap_or(0).into()),
+        ("name", q.name.as_str().into()),
+        ("user_id", q.uid.into()),
+        ("user_name", q.user.as_str().into()),
+        ("group_id", q.gid.into()),
+        ("group_name", q.group.as_str().into()),
+        ("account", or_empty(q.account.as_deref())),
+        ("qos", q.qos.as_deref().unwrap_or(facts::DEFAULT_QOS).into()),
+        ("wckey", or_empty(q.wckey.as_deref())),
+        ("comment", or_empty(q.comment.as_deref())),
+        ("cluster", ctx.cluster.as_str().into()),
+        ("partition", j.partition.as_str().into()),
+        ("resv_name", or_empty(q.reservation.as_deref())),
+        ("licenses", or_empty(q.licenses.as_deref())),
+    ])
+}
+
+fn request(j: &JobView, ctx: &Ctx) -> Value {
+    let q = &j.request;
+    let (per_cpu, per_node) = match q.mem {
+        MemRequest::PerCpu(mb) => (mb.into(), Value::Null),
+        MemRequest::Default | MemRequest::PerNode(_) | MemRequest::PerGpu(_) => (Value::Null, j.tres.mem_mb.into()),
+    };
+    let shared = match q.sharing {
+        Sharing::Default => Value::Null,
+        Sharing::Exclusive => "none".into(),
+        Sharing::Oversubscribe => "oversubscribe".into(),
+    };
+    let gres = |text: Option<String>| Value::from(text.unwrap_or_default());
+    object([
+        ("batch_flag", facts::is_batch(j).into()),
+        ("command", facts::command(j).unwrap_or_default().into()),
+        ("current_working_directory", q.work_dir.as_str().into()),
+        ("standard_error", j.std_err.as_str().into()),
+        ("standard_input", j.std_in.as_str().into()),
+        ("standard_output", j.std_out.as_str().into()),
+        ("tasks", q.task_count().into()),
+        ("cpus_per_task", q.cpus_per_task.map_or(Value::Null, Value::from)),
+        ("tasks_per_node", q.ntasks_per_node.unwrap_or(0).into()),
+        ("cpus", facts::allocated_or_asked(j).cpus.into()),
+        ("node_count", 1.into()),
+        ("minimum_cpus_per_node", facts::min_cpus(j).into()),
+        ("memory_per_cpu", per_cpu),
+        ("memory_per_node", per_node),
+        ("shared", shared),
+        ("features", or_empty(q.constraint.as_deref())),
+        ("required_nodes", or_empty(q.nodelist.as_deref())),
+        ("excluded_nodes", or_empty(q.exclude.as_deref())),
+        ("tres_req_str", tres::scontrol(&j.tres, ctx.units).into()),
+        ("tres_per_job", gres(facts::tres_per_job(j))),
+        ("tres_per_node", gres(facts::tres_per_node(j))),
+        ("tres_per_socket", gres(facts::tres_per_socket(j))),
+        ("tres_per_task", gres(facts::tres_per_task(j))),
+        ("requeue", (!q.no_requeue).into()),
+        ("nice", if q.nice == 0 { Value::Null } else { q.nice.into() }),
+        ("priority", facts::priority(j).into()),
+        ("dependency", facts::dependency(j).unwrap_or_default().into()),
+        ("time_limit", minutes(q.time_limit_secs)),
+        ("time_minimum", q.time_min_secs.map_or(0, |s| s.div_ceil(60)).into()),
+        ("deadline", epoch(q.deadline)),
+    ])
+}
+
+fn life(j: &JobView, ctx: &Ctx) -> Value {
+    let suspended_secs = if j.suspended_at.is_some() { facts::elapsed_secs(j, ctx) } else { 0 };
+    let flags = if j.start.is_some() { vec![Value::from("JOB_WAS_RUNNING")] } else { Vec::new() };
+    object([
+        ("job_state", j.state.name().into()),
+        ("state_reason", j.reason.name().into()),
+        ("state_description", "".into()),
+        ("flags", Value::Array(flags)),
+        ("submit_time", epoch(Some(j.submit))),
+        ("eligible_time", epoch(j.eligible)),
+        ("accrue_time", epoch(j.eligible)),
+        ("start_time", epoch(facts::start_or_expected(j))),
+        ("end_time", epoch(facts::end_or_expected(j, ctx))),
+        ("suspend_time", epoch(j.suspended_at)),
+        ("pre_sus_time", suspended_secs.into()),
+        ("restart_cnt", j.restarts.into()),
+        ("exit_code", wait_status(j.exit)),
+        ("derived_exit_code", wait_status(j.derived_exit)),
+    ])
+}
+
+fn place(j: &JobView, ctx: &Ctx) -> Value {
+    let node = facts::nodes(j, ctx);
+    let resources = match &j.alloc {
+        Some(a) if j.start.is_some() => object([
+            ("nodes", node.into()),
+            ("allocated_cpus", a.tres.cpus.into()),
+            ("allocated_hosts", 1.into()),
+            (
+                "allocated_nodes",
+                Value::Array(vec![object([
+                    ("nodename", node.into()),
+                    ("cpus_used", a.tres.cpus.into()),
+                    ("memory_used", 0.into()),
+                    ("memory_allocated", a.tres.mem_mb.into()),
+                ])]),
+            ),
+        ]),
+        _ => object([]),
+    };
+    let gres = j.alloc.as_ref().filter(|a| a.tres.gpus > 0);
+    let gres = gres.map(|a| Value::from(format!("gpu:{}(IDX:{})", a.tres.gpus, ranges(&a.gpu_ids))));
+    let allocated = facts::allocated(j).map(|t| tres::scontrol(&t, ctx.units)).unwrap_or_default();
+    object([
+        ("nodes", node.into()),
+        ("batch_host", node.into()),
+        ("job_resources", resources),
+        ("gres_detail", Value::Array(gres.into_iter().collect())),
+        ("tres_alloc_str", allocated.into()),
+        ("billable_tres", facts::allocated_or_asked(j).cpus.into()),
+    ])
+}
+
+/// Members that one host has no value for; they are there since programs look for them.
+fn absent() -> Value {
+    let text = || Value::from("");
+    object([
+        ("admin_comment", text()),
+        ("association_id", 0.into()),
+        ("batch_features", text()),
+        ("burst_buffer", text()),
+        ("burst_buffer_state", text()),
+        ("cluster_features", text()),
+        ("container", text()),
+        ("contiguous", false.into()),
+        ("core_spec", Value::Null),
+        ("cores_per_socket", Value::Null),
+        ("cpus_per_tres", text()),
+        ("delay_boot", 0.into()),
+        ("federation_origin", text()),
+        ("federation_siblings_active", text()),
+        ("federation_siblings_viable", text()),
+        ("het_job_id", 0.into()),
+        ("het_job_id_set", text()),
+        ("het_job_offset", 0.into()),
+        ("max_cpus", 0.into()),
+        ("max_nodes", 0.into()),
+        ("mcs_label", text()),
+        ("memory_per_tres", text()),
+        ("minimum_tmp_disk_per_node", 0.into()),
+        ("preempt_time", 0.into()),
+        ("prefer", text()),
+        ("profile", Value::Null),
+        ("reboot", false.into()),
+        ("resize_time", 0.into()),
+        ("sockets_per_board", 0.into()),
+        ("sockets_per_node", Value::Null),
+        ("system_comment", text()),
+        ("tasks_per_board", 0.into()),
+        ("tasks_per_core", Value::Null),
+        ("tasks_per_socket", Value::Null),
+        ("thread_spec", Value::Null),
+        ("threads_per_core", Value::Null),
+        ("tres_bind", text()),
+        ("tres_freq", text()),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{JobState, Reason};
+    use crate::render::fixture::{NOW, ctx, job as build};
+
+    fn one(j: JobView) -> Value {
+        jobs(&[j], &ctx())["jobs"][0].clone()
+    }
+
+    #[test]
+    fn a_running_job_has_slurms_members() {
+        let j = one(build(172, "runner").running(4).limit(1800).build());
+        // The members of Slurm's own document that say something of this job.
+        for (key, value) in [
+            ("job_id", Value::from(172)),
+            ("array_job_id", 0.into()),
+            ("array_task_id", Value::Null),
+            ("batch_flag", true.into()),
+            ("batch_host", "vm".into()),
+            ("command", "/home/lab/g/sleep.sh 300".into()),
+            ("cpus", 1.into()),
+            ("cpus_per_task", Value::Null),
+            ("current_working_directory", "/home/lab/g".into()),
+            ("dependency", "".into()),
+            ("end_time", (NOW - 4 + 1800).into()),
+            ("exit_code", 0.into()),
+            ("group_name", "lab".into()),
+            ("job_state", "RUNNING".into()),
+            ("memory_per_cpu", 100.into()),
+            ("memory_per_node", Value::Null),
+            ("name", "runner".into()),
+            ("nodes", "vm".into()),
+            ("partition", "cpu".into()),
+            ("priority", 4_294_901_642u32.into()),
+            ("qos", "normal".into()),
+            ("requeue", true.into()),
+            ("start_time", (NOW - 4).into()),
+            ("state_reason", "None".into()),
+            ("standard_input", "/dev/null".into()),
+            ("submit_time", (NOW - 4).into()),
+            ("tasks", 1.into()),
+            ("time_limit", 30.into()),
+            ("tres_alloc_str", "cpu=1,mem=100M,node=1,billing=1".into()),
+            ("tres_req_str", "cpu=1,mem=100M,node=1,billing=1".into()),
+            ("user_id", 1001.into()),
+            ("user_name", "lab".into()),
+        ] {
+            assert_eq!(j[key], value, "{key}");
+        }
+        assert_eq!(j["job_resources"]["allocated_nodes"][0]["memory_allocated"], 100);
+        assert_eq!(j["flags"][0], "JOB_WAS_RUNNING");
+    }
+
+    #[test]
+    fn every_member_of_slurms_document_is_there() {
+        let j = one(build(172, "runner").build());
+        for key in "account accrue_time admin_comment array_job_id array_task_id array_max_tasks array_task_string \
+            association_id batch_features batch_flag batch_host flags burst_buffer burst_buffer_state cluster \
+            cluster_features command comment container contiguous core_spec thread_spec cores_per_socket billable_tres \
+            cpus_per_task cpus_per_tres deadline delay_boot dependency derived_exit_code eligible_time end_time \
+            excluded_nodes exit_code features federation_origin federation_siblings_active federation_siblings_viable \
+            gres_detail group_id group_name job_id job_resources job_state licenses max_cpus max_nodes mcs_label \
+            memory_per_tres name nodes nice tasks_per_core tasks_per_node tasks_per_socket tasks_per_board cpus node_count \
+            tasks het_job_id het_job_id_set het_job_offset partition prefer memory_per_node memory_per_cpu \
+            minimum_cpus_per_node minimum_tmp_disk_per_node preempt_time pre_sus_time priority profile qos reboot \
+            required_nodes requeue resize_time restart_cnt resv_name shared sockets_per_board sockets_per_node start_time \
+            state_description state_reason standard_error standard_input standard_output submit_time suspend_time \
+            system_comment time_limit time_minimum threads_per_core tres_bind tres_freq tres_per_job tres_per_node \
+            tres_per_socket tres_per_task tres_req_str tres_alloc_str user_id user_name wckey current_working_directory"
+            .split_whitespace()
+        {
+            assert!(j.get(key).is_some(), "{key}");
+        }
+    }
+
+    #[test]
+    fn arrays_have_their_number_and_their_tasks() {
+        let rest = one(build(96, "a").rest(&[3, 4, 5], Some(2)).build());
+        assert_eq!((&rest["array_job_id"], &rest["array_task_id"]), (&96.into(), &Value::Null));
+        assert_eq!((&rest["array_task_string"], &rest["array_max_tasks"]), (&"3-5%2".into(), &2.into()));
+        let task = one(build(98, "a").task(96, 2).build());
+        assert_eq!((&task["array_job_id"], &task["array_task_id"]), (&96.into(), &2.into()));
+    }
+
+    #[test]
+    fn exit_codes_are_wait_statuses_and_an_unlimited_time_is_null() {
+        let failed = |exit| one(build(1, "f").ended(JobState::Failed, Reason::NonZeroExitCode, exit, 3, 2).build());
+        assert_eq!(failed(ExitCode::status(3))["exit_code"], 768);
+        assert_eq!(failed(ExitCode::signal(9))["exit_code"], 9);
+        assert_eq!(failed(ExitCode::OK)["time_limit"], Value::Null);
+    }
+}

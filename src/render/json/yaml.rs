@@ -1,0 +1,81 @@
+//! The documents of `--json` as YAML. Only the writing, and only of what JSON can hold.
+
+use serde_json::Value;
+use std::fmt::Write;
+
+/// The document in block style; texts are always in double quotes, with JSON's escapes, which are YAML's too.
+pub fn yaml(value: &Value) -> String {
+    let mut out = "%YAML 1.1\n---\n".to_owned();
+    block(&mut out, value, 0);
+    out
+}
+
+/// A value that begins at the start of a line.
+fn block(out: &mut String, value: &Value, depth: usize) {
+    let indent = "  ".repeat(depth);
+    match value {
+        Value::Object(members) if !members.is_empty() => {
+            for (key, member) in members {
+                let _ = write!(out, "{indent}{}:", quoted_key(key));
+                after(out, member, depth + 1);
+            }
+        }
+        Value::Array(items) if !items.is_empty() => {
+            for item in items {
+                let _ = write!(out, "{indent}-");
+                after(out, item, depth + 1);
+            }
+        }
+        value => {
+            let _ = writeln!(out, "{indent}{value}");
+        }
+    }
+}
+
+/// A value after a key or a dash: on the same line where it is no list.
+fn after(out: &mut String, value: &Value, depth: usize) {
+    match value {
+        Value::Object(m) if !m.is_empty() => {
+            out.push('\n');
+            block(out, value, depth);
+        }
+        Value::Array(a) if !a.is_empty() => {
+            out.push('\n');
+            block(out, value, depth);
+        }
+        // Scalars, and empty lists and maps, are written as in JSON.
+        value => {
+            let _ = writeln!(out, " {value}");
+        }
+    }
+}
+
+fn quoted_key(key: &str) -> String {
+    let plain = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let plain = plain && !key.starts_with(|c: char| c.is_ascii_digit());
+    if plain { key.to_owned() } else { Value::from(key).to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::json::document::object;
+
+    #[test]
+    fn maps_lists_and_scalars() {
+        let value = object([
+            ("a", object([("empty", Value::Array(Vec::new())), ("n", 1.into()), ("none", Value::Null)])),
+            ("list", Value::Array(vec![object([("x", true.into()), ("y", 0.5.into())]), "a: \"b\"\n".into()])),
+            ("min nodes", object([])),
+        ]);
+        assert_eq!(
+            yaml(&value),
+            "%YAML 1.1\n---\na:\n  empty: []\n  n: 1\n  none: null\nlist:\n  -\n    x: true\n    y: 0.5\n  - \"a: \\\"b\\\"\\n\"\n\"min nodes\": {}\n"
+        );
+    }
+
+    #[test]
+    fn a_scalar_alone_is_a_document() {
+        assert_eq!(yaml(&Value::Null), "%YAML 1.1\n---\nnull\n");
+    }
+}

@@ -1,0 +1,211 @@
+//! `scontrol show node` and `scontrol show partition`.
+
+use crate::model::Timestamp;
+use crate::model::view::{NodeView, PartitionView};
+use crate::render::ctx::VERSION;
+use crate::render::show::record::Record;
+use crate::render::sinfo::{self, State};
+use crate::render::{Ctx, job::or_null, time, tres};
+
+/// The node. `detail` (`-d`) adds the GPUs in use.
+pub fn node(n: &NodeView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
+    let h = &n.host;
+    let count = |n: u64| n.to_string();
+    let mut r = Record::default();
+    r.odd_line(
+        "",
+        vec![
+            ("NodeName", h.name.clone()),
+            ("Arch", h.arch.clone()),
+            ("CoresPerSocket", h.cores_per_socket.to_string()),
+        ],
+        " ",
+    );
+    let state = State::of(n);
+    let cpus = h.cpu_ids.len() as u64;
+    let taken = if n.exclusive { cpus } else { u64::from(n.allocated.cpus) };
+    r.line(vec![
+        ("CPUAlloc", count(taken)),
+        ("CPUEfctv", count(cpus)),
+        ("CPUTot", count(cpus)),
+        ("CPULoad", sinfo::load(n)),
+    ]);
+    let features = sinfo::features(n);
+    r.word("AvailableFeatures", features.clone());
+    r.word("ActiveFeatures", features);
+    r.word("Gres", or_null(Some(&sinfo::gres(h))));
+    if detail {
+        r.word("GresDrain", "N/A");
+        r.word("GresUsed", format!("gpu:{}", n.allocated.gpus));
+    }
+    r.line(vec![("NodeAddr", h.name.clone()), ("NodeHostName", h.name.clone()), ("Version", VERSION.to_owned())]);
+    r.odd_line("", vec![("OS", h.kernel.clone())], " ");
+    r.line(vec![
+        ("RealMemory", count(h.mem_mb)),
+        ("AllocMem", count(n.allocated.mem_mb)),
+        ("FreeMem", count(n.free_mem_mb)),
+        ("Sockets", h.sockets.to_string()),
+        ("Boards", "1".to_owned()),
+    ]);
+    r.line(vec![
+        ("State", state.name().to_uppercase()),
+        ("ThreadsPerCore", h.threads_per_core.to_string()),
+        ("TmpDisk", "0".to_owned()),
+        ("Weight", "1".to_owned()),
+        ("Owner", "N/A".to_owned()),
+        ("MCS_label", "N/A".to_owned()),
+    ]);
+    let names: Vec<&str> = n.partitions.iter().map(|p| p.partition.name.as_str()).collect();
+    r.odd_line("", vec![("Partitions", names.join(","))], " ");
+    r.line(vec![
+        ("BootTime", time::instant(Timestamp::from_secs(h.boot_secs), ctx)),
+        ("SlurmdStartTime", time::instant(n.daemon_start, ctx)),
+    ]);
+    // Since when an idle host is idle is not kept; it has been so at the latest from the start of the daemon on.
+    let busy = if state == State::Idle { n.daemon_start } else { n.now };
+    r.word("LastBusyTime", time::instant(busy, ctx));
+    r.word("CfgTRES", tres::node(&h.tres(), true, ctx.units));
+    r.word("AllocTRES", tres::node(&n.allocated, false, ctx.units));
+    r.word("CapWatts", "n/a");
+    r.line(vec![("CurrentWatts", "0".to_owned()), ("AveWatts", "0".to_owned())]);
+    r.line(vec![
+        ("ExtSensorsJoules", "n/s".to_owned()),
+        ("ExtSensorsWatts", "0".to_owned()),
+        ("ExtSensorsTemp", "n/s".to_owned()),
+    ]);
+    r.print(one_line)
+}
+
+/// All partitions.
+pub fn partitions(n: &NodeView, one_line: bool, ctx: &Ctx) -> String {
+    n.partitions.iter().map(|p| partition(n, p, one_line, ctx)).collect()
+}
+
+/// One partition.
+pub fn partition(n: &NodeView, p: &PartitionView, one_line: bool, ctx: &Ctx) -> String {
+    let yes = |b: bool| if b { "YES" } else { "NO" }.to_owned();
+    let no = || "NO".to_owned();
+    let all = || "ALL".to_owned();
+    let unlimited = || "UNLIMITED".to_owned();
+    let mut r = Record::default();
+    r.word("PartitionName", p.partition.name.clone());
+    r.line(vec![("AllowGroups", all()), ("AllowAccounts", all()), ("AllowQos", all())]);
+    r.line(vec![("AllocNodes", all()), ("Default", yes(p.partition.is_default)), ("QoS", "N/A".to_owned())]);
+    r.line(vec![
+        ("DefaultTime", "NONE".to_owned()),
+        ("DisableRootJobs", no()),
+        ("ExclusiveUser", no()),
+        ("GraceTime", "0".to_owned()),
+        ("Hidden", no()),
+    ]);
+    r.line(vec![
+        ("MaxNodes", unlimited()),
+        ("MaxTime", unlimited()),
+        ("MinNodes", "0".to_owned()),
+        ("LLN", no()),
+        ("MaxCPUsPerNode", unlimited()),
+    ]);
+    r.word("Nodes", n.host.name.clone());
+    r.line(vec![
+        ("PriorityJobFactor", "1".to_owned()),
+        ("PriorityTier", "1".to_owned()),
+        ("RootOnly", no()),
+        ("ReqResv", no()),
+        ("OverSubscribe", no()),
+    ]);
+    r.line(vec![("OverTimeLimit", "NONE".to_owned()), ("PreemptMode", "OFF".to_owned())]);
+    r.line(vec![
+        ("State", "UP".to_owned()),
+        ("TotalCPUs", n.host.cpu_ids.len().to_string()),
+        ("TotalNodes", "1".to_owned()),
+        ("SelectTypeParameters", "NONE".to_owned()),
+    ]);
+    r.word("JobDefaults", "(null)");
+    r.line(vec![("DefMemPerNode", DEFAULT_MEM_MB.to_string()), ("MaxMemPerNode", unlimited())]);
+    let mut capacity = n.host.tres();
+    if !p.partition.is_gpu {
+        capacity.gpus = 0;
+    }
+    r.word("TRES", tres::scontrol(&capacity, ctx.units));
+    r.print(one_line)
+}
+
+/// What a job gets that asks for no memory (book, "Batch Jobs with sbatch: Defaults").
+const DEFAULT_MEM_MB: u64 = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Tres;
+    use crate::render::fixture::{ctx, node as build};
+
+    #[test]
+    fn node_with_one_of_two_cpus_taken() {
+        let n = NodeView { allocated: Tres { cpus: 1, mem_mb: 100, gpus: 0 }, ..build(0) };
+        assert_eq!(
+            node(&n, false, false, &ctx()),
+            format!(
+                "NodeName=vm Arch=x86_64 CoresPerSocket=2 \n\
+                 \x20  CPUAlloc=1 CPUEfctv=2 CPUTot=2 CPULoad=2.53\n\
+                 \x20  AvailableFeatures=cpu\n\
+                 \x20  ActiveFeatures=cpu\n\
+                 \x20  Gres=(null)\n\
+                 \x20  NodeAddr=vm NodeHostName=vm Version={VERSION}\n\
+                 \x20  OS=Linux 6.18.44 \n\
+                 \x20  RealMemory=24105 AllocMem=100 FreeMem=22167 Sockets=1 Boards=1\n\
+                 \x20  State=MIXED ThreadsPerCore=1 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A\n\
+                 \x20  Partitions=cpu,gpu \n\
+                 \x20  BootTime=2026-11-20T22:21:07 SlurmdStartTime=2026-11-20T23:35:44\n\
+                 \x20  LastBusyTime=2026-11-20T23:39:58\n\
+                 \x20  CfgTRES=cpu=2,mem=24105M,billing=2\n\
+                 \x20  AllocTRES=cpu=1,mem=100M\n\
+                 \x20  CapWatts=n/a\n\
+                 \x20  CurrentWatts=0 AveWatts=0\n\
+                 \x20  ExtSensorsJoules=n/s ExtSensorsWatts=0 ExtSensorsTemp=n/s\n\
+                 \n"
+            )
+        );
+    }
+
+    #[test]
+    fn node_with_gpus_idle_and_in_detail() {
+        let text = node(&build(2), false, false, &ctx());
+        assert!(text.contains("   Gres=gpu:2\n") && text.contains("   AllocTRES=\n"));
+        assert!(text.contains("   CfgTRES=cpu=2,mem=24105M,billing=2,gres/gpu=2\n"));
+        let n = NodeView { allocated: Tres { cpus: 2, mem_mb: 200, gpus: 2 }, ..build(2) };
+        let text = node(&n, false, true, &ctx());
+        assert!(text.contains("   Gres=gpu:2\n   GresDrain=N/A\n   GresUsed=gpu:2\n"));
+        assert!(text.contains("   AllocTRES=cpu=2,mem=200M,gres/gpu=2\n") && text.contains("State=ALLOCATED "));
+    }
+
+    #[test]
+    fn partitions_of_the_host() {
+        let text = partitions(&build(2), false, &ctx());
+        assert!(text.starts_with(
+            "PartitionName=cpu\n\
+             \x20  AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL\n\
+             \x20  AllocNodes=ALL Default=YES QoS=N/A\n\
+             \x20  DefaultTime=NONE DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO\n\
+             \x20  MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED\n\
+             \x20  Nodes=vm\n\
+             \x20  PriorityJobFactor=1 PriorityTier=1 RootOnly=NO ReqResv=NO OverSubscribe=NO\n\
+             \x20  OverTimeLimit=NONE PreemptMode=OFF\n\
+             \x20  State=UP TotalCPUs=2 TotalNodes=1 SelectTypeParameters=NONE\n\
+             \x20  JobDefaults=(null)\n\
+             \x20  DefMemPerNode=512 MaxMemPerNode=UNLIMITED\n\
+             \x20  TRES=cpu=2,mem=24105M,node=1,billing=2\n\
+             \n\
+             PartitionName=gpu\n"
+        ));
+        assert!(text.ends_with("   TRES=cpu=2,mem=24105M,node=1,billing=2,gres/gpu=2\n\n"));
+    }
+
+    #[test]
+    fn oneliners_have_an_equals_sign_in_every_word() {
+        for text in [node(&build(2), true, true, &ctx()), partitions(&build(2), true, &ctx())] {
+            assert!(text.split_whitespace().all(|word| word.contains('=')), "{text}");
+        }
+        assert_eq!(partitions(&build(2), true, &ctx()).lines().count(), 2);
+        assert!(node(&build(2), true, false, &ctx()).contains(" OS=Linux\\0406.18.44 "));
+    }
+}

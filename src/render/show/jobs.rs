@@ -1,0 +1,428 @@
+//! `scontrol show job`.
+
+use crate::model::request::JobKind;
+use crate::model::view::JobView;
+use crate::model::{JobState, Reason, Timestamp};
+use crate::render::array::Shown;
+use crate::render::show::hostlist::ranges;
+use crate::render::show::record::Record;
+use crate::render::{Ctx, job as facts, size, time, tres};
+
+/// Steps that the summary names; the others are counted.
+const STEPS_NAMED: usize = 16;
+
+/// All these jobs, or Slurm's words where there are none.
+pub fn jobs(jobs: &[JobView], one_line: bool, detail: bool, ctx: &Ctx) -> String {
+    if jobs.is_empty() {
+        return "No jobs in the system\n".to_owned();
+    }
+    jobs.iter().map(|j| job(j, one_line, detail, ctx)).collect()
+}
+
+/// One job. `detail` (`-d`) adds the exit code of its steps and which CPUs and GPUs it has.
+pub fn job(j: &JobView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
+    let mut r = Record::default();
+    who_and_what(&mut r, j, ctx);
+    times(&mut r, j, detail, ctx);
+    place_and_size(&mut r, j, detail, ctx);
+    request(&mut r, j, ctx);
+    additions(&mut r, j, ctx);
+    if one_line {
+        return r.print(true);
+    }
+    let mut out = String::new();
+    r.to_lines(&mut out);
+    // Slurm ends a job in a line of three blanks and an empty one.
+    out.truncate(out.len() - 1);
+    out.push_str("   \n\n");
+    out
+}
+
+fn who_and_what(r: &mut Record, j: &JobView, ctx: &Ctx) {
+    let q = &j.request;
+    let mut first = vec![("JobId", j.id.to_string())];
+    let shown = Shown::of(j.id, &j.role);
+    if let Some(task) = shown.task(ctx) {
+        first.push(("ArrayJobId", shown.array_job().to_string()));
+        first.push(("ArrayTaskId", task));
+        if let Some(limit) = throttle(j) {
+            first.push(("ArrayTaskThrottle", limit.to_string()));
+        }
+    }
+    first.push(("JobName", q.name.clone()));
+    r.line(first);
+    r.line(vec![
+        ("UserId", format!("{}({})", q.user, q.uid)),
+        ("GroupId", format!("{}({})", q.group, q.gid)),
+        ("MCS_label", "N/A".to_owned()),
+    ]);
+    let mut priority = vec![
+        ("Priority", facts::priority(j).to_string()),
+        ("Nice", q.nice.to_string()),
+        ("Account", facts::or_null(q.account.as_deref())),
+        ("QOS", q.qos.clone().unwrap_or_else(|| facts::DEFAULT_QOS.to_owned())),
+    ];
+    if let Some(wckey) = &q.wckey {
+        priority.push(("WCKey", wckey.clone()));
+    }
+    r.line(priority);
+    r.line(vec![
+        ("JobState", j.state.name().to_owned()),
+        ("Reason", j.reason.name().to_owned()),
+        ("Dependency", facts::or_null(facts::dependency(j).as_deref())),
+    ]);
+}
+
+/// The limit of an array, of its rest or as it was asked for.
+fn throttle(j: &JobView) -> Option<u32> {
+    match &j.role {
+        crate::model::ArrayRole::Rest { limit, .. } => *limit,
+        crate::model::ArrayRole::None | crate::model::ArrayRole::Task { .. } => {
+            j.request.array.as_ref().and_then(|a| a.limit)
+        }
+    }
+}
+
+fn times(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
+    let q = &j.request;
+    let unknown = |t: Option<Timestamp>| time::instant_or(t, "Unknown", ctx);
+    r.line(vec![
+        ("Requeue", u8::from(!q.no_requeue).to_string()),
+        ("Restarts", j.restarts.to_string()),
+        ("BatchFlag", u8::from(facts::is_batch(j)).to_string()),
+        ("Reboot", "0".to_owned()),
+        ("ExitCode", j.exit.to_string()),
+    ]);
+    if detail {
+        r.word("DerivedExitCode", j.derived_exit.to_string());
+    }
+    r.line(vec![
+        ("RunTime", time::long(facts::elapsed_secs(j, ctx))),
+        ("TimeLimit", time::long_limit(q.time_limit_secs)),
+        ("TimeMin", q.time_min_secs.map_or_else(|| "N/A".to_owned(), time::long)),
+    ]);
+    r.line(vec![("SubmitTime", unknown(Some(j.submit))), ("EligibleTime", unknown(j.eligible))]);
+    r.word("AccrueTime", unknown(j.eligible));
+    r.line(vec![
+        ("StartTime", unknown(facts::start_or_expected(j))),
+        ("EndTime", unknown(facts::end_or_expected(j, ctx))),
+        ("Deadline", time::instant_or(q.deadline, "N/A", ctx)),
+    ]);
+    let before = if j.suspended_at.is_some() { facts::elapsed_secs(j, ctx) } else { 0 };
+    let evaluated = if j.state == JobState::Pending { Some(ctx.now) } else { facts::start(j).or(j.eligible) };
+    r.line(vec![
+        ("SuspendTime", time::instant_or(j.suspended_at, "None", ctx)),
+        ("SecsPreSuspend", before.to_string()),
+        ("LastSchedEval", unknown(evaluated)),
+        ("Scheduler", "Main".to_owned()),
+    ]);
+}
+
+fn place_and_size(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
+    let q = &j.request;
+    r.line(vec![("Partition", j.partition.clone()), ("AllocNode:Sid", format!("{}:0", q.submit_host))]);
+    r.line(vec![
+        ("ReqNodeList", facts::or_null(q.nodelist.as_deref())),
+        ("ExcNodeList", facts::or_null(q.exclude.as_deref())),
+    ]);
+    let node = facts::nodes(j, ctx);
+    let mut place = vec![("NodeList", node.to_owned())];
+    if j.state == JobState::Pending && j.expected_start.is_some() && j.reason != Reason::BeginTime {
+        place.push(("SchedNodeList", ctx.node.clone()));
+    }
+    r.line(place);
+    r.word_if("BatchHost", (!node.is_empty()).then(|| node.to_owned()));
+    let t = facts::allocated_or_asked(j);
+    r.line(vec![
+        ("NumNodes", "1".to_owned()),
+        ("NumCPUs", t.cpus.to_string()),
+        ("NumTasks", q.task_count().to_string()),
+        ("CPUs/Task", facts::cpus_per_task(j).to_string()),
+        ("ReqB:S:C:T", "0:0:*:*".to_owned()),
+    ]);
+    r.word("TRES", tres::scontrol(&t, ctx.units));
+    r.line(vec![
+        ("Socks/Node", "*".to_owned()),
+        ("NtasksPerN:B:S:C", format!("{}:0:*:*", q.ntasks_per_node.unwrap_or(0))),
+        ("CoreSpec", "*".to_owned()),
+    ]);
+    if let (true, Some(alloc)) = (detail, &j.alloc) {
+        let gres = (alloc.tres.gpus > 0).then(|| format!("gpu:{}", alloc.tres.gpus));
+        r.word("JOB_GRES", facts::or_null(gres.as_deref()));
+        let index = gres.map(|g| format!("{g}(IDX:{})", ranges(&alloc.gpu_ids))).unwrap_or_default();
+        let words = vec![
+            ("Nodes", ctx.node.clone()),
+            ("CPU_IDs", ranges(&alloc.cpu_ids)),
+            ("Mem", alloc.tres.mem_mb.to_string()),
+            ("GRES", index),
+        ];
+        r.odd_line("  ", words, "");
+    }
+    let (mb, per_cpu) = facts::min_memory(j);
+    r.line(vec![
+        ("MinCPUsNode", facts::min_cpus(j).to_string()),
+        (if per_cpu { "MinMemoryCPU" } else { "MinMemoryNode" }, size::mib(mb, ctx.units)),
+        ("MinTmpDiskNode", "0".to_owned()),
+    ]);
+}
+
+fn request(r: &mut Record, j: &JobView, _ctx: &Ctx) {
+    let q = &j.request;
+    let null = || "(null)".to_owned();
+    r.line(vec![("Features", facts::or_null(q.constraint.as_deref())), ("DelayBoot", time::long(0))]);
+    r.word_if("Reservation", q.reservation.clone());
+    r.line(vec![
+        ("OverSubscribe", facts::over_subscribe(j).to_owned()),
+        ("Contiguous", "0".to_owned()),
+        ("Licenses", facts::or_null(q.licenses.as_deref())),
+        ("Network", null()),
+    ]);
+    r.word("Command", facts::or_null(facts::command(j).as_deref()));
+    r.word("WorkDir", q.work_dir.clone());
+    if let Some(comment) = &q.comment {
+        r.odd_line("", vec![("Comment", comment.clone())], " ");
+    }
+    if !j.std_out.is_empty() {
+        r.word("StdErr", j.std_err.clone());
+        r.word("StdIn", j.std_in.clone());
+        r.word("StdOut", j.std_out.clone());
+    }
+    r.word("Power", "");
+    r.word_if("TresPerJob", facts::tres_per_job(j));
+    r.word_if("TresPerNode", facts::tres_per_node(j));
+    r.word_if("TresPerSocket", facts::tres_per_socket(j));
+    r.word_if("TresPerTask", facts::tres_per_task(j));
+    if let Some(user) = q.mail_user.as_ref().or(q.mail_type.as_ref().map(|_| &q.user)) {
+        r.line(vec![("MailUser", user.clone()), ("MailType", q.mail_type.clone().unwrap_or("NONE".to_owned()))]);
+    }
+}
+
+/// What the book shows and Slurm does not.
+fn additions(r: &mut Record, j: &JobView, ctx: &Ctx) {
+    r.word("ReqTRES", tres::scontrol(&j.tres, ctx.units));
+    let allocated = facts::allocated(j).map(|t| tres::scontrol(&t, ctx.units));
+    r.word("AllocTRES", facts::or_null(allocated.as_deref()));
+    let peak = j.steps.iter().fold(j.usage.max_rss_kb, |peak, s| peak.max(s.usage.max_rss_kb));
+    r.word("MaxRSS", size::kib(peak, ctx.units));
+    if j.request.kind == JobKind::Batch {
+        // Which of the two meanings of `-n` in a batch job applies.
+        r.word("BatchTasks", if j.batch_ranks { "ranks" } else { "once" });
+    }
+    r.word("Steps", step_summary(j));
+}
+
+/// `batch:RUNNING,0:COMPLETED,1:FAILED(7:0)`; the latest ones, and how many there were before.
+fn step_summary(j: &JobView) -> String {
+    if j.steps.is_empty() {
+        return "(null)".to_owned();
+    }
+    let skipped = j.steps.len().saturating_sub(STEPS_NAMED);
+    let mut words = Vec::with_capacity(STEPS_NAMED + 1);
+    if skipped > 0 {
+        words.push(format!("({skipped}_more)"));
+    }
+    for step in &j.steps[skipped..] {
+        let mut word = format!("{}:{}", step.id, step.state);
+        if !step.exit.is_success() {
+            word.push_str(&format!("({})", step.exit));
+        }
+        words.push(word);
+    }
+    words.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::array::ArraySpec;
+    use crate::model::tres::Usage;
+    use crate::model::{ExitCode, StepId, TaskSet, Tres};
+    use crate::render::fixture::{at, ctx, job as build, step};
+
+    /// Slurm's part of the text: all but the book's additions.
+    fn slurms(text: &str) -> String {
+        let ours = ["   ReqTRES=", "   AllocTRES=", "   MaxRSS=", "   BatchTasks=", "   Steps="];
+        text.lines().filter(|l| !ours.iter().any(|o| l.starts_with(o))).map(|l| format!("{l}\n")).collect()
+    }
+
+    #[test]
+    fn running_job() {
+        let j = build(190, "running").running(2).limit(1800).with(|j| {
+            j.submit = at(2);
+            j.eligible = Some(at(2));
+            j.std_err = "/home/lab/g/run.err".to_owned();
+        });
+        assert_eq!(
+            slurms(&job(&j.build(), false, false, &ctx())),
+            "JobId=190 JobName=running\n\
+             \x20  UserId=lab(1001) GroupId=lab(1001) MCS_label=N/A\n\
+             \x20  Priority=4294901642 Nice=0 Account=(null) QOS=normal\n\
+             \x20  JobState=RUNNING Reason=None Dependency=(null)\n\
+             \x20  Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0\n\
+             \x20  RunTime=00:00:02 TimeLimit=00:30:00 TimeMin=N/A\n\
+             \x20  SubmitTime=2026-11-20T23:39:56 EligibleTime=2026-11-20T23:39:56\n\
+             \x20  AccrueTime=2026-11-20T23:39:56\n\
+             \x20  StartTime=2026-11-20T23:39:56 EndTime=2026-11-21T00:09:56 Deadline=N/A\n\
+             \x20  SuspendTime=None SecsPreSuspend=0 LastSchedEval=2026-11-20T23:39:56 Scheduler=Main\n\
+             \x20  Partition=cpu AllocNode:Sid=localhost:0\n\
+             \x20  ReqNodeList=(null) ExcNodeList=(null)\n\
+             \x20  NodeList=vm\n\
+             \x20  BatchHost=vm\n\
+             \x20  NumNodes=1 NumCPUs=1 NumTasks=1 CPUs/Task=1 ReqB:S:C:T=0:0:*:*\n\
+             \x20  TRES=cpu=1,mem=100M,node=1,billing=1\n\
+             \x20  Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*\n\
+             \x20  MinCPUsNode=1 MinMemoryCPU=100M MinTmpDiskNode=0\n\
+             \x20  Features=(null) DelayBoot=00:00:00\n\
+             \x20  OverSubscribe=OK Contiguous=0 Licenses=(null) Network=(null)\n\
+             \x20  Command=/home/lab/g/sleep.sh 300\n\
+             \x20  WorkDir=/home/lab/g\n\
+             \x20  StdErr=/home/lab/g/run.err\n\
+             \x20  StdIn=/dev/null\n\
+             \x20  StdOut=/home/lab/g/slurm-190.out\n\
+             \x20  Power=\n\
+             \x20  \n\
+             \n"
+        );
+    }
+
+    #[test]
+    fn pending_job_has_a_planned_start_and_node() {
+        let j = build(191, "pending").limit(3600).with(|j| {
+            j.expected_start = Some(at(-1825));
+            j.tres = Tres { cpus: 2, mem_mb: 200, gpus: 0 };
+        });
+        let text = job(&j.asks(|r| r.ntasks = Some(2)).build(), false, false, &ctx());
+        for line in [
+            "   JobState=PENDING Reason=Resources Dependency=(null)\n",
+            "   StartTime=2026-11-21T00:10:23 EndTime=2026-11-21T01:10:23 Deadline=N/A\n",
+            "   NodeList= SchedNodeList=vm\n   NumNodes=1 NumCPUs=2 NumTasks=2 CPUs/Task=1 ReqB:S:C:T=0:0:*:*\n",
+            "   AllocTRES=(null)\n",
+        ] {
+            assert!(text.contains(line), "{line}{text}");
+        }
+    }
+
+    #[test]
+    fn failed_job_of_wrap_with_comment() {
+        let j =
+            build(189, "wrap").ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(3), 3, 3).asks(|r| {
+                r.command = None;
+                r.args.clear();
+                r.comment = Some("a b".to_owned());
+            });
+        let text = job(&j.build(), false, false, &ctx());
+        for line in [
+            "   JobState=FAILED Reason=NonZeroExitCode Dependency=(null)\n",
+            "BatchFlag=1 Reboot=0 ExitCode=3:0\n",
+            "   RunTime=00:00:00 TimeLimit=UNLIMITED TimeMin=N/A\n",
+            "   Command=(null)\n   WorkDir=/home/lab/g\n   Comment=a b \n   StdErr=",
+        ] {
+            assert!(text.contains(line), "{line}{text}");
+        }
+    }
+
+    #[test]
+    fn an_array_names_its_tasks_and_its_limit() {
+        let spec = ArraySpec { tasks: TaskSet::from_sorted(&[1, 2, 3]), limit: Some(2) };
+        let rest = build(96, "wrap").rest(&[3, 4, 5, 6, 7, 8, 9], Some(2)).build();
+        assert!(
+            job(&rest, false, false, &ctx())
+                .starts_with("JobId=96 ArrayJobId=96 ArrayTaskId=3-9%2 ArrayTaskThrottle=2 JobName=wrap\n")
+        );
+        let task = build(98, "wrap").task(96, 2).asks(|r| r.array = Some(spec)).build();
+        assert!(
+            job(&task, false, false, &ctx())
+                .starts_with("JobId=98 ArrayJobId=96 ArrayTaskId=2 ArrayTaskThrottle=2 JobName=wrap\n")
+        );
+    }
+
+    #[test]
+    fn oneliner_is_one_line_whose_every_word_has_an_equals_sign() {
+        let j = build(190, "two words\tand\nlines").running(2).asks(|r| r.comment = Some("a b".to_owned())).build();
+        let text = job(&j, true, true, &ctx());
+        assert_eq!(text.lines().count(), 1);
+        assert!(text.split_whitespace().all(|word| word.contains('=')), "{text}");
+        assert!(text.contains(" Command=/home/lab/g/sleep.sh\\040300 "));
+        assert!(text.starts_with("JobId=190 JobName=two\\040words\\011and\\012lines UserId=lab(1001) "));
+    }
+
+    #[test]
+    fn detail_tells_which_cpus_and_gpus() {
+        let j = build(2, "g")
+            .with(|j| j.tres.gpus = 2)
+            .running(2)
+            .with(|j| {
+                if let Some(alloc) = &mut j.alloc {
+                    alloc.cpu_ids = vec![0, 1, 2, 5];
+                    alloc.gpu_ids = vec![0, 1];
+                }
+            })
+            .asks(|r| {
+                r.gpu.total = Some(2);
+                r.gpu.spelled = Some("gres:gpu:2".to_owned());
+            })
+            .build();
+        let text = job(&j, false, true, &ctx());
+        assert!(text.contains("   DerivedExitCode=0:0\n   RunTime="));
+        assert!(
+            text.contains("   JOB_GRES=gpu:2\n     Nodes=vm CPU_IDs=0-2,5 Mem=100 GRES=gpu:2(IDX:0-1)\n"),
+            "{text}"
+        );
+        assert!(text.contains("   TRES=cpu=1,mem=100M,node=1,billing=1,gres/gpu=2\n"));
+        assert!(text.contains("   Power=\n   TresPerJob=gres:gpu:2\n"));
+        assert!(!job(&j, false, false, &ctx()).contains("CPU_IDs"));
+    }
+
+    #[test]
+    fn the_books_additions_stand_after_slurms_lines() {
+        let mut first = step(StepId::Num(0), "true", JobState::Completed, ExitCode::OK, 3, Some(2));
+        first.usage = Usage { max_rss_kb: 1624, ..Usage::default() };
+        let j = build(1, "w")
+            .running(3)
+            .step(step(StepId::Batch, "batch", JobState::Running, ExitCode::OK, 3, None))
+            .step(first)
+            .step(step(StepId::Num(1), "sh", JobState::Failed, ExitCode::status(7), 3, Some(2)))
+            .build();
+        let text = job(&j, false, false, &ctx());
+        assert!(
+            text.ends_with(
+                "   Power=\n   ReqTRES=cpu=1,mem=100M,node=1,billing=1\n   AllocTRES=cpu=1,mem=100M,node=1,billing=1\n   \
+                 MaxRSS=1624K\n   BatchTasks=once\n   Steps=batch:RUNNING,0:COMPLETED,1:FAILED(7:0)\n   \n\n"
+            ),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn many_steps_are_summed_up() {
+        let mut b = build(1, "w").running(3);
+        for i in 0..100 {
+            b = b.step(step(StepId::Num(i), "true", JobState::Completed, ExitCode::OK, 3, Some(2)));
+        }
+        let text = job(&b.build(), false, false, &ctx());
+        assert!(text.contains("   Steps=(84_more),84:COMPLETED,85:COMPLETED,"), "{text}");
+    }
+
+    #[test]
+    fn a_suspended_job_says_since_when() {
+        let j = build(190, "s").running(5).with(|j| {
+            j.state = JobState::Suspended;
+            j.suspended_at = Some(at(2));
+        });
+        assert!(job(&j.build(), false, false, &ctx()).contains("   SuspendTime=2026-11-20T23:39:56 SecsPreSuspend=3 "));
+    }
+
+    #[test]
+    fn an_allocation_has_no_files() {
+        let j = build(5, "interactive").running(5).asks(|r| r.kind = JobKind::Allocation).with(|j| {
+            j.std_out.clear();
+        });
+        let text = job(&j.build(), false, false, &ctx());
+        assert!(!text.contains("StdOut=") && text.contains("BatchFlag=0") && !text.contains("BatchTasks"));
+    }
+
+    #[test]
+    fn no_jobs_is_said_in_words() {
+        assert_eq!(jobs(&[], false, false, &ctx()), "No jobs in the system\n");
+    }
+}

@@ -1,0 +1,15 @@
+//! `scontrol show`: jobs, steps, the node, partitions and the configuration as Slurm prints them, with the book's
+//! additions after Slurm's lines.
+
+mod config;
+mod host;
+mod hostlist;
+mod jobs;
+mod record;
+mod steps;
+
+pub use config::{config, ping};
+pub use host::{node, partition, partitions};
+pub use hostlist::{hostlist, hostnames, ranges};
+pub use jobs::{job, jobs};
+pub use steps::steps;

@@ -1,0 +1,591 @@
+//! The tables of sinfo: the default views, a format of the user's, a list of field names.
+
+use crate::model::view::NodeView;
+use crate::render::format::{self, Field, Format, FormatError, known};
+use crate::render::sinfo::State;
+use crate::render::sinfo::fields::{BOOK, FIELDS, Get, Row, tells_partitions_apart};
+use crate::render::{Ctx, Face, table, time};
+
+/// Which of the default tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct View {
+    /// `-N/--Node`
+    pub node: bool,
+    /// `-l/--long`
+    pub long: bool,
+    /// `-s/--summarize`: Slurm's columns in either face, since the book has none.
+    pub summarize: bool,
+    /// `-R/--list-reasons`: why nodes are down. The one node never is, so this is a header.
+    pub reasons: bool,
+}
+
+/// How the rows become text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Layout {
+    /// The book's table. `node` puts all partitions in one row.
+    Table { columns: Vec<Column>, node: bool },
+    /// Slurm's: a line made by a format. `dated` puts a line with the time above it.
+    Lines { format: Format, dated: bool },
+    /// Nothing but a header.
+    Reasons,
+}
+
+/// A column of the book's table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    Book(usize),
+    Slurm(usize),
+}
+
+impl Column {
+    fn field(self) -> &'static Field<Get> {
+        match self {
+            Column::Book(i) => &BOOK[i],
+            Column::Slurm(i) => &FIELDS[i],
+        }
+    }
+}
+
+const BOOK_DEFAULT: &str = "Partition,Hostnames,State,Features,GRES_USED";
+const BOOK_NODE: &str = "Partition,Hostnames,State";
+const BOOK_LONG: &str =
+    "Partition,Hostnames,State,Features,CPUS,CPU_ALLOC,Memory,MEM_ALLOC,GPUS,GPU_ALLOC,Running,Pending,GRES_USED";
+
+const SLURM_DEFAULT: &str = "%9P %.5a %.10l %.6D %.6t %N";
+const SLURM_LONG: &str = "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N";
+const SLURM_SUMMARY: &str = "%9P %.5a %.10l %.16F %N";
+const REASONS_HEADER: &str = "REASON               USER      TIMESTAMP           NODELIST\n";
+
+impl Layout {
+    /// The table where no format is asked for. `node_name` makes Slurm's node view as wide as it needs to be.
+    pub fn of(view: View, face: Face, node_name: &str) -> Self {
+        if view.reasons {
+            return Layout::Reasons;
+        }
+        let wide = node_name.len().max(9);
+        let node_default = format!("%{wide}N %.6D %.9P %6t");
+        let node_long = format!("%{wide}N %.6D %.9P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E");
+        let layout = match (face, view.summarize, view.node, view.long) {
+            (_, true, ..) => Self::percent(SLURM_SUMMARY),
+            (Face::Book, false, false, false) => Self::names(BOOK_DEFAULT, false),
+            (Face::Book, false, true, false) => Self::names(BOOK_NODE, true),
+            (Face::Book, false, node, true) => Self::names(BOOK_LONG, node),
+            (Face::Slurm, false, false, false) => Self::percent(SLURM_DEFAULT),
+            (Face::Slurm, false, false, true) => Self::percent(SLURM_LONG),
+            (Face::Slurm, false, true, false) => Self::percent(&node_default),
+            (Face::Slurm, false, true, true) => Self::percent(&node_long),
+        };
+        match layout {
+            Ok(Layout::Lines { format, .. }) => Layout::Lines { format, dated: view.long && !view.summarize },
+            Ok(table) => table,
+            // The formats above are constants that a test reads.
+            Err(_) => Layout::Reasons,
+        }
+    }
+
+    /// `-o/--format` and `SINFO_FORMAT`: a `%` format, or a list of field names, which is the book's table. `node`
+    /// (`-N`) puts all partitions in one row of the book's table.
+    ///
+    /// # Errors
+    /// An unknown code or name, with the list of what there is.
+    pub fn parse(text: &str, node: bool) -> Result<Self, FormatError> {
+        if format::is_name_list(text) { Self::names(text, node) } else { Self::percent(text) }
+    }
+
+    /// A format with `%` codes.
+    ///
+    /// # Errors
+    /// An unknown code.
+    pub fn percent(text: &str) -> Result<Self, FormatError> {
+        let format = Format::percent(text, FIELDS).map_err(|bad| unknown("node", &bad))?;
+        Ok(Layout::Lines { format, dated: false })
+    }
+
+    /// `-O/--Format`.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn long(text: &str) -> Result<Self, FormatError> {
+        if text.trim().eq_ignore_ascii_case("all") {
+            return Self::percent("%all");
+        }
+        let format = Format::long(text, FIELDS).map_err(|bad| unknown("job", &bad))?;
+        Ok(Layout::Lines { format, dated: false })
+    }
+
+    /// A list of field names: the book's, and every name of `-O` beside them.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn names(text: &str, node: bool) -> Result<Self, FormatError> {
+        let columns = text.split(',').map(str::trim).filter(|w| !w.is_empty()).map(|word| {
+            format::by_name(BOOK, word)
+                .map(Column::Book)
+                .or_else(|| format::by_name(FIELDS, word).map(Column::Slurm))
+                .ok_or_else(|| unknown("node", word))
+        });
+        Ok(Layout::Table { columns: columns.collect::<Result<_, _>>()?, node })
+    }
+}
+
+/// Slurm says "node" of codes and, having it from squeue, "job" of names.
+fn unknown(of: &str, what: &str) -> FormatError {
+    let (codes, names) = known(FIELDS);
+    let book: Vec<&str> =
+        BOOK.iter().flat_map(|f| f.names).copied().filter(|n| format::by_name(FIELDS, n).is_none()).collect();
+    FormatError {
+        message: format!("Invalid {of} format specification: {what}"),
+        hint: format!("known codes: {codes}; known fields: {names} {}", book.join(" ")),
+    }
+}
+
+/// How the host is printed.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub layout: Layout,
+    /// False with `-h/--noheader`.
+    pub header: bool,
+    /// `-p/--partition`: these alone.
+    pub partitions: Option<Vec<String>>,
+    /// `-S/--sort` by falling partition name (`-P`), by rising one (`P`), or as configured.
+    pub by_partition: Option<std::cmp::Ordering>,
+    /// False where `-t`, `-n` or `-d` leave the host out: the partitions are then shown without it.
+    pub shows_node: bool,
+}
+
+impl Options {
+    pub fn new(layout: Layout) -> Self {
+        Options { layout, header: true, partitions: None, by_partition: None, shows_node: true }
+    }
+}
+
+/// The host as sinfo prints it.
+pub fn print(node: &NodeView, options: &Options, ctx: &Ctx) -> String {
+    let rows = rows(node, options);
+    let mut out = String::new();
+    match &options.layout {
+        Layout::Reasons => {
+            if options.header {
+                out.push_str(REASONS_HEADER);
+            }
+            out
+        }
+        Layout::Table { columns, .. } => {
+            let headers: Vec<&str> = columns.iter().map(|c| c.field().header).collect();
+            let cells: Vec<Vec<String>> =
+                rows.iter().map(|row| columns.iter().map(|c| (c.field().get)(row, ctx)).collect()).collect();
+            table::book(&headers, &cells, options.header)
+        }
+        Layout::Lines { format, dated } => {
+            if options.header {
+                if *dated {
+                    out.push_str(&time::date_line(ctx));
+                    out.push('\n');
+                }
+                format.header(&mut out, FIELDS);
+            }
+            let mut lines: Vec<String> = Vec::with_capacity(rows.len());
+            for row in &rows {
+                let mut line = String::new();
+                format.row(&mut line, FIELDS, |get| get(row, ctx));
+                lines.push(line);
+            }
+            if !format.has(tells_partitions_apart) {
+                lines.dedup();
+            }
+            out.push_str(&lines.concat());
+            out
+        }
+    }
+}
+
+fn rows<'a>(node: &'a NodeView, options: &Options) -> Vec<Row<'a>> {
+    let wanted = |name: &str| options.partitions.as_ref().is_none_or(|list| list.iter().any(|p| p == name));
+    let mut partitions: Vec<_> = node.partitions.iter().filter(|p| wanted(&p.partition.name)).collect();
+    if let Some(order) = options.by_partition {
+        partitions.sort_by(|a, b| a.partition.name.cmp(&b.partition.name));
+        if order.is_gt() {
+            partitions.reverse();
+        }
+    }
+    let has_node = options.shows_node;
+    match &options.layout {
+        Layout::Table { node: true, .. } if partitions.is_empty() => Vec::new(),
+        Layout::Table { node: true, .. } => vec![Row { node, partitions, has_node }],
+        Layout::Table { node: false, .. } | Layout::Lines { .. } | Layout::Reasons => {
+            partitions.into_iter().map(|p| Row { node, partitions: vec![p], has_node }).collect()
+        }
+    }
+}
+
+/// Node states that Slurm knows, in the order of its message.
+const STATES: &str = "unknown,down,idle,allocated,error,mixed,future,drain,drained,draining,no_respond,reserved,perfctrs,\
+    cloud,completing,powering_down,powered_down,power_down,powering_up,fail,maint,reboot,planned";
+
+/// `-t/--states`: whether the host is in one of these states (separated by `,`) or in all of them (by `&`).
+///
+/// # Errors
+/// A word that is no state of Slurm's.
+pub fn state_list_matches(text: &str, node: &NodeView) -> Result<bool, FormatError> {
+    let state = State::of(node);
+    let is = |word: &str| -> Result<bool, FormatError> {
+        let word = word.trim().to_ascii_lowercase();
+        let known = match word.as_str() {
+            "all" => return Ok(true),
+            "alloc" => Some(State::Allocated),
+            "mix" => Some(State::Mixed),
+            word => [State::Idle, State::Mixed, State::Allocated].into_iter().find(|s| s.name() == word),
+        };
+        if let Some(known) = known {
+            return Ok(known == state);
+        }
+        // Short forms of states that the one host never has.
+        let others = ["comp", "futr", "resv", "unk", "npc", "failing", "power_up", "reboot_issued", "reboot_requested"];
+        if STATES.split(',').any(|s| s == word) || others.contains(&word.as_str()) {
+            return Ok(false);
+        }
+        Err(FormatError { message: format!("Bad state string: \"{text}\""), hint: format!("valid states: {STATES}") })
+    };
+    if text.contains('&') {
+        return text.split('&').try_fold(true, |all, word| Ok(is(word)? && all));
+    }
+    text.split(',').filter(|w| !w.is_empty()).try_fold(false, |any, word| Ok(is(word)? || any))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Tres;
+    use crate::render::fixture::{ctx, node};
+    use proptest::prelude::*;
+
+    fn idle() -> NodeView {
+        node(2)
+    }
+
+    fn taken(cpus: u32) -> NodeView {
+        NodeView { allocated: Tres { cpus, mem_mb: 100, gpus: 1 }, ..idle() }
+    }
+
+    fn view(view: View, face: Face) -> Options {
+        Options::new(Layout::of(view, face, "vm"))
+    }
+
+    fn percent(text: &str) -> Options {
+        Options::new(Layout::parse(text, false).unwrap())
+    }
+
+    #[test]
+    fn book_default_view() {
+        assert_eq!(
+            print(&idle(), &view(View::default(), Face::Book), &ctx()),
+            "PARTITION | HOSTNAMES | STATE | FEATURES        | GRES_USED\n\
+             cpu*      | vm        | idle  | cpu             | N/A\n\
+             gpu       | vm        | idle  | cpu,generic_gpu | gpu:0\n"
+        );
+    }
+
+    #[test]
+    fn features_name_gpu_models_and_not_the_generic_gpu_label() {
+        let mut n = idle();
+        n.host.features = vec!["cpu".to_owned(), "gpu".to_owned()];
+        for gpu in &mut n.host.gpus {
+            gpu.model = Some("nvidia_h200".to_owned());
+        }
+        let options = Options { header: false, ..percent("Partition,Features") };
+        assert_eq!(print(&n, &options, &ctx()), "cpu* | cpu\ngpu  | cpu,nvidia_h200\n");
+        let options = Options { header: false, ..percent("%R %f %G") };
+        assert_eq!(print(&n, &options, &ctx()), "cpu cpu (null)\ngpu cpu,nvidia_h200 gpu:nvidia_h200:2\n");
+    }
+
+    #[test]
+    fn book_node_view_joins_the_partitions() {
+        let options = view(View { node: true, ..View::default() }, Face::Book);
+        assert_eq!(print(&idle(), &options, &ctx()), "PARTITION | HOSTNAMES | STATE\ncpu*,gpu  | vm        | idle\n");
+    }
+
+    #[test]
+    fn book_long_view() {
+        let mut n = taken(1);
+        n.partitions[0].running = 1;
+        n.partitions[1].pending = 2;
+        let mut options = view(View { long: true, ..View::default() }, Face::Book);
+        assert_eq!(
+            print(&n, &options, &ctx()),
+            "PARTITION | HOSTNAMES | STATE | FEATURES        | CPUS | CPU_ALLOC | MEMORY | MEM_ALLOC | GPUS | GPU_ALLOC | \
+             RUNNING | PENDING | GRES_USED\n\
+             cpu*      | vm        | mix   | cpu             | 2    | 1         | 24105M | 100M      | 0    | 0         | \
+             1       | 0       | N/A\n\
+             gpu       | vm        | mix   | cpu,generic_gpu | 2    | 1         | 24105M | 100M      | 2    | 1         | \
+             0       | 2       | gpu:1\n"
+        );
+        options.layout = Layout::of(View { long: true, node: true, ..View::default() }, Face::Book, "vm");
+        let text = print(&n, &options, &ctx());
+        assert!(text.ends_with("cpu*,gpu  | vm        | mix   | cpu,generic_gpu | 2    | 1         | 24105M | 100M      | 2    | 1         | 1       | 2       | gpu:1\n"), "{text}");
+    }
+
+    #[test]
+    fn partition_filter_and_noheader() {
+        let options =
+            Options { header: false, partitions: Some(vec!["gpu".to_owned()]), ..view(View::default(), Face::Book) };
+        assert_eq!(print(&idle(), &options, &ctx()), "gpu | vm | idle | cpu,generic_gpu | gpu:0\n");
+        let options = Options { header: true, partitions: Some(vec!["nopart".to_owned()]), ..options };
+        assert_eq!(print(&idle(), &options, &ctx()), "PARTITION | HOSTNAMES | STATE | FEATURES | GRES_USED\n");
+    }
+
+    #[test]
+    fn slurm_default_view() {
+        assert_eq!(
+            print(&idle(), &view(View::default(), Face::Slurm), &ctx()),
+            "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\n\
+             cpu*         up   infinite      1   idle vm\n\
+             gpu          up   infinite      1   idle vm\n"
+        );
+    }
+
+    #[test]
+    fn slurm_node_view() {
+        assert_eq!(
+            print(&idle(), &view(View { node: true, ..View::default() }, Face::Slurm), &ctx()),
+            "NODELIST   NODES PARTITION STATE \n\
+             vm             1      cpu* idle  \n\
+             vm             1       gpu idle  \n"
+        );
+    }
+
+    #[test]
+    fn slurm_long_views_have_a_date_line() {
+        assert_eq!(
+            print(&taken(2), &view(View { long: true, ..View::default() }, Face::Slurm), &ctx()),
+            "Fri Nov 20 23:39:58 2026\n\
+             PARTITION AVAIL  TIMELIMIT   JOB_SIZE ROOT OVERSUBS     GROUPS  NODES       STATE NODELIST\n\
+             cpu*         up   infinite 1-infinite   no       NO        all      1   allocated vm\n\
+             gpu          up   infinite 1-infinite   no       NO        all      1   allocated vm\n"
+        );
+        let text = print(&node(0), &view(View { long: true, node: true, ..View::default() }, Face::Slurm), &ctx());
+        assert!(text.contains(
+            "NODELIST   NODES PARTITION       STATE CPUS    S:C:T MEMORY TMP_DISK WEIGHT AVAIL_FE REASON              \n"
+        ));
+        assert!(text.contains(
+            "vm             1      cpu*        idle 2       1:2:1  24105        0      1      cpu none                \n"
+        ));
+    }
+
+    #[test]
+    fn summarize_is_slurms() {
+        for face in [Face::Book, Face::Slurm] {
+            assert_eq!(
+                print(&idle(), &view(View { summarize: true, ..View::default() }, face), &ctx()),
+                "PARTITION AVAIL  TIMELIMIT   NODES(A/I/O/T) NODELIST\n\
+                 cpu*         up   infinite          0/1/0/1 vm\n\
+                 gpu          up   infinite          0/1/0/1 vm\n"
+            );
+        }
+    }
+
+    #[test]
+    fn list_reasons_is_a_header() {
+        let options = view(View { reasons: true, ..View::default() }, Face::Book);
+        assert_eq!(print(&idle(), &options, &ctx()), "REASON               USER      TIMESTAMP           NODELIST\n");
+    }
+
+    #[test]
+    fn percent_formats_are_slurms() {
+        assert_eq!(
+            print(&idle(), &percent("%P %a %l %D %t %N %G %c %m"), &ctx()),
+            "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST GRES CPUS MEMORY\n\
+             cpu* up infinite 1 idle vm (null) 2 24105\n\
+             gpu up infinite 1 idle vm gpu:2 2 24105\n"
+        );
+        let options = Options { header: false, ..percent("%.10P<%6t>%.5D") };
+        assert_eq!(print(&idle(), &options, &ctx()), "      cpu*<idle  >    1\n       gpu<idle  >    1\n");
+        assert_eq!(print(&idle(), &percent("%P,%m"), &ctx()), "PARTITION,MEMORY\ncpu*,24105\ngpu,24105\n");
+    }
+
+    #[test]
+    fn lines_that_do_not_name_the_partition_are_printed_once() {
+        let options = Options { header: false, ..percent("%C") };
+        assert_eq!(print(&idle(), &options, &ctx()), "0/2/0/2\n");
+        let options = Options { header: false, ..percent("%F/%C") };
+        assert_eq!(print(&taken(1), &options, &ctx()), "1/0/0/1/1/1/0/2\n");
+    }
+
+    #[test]
+    fn every_single_letter_of_an_idle_host() {
+        let expected = [
+            ('A', "NODES(A/I)", "0/1"),
+            ('B', "MAX_CPUS_PER_NODE", "UNLIMITED"),
+            ('C', "CPUS(A/I/O/T)", "0/2/0/2"),
+            ('D', "NODES", "1"),
+            ('E', "REASON", "none"),
+            ('F', "NODES(A/I/O/T)", "0/1/0/1"),
+            ('G', "GRES", "(null)"),
+            ('H', "TIMESTAMP", "Unknown"),
+            ('I', "PRIO_JOB_FACTOR", "1"),
+            ('L', "DEFAULTTIME", "n/a"),
+            ('M', "PREEMPT_MODE", "OFF"),
+            ('N', "NODELIST", "vm"),
+            ('O', "CPU_LOAD", "2.53"),
+            ('P', "PARTITION", "cpu*"),
+            ('R', "PARTITION", "cpu"),
+            ('S', "ALLOCNODES", "all"),
+            ('T', "STATE", "idle"),
+            ('U', "USER", "Unknown"),
+            ('V', "CLUSTER", "N/A"),
+            ('X', "SOCKETS", "1"),
+            ('Y', "CORES", "2"),
+            ('Z', "THREADS", "1"),
+            ('a', "AVAIL", "up"),
+            ('b', "ACTIVE_FEATURES", "cpu"),
+            ('c', "CPUS", "2"),
+            ('d', "TMP_DISK", "0"),
+            ('e', "FREE_MEM", "22167"),
+            ('f', "AVAIL_FEATURES", "cpu"),
+            ('g', "GROUPS", "all"),
+            ('h', "OVERSUBSCRIBE", "NO"),
+            ('l', "TIMELIMIT", "infinite"),
+            ('m', "MEMORY", "24105"),
+            ('n', "HOSTNAMES", "vm"),
+            ('o', "NODE_ADDR", "vm"),
+            ('p', "PRIO_TIER", "1"),
+            ('r', "ROOT", "no"),
+            ('s', "JOB_SIZE", "1-infinite"),
+            ('t', "STATE", "idle"),
+            ('u', "USER", "Unknown"),
+            ('v', "VERSION", crate::render::ctx::VERSION),
+            ('w', "WEIGHT", "1"),
+            ('z', "S:C:T", "1:2:1"),
+        ];
+        for (code, header, value) in expected {
+            let options = Options { partitions: Some(vec!["cpu".to_owned()]), ..percent(&format!("%{code}")) };
+            assert_eq!(print(&node(0), &options, &ctx()), format!("{header}\n{value}\n"), "%{code}");
+        }
+        assert_eq!(expected.len(), FIELDS.iter().filter(|f| f.code.is_some()).count());
+    }
+
+    #[test]
+    fn long_format_columns_are_20_wide() {
+        let options = Options::new(Layout::long("PartitionName,Available,Time,Nodes,StateCompact,NodeList").unwrap());
+        assert_eq!(
+            print(&idle(), &options, &ctx()),
+            "PARTITION           AVAIL               TIMELIMIT           NODES               STATE               NODELIST            \n\
+             cpu                 up                  infinite            1                   idle                vm                  \n\
+             gpu                 up                  infinite            1                   idle                vm                  \n"
+        );
+        let options =
+            Options { header: false, ..Options::new(Layout::long("nodehost:4,gres:8,gresused:6,statelong").unwrap()) };
+        assert_eq!(
+            print(&taken(1), &options, &ctx()),
+            "vm  (null)  N/A   mixed               \nvm  gpu:2   gpu:1 mixed               \n"
+        );
+    }
+
+    #[test]
+    fn every_long_name_prints_something() {
+        for field in FIELDS {
+            for name in field.names {
+                let options = Options { header: false, ..Options::new(Layout::long(name).unwrap()) };
+                assert!(!print(&idle(), &options, &ctx()).trim().is_empty(), "{name}");
+            }
+        }
+        assert!(print(&idle(), &Options::new(Layout::long("ALL").unwrap()), &ctx()).contains('|'));
+    }
+
+    #[test]
+    fn every_field_name_of_the_book_is_known() {
+        let mut n = taken(1);
+        n.partitions[1].running = 1;
+        n.partitions[1].pending = 2;
+        for (name, value) in [
+            ("Partition", "gpu"),
+            ("Hostnames", "vm"),
+            ("Hostname", "vm"),
+            ("NodeList", "vm"),
+            ("State", "mix"),
+            ("Features", "cpu,generic_gpu"),
+            ("CPUS", "2"),
+            ("CPU_ALLOC", "1"),
+            ("CPUSLOAD", "1"),
+            ("CPUALLOC", "1"),
+            ("Memory", "24105M"),
+            ("Mem", "24105M"),
+            ("MEM_ALLOC", "100M"),
+            ("MemoryAllocated", "100M"),
+            ("MemAlloc", "100M"),
+            ("GPUS", "2"),
+            ("GPU_ALLOC", "1"),
+            ("GpusAllocated", "1"),
+            ("GpuAlloc", "1"),
+            ("Running", "1"),
+            ("RunningJobs", "1"),
+            ("Pending", "2"),
+            ("PendingJobs", "2"),
+            ("GRES_USED", "gpu:1"),
+            ("GresUsed", "gpu:1"),
+        ] {
+            let options = Options { header: false, partitions: Some(vec!["gpu".to_owned()]), ..percent(name) };
+            assert_eq!(print(&n, &options, &ctx()), format!("{value}\n"), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_percent_code_of_the_book_is_known() {
+        for code in ["%P", "%N", "%t", "%T", "%f", "%G"] {
+            assert!(Layout::parse(code, false).is_ok(), "{code}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_field_is_an_error_that_lists_what_exists() {
+        let error = Layout::parse("%i", false).unwrap_err();
+        assert_eq!(error.message, "Invalid node format specification: i");
+        assert!(error.hint.contains("%P") && error.hint.contains("CPU_ALLOC"));
+        assert_eq!(Layout::long("nosuch").unwrap_err().message, "Invalid job format specification: nosuch");
+        assert_eq!(Layout::parse("nosuch", false).unwrap_err().message, "Invalid node format specification: nosuch");
+    }
+
+    #[test]
+    fn states_are_idle_mixed_allocated() {
+        let text = |n: &NodeView| {
+            let options = Options { header: false, ..percent("%t %T %C") };
+            print(n, &options, &ctx())
+        };
+        assert_eq!(text(&idle()), "idle idle 0/2/0/2\n");
+        assert_eq!(text(&taken(1)), "mix mixed 1/1/0/2\n");
+        assert_eq!(text(&taken(2)), "alloc allocated 2/0/0/2\n");
+        assert_eq!(text(&NodeView { exclusive: true, ..taken(1) }), "alloc allocated 2/0/0/2\n");
+    }
+
+    #[test]
+    fn a_state_filter_that_leaves_the_host_out_leaves_the_partitions() {
+        assert_eq!(state_list_matches("alloc", &idle()), Ok(false));
+        assert_eq!(state_list_matches("IDLE,down", &idle()), Ok(true));
+        assert_eq!(state_list_matches("mix", &taken(1)), Ok(true));
+        assert_eq!(state_list_matches("idle&drain", &idle()), Ok(false));
+        assert_eq!(state_list_matches("all", &idle()), Ok(true));
+        assert_eq!(state_list_matches("bogus", &idle()).unwrap_err().message, "Bad state string: \"bogus\"");
+        let options = Options { shows_node: false, ..view(View::default(), Face::Slurm) };
+        assert_eq!(
+            print(&idle(), &options, &ctx()),
+            "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\n\
+             cpu*         up   infinite      0    n/a \n\
+             gpu          up   infinite      0    n/a \n"
+        );
+    }
+
+    #[test]
+    fn sort_by_partition() {
+        let options = Options { header: false, by_partition: Some(std::cmp::Ordering::Greater), ..percent("%P") };
+        assert_eq!(print(&idle(), &options, &ctx()), "gpu\ncpu*\n");
+    }
+
+    proptest! {
+        #[test]
+        fn no_format_and_no_state_list_panics(text in "\\PC{0,40}|[%.,:&0-9A-Za-z_-]{0,40}") {
+            for layout in [Layout::parse(&text, true), Layout::long(&text)].into_iter().flatten() {
+                print(&idle(), &Options::new(layout), &ctx());
+            }
+            let _ = state_list_matches(&text, &idle());
+        }
+    }
+}
