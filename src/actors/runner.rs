@@ -145,7 +145,7 @@ impl RunnerActor {
 
     fn launch(&mut self, mut spec: LaunchSpec, fds: Vec<OwnedFd>, ctx: &mut Context<Self>) {
         let step = spec.step.step;
-        spec.cgroup = self.cgroup.as_ref().map(|cgroup| cgroup.path().to_owned());
+        spec.cgroup = self.cgroup.as_ref().map(|cgroup| cgroup.dir().to_owned());
         let can_retry = fds.is_empty();
         match self.setup.launcher.launch(&spec, fds) {
             Ok(handle) => {
@@ -212,7 +212,7 @@ impl RunnerActor {
     fn cause_of(&self, record: &ExitRecord, stopped: bool) -> EndCause {
         if record.launch_error.is_some() {
             EndCause::LaunchFailed
-        } else if record.oom || self.cgroup.as_ref().is_some_and(JobCgroup::was_oom) {
+        } else if record.oom || self.cgroup.as_ref().is_some_and(|cgroup| cgroup.oom_kills() > 0) {
             EndCause::OutOfMemory
         } else if self.ladder.timed_out {
             EndCause::TimeLimit
@@ -245,16 +245,14 @@ impl RunnerActor {
             },
         };
         if let Some(cgroup) = self.cgroup.take() {
-            if let Some(usage) = cgroup.usage()
-                && !self.is_allocation()
-            {
-                outcome.usage = usage;
+            if !self.is_allocation() {
+                outcome.usage = cgroup.usage();
             }
-            if cgroup.was_oom() {
+            if cgroup.oom_kills() > 0 {
                 outcome.cause = EndCause::OutOfMemory;
             }
-            if let Err(e) = cgroup.remove() {
-                log::warn!("job {}: {e}", self.id);
+            if !cgroup.remove() {
+                log::warn!("job {}: its cgroup {} could not be removed", self.id, cgroup.dir().display());
             }
         }
         self.finish(outcome, ctx);
@@ -372,7 +370,7 @@ impl Handler<AdoptJob> for RunnerActor {
         let live: Vec<StepId> = m.job.steps.iter().filter(|s| !s.state.is_terminal()).map(|s| s.id).collect();
         self.begin(m.job, m.host, ctx);
         if let Some(base) = &self.setup.cgroups {
-            self.cgroup = base.open_job(self.id);
+            self.cgroup = Some(base.open_job(self.id));
         }
         if !self.is_allocation() {
             self.look_again(StepId::Batch, true, ctx);

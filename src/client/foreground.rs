@@ -74,6 +74,8 @@ pub enum Feed {
 #[must_use]
 pub enum StepOutcome {
     Ended {
+        /// `None` where it never started.
+        step: Option<StepId>,
         exit: ExitCode,
         tasks: Vec<ExitCode>,
         error: Option<String>,
@@ -297,7 +299,8 @@ pub fn wait_for_grant(
         }
         let daemon = back.as_ref().map_or_else(|| conn.as_fd(), AsFd::as_fd);
         let mut fds = [PollFd::new(daemon, PollFlags::POLLIN), PollFd::new(signals.fd.as_fd(), PollFlags::POLLIN)];
-        let timeout = if told { PollTimeout::NONE } else { PollTimeout::try_from(PATIENCE).unwrap_or(PollTimeout::MAX) };
+        let timeout =
+            if told { PollTimeout::NONE } else { PollTimeout::try_from(PATIENCE).unwrap_or(PollTimeout::MAX) };
         match poll(&mut fds, timeout) {
             Ok(0) => {
                 told = true;

@@ -93,17 +93,8 @@ pub fn run(root: PathBuf, lookup: impl Fn(&str) -> Option<OsString>) -> Result<(
 
 async fn serve(config: Config, paths: Paths, mut store: Store, reader_path: PathBuf) -> Result<(), DaemonError> {
     let launcher = Launcher::start(paths.root()).map_err(failed("the launcher"))?;
-    let cgroups = match &config.cgroup_base {
-        None => None,
-        Some(base) => {
-            // A bad base is an error of each launch, told where it is felt; the daemon itself can serve.
-            let opened = CgroupBase::open(base);
-            if let Err(e) = &opened.usable() {
-                log::error!("SLOTD_CGROUP_BASE: {e}");
-            }
-            Some(Arc::new(opened))
-        }
-    };
+    // A bad base is an error of each launch, told where it is felt; the daemon itself can serve.
+    let cgroups = config.cgroup_base.as_ref().map(|base| Arc::new(CgroupBase::new(base)));
     let inventory = GpuInventoryActor::new(config.gpu_count).start();
     let gpus = inventory.send(ProbeGpus).await.unwrap_or_default();
     let host = find_host(&config, gpus)?;

@@ -340,33 +340,3 @@ mod tests {
         assert!(!cgroup.dir().exists());
     }
 }
-pub struct CgroupBase;
-pub struct JobCgroup;
-impl CgroupBase {
-    pub fn open(_: &Path) -> Self {
-        CgroupBase
-    }
-    pub fn usable(&self) -> Result<(), String> {
-        Ok(())
-    }
-    pub fn create_job(&self, _: crate::model::JobId, _: &crate::model::Tres) -> Result<JobCgroup, String> {
-        Err(String::new())
-    }
-    pub fn open_job(&self, _: crate::model::JobId) -> Option<JobCgroup> {
-        None
-    }
-}
-impl JobCgroup {
-    pub fn path(&self) -> &Path {
-        Path::new("")
-    }
-    pub fn was_oom(&self) -> bool {
-        false
-    }
-    pub fn usage(&self) -> Option<crate::model::tres::Usage> {
-        None
-    }
-    pub fn remove(self) -> Result<(), String> {
-        Ok(())
-    }
-}

@@ -33,7 +33,7 @@ impl TaskRange {
     }
 
     pub fn contains(&self, id: u32) -> bool {
-        (self.first..=self.last).contains(&id) && (id - self.first) % self.step == 0
+        (self.first..=self.last).contains(&id) && (id - self.first).is_multiple_of(self.step)
     }
 }
 

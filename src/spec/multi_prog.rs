@@ -73,12 +73,10 @@ mod tests {
     #[test]
     fn each_rank_gets_its_program() {
         let commands = parse("# ranks\n0 echo zero %o\n2-3 echo task:%t\n* hostname\n", 4, &[]).unwrap();
-        assert_eq!(commands, [
-            vec!["echo", "zero", "0"],
-            vec!["hostname"],
-            vec!["echo", "task:2"],
-            vec!["echo", "task:3"]
-        ]);
+        assert_eq!(
+            commands,
+            [vec!["echo", "zero", "0"], vec!["hostname"], vec!["echo", "task:2"], vec!["echo", "task:3"]]
+        );
     }
 
     #[test]

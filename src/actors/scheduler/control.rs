@@ -101,12 +101,18 @@ impl SchedulerActor {
                 return ask.refs.clone();
             }
             let taken = |r: &&JobRef| {
-                self.core.resolve(r).iter().any(|id| self.core.job(*id).is_some_and(|job| takes(&ask.filter, job, &self.core.config().host.name)))
+                self.core.resolve(r).iter().any(|id| {
+                    self.core.job(*id).is_some_and(|job| takes(&ask.filter, job, &self.core.config().host.name))
+                })
             };
             return ask.refs.iter().filter(taken).cloned().collect();
         }
-        let mut ids: Vec<JobId> =
-            self.core.jobs().filter(|job| !job.state.is_terminal() && takes(&ask.filter, job, &self.core.config().host.name)).map(|j| j.id).collect();
+        let mut ids: Vec<JobId> = self
+            .core
+            .jobs()
+            .filter(|job| !job.state.is_terminal() && takes(&ask.filter, job, &self.core.config().host.name))
+            .map(|j| j.id)
+            .collect();
         ids.sort_unstable();
         ids.into_iter()
             .filter_map(|id| self.core.job(id))
@@ -141,8 +147,9 @@ impl SchedulerActor {
 fn takes(filter: &CancelFilter, job: &Job, host: &str) -> bool {
     let request = &job.request;
     let is = |wanted: &[String], have: &str| wanted.is_empty() || wanted.iter().any(|w| w == have);
-    let may_be =
-        |wanted: &[String], have: &Option<String>| wanted.is_empty() || have.as_ref().is_some_and(|h| wanted.contains(h));
+    let may_be = |wanted: &[String], have: &Option<String>| {
+        wanted.is_empty() || have.as_ref().is_some_and(|h| wanted.contains(h))
+    };
     let state = if job.state == JobState::Completing { JobState::Running } else { job.state };
     is(&filter.users, &request.user)
         && is(&filter.names, &request.name)

@@ -30,9 +30,8 @@ pub type Done = Result<u8, CliError>;
 type Applet = fn(&[OsString]) -> Done;
 
 /// The commands. Only an exact name counts: a renamed binary (`slotd-1.2`) is `slotd`.
-const APPLETS: [(&str, Applet); 4] = [
-    ("srun", srun::run),
-    ("salloc", salloc::run),("sbatch", sbatch::run), ("scancel", scancel::run)];
+const APPLETS: [(&str, Applet); 4] =
+    [("srun", srun::run), ("salloc", salloc::run), ("sbatch", sbatch::run), ("scancel", scancel::run)];
 
 /// Runs the process.
 pub fn main() -> ExitCode {

@@ -3,10 +3,12 @@
 use super::tasks::{Voice, all_streams, limits, link, verdict};
 use super::{Done, origin, parsed, paths, refused, unexpected};
 use crate::cli::error::{CliError, Mark};
+use crate::cli::job_env::Export;
 use crate::cli::salloc::{Salloc, parse};
 use crate::client::connection::{ClientError, Connection};
 use crate::client::foreground::{Grant, StepOutcome, Wishes, run_step, wait_for_grant};
 use crate::host::system;
+use crate::model::request::ExportSpec;
 use crate::model::{ExitCode, JobId, JobState};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{Request, StepLaunch, Submit};
@@ -17,7 +19,8 @@ pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
     let line = argv.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let slurm = std::env::var_os("SLOTD_OUTPUT").is_some_and(|v| v == "slurm");
-    let env = crate::cli::job_env::block(&origin.env);
+    let spec = ExportSpec::default();
+    let env = Export { spec: &spec, written: None, file: &[], new_job: false }.block(&origin);
     parsed(parse(argv, &origin)?, |salloc| {
         if salloc.verbose > 0 {
             super::sbatch::report("salloc", &salloc.defined);
@@ -49,8 +52,7 @@ impl Session {
         let mut link = link(paths, None);
         let client = (!self.salloc.no_shell).then_some(link.client);
         let request = self.salloc.request.clone();
-        let submit =
-            Submit { request, script_len: 0, wait: self.salloc.no_shell, test_only: false, client };
+        let submit = Submit { request, script_len: 0, wait: self.salloc.no_shell, test_only: false, client };
         let job = match conn.ask(&Request::Submit(Box::new(submit)), &[])?.0 {
             Answer::Submitted { job } => job,
             Answer::Refused(why) => return Err(refused(why).with_exit(self.salloc.error_exit)),

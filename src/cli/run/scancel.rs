@@ -31,8 +31,7 @@ fn carry_out(scancel: Scancel, uid: u32) -> Done {
         return Ok(0);
     }
     let named = !refs.is_empty();
-    let cancel =
-        CancelAsk { refs, filter, signal: scancel.signal, batch: scancel.batch, full: scancel.full, uid };
+    let cancel = CancelAsk { refs, filter, signal: scancel.signal, batch: scancel.batch, full: scancel.full, uid };
     let outcomes = match ask(&Request::Cancel(cancel), &[])?.0 {
         Answer::Done(outcomes) => outcomes,
         Answer::Refused(why) => return Err(refused(why)),
@@ -48,7 +47,9 @@ fn carry_out(scancel: Scancel, uid: u32) -> Done {
             match scancel.signal {
                 None if is_step => eprintln!("scancel: Terminating step {target}"),
                 None => eprintln!("scancel: Terminating job {target}"),
-                Some(signal) => eprintln!("scancel: Signal {signal} to {} {target}", if is_step { "step" } else { "job" }),
+                Some(signal) => {
+                    eprintln!("scancel: Signal {signal} to {} {target}", if is_step { "step" } else { "job" })
+                }
             }
         }
         let Some(error) = error else { continue };

@@ -42,8 +42,7 @@ fn carry_out(srun: Srun, line: &str, tz: &jiff::tz::TimeZone) -> Done {
 
 /// `--no-wait`, `--test-only`.
 fn submit_only(srun: Srun, tz: &jiff::tz::TimeZone) -> Done {
-    let submit =
-        Submit { request: srun.request, script_len: 0, wait: false, test_only: srun.test_only, client: None };
+    let submit = Submit { request: srun.request, script_len: 0, wait: false, test_only: srun.test_only, client: None };
     match ask(&Request::Submit(Box::new(submit)), &srun.env)?.0 {
         Answer::Submitted { job } => {
             if !srun.quiet {
@@ -161,7 +160,8 @@ fn plan(srun: &Srun, view: &JobView, line: &str) -> Result<(StepLaunch, Wishes),
     let ntasks = ask.ntasks.or(ask.ntasks_per_node).unwrap_or_else(|| view.request.task_count()).max(1);
     let argv = if srun.multi_prog {
         let file = &srun.command[0];
-        let text = std::fs::read_to_string(file).map_err(|e| CliError::error(1, format!("Unable to open {file}: {e}")))?;
+        let text =
+            std::fs::read_to_string(file).map_err(|e| CliError::error(1, format!("Unable to open {file}: {e}")))?;
         multi_prog::parse(&text, ntasks, &srun.command[1..]).map_err(|e| CliError::error(1, e.to_string()))?
     } else {
         vec![srun.command.clone()]
@@ -200,11 +200,8 @@ fn plan(srun: &Srun, view: &JobView, line: &str) -> Result<(StepLaunch, Wishes),
     (wishes.stdin, wishes.stdout, wishes.stderr) = (stdin, stdout, stderr);
     let task = TaskStreams { stdin: stdin_stream, stdout: stdout_stream, stderr: stderr_stream };
     let gpu = &ask.gpu;
-    let gpus = gpu
-        .total
-        .or(gpu.per_node)
-        .or(gpu.per_socket)
-        .or_else(|| gpu.per_task.map(|each| each.saturating_mul(ntasks)));
+    let gpus =
+        gpu.total.or(gpu.per_node).or(gpu.per_socket).or_else(|| gpu.per_task.map(|each| each.saturating_mul(ntasks)));
     let cpus = ask.cpus_per_task.unwrap_or(1).saturating_mul(ntasks);
     let launch = StepLaunch {
         job: view.id,
@@ -221,7 +218,7 @@ fn plan(srun: &Srun, view: &JobView, line: &str) -> Result<(StepLaunch, Wishes),
         gpus,
         overlap: ask.overlap,
         immediate: ask.immediate_secs.is_some() && srun.inside.is_some(),
-        overcommit: ask.overcommit,
+        overcommit: srun.defined.iter().any(|(name, _)| name == "overcommit"),
         argv,
         work_dir: srun.work_dir.clone(),
         umask: Some(umask()),

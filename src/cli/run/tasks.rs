@@ -1,7 +1,7 @@
 //! What srun and salloc have in common: the launch, and what is said about its end.
 
-use crate::client::foreground::{Feed, Link, Listener, StepOutcome, Wishes};
 use crate::cli::error::CliError;
+use crate::client::foreground::{Feed, Link, Listener, StepOutcome, Wishes};
 use crate::exec::proc;
 use crate::host::paths::Paths;
 use crate::model::job::ClientProcess;

@@ -71,6 +71,7 @@ fn array(j: &JobView, ctx: &Ctx) -> Value {
     let (array_job, task_id, limit) = match &j.role {
         ArrayRole::None => (0, Value::Null, None),
         ArrayRole::Rest { limit, .. } => (j.id.0, Value::Null, *limit),
+        ArrayRole::Part { array_job, .. } => (array_job.0, Value::Null, None),
         ArrayRole::Task { array_job, task } => {
             (array_job.0, (*task).into(), j.request.array.as_ref().and_then(|a| a.limit))
         }

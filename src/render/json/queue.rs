@@ -36,6 +36,7 @@ fn identity(j: &JobView, ctx: &Ctx) -> Value {
         ArrayRole::None => (Value::Null, None),
         ArrayRole::Task { task, .. } => ((*task).into(), q.array.as_ref().and_then(|a| a.limit)),
         ArrayRole::Rest { limit, .. } => (Value::Null, *limit),
+        ArrayRole::Part { .. } => (Value::Null, None),
     };
     let (array, tasks) = match &shown {
         Shown::Plain(_) => (0, String::new()),

@@ -77,7 +77,7 @@ fn who_and_what(r: &mut Record, j: &JobView, ctx: &Ctx) {
 fn throttle(j: &JobView) -> Option<u32> {
     match &j.role {
         crate::model::ArrayRole::Rest { limit, .. } => *limit,
-        crate::model::ArrayRole::None | crate::model::ArrayRole::Task { .. } => {
+        crate::model::ArrayRole::None | crate::model::ArrayRole::Task { .. } | crate::model::ArrayRole::Part { .. } => {
             j.request.array.as_ref().and_then(|a| a.limit)
         }
     }
