@@ -339,11 +339,11 @@ impl Core {
         let blocker = self.gate(record, now);
         let key = (record.job.state == JobState::Pending && blocker.is_none()).then(|| self.queue_key(&record.job));
         if record.key != key {
-            if let Some(old) = &record.key {
-                self.queue.remove(old);
-            }
-            if let Some(new) = key {
-                self.queue.insert(new);
+            match (&record.key, key) {
+                (Some(old), Some(new)) => self.queue.shift(old, new),
+                (Some(old), None) => self.queue.remove(old),
+                (None, Some(new)) => self.queue.insert(new),
+                (None, None) => {}
             }
         }
         let is_eligible = key.is_some();

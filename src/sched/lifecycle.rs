@@ -5,13 +5,15 @@
 //! OUT_OF_MEMORY is preferred to CANCELLED, as the book has it.
 
 use super::core::Core;
-use super::depend::Outlook;
+use super::depend::{Known, Outlook};
 use super::types::{Effect, EndCause, JobOutcome, Outbox, StopCause};
 use crate::model::change::Change;
+use crate::model::dependency::DependencyTerm;
 use crate::model::job::ClientProcess;
 use crate::model::request::JobKind;
 use crate::model::tres::Usage;
 use crate::model::{ExitCode, JobId, JobState, Reason, Step, Timestamp};
+use std::sync::Arc;
 
 /// A terminal state with what is told about it.
 #[derive(Debug, Clone, Copy)]
@@ -227,6 +229,7 @@ impl Core {
             return;
         }
         self.refuse_waiting_steps(id, out);
+        self.keep_only_singleton(id);
         if let Some(record) = self.jobs.get_mut(&id) {
             let job = &mut record.job;
             job.restarts += restarts;
@@ -245,6 +248,20 @@ impl Core {
         self.arm(id, now);
         self.save(id, out);
         out.effects.push(Effect::Requeued(id));
+    }
+
+    /// A job that comes back has met its dependency once and does not wait for it again, as in Slurm. That it is to be
+    /// alone with its name is as true as before.
+    fn keep_only_singleton(&mut self, id: JobId) {
+        if self.job(id).is_none_or(|job| job.request.dependency.is_empty()) {
+            return;
+        }
+        self.reshape(id, |job| {
+            let dependency = &mut Arc::make_mut(&mut job.request).dependency;
+            let is_any = dependency.any;
+            dependency.terms.retain(|term| *term == DependencyTerm::Singleton && !is_any);
+        });
+        self.set_waits(id, &Known::default());
     }
 
     /// `--kill-on-invalid-dep`: a job whose dependency can never be met is cancelled, and single tasks of an array.
