@@ -225,6 +225,7 @@ impl Core {
     /// A job that ran, or has ended, is PENDING again with its number.
     pub(super) fn back_to_queue(&mut self, id: JobId, restarts: u32, now: Timestamp, out: &mut Outbox) {
         self.close_steps(id, JobState::Pending, now, out);
+        self.take_over_limit(id);
         if !self.transition(id, JobState::Pending, now) {
             return;
         }
@@ -248,6 +249,21 @@ impl Core {
         self.arm(id, now);
         self.save(id, out);
         out.effects.push(Effect::Requeued(id));
+    }
+
+    /// The limit of an array may have been changed after one of its tasks had ended, which comes back now.
+    fn take_over_limit(&mut self, id: JobId) {
+        let Some(group) = self.group_of(id) else { return };
+        let limit = group.limit;
+        let is_live = |other: &JobId| self.job(*other).is_some_and(|job| !job.state.is_terminal());
+        let has_company = group.records.iter().any(is_live);
+        if let Some(record) = self.jobs.get_mut(&id)
+            && has_company
+            && record.job.request.array.as_ref().is_some_and(|array| array.limit != limit)
+            && let Some(array) = &mut Arc::make_mut(&mut record.job.request).array
+        {
+            array.limit = limit;
+        }
     }
 
     /// A job that comes back has met its dependency once and does not wait for it again, as in Slurm. That it is to be

@@ -115,7 +115,9 @@ impl Core {
             None => id,
         };
         let Some(alloc) = self.ledger.take(own, &want, &self.config.host) else { return false };
+        self.starts += 1;
         if let Some(record) = self.jobs.get_mut(&own) {
+            record.start_order = self.starts;
             let job = &mut record.job;
             job.alloc = Some(alloc);
             job.start = Some(now);
@@ -157,12 +159,13 @@ impl Core {
     pub(super) fn running_jobs(&self, now: Timestamp) -> Vec<Running> {
         self.active
             .iter()
-            .filter_map(|id| self.job(*id))
-            .filter_map(|job| {
+            .filter_map(|id| self.jobs.get(id))
+            .filter_map(|record| {
+                let job = &record.job;
                 let alloc = job.alloc.as_ref()?;
                 Some(Running {
                     end: expected_end(job, now),
-                    start: job.start.unwrap_or(job.submit),
+                    order: record.start_order,
                     tres: alloc.tres,
                     gpus: alloc.gpu_ids.clone(),
                     exclusive: job.request.sharing == Sharing::Exclusive,
