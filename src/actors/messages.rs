@@ -25,6 +25,8 @@ pub struct SubmitJob {
     pub request: JobRequest,
     pub texts: LaunchTexts,
     pub client: Option<ClientProcess>,
+    /// What a refusal's reason is put after.
+    pub failure: String,
     /// What the database knows of dependencies that are no longer in memory.
     pub ended: Vec<EndedJob>,
     /// Where the news of the job go, if anybody waits for them.
@@ -36,6 +38,7 @@ pub struct SubmitJob {
 #[rtype(result = "Result<Estimate, Refused>")]
 pub struct TestSubmission {
     pub request: JobRequest,
+    pub failure: String,
     pub ended: Vec<EndedJob>,
 }
 

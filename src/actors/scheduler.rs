@@ -12,7 +12,6 @@ use crate::actors::runner::{RunnerActor, RunnerSeed};
 use crate::model::change::LaunchTexts;
 use crate::model::job::ClientProcess;
 use crate::model::partition::Host;
-use crate::model::request::JobKind;
 use crate::model::view::{JobList, JobView, NodeView, PartitionView};
 use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRef, JobRequest, Partition, StepKey, Timestamp};
 use crate::protocol::answer::{Outcome, Refused};
@@ -328,13 +327,8 @@ fn features(host: &Host) -> Vec<String> {
     host.features.iter().cloned().chain(models).chain(kinds).collect()
 }
 
-fn submission_refused(kind: JobKind, refusal: &Refusal) -> Refused {
-    let what = match kind {
-        JobKind::Batch => "Batch job submission failed",
-        JobKind::Run => "Unable to allocate resources",
-        JobKind::Allocation => "Job submit/allocate failed",
-    };
-    Refused { lines: refusal.lines(what), exit: 1 }
+fn submission_refused(failure: &str, refusal: &Refusal) -> Refused {
+    Refused { lines: refusal.lines(failure), exit: 1 }
 }
 
 impl Actor for SchedulerActor {
@@ -403,12 +397,11 @@ impl Handler<SubmitJob> for SchedulerActor {
 
     fn handle(&mut self, m: SubmitJob, ctx: &mut Self::Context) -> Self::Result {
         let now = self.now();
-        let kind = m.request.kind;
         let mut out = Outbox::default();
         let submission = Submission { texts: m.texts, client: m.client, ended: m.ended, ..self.judged(m.request) };
         match self.core.submit(submission, now, &mut out) {
             Err(refusal) => {
-                let refused = submission_refused(kind, &refusal);
+                let refused = submission_refused(&m.failure, &refusal);
                 Box::pin(async move { Err(refused) })
             }
             Ok(id) => {
@@ -428,9 +421,8 @@ impl Handler<TestSubmission> for SchedulerActor {
     type Result = Result<crate::sched::Estimate, Refused>;
 
     fn handle(&mut self, m: TestSubmission, _: &mut Self::Context) -> Self::Result {
-        let kind = m.request.kind;
         let submission = Submission { ended: m.ended, ..self.judged(m.request) };
-        self.core.test_only(&submission, self.now()).map_err(|refusal| submission_refused(kind, &refusal))
+        self.core.test_only(&submission, self.now()).map_err(|refusal| submission_refused(&m.failure, &refusal))
     }
 }
 

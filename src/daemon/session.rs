@@ -219,7 +219,7 @@ impl Session {
         let texts = LaunchTexts { script: raw, env };
         let ended = self.facts_of(crate::sched::dependency_targets([&submit.request])).await?;
         if submit.test_only {
-            let test = TestSubmission { request: submit.request, ended };
+            let test = TestSubmission { request: submit.request, failure: submit.failure, ended };
             return Ok(plain(match self.hub.scheduler.send(test).await? {
                 Ok(estimate) => Answer::WouldStart {
                     job: estimate.id,
@@ -235,6 +235,7 @@ impl Session {
             request: submit.request,
             texts,
             client: submit.client,
+            failure: submit.failure,
             ended,
             news: waits.then(|| self.news.clone()),
         };

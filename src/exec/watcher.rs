@@ -27,6 +27,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -523,6 +524,10 @@ impl Watcher {
             }
             let told = tell_last(&mut self.peer, &StepEvent::Ended(record.clone()));
             if written || told {
+                return;
+            }
+            // The job directory was removed, and with it everybody who could ask.
+            if dir.metadata().is_ok_and(|meta| meta.nlink() == 0) {
                 return;
             }
             // A full disk and no daemon: the result is kept here until one of the two is better.

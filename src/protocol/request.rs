@@ -59,6 +59,8 @@ pub struct Submit {
     pub wait: bool,
     /// Decide, but submit nothing (`--test-only`).
     pub test_only: bool,
+    /// What a refusal's reason is put after: `Batch job submission failed`.
+    pub failure: String,
     /// Of an allocation: the process that will hold it. Its connection gets the allocation's news.
     pub client: Option<ClientProcess>,
 }

@@ -52,7 +52,14 @@ impl Session {
         let mut link = link(paths, None);
         let client = (!self.salloc.no_shell).then_some(link.client);
         let request = self.salloc.request.clone();
-        let submit = Submit { request, script_len: 0, wait: self.salloc.no_shell, test_only: false, client };
+        let submit = Submit {
+            request,
+            script_len: 0,
+            wait: self.salloc.no_shell,
+            test_only: false,
+            failure: "Job submit/allocate failed".to_owned(),
+            client,
+        };
         let job = match conn.ask(&Request::Submit(Box::new(submit)), &[])?.0 {
             Answer::Submitted { job } => job,
             Answer::Refused(why) => return Err(refused(why).with_exit(self.salloc.error_exit)),

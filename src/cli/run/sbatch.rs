@@ -44,6 +44,7 @@ fn submit(sbatch: Sbatch, tz: &jiff::tz::TimeZone) -> Done {
         script_len: sbatch.texts.script.len(),
         wait: sbatch.wait,
         test_only: sbatch.test_only,
+        failure: "Batch job submission failed".to_owned(),
         client: None,
     };
     let (answer, _) = conn.ask(&Request::Submit(Box::new(submit)), &raw).map_err(|e| with_exit(e.into()))?;

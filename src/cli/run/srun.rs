@@ -17,6 +17,8 @@ use crate::spec::multi_prog;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 
+const FAILURE: &str = "Unable to allocate resources";
+
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
     let line = argv.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
@@ -42,7 +44,14 @@ fn carry_out(srun: Srun, line: &str, tz: &jiff::tz::TimeZone) -> Done {
 
 /// `--no-wait`, `--test-only`.
 fn submit_only(srun: Srun, tz: &jiff::tz::TimeZone) -> Done {
-    let submit = Submit { request: srun.request, script_len: 0, wait: false, test_only: srun.test_only, client: None };
+    let submit = Submit {
+        request: srun.request,
+        script_len: 0,
+        wait: false,
+        test_only: srun.test_only,
+        failure: FAILURE.to_owned(),
+        client: None,
+    };
     match ask(&Request::Submit(Box::new(submit)), &srun.env)?.0 {
         Answer::Submitted { job } => {
             if !srun.quiet {
@@ -87,6 +96,7 @@ fn outside(srun: Srun, line: &str) -> Done {
         script_len: 0,
         wait: false,
         test_only: false,
+        failure: FAILURE.to_owned(),
         client: Some(link.client),
     };
     let job = match conn.ask(&Request::Submit(Box::new(submit)), &[])?.0 {
