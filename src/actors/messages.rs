@@ -54,10 +54,10 @@ pub struct QueryNode;
 #[rtype(result = "Vec<(String, String)>")]
 pub struct QueryDiagnostics;
 
-/// Records of the database as queries show them.
+/// Puts what is in memory in the place of database records that are not over: memory knows more of them.
 #[derive(Message)]
 #[rtype(result = "Vec<JobView>")]
-pub struct DescribePast(pub Vec<Job>);
+pub struct RefreshLive(pub Vec<JobView>);
 
 /// Answered when all of it is durable, one outcome for each job named.
 #[derive(Message)]
@@ -216,7 +216,7 @@ impl From<StoreError> for ReadError {
 }
 
 #[derive(Message)]
-#[rtype(result = "Result<Vec<Job>, ReadError>")]
+#[rtype(result = "Result<Vec<JobView>, ReadError>")]
 pub struct PastJobs(pub AcctFilter);
 
 #[derive(Message)]

@@ -460,22 +460,16 @@ impl Handler<QueryJobs> for SchedulerActor {
     }
 }
 
-impl Handler<DescribePast> for SchedulerActor {
-    type Result = MessageResult<DescribePast>;
+impl Handler<RefreshLive> for SchedulerActor {
+    type Result = MessageResult<RefreshLive>;
 
-    /// Records in memory are newer than those of the database; the others are described as they are.
-    fn handle(&mut self, DescribePast(jobs): DescribePast, _: &mut Self::Context) -> Self::Result {
-        let host = self.core.config().host.name.clone();
-        let now = self.now();
-        let describe = |job: Job| {
-            let mut view = self
-                .core
-                .view(job.id, now)
-                .unwrap_or_else(|| crate::sched::view_of(&job, self.core.config().batch_tasks));
-            fill_paths(&mut view, &host);
-            view
-        };
-        MessageResult(jobs.into_iter().map(describe).collect())
+    fn handle(&mut self, RefreshLive(mut jobs): RefreshLive, _: &mut Self::Context) -> Self::Result {
+        for job in jobs.iter_mut().filter(|job| !job.state.is_terminal()) {
+            if let Some(live) = self.view(job.id) {
+                *job = live;
+            }
+        }
+        MessageResult(jobs)
     }
 }
 

@@ -7,11 +7,13 @@
 //!
 //! [`ReaderActor`] answers queries of the past on a connection of its own, so that a large sacct delays no commit.
 
+use crate::actors::launch_plan::fill_paths;
 use crate::actors::messages::{BatchScript, Commit, Committed, EndedFacts, PastJobs, ReadError};
 use crate::model::Job;
 use crate::model::query::AcctFilter;
+use crate::model::view::JobView;
 use crate::model::{ArrayRole, JobId, JobRef, JobState};
-use crate::sched::EndedJob;
+use crate::sched::{BatchTasks, EndedJob, view_of};
 use crate::store::{Reader, Store, StoreError};
 use actix::prelude::*;
 
@@ -76,11 +78,20 @@ impl Handler<Flush> for StoreActor {
 /// Reads the past, on a thread of its own.
 pub struct ReaderActor {
     reader: Reader,
+    host: String,
+    batch_tasks: BatchTasks,
 }
 
 impl ReaderActor {
-    pub fn new(reader: Reader) -> Self {
-        ReaderActor { reader }
+    /// `host` is the node's name and `batch_tasks` the setting of the daemon: both are part of what views show.
+    pub fn new(reader: Reader, host: String, batch_tasks: BatchTasks) -> Self {
+        ReaderActor { reader, host, batch_tasks }
+    }
+
+    fn view(&self, job: &Job) -> JobView {
+        let mut view = view_of(job, self.batch_tasks);
+        fill_paths(&mut view, &self.host);
+        view
     }
 }
 
@@ -89,10 +100,11 @@ impl Actor for ReaderActor {
 }
 
 impl Handler<PastJobs> for ReaderActor {
-    type Result = Result<Vec<Job>, ReadError>;
+    type Result = Result<Vec<JobView>, ReadError>;
 
     fn handle(&mut self, PastJobs(filter): PastJobs, _: &mut Self::Context) -> Self::Result {
-        self.reader.accounting(&filter).map_err(ReadError::from)
+        let jobs = self.reader.accounting(&filter)?;
+        Ok(jobs.iter().map(|job| self.view(job)).collect())
     }
 }
 

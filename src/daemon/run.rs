@@ -136,6 +136,7 @@ async fn serve(config: Config, paths: Paths, mut store: Store, reader_path: Path
     let (alarm_set, alarm_next) = watch::channel(None);
     let notifier = NotifierActor::new(config.notify_cmd.clone(), config.notify_timeout).start();
     let shown = show_config(&config, core.config());
+    let (node, batch_tasks) = (core.config().host.name.clone(), core.config().batch_tasks);
     let scheduler_context = Context::<SchedulerActor>::new();
     let scheduler = scheduler_context.address();
     let store_out = scheduler.clone().recipient();
@@ -180,7 +181,7 @@ async fn serve(config: Config, paths: Paths, mut store: Store, reader_path: Path
         actix::spawn(expect_client(scheduler.clone(), job, client));
     }
     let reader = SyncArbiter::start(1, move || match Reader::open(&reader_path) {
-        Ok(reader) => ReaderActor::new(reader),
+        Ok(reader) => ReaderActor::new(reader, node.clone(), batch_tasks),
         Err(e) => {
             log::error!("{}: {e}", reader_path.display());
             crate::actors::fatal()

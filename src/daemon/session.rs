@@ -61,7 +61,7 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
     let socket = Rc::new(socket);
     if uid != own && uid != 0 {
         let refused = Answer::Refused(Refused::new(format!("this daemon serves user {own} alone, not user {uid}")));
-        let _ = send(&socket, &refused, &[]).await;
+        let _ = send(&socket, refused, Vec::new()).await;
         return;
     }
     let (news, mut incoming_news) = mpsc::unbounded_channel();
@@ -82,15 +82,15 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
         let written = tokio::select! {
             // Answers go out before news that came later than the request: both wait in order of their making.
             biased;
-            Some(news) = incoming_news.recv() => send(&socket, &session.news_answer(news), &[]).await,
+            Some(news) = incoming_news.recv() => send(&socket, session.news_answer(news), Vec::new()).await,
             frame = frames.recv() => match frame {
                 Some(Ok((frame, fds))) => match session.answer(frame, fds).await {
-                    Some((answer, raw)) => send(&socket, &answer, &raw).await,
+                    Some((answer, raw)) => send(&socket, answer, raw).await,
                     None => Ok(()),
                 },
                 Some(Err(FrameError::Closed)) | None => break,
                 Some(Err(e)) => {
-                    let _ = send(&socket, &Answer::Refused(Refused::new(e.to_string())), &[]).await;
+                    let _ = send(&socket, Answer::Refused(Refused::new(e.to_string())), Vec::new()).await;
                     break;
                 }
             },
@@ -104,10 +104,19 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
     session.let_go();
 }
 
-async fn send(socket: &UnixStream, answer: &Answer, raw: &[u8]) -> Result<(), FrameError> {
-    let bytes = match Frame::encode(answer, raw) {
-        Ok(bytes) => bytes,
-        Err(e) => Frame::encode(&Answer::Refused(Refused::new(format!("the answer could not be sent: {e}"))), &[])?,
+/// An answer with more jobs than this is written out on another thread: the scheduler does not wait for it.
+const MANY_JOBS: usize = 256;
+
+async fn send(socket: &UnixStream, answer: Answer, raw: Vec<u8>) -> Result<(), FrameError> {
+    let many = matches!(&answer, Answer::Jobs(list) if list.jobs.len() > MANY_JOBS);
+    let encode = move || match Frame::encode(&answer, &raw) {
+        Ok(bytes) => Ok(bytes),
+        Err(e) => Frame::encode(&Answer::Refused(Refused::new(format!("the answer could not be sent: {e}"))), &[]),
+    };
+    let bytes = if many {
+        tokio::task::spawn_blocking(encode).await.map_err(|e| FrameError::Io(std::io::Error::other(e)))??
+    } else {
+        encode()?
     };
     write_all(socket, &bytes).await.map_err(FrameError::from)
 }
@@ -149,7 +158,7 @@ impl Session {
             Request::Accounting(filter) => match hub.reader.send(PastJobs(filter)).await? {
                 Ok(jobs) => {
                     let now = (hub.clock)();
-                    let jobs = hub.scheduler.send(DescribePast(jobs)).await?;
+                    let jobs = hub.scheduler.send(RefreshLive(jobs)).await?;
                     plain(Answer::Jobs(JobList { jobs, now, unknown: Vec::new() }))
                 }
                 Err(e) => Some(refused(e.0)),
