@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
 # Cancel a job, or send it a signal.
-jobs=$(cd "$(dirname "$0")/jobs" && pwd)
 . "$(dirname "$0")/lib.sh"
 
 waiting=$(sbatch --parsable --begin now+1hour --wrap 'echo never')

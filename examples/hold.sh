@@ -9,4 +9,4 @@ scontrol update job "$id" JobName=second TimeLimit=02:00:00 StartTime=now
 expect "changed" "second 2:00:00" "$(squeue -h -j "$id" -o '%j %l')"
 scontrol release job "$id"
 until_is COMPLETED state_of "$id"
-expect "output" done "$(cat done.out)"
+expect "output" "done" "$(cat done.out)"

@@ -19,7 +19,7 @@ expected=$(printf '%s\n' prepare count\ {0..7} reduce | sort)
 [[ $(sort runs) == "$expected" ]] || fail "not every job ran exactly once: $(sort runs | uniq -c | paste -s -d ';')"
 echo "ok: ten jobs, each run exactly once"
 
-ids=$(paste -s -d , jobs)
+ids=$(paste -s -d , job-ids)
 states=$(sacct -X -n -P -o State -j "$ids" | sort | uniq -c | awk '{ print $1, $2 }')
 [[ $states == "10 COMPLETED" ]] || fail "states in sacct: ${states//$'\n'/, }"
 echo "ok: sacct has ten COMPLETED"

@@ -32,7 +32,7 @@ submit() { sbatch --parsable -c 1 --mem 64M -t 00:05:00 -D "$PWD" "$@"; }
 prepare=$(submit -J prepare -o prepare.log "$here/prepare.sh")
 count=$(submit -J count -d "afterok:$prepare" -a 0-7 -o 'count-%a.log' "$here/count.sh")
 reduce=$(submit -J reduce -d "afterok:$count" -o reduce.log "$here/reduce.sh")
-printf '%s\n' "$prepare" "$count" "$reduce" >jobs
+printf '%s\n' "$prepare" "$count" "$reduce" >job-ids
 
 echo "submitted: prepare $prepare, count ${count}_[0-7], reduce $reduce"
 if [[ $wait == no ]]; then exit 0; fi
