@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// The instant as local time, `2026-11-20T23:14:49`.
 pub fn local_iso(at: Timestamp) -> String {
     jiff::Timestamp::from_second(at.as_secs())
-        .map(|t| t.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S").to_string())
+        .map(|t| t.to_zoned(crate::host::zone::local()).strftime("%Y-%m-%dT%H:%M:%S").to_string())
         .unwrap_or_else(|_| at.as_secs().to_string())
 }
 

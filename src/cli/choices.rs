@@ -148,8 +148,11 @@ impl Reader {
     /// # Errors
     /// An unknown or ambiguous option, a missing value, a word that is not UTF-8.
     pub fn scan<T: Args>(applet: Applet, argv: &[OsString]) -> Result<Parsed<Reader>, CliError> {
-        let mut command = definition::<T>(applet);
-        let grammar = Grammar::of(&command);
+        let command = T::augment_args(bare_command(applet));
+        let mut grammar = Grammar::of(&command);
+        for extra in applet.extras.iter().copied().flatten() {
+            grammar.add(extra.long, extra.short, extra.takes);
+        }
         let mut words = Vec::with_capacity(argv.len());
         for word in argv.iter().skip(1) {
             match word.to_str() {
@@ -173,8 +176,8 @@ impl Reader {
             .map(|given| given.name.as_str())
             .find(|name| matches!(*name, "help" | "usage" | "version"))
         {
-            Some("help") => return Ok(Parsed::Print(command.render_help().to_string())),
-            Some("usage") => return Ok(Parsed::Print(format!("{}\n", command.render_usage()))),
+            Some("help") => return Ok(Parsed::Print(definition::<T>(applet).render_help().to_string())),
+            Some("usage") => return Ok(Parsed::Print(format!("{}\n", definition::<T>(applet).render_usage()))),
             Some(_) => return Ok(Parsed::Print(format!("{VERSION}\n"))),
             None => {}
         }
@@ -248,14 +251,17 @@ impl Reader {
 
 /// The clap definition of a command: the one source for parsing, help, man pages and completions.
 pub fn definition<T: Args>(applet: Applet) -> Command {
-    let command = Command::new(applet.name)
+    let command = T::augment_args(bare_command(applet));
+    applet.extras.iter().fold(command, |command, extras| extra::add_to(command, extras))
+}
+
+fn bare_command(applet: Applet) -> Command {
+    Command::new(applet.name)
         .about(applet.about)
         .version(VERSION)
         .disable_help_flag(true)
         .disable_version_flag(true)
-        .term_width(100);
-    let command = T::augment_args(command);
-    applet.extras.iter().fold(command, |command, extras| extra::add_to(command, extras))
+        .term_width(100)
 }
 
 /// What the environment says, in the order of the table. An empty variable says nothing.
@@ -298,10 +304,15 @@ fn settle(grammar: &Grammar, list: Vec<Choice>) -> Vec<Choice> {
     list.into_iter().zip(keep).filter_map(|(choice, keep)| keep.then_some(choice)).collect()
 }
 
+/// Options without meaning are left out: nobody asks for them, and clap is quicker without their definitions.
 fn fill(command: Command, choices: &Choices) -> Result<ArgMatches, CliError> {
+    let extras = choices.applet.extras;
+    let means_something = |name: &str| !extras.iter().copied().flatten().any(|extra| extra.long == name);
     let mut words = Vec::with_capacity(choices.list.len() + choices.operands.len() + 2);
     words.push(choices.applet.name.to_owned());
-    words.extend(choices.list.iter().map(|choice| choice.given.word()));
+    words.extend(
+        choices.list.iter().filter(|choice| means_something(&choice.given.name)).map(|choice| choice.given.word()),
+    );
     words.push("--".to_owned());
     words.extend(choices.operands.iter().map(|operand| operand.text.clone()));
     command.try_get_matches_from(words).map_err(|error| clap_error(choices.applet, &error))

@@ -184,6 +184,26 @@ pub const SCONTROL: &[Extra] = &[
     kept("uid", Some('u'), Value, "Change things as this user, who is you"),
 ];
 
+/// Of sstat.
+pub const SSTAT: &[Extra] = &[kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one")];
+
+/// Of sdiag.
+pub const SDIAG: &[Extra] = &[
+    kept("all", Some('a'), Nothing, "Everything, which is the default"),
+    kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one"),
+    kept("sort-by-id", Some('i'), Nothing, "Order of the calls: by kind"),
+    kept("sort-by-time", Some('t'), Nothing, "Order of the calls: by their time"),
+    kept("sort-by-time2", Some('T'), Nothing, "Order of the calls: by their mean time"),
+];
+
+/// Of sprio.
+pub const SPRIO: &[Extra] = &[
+    kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one"),
+    kept("federation", None, Nothing, "Ask the federation"),
+    kept("local", None, Nothing, "Ask the local cluster only"),
+    kept("sibling", None, Nothing, "Jobs of the federation's other clusters"),
+];
+
 /// Adds the options to a command's definition.
 pub fn add_to(command: Command, extras: &[Extra]) -> Command {
     extras.iter().fold(command, |command, extra| {

@@ -140,6 +140,11 @@ impl Grammar {
         Grammar { known, lenient_flags: false }
     }
 
+    /// Adds an option that the definition does not have.
+    pub fn add(&mut self, name: &str, short: Option<char>, takes: Takes) {
+        self.known.push(Known { name: name.to_owned(), aliases: Vec::new(), short, takes, adds_up: false });
+    }
+
     /// What follows the option of this full name; `None` if there is no such option.
     pub fn takes(&self, name: &str) -> Option<Takes> {
         self.known.iter().find(|known| known.name == name).map(|known| known.takes)

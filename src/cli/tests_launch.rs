@@ -255,3 +255,37 @@ fn scancel_filters() {
     assert!(got.quiet && got.interactive && got.verbose == 1);
     assert!(scancel(&["--name", "x", "-b", "-f"]).batch);
 }
+
+// All of them
+
+mod arbitrary {
+    use super::*;
+    use crate::cli::{sacct, sbatch, scontrol, sinfo, squeue};
+    use proptest::prelude::*;
+
+    /// Words as people and tools write them: options of all commands, right and wrong, and values.
+    fn word() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "--(time|mem|gres|gpus|array|export|begin|nice|signal|jobs|format|state|start|exclusive|no|o)?[=-]?[0-9a-zA-Z:,%._+-]{0,6}",
+            "-[a-zA-Z]{1,3}[0-9]{0,2}",
+            "(show|update|hold|requeue|write|job|JobId=|TimeLimit=|Gres=|step|hostnames)?[0-9a-z\\[\\],_.:-]{0,6}",
+            ".{0,6}",
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_words_break_a_command_line(words in proptest::collection::vec(word(), 0..6), script in "(#!/bin/sh\n)?(#SBATCH [-=a-zA-Z0-9 '\"#]{0,20}\n){0,3}") {
+            let line: Vec<OsString> = std::iter::once("x".to_owned()).chain(words.iter().cloned()).map(OsString::from).collect();
+            let origin = lab(&[]);
+            let _ = sbatch::parse(&line, &origin, &mut |_| Ok(script.clone().into_bytes()));
+            let _ = srun::parse(&line, &origin);
+            let _ = salloc::parse(&line, &origin);
+            let _ = scancel::parse(&line, &origin);
+            let _ = squeue::parse(&line, &origin);
+            let _ = sacct::parse(&line, &origin);
+            let _ = sinfo::parse(&line, &origin);
+            let _ = scontrol::command(&words, &origin);
+        }
+    }
+}

@@ -8,6 +8,7 @@ use crate::cli::scontrol::{self, Command, Scontrol, Show, Target};
 use crate::cli::scontrol_update::JobChange;
 use crate::cli::sinfo::{self, Sinfo, SinfoFormat};
 use crate::cli::squeue::{self, Format, Machine, Squeue};
+use crate::cli::{sattach, sdiag, seff, sprio, sstat};
 use crate::model::{JobId, JobRef, JobState, Timestamp};
 use crate::spec::states::StateFilter;
 use std::ffi::OsString;
@@ -421,4 +422,54 @@ fn scontrol_update_knows_slurms_keys() {
     assert!(matches!(&changes(&["Dependency="])[..], [JobChange::Dependency(d)] if d.is_empty()));
     let named = command(&["update", "JobName=runningx", "TimeLimit=5"]);
     assert!(matches!(named, Command::Update { target: Target::Name(name), .. } if name == "runningx"));
+}
+
+// The others
+
+fn parsed<T>(
+    parse: impl Fn(&[OsString], &crate::cli::Origin) -> Result<Parsed<T>, CliError>,
+    words: &[&str],
+) -> Result<T, (String, i32)> {
+    run(parse(&argv(words[0], &words[1..]), &lab(&[])), words[0])
+}
+
+#[test]
+fn sattach_joins_one_step() {
+    let got = parsed(sattach::parse, &["sattach", "-l", "--output-filter=1", "12.3"]).expect("good");
+    assert_eq!((got.step.to_string().as_str(), got.label, got.output_task), ("12.3", true, Some(1)));
+    assert_eq!(parsed(sattach::parse, &["sattach", "12"]).expect("good").step.to_string(), "12.0");
+    let refusal = parsed(sattach::parse, &["sattach", "x.0"]).map(|_| ());
+    assert_eq!(refusal, Err(("sattach: error: Invalid job step id: x.0\n".into(), 1)));
+    assert!(parsed(sattach::parse, &["sattach"]).is_err());
+}
+
+#[test]
+fn sstat_asks_for_jobs_and_steps() {
+    let got = parsed(sstat::parse, &["sstat", "--format=JobID,MaxRSS", "--allsteps", "--parsable2", "--jobs=12,13.0"])
+        .expect("good");
+    assert_eq!((got.jobs.len(), got.all_steps, got.format.as_deref()), (2, true, Some("JobID,MaxRSS")));
+    assert!(parsed(sstat::parse, &["sstat"]).is_err());
+    assert!(parsed(sstat::parse, &["sstat", "-e"]).expect("good").help_format);
+}
+
+#[test]
+fn sdiag_sprio_and_seff() {
+    assert!(parsed(sdiag::parse, &["sdiag", "-r"]).expect("good").reset);
+    assert!(parsed(sdiag::parse, &["sdiag", "x"]).is_err());
+    let got = parsed(sprio::parse, &["sprio", "-hl", "-j", "1,2", "-u", "lab"]).expect("good");
+    assert!(got.no_header && got.long && got.jobs.is_some_and(|jobs| jobs.len() == 2));
+    assert_eq!(parsed(seff::parse, &["seff", "12_3"]).expect("good").jobs[0].to_string(), "12_3");
+    assert!(parsed(seff::parse, &["seff"]).is_err());
+    let (version, exit) = parsed(seff::parse, &["seff", "-v"]).map(|_| ()).expect_err("prints");
+    assert!(version.starts_with("slurm-wlm ") && exit == 0);
+}
+
+#[test]
+fn the_definitions_of_the_others_are_sound() {
+    use crate::cli::choices::definition;
+    definition::<sattach::SattachOpts>(sattach::APPLET).debug_assert();
+    definition::<sstat::SstatOpts>(sstat::APPLET).debug_assert();
+    definition::<sdiag::SdiagOpts>(sdiag::APPLET).debug_assert();
+    definition::<sprio::SprioOpts>(sprio::APPLET).debug_assert();
+    definition::<seff::SeffOpts>(seff::APPLET).debug_assert();
 }

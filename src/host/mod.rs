@@ -7,5 +7,6 @@ pub mod memory;
 pub mod paths;
 pub mod system;
 pub mod user;
+pub mod zone;
 
 pub use paths::Paths;

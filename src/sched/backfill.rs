@@ -17,7 +17,8 @@ use crate::model::{Timestamp, Tres};
 pub struct Running {
     /// By its time limit; `None` has none.
     pub end: Option<Timestamp>,
-    pub start: Timestamp,
+    /// Who started before whom, also within one moment.
+    pub order: u64,
     pub tres: Tres,
     pub gpus: Vec<u32>,
     pub exclusive: bool,
@@ -98,7 +99,7 @@ impl<'h> Round<'h> {
 
 /// The reservation of a job that does not fit into `room`.
 fn reserve(want: &Want, mut room: Room, mut running: Vec<Running>, host: &Host) -> Reservation {
-    running.sort_by_key(|r| (r.end.is_none(), r.end, r.start));
+    running.sort_by_key(|r| (r.end.is_none(), r.end, r.order));
     let mut at = None;
     let mut ends = running.into_iter().peekable();
     while let Some(r) = ends.next() {

@@ -220,6 +220,7 @@ impl Core {
             if record.job.state == JobState::Pending && record.job.hold != hold {
                 record.job.hold = hold;
                 self.refresh(id, now);
+                self.arm(id, now);
                 self.save(id, out);
             }
             changed.push(id);

@@ -25,6 +25,8 @@ pub(super) struct Record {
     pub waits: Option<Box<Waits>>,
     /// Its place in the queue, while nothing but resources is missing.
     pub key: Option<QueueKey>,
+    /// Of a running job: how many had started before it.
+    pub start_order: u64,
 }
 
 /// Jobs of one name and user, for `singleton`: how many records each submission has.
@@ -41,6 +43,8 @@ pub(super) struct NameGroup {
 pub struct Core {
     pub(super) config: Config,
     pub(super) next_id: u32,
+    /// Starts so far.
+    pub(super) starts: u64,
     pub(super) jobs: BTreeMap<JobId, Record>,
     pub(super) ledger: Ledger,
     pub(super) queue: Queue,
@@ -86,6 +90,7 @@ impl Core {
         Core {
             config,
             next_id: 1,
+            starts: 0,
             jobs: BTreeMap::new(),
             ledger,
             queue: Queue::default(),
@@ -150,7 +155,7 @@ impl Core {
     /// Takes a record in. The caller sets its waits and calls `refresh`.
     pub(super) fn add_record(&mut self, job: Job, waits: Option<Box<Waits>>) {
         let id = job.id;
-        self.jobs.insert(id, Record { job, waits: None, key: None });
+        self.jobs.insert(id, Record { job, waits: None, key: None, start_order: 0 });
         self.put_waits(id, waits);
         self.index(id);
     }
@@ -195,6 +200,10 @@ impl Core {
                 ..ArrayGroup::default()
             });
             group.records.insert(id);
+            if !job.state.is_terminal() {
+                // The limit may have been changed: every record that has not ended has the present one.
+                group.limit = job.request.array.as_ref().and_then(|array| array.limit);
+            }
             if is_pending {
                 group.waiting.insert(id);
             }
@@ -203,11 +212,7 @@ impl Core {
                     group.tasks.insert(*task, id);
                     group.active += u32::from(job.state.is_active());
                 }
-                ArrayRole::Rest { limit, .. } => {
-                    group.limit = *limit;
-                    group.compact.insert(id);
-                }
-                ArrayRole::Part { .. } => {
+                ArrayRole::Rest { .. } | ArrayRole::Part { .. } => {
                     group.compact.insert(id);
                 }
                 ArrayRole::None => {}
@@ -339,11 +344,11 @@ impl Core {
         let blocker = self.gate(record, now);
         let key = (record.job.state == JobState::Pending && blocker.is_none()).then(|| self.queue_key(&record.job));
         if record.key != key {
-            if let Some(old) = &record.key {
-                self.queue.remove(old);
-            }
-            if let Some(new) = key {
-                self.queue.insert(new);
+            match (&record.key, key) {
+                (Some(old), Some(new)) => self.queue.shift(old, new),
+                (Some(old), None) => self.queue.remove(old),
+                (None, Some(new)) => self.queue.insert(new),
+                (None, None) => {}
             }
         }
         let is_eligible = key.is_some();
@@ -389,17 +394,15 @@ impl Core {
         }
     }
 
-    /// The singletons of a name that may go now: those before the first that still has to wait.
+    /// The singletons of a name that may go now, or no longer may: those before the first that had to wait and still
+    /// has. Only those of the earliest submission can be free.
     pub(super) fn refresh_singletons(&mut self, name: &(u32, String), now: Timestamp) {
         let Some(group) = self.names.get(&name.0).and_then(|names| names.get(&name.1)) else { return };
-        let mut freed = Vec::new();
-        for (_, id) in &group.singletons {
-            match self.job(*id) {
-                Some(job) if self.is_singleton_free(job) => freed.push(*id),
-                Some(_) | None => break,
-            }
-        }
-        for id in freed {
+        let is_moved = |id: &JobId| {
+            self.jobs.get(id).is_some_and(|record| record.key.is_some() || self.is_singleton_free(&record.job))
+        };
+        let moved: Vec<JobId> = group.singletons.iter().map(|(_, id)| *id).take_while(is_moved).collect();
+        for id in moved {
             self.refresh(id, now);
         }
     }
@@ -465,7 +468,7 @@ impl Core {
         match &job.role {
             ArrayRole::Task { task, .. } => {
                 group.note_ended(*task, job.state == JobState::Completed);
-                if job.start.is_some() {
+                if job.start.is_some() || job.restarts > 0 {
                     group.last_served = group.last_served.max(id.0);
                 }
                 group.last_begun = group.last_begun.max(job.start);

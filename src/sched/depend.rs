@@ -511,6 +511,10 @@ impl Core {
         for (term, status) in &waits.terms {
             let mark = match (term, status) {
                 (DependencyTerm::Singleton, _) if self.is_singleton_free(job) => continue,
+                (DependencyTerm::On { .. }, _) if waits.is_for_corr(term) => {
+                    let hopeless = waits.corr.as_ref().map_or(0, |corr| corr.failed.len());
+                    if hopeless >= job.pending_tasks() { "(failed)" } else { "(unfulfilled)" }
+                }
                 (DependencyTerm::On { .. }, Status::Met) => continue,
                 (DependencyTerm::On { .. }, Status::MetAt(at)) if *at <= now => continue,
                 (DependencyTerm::On { .. }, Status::Failed) => "(failed)",

@@ -44,6 +44,8 @@ struct Forecast<'a> {
     /// Those whose time has not come.
     later: BTreeSet<(Timestamp, QueueKey)>,
     turn: u32,
+    /// Starts so far, real ones included.
+    started: u64,
     starts: BTreeMap<JobId, Timestamp>,
 }
 
@@ -61,6 +63,7 @@ impl<'a> Forecast<'a> {
             order: BTreeSet::new(),
             later: BTreeSet::new(),
             turn: core.next_id,
+            started: core.starts,
             starts: BTreeMap::new(),
         };
         forecast.gather();
@@ -140,9 +143,10 @@ impl<'a> Forecast<'a> {
         let Some(candidate) = self.candidates.get_mut(&key.id) else { return };
         let array = candidate.job.array_job_id();
         self.starts.entry(key.id).or_insert(self.now);
+        self.started += 1;
         let running = Running {
             end: limit.map(|limit| self.now.plus_secs(limit.max(1))),
-            start: self.now,
+            order: self.started,
             tres: want.taken(host),
             gpus,
             exclusive: want.exclusive,

@@ -5,13 +5,15 @@
 //! OUT_OF_MEMORY is preferred to CANCELLED, as the book has it.
 
 use super::core::Core;
-use super::depend::Outlook;
+use super::depend::{Known, Outlook};
 use super::types::{Effect, EndCause, JobOutcome, Outbox, StopCause};
 use crate::model::change::Change;
+use crate::model::dependency::DependencyTerm;
 use crate::model::job::ClientProcess;
 use crate::model::request::JobKind;
 use crate::model::tres::Usage;
 use crate::model::{ExitCode, JobId, JobState, Reason, Step, Timestamp};
+use std::sync::Arc;
 
 /// A terminal state with what is told about it.
 #[derive(Debug, Clone, Copy)]
@@ -223,10 +225,12 @@ impl Core {
     /// A job that ran, or has ended, is PENDING again with its number.
     pub(super) fn back_to_queue(&mut self, id: JobId, restarts: u32, now: Timestamp, out: &mut Outbox) {
         self.close_steps(id, JobState::Pending, now, out);
+        self.take_over_limit(id);
         if !self.transition(id, JobState::Pending, now) {
             return;
         }
         self.refuse_waiting_steps(id, out);
+        self.keep_only_singleton(id);
         if let Some(record) = self.jobs.get_mut(&id) {
             let job = &mut record.job;
             job.restarts += restarts;
@@ -245,6 +249,35 @@ impl Core {
         self.arm(id, now);
         self.save(id, out);
         out.effects.push(Effect::Requeued(id));
+    }
+
+    /// The limit of an array may have been changed after one of its tasks had ended, which comes back now.
+    fn take_over_limit(&mut self, id: JobId) {
+        let Some(group) = self.group_of(id) else { return };
+        let limit = group.limit;
+        let is_live = |other: &JobId| self.job(*other).is_some_and(|job| !job.state.is_terminal());
+        let has_company = group.records.iter().any(is_live);
+        if let Some(record) = self.jobs.get_mut(&id)
+            && has_company
+            && record.job.request.array.as_ref().is_some_and(|array| array.limit != limit)
+            && let Some(array) = &mut Arc::make_mut(&mut record.job.request).array
+        {
+            array.limit = limit;
+        }
+    }
+
+    /// A job that comes back has met its dependency once and does not wait for it again, as in Slurm. That it is to be
+    /// alone with its name is as true as before.
+    fn keep_only_singleton(&mut self, id: JobId) {
+        if self.job(id).is_none_or(|job| job.request.dependency.is_empty()) {
+            return;
+        }
+        self.reshape(id, |job| {
+            let dependency = &mut Arc::make_mut(&mut job.request).dependency;
+            let is_any = dependency.any;
+            dependency.terms.retain(|term| *term == DependencyTerm::Singleton && !is_any);
+        });
+        self.set_waits(id, &Known::default());
     }
 
     /// `--kill-on-invalid-dep`: a job whose dependency can never be met is cancelled, and single tasks of an array.

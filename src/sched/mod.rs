@@ -46,6 +46,8 @@ mod update;
 mod view;
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;

@@ -39,6 +39,22 @@ impl Core {
     /// the state and the time alone.
     pub fn plan(&mut self, now: Timestamp, out: &mut Outbox) {
         self.purge(now, out);
+        // A start may let others go (`after:12`), and so may the end of one that could not wait.
+        loop {
+            let before = self.queue.arrivals();
+            self.one_pass(now, out);
+            self.settle(now, out);
+            if self.queue.arrivals() == before {
+                self.expire_immediate(now, out);
+                self.settle(now, out);
+            }
+            if self.queue.arrivals() == before {
+                return;
+            }
+        }
+    }
+
+    fn one_pass(&mut self, now: Timestamp, out: &mut Outbox) {
         let host = self.config.host.clone();
         let mut round = Round::new(&host, now);
         let mut tried = 0;
@@ -46,9 +62,9 @@ impl Core {
         while let Some(key) = next {
             // Every job needs a CPU: with none left the rest of the queue need not be looked at.
             if self.ledger.room().cpus == 0 || tried > BACKFILL_DEPTH {
-                break;
+                return;
             }
-            // A start may change keys, but only to later ones: the place in the queue is found again by its key.
+            // A start changes keys only to later ones: the place in the queue is found again by the key.
             match self.try_start(key, &mut round, now, out) {
                 Tried::Started => {}
                 Tried::Waits => tried += 1,
@@ -56,8 +72,6 @@ impl Core {
             }
             next = self.queue.after(key);
         }
-        self.expire_immediate(now, out);
-        self.settle(now, out);
     }
 
     fn refresh_and_arm(&mut self, id: JobId, now: Timestamp) {
@@ -101,7 +115,9 @@ impl Core {
             None => id,
         };
         let Some(alloc) = self.ledger.take(own, &want, &self.config.host) else { return false };
+        self.starts += 1;
         if let Some(record) = self.jobs.get_mut(&own) {
+            record.start_order = self.starts;
             let job = &mut record.job;
             job.alloc = Some(alloc);
             job.start = Some(now);
@@ -143,12 +159,13 @@ impl Core {
     pub(super) fn running_jobs(&self, now: Timestamp) -> Vec<Running> {
         self.active
             .iter()
-            .filter_map(|id| self.job(*id))
-            .filter_map(|job| {
+            .filter_map(|id| self.jobs.get(id))
+            .filter_map(|record| {
+                let job = &record.job;
                 let alloc = job.alloc.as_ref()?;
                 Some(Running {
                     end: expected_end(job, now),
-                    start: job.start.unwrap_or(job.submit),
+                    order: record.start_order,
                     tres: alloc.tres,
                     gpus: alloc.gpu_ids.clone(),
                     exclusive: job.request.sharing == Sharing::Exclusive,

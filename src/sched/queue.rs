@@ -40,11 +40,25 @@ pub fn shown_priority(request: &JobRequest) -> u32 {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Queue {
     keys: BTreeSet<QueueKey>,
+    arrivals: u64,
 }
 
 impl Queue {
+    /// Puts a record in that was not in the queue.
     pub fn insert(&mut self, key: QueueKey) {
         self.keys.insert(key);
+        self.arrivals += 1;
+    }
+
+    /// Gives a record that is in the queue another place.
+    pub fn shift(&mut self, old: &QueueKey, new: QueueKey) {
+        self.keys.remove(old);
+        self.keys.insert(new);
+    }
+
+    /// How often something has come in: tells whether a round has to be repeated.
+    pub fn arrivals(&self) -> u64 {
+        self.arrivals
     }
 
     pub fn remove(&mut self, key: &QueueKey) {

@@ -32,6 +32,15 @@ impl Core {
         for id in &ids {
             core.readopt(*id);
         }
+        let start = |core: &Core, id: &JobId| core.job(*id).and_then(|job| job.start);
+        let mut running: Vec<JobId> = core.active.iter().copied().collect();
+        running.sort_by_key(|id| (start(&core, id), *id));
+        for id in running {
+            core.starts += 1;
+            if let Some(record) = core.jobs.get_mut(&id) {
+                record.start_order = core.starts;
+            }
+        }
         core.learn(&known);
         for id in &ids {
             core.set_waits(*id, &known);

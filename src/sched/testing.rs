@@ -146,6 +146,15 @@ impl Double {
         }
     }
 
+    /// A host with 4 CPUs, 1000 MB and 2 GPUs, and other settings.
+    pub fn with(change: impl FnOnce(&mut Config)) -> Self {
+        let mut double = Double::new(4, 1000, 2);
+        let mut config = double.core.config().clone();
+        change(&mut config);
+        double.core = Core::new(config);
+        double
+    }
+
     /// Does something to the core, keeps what comes of it, and checks that the state still makes sense.
     pub fn act<T>(&mut self, deed: impl FnOnce(&mut Core, Timestamp, &mut Outbox) -> T) -> T {
         let mut out = Outbox::default();

@@ -52,6 +52,16 @@ impl Core {
         now: Timestamp,
         out: &mut Outbox,
     ) -> Result<Vec<JobId>, ControlError> {
+        let is_throttle = |update: &&Update| matches!(update, Update::ArrayTaskThrottle(_));
+        if sel.tasks.is_some() && updates.iter().any(|update| is_throttle(&update)) {
+            // The throttle is the whole array's, whichever task is named.
+            let (throttle, others): (Vec<_>, Vec<_>) = updates.iter().cloned().partition(|update| is_throttle(&update));
+            let mut done = self.update(&JobRef::job(sel.job), &throttle, now, out)?;
+            if !others.is_empty() {
+                done = self.update(sel, &others, now, out)?;
+            }
+            return Ok(done);
+        }
         // Checked on the records as they are, before one is split for it.
         let mut found: Vec<&Job> = self.resolve(sel).into_iter().filter_map(|id| self.job(id)).collect();
         if found.is_empty() {

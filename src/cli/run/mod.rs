@@ -104,7 +104,7 @@ pub fn origin() -> Origin {
         env: std::env::vars_os().collect(),
         umask,
         now: now(),
-        tz: jiff::tz::TimeZone::system(),
+        tz: crate::host::zone::local(),
     }
 }
 

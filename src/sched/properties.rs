@@ -1,0 +1,488 @@
+//! Thousands of random queues with random facts, and what must hold of all of them.
+
+use super::backfill::{Round, Verdict};
+use super::room::Want;
+use super::testing::*;
+use super::*;
+use crate::model::dependency::{Dependency, DependencyKind};
+use crate::model::job::Hold;
+use crate::model::request::Sharing;
+use crate::model::*;
+use proptest::prelude::*;
+
+/// What happens next. Jobs are chosen by their place among those that there are.
+#[derive(Debug, Clone)]
+enum Event {
+    Submit(Shape),
+    End { which: usize, cause: EndCause, status: i32 },
+    Cancel { which: usize, task: Option<u32> },
+    Hold { which: usize, task: Option<u32> },
+    Release { which: usize },
+    Requeue { which: usize },
+    Suspend { which: usize },
+    Resume { which: usize },
+    Renice { which: usize, priority: u32 },
+    Throttle { which: usize, limit: Option<u32> },
+    Lost { which: usize },
+    Step { which: usize, cpus: u32 },
+    Wait(u64),
+    Restart,
+    Plan,
+}
+
+#[derive(Clone, PartialEq)]
+struct Shape {
+    cpus: u32,
+    mem: u64,
+    gpus: u32,
+    limit: Option<u64>,
+    array: Option<(u32, Option<u32>)>,
+    depends: Option<(DependencyKind, usize)>,
+    or: bool,
+    singleton: bool,
+    kill: bool,
+    exclusive: bool,
+    held: bool,
+    requeue: bool,
+    begin: Option<u64>,
+    priority: Option<u32>,
+    allocation: bool,
+}
+
+/// Only what is out of the ordinary, so that a failing case can be read.
+impl std::fmt::Debug for Shape {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}c {}M {}g", self.cpus, self.mem, self.gpus)?;
+        let flags = [
+            ("or", self.or),
+            ("singleton", self.singleton),
+            ("kill", self.kill),
+            ("exclusive", self.exclusive),
+            ("held", self.held),
+            ("requeue", self.requeue),
+            ("allocation", self.allocation),
+        ];
+        flags.iter().filter(|(_, is_on)| *is_on).try_for_each(|(name, _)| write!(f, " {name}"))?;
+        let (limit, array, begin) = (self.limit, self.array, self.begin);
+        limit.iter().try_for_each(|limit| write!(f, " limit {limit}"))?;
+        array.iter().try_for_each(|(last, limit)| write!(f, " array 0-{last}%{limit:?}"))?;
+        begin.iter().try_for_each(|begin| write!(f, " begin {begin}"))?;
+        self.depends.iter().try_for_each(|(kind, which)| write!(f, " {}:{which}", kind.name()))?;
+        self.priority.iter().try_for_each(|priority| write!(f, " priority {priority}"))
+    }
+}
+
+const CPUS: u32 = 4;
+const GPUS: u32 = 2;
+
+fn shape() -> impl Strategy<Value = Shape> {
+    let kinds = prop_oneof![
+        Just(DependencyKind::After),
+        Just(DependencyKind::AfterAny),
+        Just(DependencyKind::AfterOk),
+        Just(DependencyKind::AfterNotOk),
+        Just(DependencyKind::AfterCorr),
+    ];
+    let size = (1..=CPUS, 1u64..600, prop_oneof![3 => Just(0u32), 1 => 1..=GPUS]);
+    let limit = prop_oneof![1 => Just(None), 2 => (1u64..500).prop_map(Some)];
+    let array = prop::option::weighted(0.3, (1u32..6, prop::option::of(1u32..4)));
+    let depends = prop::option::weighted(0.3, (kinds, any::<usize>()));
+    let rare = || prop::bool::weighted(0.1);
+    let flags = (rare(), rare(), prop::bool::weighted(0.3), rare(), rare(), prop::bool::weighted(0.2), rare());
+    let when = (prop::option::weighted(0.1, 1u64..300), prop::option::weighted(0.2, 1u32..5));
+    (size, limit, array, depends, flags, when).prop_map(|(size, limit, array, depends, flags, when)| Shape {
+        cpus: size.0,
+        mem: size.1,
+        gpus: size.2,
+        limit,
+        array,
+        depends,
+        or: flags.0,
+        singleton: flags.1,
+        kill: flags.2,
+        exclusive: flags.3,
+        held: flags.4,
+        requeue: flags.5,
+        allocation: flags.6 && array.is_none(),
+        begin: when.0,
+        priority: when.1,
+    })
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let which = any::<usize>();
+    let task = || prop::option::of(0u32..6);
+    let cause = prop_oneof![
+        6 => Just(EndCause::Exited),
+        1 => Just(EndCause::TimeLimit),
+        1 => Just(EndCause::OutOfMemory),
+        1 => Just(EndCause::Stopped),
+        1 => Just(EndCause::LaunchFailed),
+    ];
+    prop_oneof![
+        12 => shape().prop_map(Event::Submit),
+        12 => (which, cause, prop_oneof![3 => Just(0), 1 => Just(1)])
+            .prop_map(|(which, cause, status)| Event::End { which, cause, status }),
+        2 => (which, task()).prop_map(|(which, task)| Event::Cancel { which, task }),
+        1 => (which, task()).prop_map(|(which, task)| Event::Hold { which, task }),
+        2 => which.prop_map(|which| Event::Release { which }),
+        1 => which.prop_map(|which| Event::Requeue { which }),
+        1 => which.prop_map(|which| Event::Suspend { which }),
+        1 => which.prop_map(|which| Event::Resume { which }),
+        1 => (which, 0u32..5).prop_map(|(which, priority)| Event::Renice { which, priority }),
+        1 => (which, prop::option::of(1u32..4)).prop_map(|(which, limit)| Event::Throttle { which, limit }),
+        1 => which.prop_map(|which| Event::Lost { which }),
+        2 => (which, 1u32..3).prop_map(|(which, cpus)| Event::Step { which, cpus }),
+        4 => (1u64..200).prop_map(Event::Wait),
+        1 => Just(Event::Restart),
+        6 => Just(Event::Plan),
+    ]
+}
+
+/// One of the records that `is_wanted`.
+fn choose(d: &Double, which: usize, is_wanted: impl Fn(&Job) -> bool) -> Option<Job> {
+    let jobs: Vec<&Job> = d.core.jobs().filter(|job| is_wanted(job)).collect();
+    jobs.get(which.checked_rem(jobs.len())?).map(|job| Job::clone(job))
+}
+
+/// How a user would name it, or one of its tasks.
+fn named(job: &Job, task: Option<u32>) -> JobRef {
+    match (job.array_job_id(), task) {
+        (Some(array), Some(task)) => tasks_of(array, &[task]),
+        (Some(array), None) => JobRef::job(array),
+        (None, _) => JobRef::job(job.id),
+    }
+}
+
+fn request(d: &Double, shape: Shape) -> Ask {
+    let mut ask = ask().cpus(shape.cpus).mem(shape.mem).gpus(shape.gpus);
+    let mut dependency = Dependency { terms: Vec::new(), any: shape.or };
+    if let Some((kind, which)) = shape.depends
+        && let Some(target) = choose(d, which, |_| true)
+    {
+        dependency.terms.push(on(kind, target.array_job_id().unwrap_or(target.id)));
+    }
+    ask = ask.dependency(dependency);
+    if shape.singleton {
+        ask = ask.singleton().name("one");
+    }
+    if let Some((last, limit)) = shape.array {
+        ask = ask.array(0, last, limit);
+    }
+    if shape.allocation {
+        ask = ask.allocation();
+    }
+    let begin = shape.begin.map(|secs| d.now.plus_secs(secs));
+    ask.with(|r| {
+        r.time_limit_secs = shape.limit;
+        r.hold = shape.held;
+        r.requeue = shape.requeue;
+        r.kill_on_invalid_dep = shape.kill;
+        r.begin = begin;
+        r.priority = shape.priority;
+        if shape.exclusive {
+            r.sharing = Sharing::Exclusive;
+        }
+    })
+}
+
+fn happen(d: &mut Double, event: Event) {
+    let is_pending = |job: &Job| job.state == JobState::Pending;
+    match event {
+        Event::Submit(shape) => {
+            let ask = request(d, shape);
+            d.submit(ask);
+        }
+        Event::End { which, cause, status } => {
+            if let Some(job) = choose(d, which, |job| job.state.is_active()) {
+                let cause = if job.state == JobState::Completing { EndCause::Stopped } else { cause };
+                d.end(job.id, cause, ExitCode::status(status));
+            }
+        }
+        Event::Cancel { which, task } => {
+            if let Some(job) = choose(d, which, |job| !job.state.is_terminal()) {
+                let _ = d.cancel(&named(&job, task));
+            }
+        }
+        Event::Hold { which, task } => {
+            if let Some(job) = choose(d, which, is_pending) {
+                let _ = d.act(|core, now, out| core.hold(&named(&job, task), Hold::User, now, out));
+            }
+        }
+        Event::Release { which } => {
+            if let Some(job) = choose(d, which, |job| job.hold != Hold::No) {
+                let _ = d.act(|core, now, out| core.release(&named(&job, None), now, out));
+            }
+        }
+        Event::Requeue { which } => {
+            if let Some(job) = choose(d, which, |job| job.state == JobState::Running) {
+                let sel = JobRef::job(job.id);
+                let _ = d.act(|core, now, out| core.requeue(&sel, false, now, out));
+            }
+        }
+        Event::Suspend { which } => {
+            if let Some(job) = choose(d, which, |job| job.state == JobState::Running) {
+                let _ = d.act(|core, now, out| core.suspend(&named(&job, None), now, out));
+            }
+        }
+        Event::Resume { which } => {
+            if let Some(job) = choose(d, which, |job| job.state == JobState::Suspended) {
+                let _ = d.act(|core, now, out| core.resume(&named(&job, None), now, out));
+            }
+        }
+        Event::Renice { which, priority } => {
+            if let Some(job) = choose(d, which, is_pending) {
+                let key = Update::Priority(priority);
+                d.act(|core, now, out| core.update(&named(&job, None), &[key], now, out)).expect("it is pending");
+            }
+        }
+        Event::Throttle { which, limit } => {
+            if let Some(job) = choose(d, which, |job| is_pending(job) && job.array_job_id().is_some()) {
+                let key = Update::ArrayTaskThrottle(limit);
+                d.act(|core, now, out| core.update(&named(&job, None), &[key], now, out)).expect("it is an array");
+            }
+        }
+        Event::Lost { which } => {
+            if let Some(job) = choose(d, which, |job| job.request.kind == request::JobKind::Allocation) {
+                d.act(|core, now, out| core.client_lost(job.id, now, out));
+            }
+        }
+        Event::Step { which, cpus } => {
+            if let Some(job) = choose(d, which, |job| job.state == JobState::Running) {
+                let ask = StepAsk {
+                    kind: StepKind::Numbered,
+                    name: String::new(),
+                    ntasks: Some(cpus),
+                    cpus_per_task: Some(1),
+                    mem_mb: None,
+                    gpus: None,
+                    overlap: false,
+                    overcommit: false,
+                    immediate: false,
+                    ticket: 0,
+                    submit_line: String::new(),
+                };
+                let _ = d.act(|core, now, out| core.create_step(job.id, ask, now, out));
+            }
+        }
+        Event::Wait(secs) => {
+            d.now = d.now.plus_secs(secs);
+            d.act(|core, now, out| core.on_due(now, out));
+        }
+        Event::Restart => restart(d),
+        Event::Plan => d.plan(),
+    }
+}
+
+/// The facts that the store would give about ended jobs.
+fn facts(d: &Double) -> Vec<EndedJob> {
+    let mut facts = Vec::new();
+    for job in d.store.values().filter(|job| job.state.is_terminal()) {
+        let fact = EndedJob {
+            id: job.id,
+            array: None,
+            ok: job.state == JobState::Completed,
+            start: job.start,
+            ended: job.end.unwrap_or(job.submit),
+        };
+        match (&job.role, job.compact_tasks()) {
+            (job::ArrayRole::Task { array_job, task }, _) => {
+                facts.push(EndedJob { array: Some((*array_job, *task)), ..fact });
+            }
+            (_, Some(tasks)) => {
+                let array = job.array_job_id().unwrap_or(job.id);
+                facts.extend(tasks.iter().map(|task| EndedJob { array: Some((array, task)), ..fact }));
+            }
+            (_, None) => facts.push(fact),
+        }
+    }
+    facts
+}
+
+fn recovered(d: &Double) -> Core {
+    // What the core would still have in memory, and nothing else.
+    let jobs: Vec<Job> = d.store.values().filter(|job| d.core.job(job.id).is_some()).cloned().collect();
+    Core::recover(d.core.config().clone(), jobs, facts(d), d.core.next_id(), d.now)
+}
+
+fn restart(d: &mut Double) {
+    d.core = recovered(d);
+    d.core.check_invariants().expect("the state makes sense after a restart");
+}
+
+/// Every pending job's reason is true, looked at from outside.
+fn check_reasons(d: &Double) {
+    let host = &d.core.config().host;
+    for job in d.core.jobs().filter(|job| job.state == JobState::Pending) {
+        let reason = d.reason(job.id);
+        let text = d.core.view(job.id, d.now).map(|view| view.dependency).unwrap_or_default();
+        let group = job.array_job_id().and_then(|array| d.core.arrays.get(&array));
+        let is_true = match reason {
+            Reason::JobHeldUser => job.hold == Hold::User,
+            Reason::Dependency => text.contains("(unfulfilled)"),
+            Reason::DependencyNeverSatisfied => text.contains("(failed)"),
+            Reason::BeginTime => job.request.begin.is_some_and(|begin| begin > d.now),
+            Reason::JobArrayTaskLimit => group.is_some_and(|g| g.limit.is_some_and(|limit| g.active >= limit)),
+            Reason::Resources | Reason::Exclusive => !d.core.ledger.room().fits(&Want::of(job), host),
+            Reason::Priority => d.core.queue.first().is_some_and(|first| {
+                let own = d.core.jobs[&job.id].key;
+                own.is_some_and(|own| first < own)
+            }),
+            _ => false,
+        };
+        assert!(is_true, "job {} waits because of {reason}, which is not true: {job:?}\n{text}", job.id);
+    }
+}
+
+/// The first blocked job with the latest moment at which it starts.
+fn reservation(d: &Double) -> Option<(JobId, Option<Timestamp>)> {
+    let first = d.core.queue.first()?;
+    let job = d.core.job(first.id)?;
+    let mut round = Round::new(&d.core.config().host, d.now);
+    match round.consider(&Want::of(job), None, d.core.ledger.room(), || d.core.running_jobs(d.now)) {
+        Verdict::Start => None,
+        Verdict::Wait => Some((job.id, round.reservation()?.at)),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6000, max_shrink_iters: 4000, ..ProptestConfig::default() })]
+
+    /// The double checks after each event that nothing is over capacity, that no CPU or GPU is in two hands, that the
+    /// ledger agrees with the jobs, and that a job is RUNNING in the store before it is launched.
+    #[test]
+    fn random_queues_stay_within_the_host_and_tell_true_reasons(events in prop::collection::vec(event(), 1..60)) {
+        let mut d = Double::new(CPUS, 1000, GPUS);
+        for event in events {
+            happen(&mut d, event);
+            d.plan();
+            check_reasons(&d);
+        }
+    }
+
+    #[test]
+    fn the_same_events_give_the_same_decisions(events in prop::collection::vec(event(), 1..40)) {
+        let mut d = Double::new(CPUS, 1000, GPUS);
+        let mut e = Double::new(CPUS, 1000, GPUS);
+        for event in events {
+            happen(&mut d, event.clone());
+            happen(&mut e, event);
+        }
+        prop_assert_eq!(d.effects, e.effects);
+        prop_assert_eq!(d.store, e.store);
+    }
+
+    /// A second round without anything new finds nothing to do: no event was needed and missing.
+    #[test]
+    fn a_round_leaves_nothing_undone(events in prop::collection::vec(event(), 1..60)) {
+        let mut d = Double::new(CPUS, 1000, GPUS);
+        for event in events {
+            happen(&mut d, event);
+            d.plan();
+            d.effects.clear();
+            d.plan();
+            prop_assert!(d.effects.is_empty(), "a second round found {:?}", d.effects);
+        }
+    }
+
+    /// The records alone give the same state again: who runs where, who waits for what, in which order. (Whose turn it is
+    /// among arrays is known as long as their last started tasks are in memory, so none is forgotten here.)
+    #[test]
+    fn a_restart_changes_nothing(events in prop::collection::vec(event(), 1..50)) {
+        let mut d = Double::with(|config| config.min_job_age_secs = 1_000_000);
+        for event in events {
+            happen(&mut d, event);
+            d.plan();
+            let core = recovered(&d);
+            prop_assert_eq!(&core.ledger, &d.core.ledger);
+            prop_assert_eq!(core.next_id(), d.core.next_id());
+            let order = |core: &Core| core.queue.iter().map(|key| key.id).collect::<Vec<_>>();
+            prop_assert_eq!(order(&core), order(&d.core));
+            for job in d.core.jobs() {
+                let (old, new) = (d.core.view(job.id, d.now), core.view(job.id, d.now));
+                prop_assert_eq!(old.as_ref().map(|v| (v.state, v.reason)), new.as_ref().map(|v| (v.state, v.reason)));
+                prop_assert_eq!(old.map(|v| v.dependency), new.map(|v| v.dependency));
+            }
+        }
+    }
+
+    /// EASY: while every job keeps to its limit and nobody goes before it, the first blocked job starts no later than
+    /// was reserved for it, whatever is submitted behind it.
+    #[test]
+    fn the_first_blocked_job_starts_no_later_than_reserved(
+        before in prop::collection::vec((1..=CPUS, 1u64..200), 1..6),
+        wide in (2..=CPUS, 1u64..200),
+        behind in prop::collection::vec((1..=CPUS, prop::option::of(1u64..300), 1u64..40), 1..25),
+    ) {
+        let mut d = Double::new(CPUS, 1000, 0);
+        for (cpus, limit) in before {
+            d.submit(ask().cpus(cpus).limit(limit));
+        }
+        let first = d.submit(ask().cpus(wide.0).limit(wide.1));
+        d.plan();
+        let mut promised = None;
+        for (cpus, limit, gap) in behind {
+            d.submit(ask().cpus(cpus).with(|r| r.time_limit_secs = limit));
+            d.plan();
+            // Jobs without a limit may have passed while another was first: then nothing could be promised yet.
+            if let Some((id, at)) = reservation(&d)
+                && id == first
+                && (at.is_some() || promised.is_some())
+            {
+                let at = at.expect("what was promised stays promised");
+                prop_assert!(promised.is_none_or(|old| at <= old), "{at:?} is later than {promised:?}");
+                promised = Some(at);
+            }
+            // Time passes, and every job ends exactly at its limit.
+            let until = d.now.plus_secs(gap);
+            loop {
+                let ends = d.core.jobs().filter(|job| job.state == JobState::Running);
+                let next = ends.filter_map(|job| {
+                    let end = job.start?.plus_secs(job.request.time_limit_secs?);
+                    Some((end, job.id))
+                }).min();
+                let Some((end, id)) = next.filter(|(end, _)| *end <= until) else { break };
+                d.now = end;
+                d.end(id, EndCause::Exited, ExitCode::OK);
+                d.plan();
+                if let (Some(start), Some(promised)) = (d.store[&first].start, promised) {
+                    prop_assert!(start <= promised, "{start:?} is later than {promised:?}");
+                }
+            }
+            d.now = until;
+            d.plan();
+            prop_assert!(promised.is_none_or(|at| d.now <= at || d.store[&first].state != JobState::Pending));
+        }
+    }
+
+    /// The forecast is what the plan does when every job uses its limit to the full.
+    #[test]
+    fn jobs_start_when_the_forecast_says(
+        jobs in prop::collection::vec((1..=CPUS, 1u64..100, prop::bool::weighted(0.1)), 1..25),
+    ) {
+        let mut d = Double::new(CPUS, 1000, 0);
+        for (cpus, limit, exclusive) in jobs {
+            let ask = ask().cpus(cpus).limit(limit);
+            d.submit(if exclusive { ask.exclusive() } else { ask });
+        }
+        d.plan();
+        let starts = d.core.expected_starts(d.now);
+        loop {
+            let running = d.core.jobs().filter(|job| job.state == JobState::Running);
+            let end = |job: &Job| job.start.zip(job.request.time_limit_secs).map(|(s, l)| s.plus_secs(l));
+            let Some(now) = running.filter_map(end).min() else { break };
+            d.now = now;
+            let ended: Vec<JobId> = d.core.jobs()
+                .filter(|job| job.state == JobState::Running && end(job) == Some(now))
+                .map(|job| job.id)
+                .collect();
+            for id in ended {
+                d.end(id, EndCause::Exited, ExitCode::OK);
+            }
+            d.plan();
+        }
+        for (id, at) in starts {
+            prop_assert_eq!(d.store[&id].start, Some(at));
+        }
+    }
+}
