@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# A job that fails is run once more with --requeue, and no third time.
+. "$(dirname "$0")/lib.sh"
+
+id=$(sbatch --parsable -W --requeue -o runs.out --open-mode append \
+  --wrap 'echo "restarts: ${SLURM_RESTART_COUNT:-0}"; exit 1') || true
+
+expect "runs" "restarts: 0
+restarts: 1" "$(cat runs.out)"
+expect "state of job $id" FAILED "$(state_of "$id")"

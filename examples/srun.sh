@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# A command in the foreground, with the machine's resources reserved while it runs.
+. "$(dirname "$0")/lib.sh"
+
+expect "--label" "0: hello" "$(srun --label --unbuffered -- echo hello)"
+expect "standard input" "a line" "$(echo 'a line' | srun cat)"

@@ -1,0 +1,350 @@
+//! `contrib/install.sh` in an empty home: what it installs, keeps, refuses and removes. The systemd user manager of whoever
+//! runs the tests is out of reach: a program of the test has its name.
+
+mod examples_support;
+
+use examples_support::{SLOTD, commands, must, wait_for};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// There is none: as in a container, or after `su`.
+const NO_MANAGER: &str = "#!/bin/sh\nexit 1\n";
+
+/// As much of one as the installer asks for: it notes what it is told, and runs the unit's command.
+const A_MANAGER: &str = r#"#!/usr/bin/env bash
+shift # --user
+echo "$*" >>"$HOME/systemctl.log"
+running() { [ -e "$HOME/main.pid" ] && kill -0 "$(cat "$HOME/main.pid")" 2>/dev/null; }
+end() { if running; then kill "$(cat "$HOME/main.pid")"; while running; do sleep 0.01; done; fi; }
+case $1 in
+  restart)
+    end
+    unit=$HOME/.config/systemd/user/slotd.service
+    set -a
+    . "$(sed -n 's/^EnvironmentFile=//p' "$unit")"
+    eval "setsid $(sed -n 's/^ExecStart=//p' "$unit")" </dev/null >>"$HOME/service.log" 2>&1 &
+    echo $! >"$HOME/main.pid"
+    ;;
+  disable) end ;;
+  is-active) if running; then echo active; else echo failed; fi ;;
+  show)
+    case $2 in
+      --property=MainPID) if running; then cat "$HOME/main.pid"; else echo 0; fi ;;
+      --property=UnitPath) echo "/etc/systemd/user $HOME/.config/systemd/user" ;;
+    esac
+    ;;
+esac
+"#;
+
+struct Home {
+    dir: tempfile::TempDir,
+}
+
+impl Home {
+    fn new(systemctl: &str) -> Home {
+        let home = Home { dir: tempfile::tempdir().expect("a temporary directory") };
+        fs::create_dir(home.path("stub")).expect("a fresh directory");
+        home.script("stub/systemctl", systemctl);
+        home
+    }
+
+    fn path(&self, below: &str) -> PathBuf {
+        self.dir.path().join(below)
+    }
+
+    fn script(&self, below: &str, text: &str) {
+        let path = self.path(below);
+        fs::create_dir_all(path.parent().expect("it is below")).expect("its directory");
+        fs::write(&path, text).expect("a script");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("ours");
+    }
+
+    /// A program with this home, found as a login shell would after the installation; `SLOTD_ROOT` is not set.
+    fn command(&self, program: impl AsRef<Path>) -> Command {
+        let path = format!("{}:{}:/usr/bin:/bin", self.path("stub").display(), self.path(".local/bin").display());
+        let mut command = Command::new("/usr/bin/env");
+        command.env_clear().env("HOME", self.dir.path()).env("PATH", path).current_dir(self.dir.path());
+        command.env("TMPDIR", self.dir.path()).stdin(Stdio::null()).arg(program.as_ref());
+        command
+    }
+
+    /// The installer, with the binary under test for the build.
+    fn installer(&self, args: &[&str]) -> Command {
+        let dir = Path::new(SLOTD).parent().expect("target/debug");
+        let profile = match dir.file_name().and_then(|name| name.to_str()).expect("a profile") {
+            "debug" => "dev",
+            other => other,
+        };
+        let mut command = self.command(Path::new(env!("CARGO_MANIFEST_DIR")).join("contrib/install.sh"));
+        command.env("CARGO_TARGET_DIR", dir.parent().expect("target"));
+        command.args(["--skip-build", "--profile", profile]).args(args);
+        command
+    }
+
+    fn install(&self, args: &[&str]) -> String {
+        must(&mut self.installer(args), || self.log())
+    }
+
+    fn refused(&self, args: &[&str]) -> String {
+        let output = self.installer(args).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{args:?} was taken");
+        assert!(said.starts_with("install.sh: error: "), "{args:?}: {said}");
+        said
+    }
+
+    fn run(&self, program: &str, args: &[&str]) -> String {
+        must(self.command(program).args(args), || self.log())
+    }
+
+    fn log(&self) -> String {
+        [".local/share/slotd/run/slotd.log", "service.log"]
+            .map(|file| fs::read_to_string(self.path(file)).unwrap_or_default())
+            .concat()
+    }
+
+    /// Everything below the home but the stub, with the directories that `mkdir -p` leaves.
+    fn left(&self) -> Vec<String> {
+        let found = must(self.command("find").args([".", "-mindepth", "1", "-not", "-path", "./stub*"]), String::new);
+        found.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // The test may have failed with jobs and a daemon running.
+        let _ = self.command("scancel").args(["--me", "--quiet"]).output();
+        let _ = self.installer(&["--uninstall"]).output();
+    }
+}
+
+#[test]
+fn an_installation_runs_a_first_job_is_upgraded_under_a_running_one_and_removed() {
+    let home = Home::new(NO_MANAGER);
+    let said = home.install(&[]);
+    assert!(said.contains("there is no systemd user manager"), "{said}");
+    assert!(said.contains("COMPLETED") && said.contains("hello from slotd: job 1 on "), "{said}");
+    for name in commands() {
+        let link = fs::read_link(home.path(".local/bin").join(&name)).expect("a link");
+        assert_eq!(link, Path::new("slotd"), "{name}");
+    }
+
+    let script = "echo begun; until [ -e go ]; do sleep 0.05; done; echo went on";
+    let job = home.run("sbatch", &["--parsable", "-o", "out", "--wrap", script]);
+    let begun = || fs::read_to_string(home.path("out")).is_ok_and(|text| text == "begun\n").then_some(());
+    wait_for("the job begins", || home.log(), begun);
+    let before = home.run("slotd-daemon", &["status"]);
+    let said = home.install(&[]);
+    assert!(said.contains("running jobs go on") && said.contains("COMPLETED"), "{said}");
+    assert_ne!(before, home.run("slotd-daemon", &["status"]), "the daemon is a new one");
+    let told = home.refused(&["--uninstall", "--purge-runtime"]);
+    assert!(told.contains("1 jobs run") && told.contains("scancel"), "{told}");
+    fs::write(home.path("go"), "").expect("ours");
+    home.run("sbatch", &["-W", "-o", "/dev/null", "-d", &format!("afterany:{}", job.trim()), "--wrap", "true"]);
+    assert_eq!(fs::read_to_string(home.path("out")).expect("still there"), "begun\nwent on\n");
+    assert_eq!(home.run("sacct", &["-X", "-n", "-P", "-o", "State", "-j", job.trim()]), "COMPLETED\n");
+
+    home.install(&["--uninstall"]);
+    assert!(home.path(".local/share/slotd/lib/state.db").exists(), "state stays without --purge-runtime");
+    assert!(!home.path(".local/bin/slotd").exists() && !home.path(".local/bin/sbatch").exists());
+    home.install(&[]);
+    assert!(home.run("sacct", &["-X", "-n", "-P", "-o", "JobID"]).starts_with("1\n"), "the history is still there");
+
+    home.install(&["--uninstall", "--purge-runtime"]);
+    let kept = ["./.local", "./.local/bin", "./.local/share", "./.config", "./out", "./go"];
+    let left: Vec<String> = home.left().into_iter().filter(|path| !kept.contains(&path.as_str())).collect();
+    assert_eq!(left, [""; 0]);
+    assert!(home.install(&["--uninstall", "--purge-runtime"]).contains("nothing is installed"));
+}
+
+#[test]
+fn every_value_survives_exactly_into_the_environment_file() {
+    let home = Home::new(NO_MANAGER);
+    let file = home.path(".config/slotd/slotd.env");
+    let shown = |name: &str| {
+        let script = format!(". \"$1\"; printf '%s.' \"${name}\"");
+        let text = must(home.command("sh").args(["-c", &script, "sh"]).arg(&file), String::new);
+        text.strip_suffix('.').expect("the end mark").to_owned()
+    };
+    for value in [
+        r#"notify-send "slotd" "$SLOTD_JOB_ID $SLOTD_JOB_STATE""#,
+        "it's `one` $(word) ${more}",
+        r"C:\temp\\new\n",
+        "  blanks at both ends  ",
+        "a\ttab",
+        "#no comment; 100 %h %% !! && \\1 &",
+        "ünï ☃",
+        "'",
+        "\"",
+        "\\",
+        "ends in \\",
+        "",
+    ] {
+        home.install(&["--skip-systemd", "--notify-cmd", value]);
+        assert_eq!(shown("SLOTD_NOTIFY_CMD"), value);
+    }
+    home.install(&["--skip-systemd", "--notify-cmd=a=b", "--features=x,y", "--cgroup-base", "/sys/fs/cgroup/a b%c"]);
+    home.install(&["--skip-systemd", "--cpu-partitions", "long,short"]);
+    assert_eq!(shown("SLOTD_NOTIFY_CMD"), "a=b", "an upgrade keeps what is not given anew");
+    assert_eq!(shown("SLOTD_FEATURES"), "x,y");
+    assert_eq!(shown("SLOTD_CGROUP_BASE"), "/sys/fs/cgroup/a b%c");
+    assert_eq!(shown("SLOTD_CPU_PARTITIONS"), "long,short");
+    assert_eq!(shown("SLOTD_GPU_PARTITIONS"), "gpu");
+    assert_eq!(fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o600, "hooks hold secrets");
+
+    let by_hand = format!("# mine\nSLOTD_GPU_COUNT='2'\n{}", fs::read_to_string(&file).expect("text"));
+    fs::write(&file, &by_hand).expect("ours");
+    home.install(&["--skip-systemd", "--features", "z"]);
+    let after = fs::read_to_string(&file).expect("text");
+    assert_eq!(after, by_hand.replace("x,y", "z"), "lines by hand stay as they are");
+
+    for value in ["two\nlines", "return\r", "bell\u{7}"] {
+        assert!(home.refused(&["--notify-cmd", value]).contains("--notify-cmd"));
+    }
+    fs::write(&file, "SLOTD_FEATURES=\"never closed\n").expect("ours");
+    assert!(home.refused(&["--skip-systemd"]).contains("slotd.env:1: "));
+}
+
+#[test]
+fn the_hook_of_the_book_runs_as_given() {
+    let home = Home::new(NO_MANAGER);
+    home.script("stub/notify-send", "#!/bin/sh\nprintf '%s|' \"$#\" \"$@\" >>\"$HOME/sent\"\n");
+    home.install(&["--notify-cmd", r#"notify-send "slotd" "$SLOTD_JOB_ID $SLOTD_JOB_STATE""#]);
+    let sent = || fs::read_to_string(home.path("sent")).ok().filter(|text| text.ends_with("D|"));
+    assert_eq!(wait_for("the hook runs", || home.log(), sent), "2|slotd|1 COMPLETED|");
+}
+
+#[test]
+fn commands_find_another_runtime_root_by_themselves() {
+    let home = Home::new(NO_MANAGER);
+    let root = home.path("my 'own' $root");
+    home.install(&["--runtime-root", root.to_str().expect("text")]);
+    assert!(root.join("lib/state.db").exists());
+    assert!(!home.path(".local/share/slotd").exists());
+    home.run("sbatch", &["-W", "-o", "out file", "--wrap", "echo \"a  b\""]);
+    assert_eq!(fs::read_to_string(home.path("out file")).expect("written"), "a  b\n");
+    home.run("slotd", &["sinfo"]);
+    // An upgrade remembers the root; the default one brings the links back.
+    home.install(&[]);
+    assert!(!home.path(".local/share/slotd").exists());
+    let default = home.path(".local/share/slotd");
+    home.install(&["--runtime-root", default.to_str().expect("text")]);
+    assert!(fs::symlink_metadata(home.path(".local/bin/sbatch")).expect("there").is_symlink());
+    assert!(!home.path(".local/bin/slotd.bin").exists());
+}
+
+#[test]
+fn under_a_manager_the_service_is_installed_started_restarted_and_removed() {
+    let home = Home::new(A_MANAGER);
+    let said = home.install(&["--features", "cpu"]);
+    assert!(said.contains("COMPLETED"), "{said}");
+    let unit = fs::read_to_string(home.path(".config/systemd/user/slotd.service")).expect("the unit");
+    for line in [
+        format!("ExecStart=\"{}\" daemon", home.path(".local/bin/slotd").display()),
+        format!("EnvironmentFile={}", home.path(".config/slotd/slotd.env").display()),
+        "KillMode=process".to_owned(),
+        "Delegate=yes".to_owned(),
+        "Restart=on-failure".to_owned(),
+        "OOMPolicy=continue".to_owned(),
+    ] {
+        assert!(unit.lines().any(|l| l == line), "{line} is missing:\n{unit}");
+    }
+    let told = || fs::read_to_string(home.path("systemctl.log")).expect("it was called");
+    for call in ["daemon-reload", "enable --quiet slotd.service", "restart slotd.service"] {
+        assert!(told().lines().any(|l| l == call), "{call} is missing:\n{}", told());
+    }
+    assert!(!home.path(".local/bin/slotd-daemon").exists(), "the manager starts it, and nothing else");
+    home.install(&[]);
+    home.install(&["--uninstall", "--purge-runtime"]);
+    assert!(told().lines().any(|l| l == "disable --now slotd.service"), "{}", told());
+    assert!(!home.path(".config/systemd/user/slotd.service").exists());
+    assert!(!home.path(".local/share/slotd").exists());
+}
+
+#[test]
+fn with_skip_systemd_nothing_is_started_and_the_way_to_start_is_told() {
+    let home = Home::new(A_MANAGER);
+    let said = home.install(&["--skip-systemd"]);
+    assert!(said.contains("slotd-daemon start"), "{said}");
+    assert!(!home.path("systemctl.log").exists(), "systemctl was called");
+    assert!(!home.path(".config/systemd").exists());
+    assert!(home.command("sinfo").output().is_ok_and(|out| !out.status.success()), "a daemon answers");
+
+    home.run("slotd-daemon", &["start"]);
+    home.run("sbatch", &["-W", "-o", "/dev/null", "--wrap", "true"]);
+    assert!(home.run("slotd-daemon", &["start"]).contains("runs already"));
+    home.run("slotd-daemon", &["restart"]);
+    home.run("sinfo", &[]);
+    home.run("slotd-daemon", &["stop"]);
+    assert!(home.command("sinfo").output().is_ok_and(|out| !out.status.success()), "a daemon answers");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_changes() {
+    let home = Home::new(NO_MANAGER);
+    let own = home.dir.path().to_str().expect("text").to_owned();
+    let above = home.dir.path().parent().expect("/tmp").to_str().expect("text").to_owned();
+    for (args, named) in [
+        (vec!["--purge-runtime"], "--uninstall"),
+        (vec!["--frobnicate"], "--frobnicate"),
+        (vec!["stray"], "stray"),
+        (vec!["--features"], "--features needs a value"),
+        (vec!["--skip-build=yes"], "--skip-build"),
+        (vec!["--runtime-root", ""], "--runtime-root"),
+        (vec!["--runtime-root", "/"], "runtime root"),
+        (vec!["--runtime-root", "/usr/"], "runtime root"),
+        (vec!["--runtime-root", own.as_str()], "runtime root"),
+        (vec!["--runtime-root", "."], "runtime root"),
+        (vec!["--runtime-root", above.as_str()], "runtime root"),
+        (vec!["--uninstall", "--purge-runtime", "--runtime-root", own.as_str()], "runtime root"),
+        (vec!["--cgroup-base", "relative"], "relative"),
+        (vec!["--profile", "nonesuch"], "--skip-build"),
+    ] {
+        let said = home.refused(&args);
+        assert!(said.contains(named), "{args:?}: {said}");
+    }
+    assert_eq!(home.left(), [""; 0], "something was made");
+}
+
+#[test]
+fn a_missing_cargo_is_named() {
+    let home = Home::new(NO_MANAGER);
+    // Only what the installer needs so far, from wherever it is.
+    for tool in ["bash", "dirname", "basename", "iconv", "sed", "cat"] {
+        let found = must(home.command("sh").args(["-c", &format!("command -v {tool}")]), String::new);
+        std::os::unix::fs::symlink(found.trim(), home.path("stub").join(tool)).expect("a link");
+    }
+    let mut installer = home.command(Path::new(env!("CARGO_MANIFEST_DIR")).join("contrib/install.sh"));
+    let output = installer.env("PATH", home.path("stub")).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("cargo is not installed"), "{said}");
+}
+
+#[test]
+fn commands_of_others_are_not_replaced() {
+    let home = Home::new(NO_MANAGER);
+    home.script(".local/bin/squeue", "#!/bin/sh\necho the real Slurm\n");
+    let said = home.refused(&[]);
+    assert!(said.contains(".local/bin/squeue") && said.contains("--install-bin-dir"), "{said}");
+    assert!(!home.path(".local/bin/slotd").exists());
+    home.install(&["--uninstall"]);
+    assert!(home.path(".local/bin/squeue").exists());
+}
+
+#[test]
+fn a_purge_leaves_what_slotd_did_not_make() {
+    let home = Home::new(NO_MANAGER);
+    let root = home.path("data");
+    fs::create_dir(&root).expect("fresh");
+    fs::write(root.join("thesis.tex"), "").expect("ours");
+    let root = root.to_str().expect("text");
+    assert!(home.refused(&["--uninstall", "--purge-runtime", "--runtime-root", root]).contains("does not look like"));
+    home.install(&["--runtime-root", root]);
+    let said = home.install(&["--uninstall", "--purge-runtime"]);
+    assert!(!said.contains("the runtime root there is no"), "{said}");
+    // The environment file named the root; it went with the installation.
+    assert!(home.path("data/thesis.tex").exists());
+    assert!(!home.path("data/lib").exists() && !home.path("data/run").exists());
+}
