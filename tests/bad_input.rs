@@ -140,16 +140,21 @@ fn a_script_beside_wrap_is_refused() {
 #[test]
 fn more_than_the_host_has_is_refused_at_submission() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
-    for args in [
-        ["-c", "5"],
-        ["-n", "5"],
-        ["--mem", "9G"],
-        ["--mem-per-cpu", "1T"],
-        ["-G", "3"],
-        ["--gres", "gpu:3"],
-        ["-N", "2"],
+    let processors = "More processors requested than permitted";
+    let nodes = "Node count specification invalid";
+    let unavailable = "Requested node configuration is not available";
+    for (args, text) in [
+        (["-c", "5"], processors),
+        (["-n", "5"], processors),
+        (["-N", "2"], nodes),
+        (["--mem", "9G"], unavailable),
+        (["--mem-per-cpu", "1T"], unavailable),
     ] {
-        refuses(&slotd, &[args[0], args[1], "--wrap", "true"], 1, "Requested node configuration is not available");
+        let text = format!("Batch job submission failed: {text}");
+        refuses(&slotd, &[args[0], args[1], "--wrap", "true"], 1, &text);
+    }
+    for args in [["-G", "3"], ["--gres", "gpu:3"]] {
+        refuses(&slotd, &[args[0], args[1], "--wrap", "true"], 1, "3 GPUs requested, 2 on this host");
     }
 }
 
@@ -184,10 +189,10 @@ fn srun_and_salloc_refuse_alike() {
         ("srun", vec!["-p", "nopart", "true"], 1, "invalid partition specified: nopart"),
         ("srun", vec!["-t", "foo", "true"], 255, "Invalid --time specification"),
         ("srun", vec!["-n", "0", "true"], 1, "Invalid numeric value \"0\" for --ntasks."),
-        ("srun", vec!["-c", "99", "true"], 1, "not available"),
+        ("srun", vec!["-c", "99", "true"], 1, "More processors requested than permitted"),
         ("salloc", vec!["-p", "nopart", "true"], 1, "invalid partition specified: nopart"),
         ("salloc", vec!["--mem", "x", "true"], 255, "Invalid --mem specification"),
-        ("salloc", vec!["-n", "99", "true"], 1, "not available"),
+        ("salloc", vec!["-n", "99", "true"], 1, "Job submit/allocate failed: More processors"),
     ] {
         let out = slotd.cmd(command, &args).fails(code);
         assert!(out.stderr.contains(text), "{command} {args:?}: {}", out.stderr);
