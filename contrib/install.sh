@@ -165,19 +165,26 @@ fi
 old_root=${SETTINGS[SLOTD_ROOT]:-}
 root=${root_given:-${old_root:-$default_root}}
 
-# A directory that is somebody's whole world is no runtime root, least of all for --purge-runtime.
+# A directory that is somebody's whole world is no runtime root, least of all for --purge-runtime. Looked at as written and
+# with links followed: /lib may be a link to /usr/lib.
+refuse_root() {
+  local path=$1 kept=${2%/}
+  case $path in
+    / | /bin | /boot | /boot/* | /dev | /dev/* | /etc | /home | /lib | /lib32 | /lib64 | /mnt | /media | /opt | /proc | \
+      /proc/* | /root | /run | /sbin | /srv | /sys | /sys/* | /tmp | /usr | /usr/bin | /usr/lib | /usr/local | \
+      /usr/local/* | /usr/share | /var | /var/lib | /var/tmp)
+      die "the runtime root must be a directory of its own, not $root: choose another with --runtime-root"
+      ;;
+  esac
+  case $kept/ in
+    "$path"/*) die "the runtime root must not be or hold the home directory, as $root does: choose another with --runtime-root" ;;
+  esac
+}
 case $root/ in
-  / | /bin/ | /boot/* | /dev/* | /etc/ | /home/ | /lib/ | /opt/ | /proc/* | /root/ | /run/ | /sbin/ | /srv/ | /sys/* | \
-    /tmp/ | /usr/ | /usr/local/ | /var/ | /var/tmp/ | */../* | */./*)
-    die "the runtime root must be a directory of its own, not $root: choose another with --runtime-root"
-    ;;
+  */../* | */./* | *//*) die "the runtime root must be written without . and .. and double slashes: $root" ;;
 esac
-case $home/ in
-  "${root%/}"/*) die "the runtime root must not be or hold the home directory: $root: choose another with --runtime-root" ;;
-esac
-if [[ -d $root && $root -ef $home ]]; then
-  die "the runtime root must not be the home directory: $root: choose another with --runtime-root"
-fi
+refuse_root "$root" "$home"
+refuse_root "$(realpath -m -- "$root")" "$(realpath -m -- "$home")"
 
 # ---- helpers -----------------------------------------------------------------------------------------------------
 
@@ -267,7 +274,7 @@ uninstall() {
   if $purge; then
     mapfile -t left < <(running_watchers "$pid")
     if ((${#left[@]})); then
-      die "${#left[@]} jobs run (see squeue): end them with scancel --me, or wait, before --purge-runtime removes their files"
+      die "there are running jobs, ${#left[@]} of them (see squeue): end them with scancel --me, or wait, before --purge-runtime removes their files"
     fi
     if [[ -d $root && ! -d $root/run && ! -e $root/lib/state.db ]]; then
       [[ -z $(ls -A -- "$root") ]] || die "$root does not look like a runtime root of slotd: remove it by hand if you mean it"
@@ -305,7 +312,7 @@ uninstall() {
   fi
   mapfile -t left < <(running_watchers '')
   if ((${#left[@]})); then
-    note "${#left[@]} jobs go on to their ends, which are recorded when slotd is installed again"
+    note "running jobs (${#left[@]}) go on to their ends, which are recorded when slotd is installed again"
   fi
   if [[ -d $root ]]; then note "kept the jobs and their history: $root"; fi
 }
