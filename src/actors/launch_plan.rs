@@ -57,15 +57,16 @@ pub fn fill_paths(view: &mut JobView, host: &str) {
     if request.kind == JobKind::Allocation {
         return;
     }
-    let undecided = matches!(view.role, ArrayRole::Task { .. } | ArrayRole::None);
+    let task_is_known = matches!(view.role, ArrayRole::Task { .. } | ArrayRole::None);
     let vars = vars(view.id, &view.role, &request, host, StepId::Batch, 0);
     let path = |pattern: &str| {
-        let name = if undecided { expand(pattern, &vars) } else { expand(&pattern.replace("%a", "%%a"), &vars) };
-        absolute(&request.work_dir, &name)
+        let kept = if task_is_known { pattern.to_owned() } else { pattern.replace("%a", "%%a") };
+        absolute(&request.work_dir, &expand(&kept, &vars))
     };
+    let or = |pattern: &Option<String>, otherwise: &str| pattern.as_deref().map_or_else(|| otherwise.to_owned(), path);
     view.std_out = path(output_pattern(&request));
-    view.std_err = request.std_err.as_deref().map_or_else(|| view.std_out.clone(), path);
-    view.std_in = request.std_in.as_deref().map_or_else(|| "/dev/null".to_owned(), path);
+    view.std_err = or(&request.std_err, &view.std_out);
+    view.std_in = or(&request.std_in, "/dev/null");
 }
 
 fn facts<'a>(job: &'a Job, alloc: &'a Allocation, host: &'a Host, root: &'a str) -> JobFacts<'a> {

@@ -432,7 +432,7 @@ impl Foreground<'_> {
                     Source::Stdin => self.read_stdin(),
                     Source::Input(i) => self.feed(i),
                     Source::Output(i) => self.forward(i),
-                    Source::Master => self.from_master(),
+                    Source::Master => self.relay_terminal(),
                 }
             }
             self.ends.inputs.retain(|input| self.stdin_open || !input.pending.is_empty());
@@ -631,7 +631,7 @@ impl Foreground<'_> {
         }
     }
 
-    fn from_master(&mut self) {
+    fn relay_terminal(&mut self) {
         let Some(master) = &self.ends.master else { return };
         let mut chunk = [0; 65_536];
         match read(master, &mut chunk) {
@@ -654,7 +654,7 @@ impl Foreground<'_> {
             }
         }
         while self.ends.master.as_ref().is_some_and(|m| readable_now(m.as_fd())) {
-            self.from_master();
+            self.relay_terminal();
         }
     }
 }

@@ -40,7 +40,7 @@ impl Core {
 
     /// The records that a command is about, each wholly meant: pending compact records are split where only some of
     /// their tasks are named, and saved.
-    fn pick(&mut self, sel: &JobRef, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
+    fn pick(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
         let found = self.resolve(sel);
         if found.is_empty() {
             return Err(ControlError::UnknownJob);
@@ -54,6 +54,9 @@ impl Core {
             if !splits {
                 picked.push(id);
             } else if let Some(own) = self.split_set(id, tasks) {
+                // What is left may have other prospects without them.
+                self.refresh(id, now);
+                self.refresh(own, now);
                 self.save_split(own, id, out);
                 picked.push(own);
             }
@@ -84,9 +87,8 @@ impl Core {
         now: Timestamp,
         out: &mut Outbox,
     ) -> Result<Vec<JobId>, ControlError> {
-        // Tasks that have ended are not split off, so look before anything is changed.
         let mut done = Vec::new();
-        for id in self.pick(sel, out)? {
+        for id in self.pick(sel, now, out)? {
             let Some(job) = self.job(id) else { continue };
             match job.state {
                 JobState::Pending => {
@@ -215,7 +217,7 @@ impl Core {
         out: &mut Outbox,
     ) -> Result<Vec<JobId>, ControlError> {
         let mut changed = Vec::new();
-        for id in self.pick_live(sel, out)? {
+        for id in self.pick_live(sel, now, out)? {
             let Some(record) = self.jobs.get_mut(&id) else { continue };
             if record.job.state == JobState::Pending && record.job.hold != hold {
                 record.job.hold = hold;
@@ -229,8 +231,13 @@ impl Core {
     }
 
     /// Like `pick`, without what has ended; an error where nothing is left.
-    pub(super) fn pick_live(&mut self, sel: &JobRef, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
-        let mut picked = self.pick(sel, out)?;
+    pub(super) fn pick_live(
+        &mut self,
+        sel: &JobRef,
+        now: Timestamp,
+        out: &mut Outbox,
+    ) -> Result<Vec<JobId>, ControlError> {
+        let mut picked = self.pick(sel, now, out)?;
         picked.retain(|id| self.job(*id).is_some_and(|job| !job.state.is_terminal()));
         if picked.is_empty() { Err(ControlError::AlreadyFinished) } else { Ok(picked) }
     }

@@ -4,11 +4,11 @@
 //! It decides nothing: the rules are in the other files, as further `impl Core` blocks.
 
 use super::array::ArrayGroup;
-use super::depend::Waits;
 use super::ledger::Ledger;
 use super::queue::{Queue, QueueKey, rank};
 use super::steps::StepWait;
 use super::types::{Config, Effect, Outbox};
+use super::waits::Waits;
 use crate::model::change::{Change, Texts};
 use crate::model::dependency::{Dependency, DependencyTerm};
 use crate::model::partition::Host;

@@ -5,8 +5,9 @@
 //! OUT_OF_MEMORY is preferred to CANCELLED, as the book has it.
 
 use super::core::Core;
-use super::depend::{Known, Outlook};
+use super::depend::Known;
 use super::types::{Effect, EndCause, JobOutcome, Outbox, StopCause};
+use super::waits::Outlook;
 use crate::model::change::Change;
 use crate::model::dependency::DependencyTerm;
 use crate::model::job::ClientProcess;

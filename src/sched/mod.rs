@@ -12,7 +12,7 @@
 //! | `room`, `ledger` | what is free, and who has which CPU and GPU |
 //! | `queue` | in which order pending jobs are looked at |
 //! | `blockers` | what keeps a pending job from running, one predicate for each reason |
-//! | `depend` | dependencies, and who waits for whom |
+//! | `depend`, `waits` | dependencies, and who waits for whom |
 //! | `array` | the compact records of arrays and the tasks that leave them |
 //! | `backfill`, `plan` | which jobs start now |
 //! | `forecast` | when the others are expected to |
@@ -44,6 +44,7 @@ mod timers;
 mod types;
 mod update;
 mod view;
+mod waits;
 
 #[cfg(test)]
 mod properties;

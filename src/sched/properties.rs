@@ -346,7 +346,7 @@ fn reservation(d: &Double) -> Option<(JobId, Option<Timestamp>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 6000, max_shrink_iters: 4000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 4000, ..ProptestConfig::default() })]
 
     /// The double checks after each event that nothing is over capacity, that no CPU or GPU is in two hands, that the
     /// ledger agrees with the jobs, and that a job is RUNNING in the store before it is launched.

@@ -96,6 +96,7 @@ fn what_the_host_has_not_is_refused_with_the_value() {
         ["Batch job submission failed: Node count specification invalid"]
     );
     assert_eq!(d.core.next_id(), JobId(1), "a refused job takes no number");
+    d.assert_quiet();
     assert!(d.store.is_empty());
 }
 
@@ -930,6 +931,24 @@ fn a_task_that_is_held_out_of_an_aftercorr_array_still_waits_for_its_own_counter
     assert_eq!((tasks.len(), d.reason(own)), (2, Reason::Dependency));
     d.exit(tasks[1], 0);
     assert_eq!(d.state(own), JobState::Running);
+}
+
+#[test]
+fn the_rest_of_an_aftercorr_array_is_looked_at_again_when_a_ready_task_leaves_it() {
+    let mut d = Double::new(1, 1000, 0);
+    let first = d.submit(ask().array(0, 1, None));
+    d.plan();
+    let task = d.started();
+    d.exit(task[0], 1);
+    let task = d.started();
+    d.exit(task[0], 0);
+    d.submit(ask());
+    d.plan();
+    let second = d.submit(ask().array(0, 1, None).after(AfterCorr, first));
+    assert_eq!(d.reason(second), Reason::Resources);
+    d.act(|core, now, out| core.hold(&tasks_of(second, &[1]), Hold::User, now, out)).unwrap();
+    assert_eq!(d.reason(second), Reason::DependencyNeverSatisfied);
+    assert!(d.core.queue.first().is_none());
 }
 
 #[test]

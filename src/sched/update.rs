@@ -83,7 +83,7 @@ impl Core {
             self.changed(job, updates)?;
         }
         let mut done = Vec::new();
-        for id in self.pick_live(sel, out)? {
+        for id in self.pick_live(sel, now, out)? {
             let Some(job) = self.job(id) else { continue };
             if only_pending && job.state != JobState::Pending {
                 continue;

@@ -1,0 +1,129 @@
+//! How a dependency stands: term by term, and as a whole.
+//!
+//! Only arithmetic on what is known; who is waited for and when it is looked at again is the business of `depend`.
+
+use crate::model::array::TaskSet;
+use crate::model::dependency::{DependencyKind, DependencyTerm};
+use crate::model::{JobId, Timestamp};
+use std::collections::BTreeSet;
+
+/// How one term stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    Open,
+    Met,
+    /// Met when this moment has come (`after:12+5`).
+    MetAt(Timestamp),
+    /// The other job has ended otherwise.
+    Failed,
+}
+
+/// What a pending job with a dependency waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Waits {
+    pub terms: Vec<(DependencyTerm, Status)>,
+    pub any: bool,
+    /// Of a compact record with `aftercorr`: the tasks whose counterparts have ended well, and those whose never will.
+    pub corr: Option<Corr>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Corr {
+    /// The arrays whose tasks they are.
+    pub targets: Vec<JobId>,
+    pub ready: BTreeSet<u32>,
+    pub failed: BTreeSet<u32>,
+}
+
+/// How a dependency as a whole stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outlook {
+    Clear,
+    Waiting,
+    Never,
+}
+
+impl Waits {
+    /// The terms without the part that each array task has to itself, which `corr` answers.
+    pub fn outlook(&self, now: Timestamp, is_singleton_free: bool) -> Outlook {
+        let stand = |(term, status): &(DependencyTerm, Status)| match (term, status) {
+            (DependencyTerm::Singleton, _) if is_singleton_free => Outlook::Clear,
+            (DependencyTerm::Singleton, _) => Outlook::Waiting,
+            (DependencyTerm::On { .. }, _) if self.is_for_corr(term) => Outlook::Clear,
+            (DependencyTerm::On { .. }, Status::Met) => Outlook::Clear,
+            (DependencyTerm::On { .. }, Status::MetAt(at)) if *at <= now => Outlook::Clear,
+            (DependencyTerm::On { .. }, Status::Failed) => Outlook::Never,
+            (DependencyTerm::On { .. }, Status::Open | Status::MetAt(_)) => Outlook::Waiting,
+        };
+        let mut stands = self.terms.iter().map(stand);
+        match self.any {
+            _ if self.terms.is_empty() => Outlook::Clear,
+            true if stands.clone().any(|s| s == Outlook::Clear) => Outlook::Clear,
+            true if stands.all(|s| s == Outlook::Never) => Outlook::Never,
+            true => Outlook::Waiting,
+            false if stands.clone().any(|s| s == Outlook::Never) => Outlook::Never,
+            false if stands.all(|s| s == Outlook::Clear) => Outlook::Clear,
+            false => Outlook::Waiting,
+        }
+    }
+
+    /// Whether each task has its own answer to this term.
+    pub(super) fn is_for_corr(&self, term: &DependencyTerm) -> bool {
+        match (term, &self.corr) {
+            (DependencyTerm::On { kind: DependencyKind::AfterCorr, job, .. }, Some(corr)) => {
+                job.tasks.is_none() && corr.targets.contains(&job.job)
+            }
+            (DependencyTerm::On { .. } | DependencyTerm::Singleton, _) => false,
+        }
+    }
+
+    /// The same for some of the tasks of a compact record, or for one that has left it.
+    pub fn narrowed(&self, tasks: &TaskSet, is_compact: bool) -> Self {
+        let mut waits = self.clone();
+        let Some(corr) = &mut waits.corr else { return waits };
+        corr.ready.retain(|task| tasks.contains(*task));
+        corr.failed.retain(|task| tasks.contains(*task));
+        if is_compact {
+            return waits;
+        }
+        let status = match (corr.ready.is_empty(), corr.failed.is_empty()) {
+            (false, _) => Status::Met,
+            (true, false) => Status::Failed,
+            (true, true) => Status::Open,
+        };
+        for (term, old) in &mut waits.terms {
+            if self.is_for_corr(term) {
+                *old = status;
+            }
+        }
+        waits.corr = None;
+        waits
+    }
+
+    /// Forgets tasks that have left the compact record.
+    pub fn drop_tasks(&mut self, gone: &TaskSet) {
+        if let Some(corr) = &mut self.corr {
+            match gone.single() {
+                Some(task) => {
+                    corr.ready.remove(&task);
+                    corr.failed.remove(&task);
+                }
+                None => {
+                    corr.ready.retain(|task| !gone.contains(*task));
+                    corr.failed.retain(|task| !gone.contains(*task));
+                }
+            }
+        }
+    }
+
+    /// When a term will be met by the clock alone.
+    pub fn next_due(&self, now: Timestamp) -> Option<Timestamp> {
+        self.terms
+            .iter()
+            .filter_map(|(_, status)| match status {
+                Status::MetAt(at) if *at > now => Some(*at),
+                Status::MetAt(_) | Status::Open | Status::Met | Status::Failed => None,
+            })
+            .min()
+    }
+}
