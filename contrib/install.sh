@@ -254,11 +254,13 @@ stop_daemon() {
 
 # ---- uninstall ---------------------------------------------------------------------------------------------------
 
-# Below a runtime root, what slotd itself makes.
+# Below a runtime root, what slotd itself makes, by name: should the root hold anything else, that stays.
 purge_root() {
-  rm -rf -- "$root/lib/jobs" "$root/lib/state.db" "$root/lib/state.db-wal" "$root/lib/state.db-shm" "$root/run" ||
+  local run=$root/run lib=$root/lib
+  rm -rf -- "$lib/jobs" "$lib/state.db" "$lib/state.db-wal" "$lib/state.db-shm" "$run/slotd.sock" "$run/slotd.lock" \
+    "$run/slotd.log" "$run/slotd.log.old" "$run/launcher.lock" ||
     die "$root cannot be removed completely: remove what is left by hand"
-  rmdir -- "$root/lib" "$root" 2>/dev/null || true
+  rmdir -- "$run" "$lib" "$root" 2>/dev/null || true
   if [[ -e $root ]]; then
     note "$root holds files that slotd did not make; they stay:"
     (cd "$root" && find . -mindepth 1 -maxdepth 2 -not -type d | sed 's/^/      /')
@@ -276,8 +278,8 @@ uninstall() {
     if ((${#left[@]})); then
       die "there are running jobs, ${#left[@]} of them (see squeue): end them with scancel --me, or wait, before --purge-runtime removes their files"
     fi
-    if [[ -d $root && ! -d $root/run && ! -e $root/lib/state.db ]]; then
-      [[ -z $(ls -A -- "$root") ]] || die "$root does not look like a runtime root of slotd: remove it by hand if you mean it"
+    if [[ -d $root && ! -e $root/run/slotd.lock && ! -e $root/lib/state.db ]]; then
+      [[ -z $(find "$root" -not -type d) ]] || die "$root does not look like a runtime root of slotd: remove it by hand if you mean it"
     fi
   fi
   say "uninstall slotd"
