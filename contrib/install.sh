@@ -464,17 +464,23 @@ install_settings() {
     die "the runtime root $root cannot be made: check who owns the directory above it"
 }
 
-# A path for a unit file: % is systemd's own sign, and the first word of a command line may be quoted.
+# For a unit file, where % is systemd's own sign.
 unit_path() { REPLY=${1//%/%%}; }
-unit_word() {
-  unit_path "$1"
-  REPLY=${REPLY//\\/\\\\}
-  REPLY=\"${REPLY//\"/\\\"}\"
+# As one word of a command line. The program itself may have no quotes in its path; an argument may, and has $ expanded.
+unit_program() {
+  local word=${1//%/%%}
+  if [[ $word == *[\"\'\\]* ]]; then
+    word=${word//\\/\\\\}
+    word=${word//\"/\\\"}
+    REPLY="/usr/bin/env \"${word//\$/\$\$}\""
+  else
+    REPLY=\"$word\"
+  fi
 }
 
 install_unit() {
   local line exec_start settings
-  unit_word "$program" && exec_start=$REPLY
+  unit_program "$program" && exec_start=$REPLY
   unit_path "$env_file" && settings=$REPLY
   make_dir "$unit_dir"
   while IFS= read -r line; do
@@ -546,7 +552,7 @@ start_detached() {
 # ---- the first job -----------------------------------------------------------------------------------------------
 
 # How long it may wait for its turn on a machine that is full of jobs.
-readonly FIRST_JOB_PATIENCE=60
+readonly FIRST_JOB_PATIENCE=20
 
 first_job() {
   local dir name pattern id status=0 state
