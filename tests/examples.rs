@@ -2,8 +2,11 @@
 //! middle.
 
 mod examples_support;
+#[path = "examples_support/place.rs"]
+mod place;
 
-use examples_support::{Place, must, wait_for};
+use examples_support::{must, wait_for};
+use place::Place;
 use std::fs;
 use std::path::{Path, PathBuf};
 
