@@ -1,0 +1,317 @@
+//! The table of layers, held against the source: who may use whom, what is pure, and which crate belongs where.
+//!
+//! It reads the text of `src`, without tests and comments. It does not judge what the code does.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A layer and the layers that it may use besides itself.
+const LAYERS: [(&str, &[&str]); 12] = [
+    ("model", &[]),
+    ("spec", &["model"]),
+    ("sched", &["model"]),
+    ("render", &["model"]),
+    ("protocol", &["model"]),
+    ("store", &["model"]),
+    ("exec", &["model"]),
+    ("host", &["model"]),
+    // spec: what a request says as text until it is carried out (file name patterns, constraints, bindings).
+    ("actors", &["model", "sched", "store", "exec", "host", "protocol", "spec"]),
+    ("daemon", &["model", "sched", "store", "exec", "host", "protocol", "actors"]),
+    ("client", &["model", "protocol", "exec", "host"]),
+    ("cli", &["model", "client", "spec", "render", "protocol", "host"]),
+];
+
+/// The side of `cli` that runs things: the one binary is also the daemon and its launcher, and a client tells the daemon
+/// which process it is.
+const ENTRY: (&str, &[&str]) = ("cli/run", &["daemon", "exec"]);
+
+const PURE: [&str; 4] = ["model", "spec", "sched", "render"];
+
+/// What reaches out of a process, or reads a clock.
+const IMPURE: [&str; 16] = [
+    "std::fs",
+    "std::env",
+    "std::process",
+    "std::net",
+    "std::os",
+    "std::thread",
+    "std::io",
+    "std::time::Instant",
+    "Instant::now",
+    "SystemTime::now",
+    "Timestamp::now",
+    "Zoned::now",
+    "TimeZone::system",
+    "println!",
+    "eprintln!",
+    "dbg!",
+];
+
+/// Crates of the pure layers. Everything else would be I/O, or belongs to an edge.
+const PURE_CRATES: [(&str, &[&str]); 4] = [
+    ("model", &["serde"]),
+    ("spec", &["serde", "jiff", "shlex"]),
+    ("sched", &["serde"]),
+    ("render", &["serde", "serde_json", "jiff"]),
+];
+
+/// Crates that have one home: the layers that may name them.
+const HOMES: [(&str, &[&str]); 5] = [
+    ("actix", &["actors", "daemon"]),
+    ("diesel", &["store"]),
+    ("diesel_migrations", &["store"]),
+    ("clap", &["cli"]),
+    ("cgroups_rs", &["exec"]),
+];
+
+struct Source {
+    path: PathBuf,
+    layer: String,
+    /// Without comments, strings left in, tests cut off.
+    text: String,
+}
+
+fn src() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+}
+
+fn files(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Files of modules that exist in tests alone.
+fn test_files(all: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    for path in all {
+        let text = fs::read_to_string(path).unwrap();
+        let dir = match path.file_name().unwrap().to_str().unwrap() {
+            "mod.rs" | "lib.rs" | "main.rs" => path.parent().unwrap().to_owned(),
+            _ => path.with_extension(""),
+        };
+        let mut lines = text.lines().map(str::trim);
+        while let Some(line) = lines.next() {
+            if line == "#[cfg(test)]"
+                && let Some(module) = lines.next().and_then(|l| l.split("mod ").nth(1)?.strip_suffix(';'))
+            {
+                found.insert(dir.join(format!("{module}.rs")));
+            }
+        }
+    }
+    found
+}
+
+fn code(text: &str) -> String {
+    let mut out = String::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let next_is_tests = lines.peek().is_some_and(|next| next.trim_start().starts_with("mod tests {"));
+        if line.trim() == "#[cfg(test)]" && next_is_tests {
+            break;
+        }
+        let kept = match line.find("//") {
+            // Not within a string: "http://", a path pattern.
+            Some(at) if !line[..at].contains('"') => &line[..at],
+            _ => line,
+        };
+        out.push_str(kept);
+        out.push('\n');
+    }
+    out
+}
+
+fn sources() -> Vec<Source> {
+    let mut all = Vec::new();
+    files(&src(), &mut all);
+    let tests = test_files(&all);
+    let sources: Vec<Source> = all
+        .into_iter()
+        .filter(|path| !tests.contains(path))
+        .filter_map(|path| {
+            let inside = path.strip_prefix(src()).unwrap();
+            let layer = inside.parent()?.components().next()?.as_os_str().to_str()?.to_owned();
+            Some(Source { layer, text: code(&fs::read_to_string(&path).unwrap()), path: inside.to_owned() })
+        })
+        .collect();
+    assert!(sources.len() > 50, "the source was not found: {} files", sources.len());
+    sources
+}
+
+/// Names that follow `crate::`, also in a group: `use crate::{model, spec::time}`.
+fn uses(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (at, _) in text.match_indices("crate::") {
+        // `$crate::` and `xcrate::` are something else.
+        if text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+            continue;
+        }
+        let rest = &text[at + "crate::".len()..];
+        if let Some(group) = rest.strip_prefix('{') {
+            let mut depth = 0;
+            let mut start = true;
+            for (i, c) in group.char_indices() {
+                match c {
+                    '}' if depth == 0 => break,
+                    '{' => depth += 1,
+                    '}' => depth -= 1,
+                    ',' if depth == 0 => start = true,
+                    c if start && depth == 0 && c.is_alphabetic() => {
+                        found.insert(identifier(&group[i..]));
+                        start = false;
+                    }
+                    _ => {}
+                }
+            }
+        } else {
+            found.insert(identifier(rest));
+        }
+    }
+    found
+}
+
+fn identifier(text: &str) -> String {
+    text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
+}
+
+/// The crates of `use` lines.
+fn crates(text: &str) -> BTreeSet<String> {
+    let lines = text.lines().map(|line| line.trim().trim_start_matches("pub ").trim_start_matches("pub(super) "));
+    lines
+        .filter_map(|line| line.strip_prefix("use "))
+        .map(identifier)
+        .filter(|name| !["crate", "self", "super", "std", "core"].contains(&name.as_str()) && !name.is_empty())
+        .collect()
+}
+
+/// It names the crate in any way.
+fn names(text: &str, name: &str) -> bool {
+    text.match_indices(&format!("{name}::"))
+        .any(|(at, _)| !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':' || c == '"'))
+}
+
+#[test]
+fn every_folder_of_the_source_is_a_layer() {
+    let known: BTreeSet<&str> = LAYERS.iter().map(|(name, _)| *name).collect();
+    let found: BTreeSet<String> = sources().into_iter().map(|s| s.layer).collect();
+    assert_eq!(found.iter().map(String::as_str).collect::<BTreeSet<_>>(), known);
+}
+
+#[test]
+fn each_layer_uses_only_what_the_table_allows() {
+    let layers: BTreeSet<&str> = LAYERS.iter().map(|(name, _)| *name).collect();
+    let mut wrong = Vec::new();
+    for source in sources() {
+        let allowed = LAYERS.iter().find(|(name, _)| *name == source.layer).map_or(&[][..], |(_, a)| a);
+        let entry = if source.path.starts_with(ENTRY.0) { ENTRY.1 } else { &[] };
+        for used in uses(&source.text) {
+            let is_layer = layers.contains(used.as_str());
+            let fine = used == source.layer || allowed.contains(&used.as_str()) || entry.contains(&used.as_str());
+            if is_layer && !fine {
+                wrong.push(format!("{} uses {used}", source.path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_pure_layers_reach_no_file_process_socket_environment_or_clock() {
+    let mut wrong = Vec::new();
+    for source in sources().iter().filter(|s| PURE.contains(&s.layer.as_str())) {
+        for word in IMPURE {
+            if source.text.contains(word) {
+                wrong.push(format!("{} names {word}", source.path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_pure_layers_need_no_crate_that_does_more_than_compute() {
+    let mut wrong = Vec::new();
+    for source in sources() {
+        let Some((_, allowed)) = PURE_CRATES.iter().find(|(name, _)| *name == source.layer) else { continue };
+        for name in crates(&source.text) {
+            // A `use` may also begin with a module or a type of its own.
+            let foreign = dependencies().contains(&name);
+            if foreign && !allowed.contains(&name.as_str()) {
+                wrong.push(format!("{} uses the crate {name}", source.path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_crate_with_one_home_is_used_there_alone() {
+    let mut wrong = Vec::new();
+    for source in sources() {
+        for (name, homes) in HOMES {
+            if names(&source.text, name) && !homes.contains(&source.layer.as_str()) {
+                wrong.push(format!("{} uses {name}", source.path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn the_daemon_reads_its_variables_in_one_place() {
+    let mut wrong = Vec::new();
+    for source in sources() {
+        let inside_daemon = ["actors", "daemon", "store", "exec", "sched"].contains(&source.layer.as_str());
+        if inside_daemon && (source.text.contains("env::var") || source.text.contains("env::vars")) {
+            wrong.push(source.path);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn no_unfinished_code_and_no_hidden_dead_code() {
+    let mut wrong = Vec::new();
+    for source in sources() {
+        for word in ["todo!", "unimplemented!", "allow(dead_code", "allow(unused"] {
+            if source.text.contains(word) {
+                wrong.push(format!("{} has {word}", source.path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    let mut all = Vec::new();
+    files(&src(), &mut all);
+    let mute: Vec<&PathBuf> =
+        all.iter().filter(|path| !fs::read_to_string(path).unwrap().trim_start().starts_with("//!")).collect();
+    assert!(mute.is_empty(), "without a module comment: {mute:#?}");
+}
+
+/// Names of the dependencies as code spells them.
+fn dependencies() -> BTreeSet<String> {
+    let manifest = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
+    let lines =
+        manifest.lines().skip_while(|line| *line != "[dependencies]").take_while(|l| !l.starts_with("[profile"));
+    lines.filter_map(|line| line.split_once(" = ")).map(|(name, _)| name.trim().replace('-', "_")).collect()
+}
+
+#[test]
+fn the_check_itself_sees_a_use_in_every_form() {
+    let text = "use crate::model::Job;\nuse crate::{spec::time, render};\nfn f() { crate::sched::plan() }\n$crate::no";
+    let found: Vec<String> = uses(text).into_iter().collect();
+    assert_eq!(found, ["model", "no", "render", "sched", "spec"]);
+    assert!(names("fn f() { diesel::delete() }", "diesel"));
+    assert!(!names("a::diesel::x; mydiesel::y", "diesel"));
+    assert_eq!(code("a // std::fs\n#[cfg(test)]\nmod tests {\n std::fs\n}"), "a \n");
+}

@@ -1,0 +1,718 @@
+//! A daemon of its own for each test, and the commands that talk to it.
+//!
+//! Everything lies in one temporary directory: the runtime root, a working directory, links with the commands' names, and
+//! the daemon's log. The environment is empty but for what stands here, so that nothing of the user's own slotd, shell or
+//! locale has a say. When a test ends, whatever still runs on behalf of its directory is killed; when it fails, the
+//! daemon's log and its jobs are shown first.
+//!
+//! Tests wait for conditions with a deadline, never for an amount of time: `PATIENCE` is longer than anything takes on a
+//! busy machine, and a test that gets there has failed.
+
+#![allow(dead_code, reason = "each test file is a program of its own and uses its own part of the harness")]
+
+pub mod proc;
+pub mod wire;
+
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a condition rests between two looks at it.
+const LOOK: Duration = Duration::from_millis(10);
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_slotd");
+
+const COMMANDS: [&str; 9] = ["slotd", "sbatch", "srun", "salloc", "squeue", "sacct", "scontrol", "scancel", "sinfo"];
+
+/// Waits until `look` gives something. `None` at the deadline.
+pub fn until<T>(look: impl FnMut() -> Option<T>) -> Option<T> {
+    until_within(PATIENCE, look)
+}
+
+/// The same with another deadline.
+pub fn until_within<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + patience;
+    loop {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        if Instant::now() >= deadline {
+            return None;
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// What a command said and how it ended.
+#[derive(Debug, Clone)]
+pub struct Out {
+    pub stdout: String,
+    pub stderr: String,
+    /// As a shell shows it: 128 and the signal, for a process that died by one.
+    pub code: i32,
+    line: String,
+}
+
+impl Out {
+    /// Asserts that the command ended with 0.
+    #[track_caller]
+    pub fn ok(self) -> Out {
+        assert_eq!(self.code, 0, "`{}` failed: {}{}", self.line, self.stdout, self.stderr);
+        self
+    }
+
+    /// Asserts that the command failed with this code.
+    #[track_caller]
+    pub fn fails(self, code: i32) -> Out {
+        assert_eq!(self.code, code, "`{}` ended with {}: {}{}", self.line, self.code, self.stdout, self.stderr);
+        self
+    }
+
+    /// Standard output, without the last line's end.
+    pub fn text(&self) -> &str {
+        self.stdout.trim_end_matches('\n')
+    }
+
+    pub fn lines(&self) -> Vec<&str> {
+        self.stdout.lines().collect()
+    }
+}
+
+/// How the daemon of a test is set up.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    vars: Vec<(String, String)>,
+    deep: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        let vars = [
+            ("SLOTD_CPUS", "4"),
+            ("SLOTD_MEMORY_MB", "8192"),
+            ("SLOTD_GPU_COUNT", "0"),
+            ("SLOTD_KILL_WAIT", "1"),
+            ("SLOTD_LOG", "info"),
+        ];
+        Setup { vars: vars.map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec(), deep: false }
+    }
+}
+
+impl Setup {
+    /// A variable for the daemon.
+    pub fn set(mut self, name: &str, value: impl ToString) -> Setup {
+        self.vars.retain(|(known, _)| known != name);
+        self.vars.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    pub fn unset(mut self, name: &str) -> Setup {
+        self.vars.retain(|(known, _)| known != name);
+        self
+    }
+
+    /// A runtime root with a path longer than a socket address.
+    pub fn deep(mut self) -> Setup {
+        self.deep = true;
+        self
+    }
+
+    /// The directories, and no daemon yet.
+    #[track_caller]
+    pub fn prepare(self) -> Slotd {
+        let dir = tempfile::Builder::new().prefix("slotd-").tempdir().expect("a temporary directory");
+        let base = dir.path().canonicalize().expect("the temporary directory exists");
+        let root = match self.deep {
+            false => base.join("root"),
+            true => base.join("deep-".repeat(30)).join("root"),
+        };
+        for made in [&root, &base.join("work"), &base.join("bin"), &base.join("home")] {
+            fs::create_dir_all(made).unwrap();
+        }
+        for command in COMMANDS {
+            std::os::unix::fs::symlink(PROGRAM, base.join("bin").join(command)).unwrap();
+        }
+        Slotd { base, root, vars: self.vars, daemon: None, _dir: dir }
+    }
+
+    /// The daemon, ready for requests.
+    #[track_caller]
+    pub fn start(self) -> Slotd {
+        let mut slotd = self.prepare();
+        slotd.start_daemon();
+        slotd
+    }
+}
+
+/// A daemon with its directories. Dropping it ends all that it started.
+#[derive(Debug)]
+pub struct Slotd {
+    pub base: PathBuf,
+    pub root: PathBuf,
+    vars: Vec<(String, String)>,
+    daemon: Option<Child>,
+    _dir: tempfile::TempDir,
+}
+
+impl Slotd {
+    /// A daemon of 4 CPUs, 8 GB and no GPU, with a grace of one second.
+    #[track_caller]
+    pub fn start() -> Slotd {
+        Setup::default().start()
+    }
+
+    pub fn setup() -> Setup {
+        Setup::default()
+    }
+
+    /// Another value for the next daemon.
+    pub fn reset_var(&mut self, name: &str, value: impl ToString) {
+        self.vars.retain(|(known, _)| known != name);
+        self.vars.push((name.to_owned(), value.to_string()));
+    }
+
+    // The daemon.
+
+    /// A daemon process that is not waited for.
+    pub fn daemon_command(&self) -> Command {
+        let mut daemon = self.command("slotd");
+        daemon.arg("daemon").envs(self.vars.iter().cloned()).current_dir("/");
+        daemon
+    }
+
+    /// Starts the daemon and waits until it answers.
+    #[track_caller]
+    pub fn start_daemon(&mut self) {
+        assert!(self.daemon.is_none(), "there is a daemon already");
+        let log = File::options().create(true).append(true).open(self.log_path()).unwrap();
+        let mut daemon = self.daemon_command();
+        daemon.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).process_group(0);
+        self.daemon = Some(daemon.spawn().unwrap());
+        let ready = until(|| {
+            let ended = self.daemon.as_mut().and_then(|d| d.try_wait().unwrap());
+            assert!(ended.is_none(), "the daemon ended with {ended:?}:\n{}", self.log());
+            self.ask(&json!("Ping")).ok()
+        });
+        assert!(ready.is_some(), "the daemon does not answer:\n{}", self.log());
+    }
+
+    pub fn daemon_pid(&self) -> i32 {
+        self.daemon.as_ref().expect("a daemon runs").id() as i32
+    }
+
+    /// SIGKILL to the daemon alone.
+    #[track_caller]
+    pub fn kill9(&mut self) {
+        let mut daemon = self.daemon.take().expect("a daemon runs");
+        daemon.kill().unwrap();
+        daemon.wait().unwrap();
+    }
+
+    /// SIGTERM to the daemon, and waits for its end.
+    #[track_caller]
+    pub fn stop(&mut self) -> ExitStatus {
+        let mut daemon = self.daemon.take().expect("a daemon runs");
+        proc::signal(daemon.id() as i32, proc::TERM);
+        until(|| daemon.try_wait().unwrap()).expect("the daemon should stop when it is told to")
+    }
+
+    /// `kill -9`, and a new daemon.
+    #[track_caller]
+    pub fn crash(&mut self) {
+        self.kill9();
+        self.start_daemon();
+    }
+
+    pub fn log_path(&self) -> PathBuf {
+        self.base.join("daemon.log")
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    // Commands.
+
+    /// A command with the test's environment, in its working directory.
+    pub fn command(&self, name: &str) -> Command {
+        let mut command = Command::new(self.base.join("bin").join(name));
+        command
+            .env_clear()
+            .env("PATH", format!("{}:/usr/bin:/bin", self.base.join("bin").display()))
+            .env("HOME", self.base.join("home"))
+            .env("LANG", "C")
+            .env("SHELL", "/bin/sh")
+            .env("SLOTD_ROOT", &self.root)
+            .current_dir(self.work())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command to its end.
+    #[track_caller]
+    pub fn cmd<S: AsRef<std::ffi::OsStr>>(&self, name: &str, args: &[S]) -> Out {
+        let mut command = self.command(name);
+        command.args(args);
+        self.run(command)
+    }
+
+    /// Runs a prepared command to its end, with what is fed to it by `stdin`.
+    #[track_caller]
+    pub fn run(&self, command: Command) -> Out {
+        self.spawn(command).end()
+    }
+
+    /// The same with a text on standard input.
+    #[track_caller]
+    pub fn feed(&self, mut command: Command, text: impl Into<Vec<u8>>) -> Out {
+        command.stdin(Stdio::piped());
+        let mut running = self.spawn(command);
+        let mut stdin = running.child.stdin.take().unwrap();
+        let text = text.into();
+        // A command that does not read must not stop the test.
+        let writer = thread::spawn(move || drop(stdin.write_all(&text)));
+        let out = running.end();
+        drop(writer);
+        out
+    }
+
+    /// Starts a command and goes on.
+    #[track_caller]
+    pub fn spawn(&self, mut command: Command) -> Running {
+        let line = format!("{command:?}").replace(&format!("{}/", self.base.display()), "");
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stdout = collect(child.stdout.take().unwrap());
+        let stderr = collect(child.stderr.take().unwrap());
+        Running { child, stdout: Some(stdout), stderr: Some(stderr), line, log: self.log_path() }
+    }
+
+    /// `sh -c` with the commands in the path.
+    #[track_caller]
+    pub fn sh(&self, script: &str) -> Out {
+        let mut command = self.shell();
+        command.arg("-c").arg(script);
+        self.run(command)
+    }
+
+    /// A shell with the test's environment.
+    pub fn shell(&self) -> Command {
+        let model = self.command("slotd");
+        let mut shell = Command::new("/bin/sh");
+        shell.env_clear().current_dir(self.work()).stdin(Stdio::null());
+        shell.envs(model.get_envs().filter_map(|(key, value)| Some((key.to_owned(), value?.to_owned()))));
+        shell
+    }
+
+    /// Submits with sbatch and these arguments; the job's number.
+    #[track_caller]
+    pub fn submit<S: AsRef<std::ffi::OsStr>>(&self, args: &[S]) -> u32 {
+        let mut command = self.command("sbatch");
+        command.arg("--parsable").args(args);
+        let out = self.run(command).ok();
+        out.text().parse().unwrap_or_else(|_| panic!("no job number in {out:?}"))
+    }
+
+    /// Submits `--wrap`.
+    #[track_caller]
+    pub fn wrap(&self, args: &[&str], script: &str) -> u32 {
+        self.submit(&[args, &["--wrap", script]].concat())
+    }
+
+    /// A job that runs until it is cancelled, or until the test ends.
+    #[track_caller]
+    pub fn endless(&self, args: &[&str]) -> u32 {
+        let id = self.wrap(args, "exec sleep 1000");
+        self.wait_state(id, "RUNNING");
+        id
+    }
+
+    /// Submits `script` as a file.
+    #[track_caller]
+    pub fn script(&self, args: &[&str], script: &str) -> u32 {
+        self.write("job.sh", script);
+        self.submit(&[args, &["job.sh"]].concat())
+    }
+
+    // Files in the working directory.
+
+    pub fn work(&self) -> PathBuf {
+        self.base.join("work")
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.work().join(name)
+    }
+
+    #[track_caller]
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Writes an executable file.
+    #[track_caller]
+    pub fn program(&self, name: &str, text: &str) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt;
+        let path = self.write(name, text);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[track_caller]
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    /// Standard output of a batch job that named no file.
+    #[track_caller]
+    pub fn output(&self, id: u32) -> String {
+        self.read(&format!("slurm-{id}.out"))
+    }
+
+    pub fn exists(&self, name: &str) -> bool {
+        self.path(name).exists()
+    }
+
+    /// Waits until a file contains a text; the whole of it.
+    #[track_caller]
+    pub fn wait_text(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        self.wait(&format!("{text:?} in {name}"), || fs::read_to_string(&path).ok().filter(|all| all.contains(text)))
+    }
+
+    /// Shell text that waits until `open` is called with the same name.
+    pub fn gate(&self, name: &str) -> String {
+        format!("until [ -e '{}' ]; do sleep 0.03; done", self.path(name).display())
+    }
+
+    #[track_caller]
+    pub fn open(&self, name: &str) {
+        self.write(name, "");
+    }
+
+    // Jobs.
+
+    /// Asks the daemon one question.
+    ///
+    /// # Errors
+    /// It is not there, or it refuses.
+    pub fn ask(&self, request: &Value) -> Result<Value, String> {
+        wire::ask(&self.root, request)
+    }
+
+    /// All records of a job: itself, or the tasks of the array.
+    #[track_caller]
+    pub fn records(&self, id: u32) -> Vec<Record> {
+        let request = json!({ "Accounting": { "jobs": [{ "job": id }] } });
+        let answer = self.ask(&request).unwrap_or_else(|e| panic!("{e}\n{}", self.log()));
+        let list = answer["Jobs"]["jobs"].as_array().unwrap_or_else(|| panic!("no jobs in {answer}"));
+        list.iter().cloned().map(Record).collect()
+    }
+
+    /// Every record there is.
+    #[track_caller]
+    pub fn all_records(&self) -> Vec<Record> {
+        let answer = self.ask(&json!({ "Accounting": {} })).unwrap_or_else(|e| panic!("{e}\n{}", self.log()));
+        answer["Jobs"]["jobs"].as_array().unwrap().iter().cloned().map(Record).collect()
+    }
+
+    /// The record with this number.
+    #[track_caller]
+    pub fn job(&self, id: u32) -> Record {
+        let found = self.records(id).into_iter().find(|record| record.id() == id);
+        found.unwrap_or_else(|| panic!("there is no job {id}"))
+    }
+
+    /// The job as the queue has it: with the reason why it waits.
+    #[track_caller]
+    pub fn queued(&self, id: u32) -> Record {
+        let answer = self.ask(&json!({ "Jobs": { "jobs": [{ "job": id }] } })).unwrap();
+        let found = answer["Jobs"]["jobs"].as_array().unwrap().iter().find(|job| job["id"] == id);
+        Record(found.unwrap_or_else(|| panic!("job {id} is not in the queue: {answer}")).clone())
+    }
+
+    #[track_caller]
+    pub fn state(&self, id: u32) -> String {
+        self.job(id).state()
+    }
+
+    #[track_caller]
+    pub fn wait_state(&self, id: u32, state: &str) -> Record {
+        let mut last = String::new();
+        let found = until(|| {
+            let job = self.job(id);
+            last = job.state();
+            // A state that is never left again is not going to become another one.
+            let over = job.is_over() && last != state;
+            assert!(!over, "job {id} is {last} ({}), not {state}\n{}", job.reason(), self.dump());
+            (last == state).then_some(job)
+        });
+        found.unwrap_or_else(|| panic!("job {id} is {last}, not {state}\n{}", self.dump()))
+    }
+
+    /// Waits for the end, whatever it is.
+    #[track_caller]
+    pub fn wait_end(&self, id: u32) -> Record {
+        self.wait(&format!("the end of job {id}"), || Some(self.job(id)).filter(Record::is_over))
+    }
+
+    /// Waits for the end of all tasks of an array; their records in order of the task.
+    #[track_caller]
+    pub fn wait_array(&self, id: u32, tasks: usize) -> Vec<Record> {
+        self.wait(&format!("the end of {tasks} tasks of array {id}"), || {
+            let mut records = self.records(id);
+            records.sort_by_key(Record::task);
+            Some(records).filter(|all| all.len() == tasks && all.iter().all(Record::is_over))
+        })
+    }
+
+    /// Waits until a pending job tells this reason.
+    #[track_caller]
+    pub fn wait_reason(&self, id: u32, reason: &str) {
+        let mut last = String::new();
+        let found = until(|| {
+            let job = self.queued(id);
+            last = format!("{} ({})", job.state(), job.reason());
+            (job.state() == "PENDING" && job.reason() == reason).then_some(())
+        });
+        assert!(found.is_some(), "job {id} is {last}, not pending for {reason}\n{}", self.dump());
+    }
+
+    /// Waits for a condition.
+    #[track_caller]
+    pub fn wait<T>(&self, what: &str, look: impl FnMut() -> Option<T>) -> T {
+        until(look).unwrap_or_else(|| panic!("waited in vain for {what}\n{}", self.dump()))
+    }
+
+    #[track_caller]
+    pub fn cancel(&self, id: u32) {
+        self.cmd("scancel", &[id.to_string()]).ok();
+    }
+
+    /// One field of `sacct` for one job.
+    #[track_caller]
+    pub fn sacct(&self, id: u32, fields: &str) -> String {
+        self.cmd("sacct", &["-nXP", "-j", &id.to_string(), "-o", fields]).ok().text().to_owned()
+    }
+
+    pub fn job_dir(&self, id: u32) -> PathBuf {
+        self.root.join("lib/jobs").join(id.to_string())
+    }
+
+    /// Processes that run on behalf of this test, the daemon aside.
+    pub fn processes(&self) -> Vec<i32> {
+        let daemon = self.daemon.as_ref().map_or(0, |d| d.id() as i32);
+        proc::of_directory(&self.base).into_iter().filter(|pid| *pid != daemon).collect()
+    }
+
+    /// The watcher of a running job's batch step, as the daemon knows it by the job directory.
+    #[track_caller]
+    pub fn watcher_of(&self, id: u32) -> i32 {
+        let wanted = format!("SLURM_JOB_ID={id}");
+        self.wait(&format!("the watcher of job {id}"), || {
+            proc::of_directory(&self.base).into_iter().find_map(|pid| {
+                let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
+                environ.split(|b| *b == 0).any(|entry| entry == wanted.as_bytes()).then_some(())?;
+                let parent = proc::parent(pid)?;
+                proc::cmdline(parent).contains("__launcher").then_some(parent)
+            })
+        })
+    }
+
+    /// What a failed test shows.
+    pub fn dump(&self) -> String {
+        let mut text = String::from("--- jobs\n");
+        match self.ask(&json!({ "Accounting": {} })) {
+            Ok(answer) => {
+                for job in answer["Jobs"]["jobs"].as_array().into_iter().flatten() {
+                    let job = Record(job.clone());
+                    text += &format!("{} {} {} {}\n", job.id(), job.state(), job.reason(), job.exit());
+                }
+            }
+            Err(e) => text += &format!("{e}\n"),
+        }
+        text + "--- log\n" + &self.log()
+    }
+}
+
+impl Drop for Slotd {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("{}", self.dump());
+        }
+        if let Some(mut daemon) = self.daemon.take() {
+            drop(daemon.kill());
+            drop(daemon.wait());
+        }
+        // What was just killed may have started something in its last moment: look until there is nothing.
+        let gone = until_within(Duration::from_secs(10), || {
+            let left = proc::of_directory(&self.base);
+            for pid in &left {
+                proc::signal(*pid, proc::KILL);
+            }
+            left.is_empty().then_some(())
+        });
+        if gone.is_none() && !thread::panicking() {
+            panic!("processes outlive SIGKILL: {:?}", proc::of_directory(&self.base));
+        }
+    }
+}
+
+/// A command that runs.
+#[derive(Debug)]
+pub struct Running {
+    pub child: Child,
+    stdout: Option<JoinHandle<Vec<u8>>>,
+    stderr: Option<JoinHandle<Vec<u8>>>,
+    line: String,
+    log: PathBuf,
+}
+
+fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut all = Vec::new();
+        // What was read before an error is still what the command said.
+        drop(from.read_to_end(&mut all));
+        all
+    })
+}
+
+impl Running {
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    pub fn signal(&self, signal: i32) {
+        proc::signal(self.pid(), signal);
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Waits for the end. Its output is what it wrote until then, even where a child of it still has the pipe.
+    #[track_caller]
+    pub fn end(mut self) -> Out {
+        let Some(status) = until(|| self.child.try_wait().unwrap()) else {
+            let pid = self.pid();
+            proc::signal(pid, proc::KILL);
+            panic!("`{}` does not end\n{}", self.line, fs::read_to_string(&self.log).unwrap_or_default());
+        };
+        let text = |reader: Option<JoinHandle<Vec<u8>>>| {
+            String::from_utf8_lossy(&reader.unwrap().join().unwrap()).into_owned()
+        };
+        Out {
+            stdout: text(self.stdout.take()),
+            stderr: text(self.stderr.take()),
+            code: status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
+            line: self.line.clone(),
+        }
+    }
+}
+
+impl Drop for Running {
+    /// A client that a failed test leaves behind must not outlive it.
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            drop(self.child.kill());
+            drop(self.child.wait());
+        }
+    }
+}
+
+/// A job record as the daemon tells it.
+#[derive(Debug, Clone)]
+pub struct Record(pub Value);
+
+impl Record {
+    pub fn id(&self) -> u32 {
+        self.0["id"].as_u64().unwrap() as u32
+    }
+
+    pub fn state(&self) -> String {
+        self.0["state"].as_str().unwrap().to_owned()
+    }
+
+    pub fn reason(&self) -> String {
+        self.0["reason"].as_str().unwrap().to_owned()
+    }
+
+    /// `status:signal`.
+    pub fn exit(&self) -> String {
+        format!("{}:{}", self.0["exit"]["status"], self.0["exit"]["signal"])
+    }
+
+    pub fn is_over(&self) -> bool {
+        ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY"].contains(&self.state().as_str())
+    }
+
+    /// The number of the array task.
+    pub fn task(&self) -> Option<u64> {
+        self.0["role"]["Task"]["task"].as_u64()
+    }
+
+    /// Microseconds since 1970.
+    pub fn start(&self) -> i64 {
+        self.0["start"].as_i64().unwrap_or_else(|| panic!("job {} has not started", self.id()))
+    }
+
+    pub fn end(&self) -> i64 {
+        self.0["end"].as_i64().unwrap_or_else(|| panic!("job {} has not ended", self.id()))
+    }
+
+    pub fn restarts(&self) -> u64 {
+        self.0["restarts"].as_u64().unwrap()
+    }
+
+    pub fn steps(&self) -> &[Value] {
+        self.0["steps"].as_array().map_or(&[], Vec::as_slice)
+    }
+
+    pub fn partition(&self) -> &str {
+        self.0["partition"].as_str().unwrap()
+    }
+
+    /// CPUs, megabytes and GPUs that it reserves.
+    pub fn tres(&self) -> (u64, u64, u64) {
+        let tres = &self.0["tres"];
+        (tres["cpus"].as_u64().unwrap(), tres["mem_mb"].as_u64().unwrap(), tres["gpus"].as_u64().unwrap())
+    }
+
+    pub fn gpu_ids(&self) -> Vec<u64> {
+        self.0["alloc"]["gpu_ids"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
+    }
+}
+
+/// How many of these spans, start to end, are open at one moment at most.
+pub fn most_at_once(records: &[Record]) -> usize {
+    let starts = records.iter().map(|r| (r.start(), 1));
+    let ends = records.iter().map(|r| (r.end(), -1));
+    let mut edges: Vec<(i64, i32)> = starts.chain(ends).collect();
+    // Where one ends in the moment in which another starts, they do not overlap.
+    edges.sort_unstable();
+    let mut open = 0;
+    edges
+        .iter()
+        .map(|(_, step)| {
+            open += step;
+            open
+        })
+        .max()
+        .unwrap_or(0) as usize
+}
+
+/// The path of the program under test.
+pub fn program() -> &'static Path {
+    Path::new(PROGRAM)
+}

@@ -1,0 +1,78 @@
+//! Processes as /proc shows them.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+pub const HUP: i32 = libc::SIGHUP;
+pub const INT: i32 = libc::SIGINT;
+pub const KILL: i32 = libc::SIGKILL;
+pub const TERM: i32 = libc::SIGTERM;
+pub const USR1: i32 = libc::SIGUSR1;
+
+pub fn signal(pid: i32, signal: i32) {
+    // SAFETY: kill takes two numbers.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// It runs: zombies do not count.
+pub fn is_alive(pid: i32) -> bool {
+    state(pid).is_some_and(|state| state != 'Z' && state != 'X')
+}
+
+/// `R`, `S`, `T`, …
+pub fn state(pid: i32) -> Option<char> {
+    field(pid, 0)?.chars().next()
+}
+
+pub fn parent(pid: i32) -> Option<i32> {
+    field(pid, 1)?.parse().ok()
+}
+
+/// The fields of `/proc/pid/stat` after the name.
+fn field(pid: i32, at: usize) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.split(' ').nth(at).map(str::to_owned)
+}
+
+pub fn cmdline(pid: i32) -> String {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&words).replace('\0', " ")
+}
+
+/// Living processes whose command line, environment or working directory lies in a directory.
+pub fn of_directory(dir: &Path) -> Vec<i32> {
+    let wanted = dir.as_os_str().as_bytes();
+    let has = |bytes: &[u8]| bytes.windows(wanted.len()).any(|window| window == wanted);
+    let own = std::process::id() as i32;
+    let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| *pid != own)
+        .filter(|pid| {
+            let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+            has(&read("cmdline"))
+                || has(&read("environ"))
+                || fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(dir))
+        })
+        .filter(|pid| is_alive(*pid))
+        .collect()
+}
+
+/// CPU time of a process so far, in clock ticks.
+pub fn cpu_ticks(pid: i32) -> u64 {
+    let ticks = |at| field(pid, at).and_then(|t| t.parse::<u64>().ok()).unwrap_or(0);
+    ticks(11) + ticks(12)
+}
+
+/// How often it was woken up: voluntary context switches of all its threads.
+pub fn wakeups(pid: i32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads
+        .filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok())
+        .filter_map(|status| {
+            let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches:"))?;
+            line.split_whitespace().nth(1)?.parse::<u64>().ok()
+        })
+        .sum()
+}

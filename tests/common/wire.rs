@@ -1,0 +1,70 @@
+//! The daemon's protocol from scratch: frames of bytes, so that they can also be wrong.
+
+use serde_json::Value;
+use slotd::protocol::VERSION;
+use slotd::protocol::frame::HEADER;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// Connects to the daemon of a root, however long its path is.
+pub fn connect(root: &Path) -> io::Result<UnixStream> {
+    let dir = std::fs::File::open(root.join("run"))?;
+    let socket = UnixStream::connect(format!("/proc/self/fd/{}/slotd.sock", dir.as_raw_fd()))?;
+    socket.set_read_timeout(Some(super::PATIENCE))?;
+    Ok(socket)
+}
+
+/// A frame's header with any lengths.
+pub fn header(json: u32, raw: u32) -> Vec<u8> {
+    let mut out = b"SLTD".to_vec();
+    out.extend(VERSION.to_le_bytes());
+    out.extend([0, 0]);
+    out.extend(json.to_le_bytes());
+    out.extend(raw.to_le_bytes());
+    assert_eq!(out.len(), HEADER);
+    out
+}
+
+/// A whole frame.
+pub fn frame(json: &[u8], raw: &[u8]) -> Vec<u8> {
+    let mut out = header(json.len() as u32, raw.len() as u32);
+    out.extend(json);
+    out.extend(raw);
+    out
+}
+
+/// The JSON of the next frame.
+pub fn receive(socket: &mut UnixStream) -> io::Result<Value> {
+    let mut header = [0; HEADER];
+    socket.read_exact(&mut header)?;
+    let length = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().unwrap()) as usize;
+    let mut json = vec![0; length(8)];
+    socket.read_exact(&mut json)?;
+    io::copy(&mut socket.take(length(12) as u64), &mut io::sink())?;
+    Ok(serde_json::from_slice(&json)?)
+}
+
+/// One question, one answer.
+pub fn ask(root: &Path, request: &Value) -> Result<Value, String> {
+    let talk = || -> io::Result<Value> {
+        let mut socket = connect(root)?;
+        socket.write_all(&frame(request.to_string().as_bytes(), &[]))?;
+        receive(&mut socket)
+    };
+    let answer = talk().map_err(|e| e.to_string())?;
+    match answer.get("Refused") {
+        Some(why) => Err(why.to_string()),
+        None => Ok(answer),
+    }
+}
+
+/// Reads until the daemon closes the connection; what it said before.
+pub fn drain(mut socket: UnixStream) -> Vec<u8> {
+    drop(socket.set_read_timeout(Some(Duration::from_secs(30))));
+    let mut all = Vec::new();
+    drop(socket.read_to_end(&mut all));
+    all
+}

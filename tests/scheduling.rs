@@ -1,0 +1,132 @@
+//! When jobs start: dependencies, order, capacity, holds (book, "Runtime Model: Scheduling Rules").
+
+mod common;
+
+use common::{Slotd, most_at_once};
+
+#[test]
+fn dependency_job_waits_for_prerequisite_before_running() {
+    let slotd = Slotd::start();
+    let first = slotd.wrap(&[], &slotd.gate("go"));
+    let second = slotd.wrap(&["-d", &format!("afterok:{first}")], "echo second");
+    slotd.wait_reason(second, "Dependency");
+    slotd.open("go");
+    let (first, second) = (slotd.wait_state(first, "COMPLETED"), slotd.wait_state(second, "COMPLETED"));
+    assert!(second.start() >= first.end(), "{second:?} started before {first:?} had ended");
+}
+
+#[test]
+fn jobs_start_in_submission_order() {
+    let slotd = Slotd::start();
+    let ids: Vec<u32> = (0..6).map(|i| slotd.wrap(&["-c", "4"], &format!("echo {i} >> order"))).collect();
+    for id in &ids {
+        slotd.wait_state(*id, "COMPLETED");
+    }
+    assert_eq!(slotd.read("order"), "0\n1\n2\n3\n4\n5\n");
+}
+
+#[test]
+fn no_more_cpus_are_given_than_there_are() {
+    let slotd = Slotd::start();
+    let ids: Vec<u32> = (0..8).map(|_| slotd.wrap(&["-c", "2", "--mem", "1"], "sleep 0.05")).collect();
+    let records: Vec<_> = ids.iter().map(|id| slotd.wait_state(*id, "COMPLETED")).collect();
+    assert_eq!(most_at_once(&records), 2);
+}
+
+#[test]
+fn a_job_that_waits_for_resources_says_so_and_the_next_one_names_its_rank() {
+    let slotd = Slotd::start();
+    let running = slotd.endless(&["-c", "4"]);
+    let next = slotd.wrap(&["-c", "4"], "true");
+    let after = slotd.wrap(&["-c", "4"], "true");
+    slotd.wait_reason(next, "Resources");
+    slotd.wait_reason(after, "Priority");
+    slotd.cancel(running);
+    slotd.wait_state(after, "COMPLETED");
+}
+
+#[test]
+fn memory_is_reserved_like_cpus() {
+    let slotd = Slotd::start();
+    let big = slotd.endless(&["--mem", "6G"]);
+    let other = slotd.wrap(&["--mem", "6G"], "true");
+    slotd.wait_reason(other, "Resources");
+    slotd.cancel(big);
+    slotd.wait_state(other, "COMPLETED");
+}
+
+#[test]
+fn a_held_job_waits_until_it_is_released() {
+    let slotd = Slotd::start();
+    let held = slotd.wrap(&["-H"], "echo ran");
+    slotd.wait_reason(held, "JobHeldUser");
+    // Another job comes and goes: the held one is still there.
+    let other = slotd.wrap(&[], "true");
+    slotd.wait_state(other, "COMPLETED");
+    assert_eq!(slotd.state(held), "PENDING");
+    slotd.cmd("scontrol", &["release", &held.to_string()]).ok();
+    slotd.wait_state(held, "COMPLETED");
+}
+
+#[test]
+fn a_higher_priority_starts_first() {
+    let slotd = Slotd::start();
+    let running = slotd.endless(&["-c", "4"]);
+    let ordinary = slotd.wrap(&["-c", "4", "--priority", "10"], "echo ordinary >> order");
+    let urgent = slotd.wrap(&["-c", "4", "--priority", "1000"], "echo urgent >> order");
+    slotd.cancel(running);
+    slotd.wait_state(ordinary, "COMPLETED");
+    slotd.wait_state(urgent, "COMPLETED");
+    assert_eq!(slotd.read("order"), "urgent\nordinary\n");
+}
+
+#[test]
+fn a_wide_job_is_not_starved_by_narrow_ones() {
+    let slotd = Slotd::start();
+    let running = slotd.endless(&["-c", "2", "-t", "10"]);
+    let wide = slotd.wrap(&["-c", "4", "-t", "1"], "echo wide >> order");
+    slotd.wait_reason(wide, "Resources");
+    // It fits beside the running job, but would still run when that one's limit is reached.
+    let long = slotd.wrap(&["-c", "2", "-t", "60"], "echo long >> order");
+    slotd.wait_reason(long, "Priority");
+    // This one is sure to be over by then.
+    let short = slotd.wrap(&["-c", "2", "-t", "1"], "echo short >> order");
+    slotd.wait_state(short, "COMPLETED");
+    assert_eq!(slotd.state(long), "PENDING");
+    slotd.cancel(running);
+    slotd.wait_state(long, "COMPLETED");
+    assert_eq!(slotd.read("order"), "short\nwide\nlong\n");
+    slotd.wait_state(wide, "COMPLETED");
+}
+
+#[test]
+fn an_idle_daemon_makes_no_wakeups() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&[], "true");
+    slotd.wait_state(job, "COMPLETED");
+    let pid = slotd.daemon_pid();
+    let mut before = common::proc::wakeups(pid);
+    // Busy machines bring a late wake-up now and then: some quiet second must come.
+    let quiet = common::until(|| {
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        let now = common::proc::wakeups(pid);
+        let woken = now - before;
+        before = now;
+        (woken == 0).then_some(())
+    });
+    assert!(quiet.is_some(), "an idle daemon woke up in every second of a minute");
+}
+
+#[test]
+fn a_job_starts_at_once_on_an_idle_machine() {
+    let slotd = Slotd::start();
+    // The best of some: a busy test machine may delay any single one.
+    let best = (0..10)
+        .map(|_| {
+            let id = slotd.wrap(&[], "true");
+            let job = slotd.wait_state(id, "COMPLETED");
+            job.start() - job.0["submit"].as_i64().unwrap()
+        })
+        .min();
+    assert!(best.unwrap() < 100_000, "{best:?} microseconds from submission to start");
+}
