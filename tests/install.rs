@@ -317,7 +317,7 @@ fn what_makes_no_sense_is_refused_before_anything_changes() {
 fn a_missing_cargo_is_named() {
     let home = Home::new(NO_MANAGER);
     // Only what the installer needs so far, from wherever it is.
-    for tool in ["bash", "dirname", "basename", "iconv", "sed", "cat"] {
+    for tool in ["bash", "realpath", "dirname", "basename", "iconv", "sed", "cat"] {
         let found = must(home.command("sh").args(["-c", &format!("command -v {tool}")]), String::new);
         std::os::unix::fs::symlink(found.trim(), home.path("stub").join(tool)).expect("a link");
     }
