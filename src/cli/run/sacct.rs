@@ -31,7 +31,7 @@ fn user_names(users: &[String]) -> Vec<String> {
 }
 
 fn carry_out(sacct: &Sacct, origin: &Origin) -> Done {
-    for user in output::unknown_users(&sacct.users) {
+    if let Some(user) = output::unknown_users(&sacct.users).first() {
         return Err(CliError::error(1, format!("Invalid user id: {user}")));
     }
     let filter = AcctFilter {
