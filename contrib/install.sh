@@ -165,19 +165,26 @@ fi
 old_root=${SETTINGS[SLOTD_ROOT]:-}
 root=${root_given:-${old_root:-$default_root}}
 
-# A directory that is somebody's whole world is no runtime root, least of all for --purge-runtime.
+# A directory that is somebody's whole world is no runtime root, least of all for --purge-runtime. Looked at as written and
+# with links followed: /lib may be a link to /usr/lib.
+refuse_root() {
+  local path=$1 kept=${2%/}
+  case $path in
+    / | /bin | /boot | /boot/* | /dev | /dev/* | /etc | /home | /lib | /lib32 | /lib64 | /mnt | /media | /opt | /proc | \
+      /proc/* | /root | /run | /sbin | /srv | /sys | /sys/* | /tmp | /usr | /usr/bin | /usr/lib | /usr/local | \
+      /usr/local/* | /usr/share | /var | /var/lib | /var/tmp)
+      die "the runtime root must be a directory of its own, not $root: choose another with --runtime-root"
+      ;;
+  esac
+  case $kept/ in
+    "$path"/*) die "the runtime root must not be or hold the home directory, as $root does: choose another with --runtime-root" ;;
+  esac
+}
 case $root/ in
-  / | /bin/ | /boot/* | /dev/* | /etc/ | /home/ | /lib/ | /opt/ | /proc/* | /root/ | /run/ | /sbin/ | /srv/ | /sys/* | \
-    /tmp/ | /usr/ | /usr/local/ | /var/ | /var/tmp/ | */../* | */./*)
-    die "the runtime root must be a directory of its own, not $root: choose another with --runtime-root"
-    ;;
+  */../* | */./* | *//*) die "the runtime root must be written without . and .. and double slashes: $root" ;;
 esac
-case $home/ in
-  "${root%/}"/*) die "the runtime root must not be or hold the home directory: $root: choose another with --runtime-root" ;;
-esac
-if [[ -d $root && $root -ef $home ]]; then
-  die "the runtime root must not be the home directory: $root: choose another with --runtime-root"
-fi
+refuse_root "$root" "$home"
+refuse_root "$(realpath -m -- "$root")" "$(realpath -m -- "$home")"
 
 # ---- helpers -----------------------------------------------------------------------------------------------------
 
@@ -247,11 +254,13 @@ stop_daemon() {
 
 # ---- uninstall ---------------------------------------------------------------------------------------------------
 
-# Below a runtime root, what slotd itself makes.
+# Below a runtime root, what slotd itself makes, by name: should the root hold anything else, that stays.
 purge_root() {
-  rm -rf -- "$root/lib/jobs" "$root/lib/state.db" "$root/lib/state.db-wal" "$root/lib/state.db-shm" "$root/run" ||
+  local run=$root/run lib=$root/lib
+  rm -rf -- "$lib/jobs" "$lib/state.db" "$lib/state.db-wal" "$lib/state.db-shm" "$run/slotd.sock" "$run/slotd.lock" \
+    "$run/slotd.log" "$run/slotd.log.old" "$run/launcher.lock" ||
     die "$root cannot be removed completely: remove what is left by hand"
-  rmdir -- "$root/lib" "$root" 2>/dev/null || true
+  rmdir -- "$run" "$lib" "$root" 2>/dev/null || true
   if [[ -e $root ]]; then
     note "$root holds files that slotd did not make; they stay:"
     (cd "$root" && find . -mindepth 1 -maxdepth 2 -not -type d | sed 's/^/      /')
@@ -267,10 +276,10 @@ uninstall() {
   if $purge; then
     mapfile -t left < <(running_watchers "$pid")
     if ((${#left[@]})); then
-      die "${#left[@]} jobs run (see squeue): end them with scancel --me, or wait, before --purge-runtime removes their files"
+      die "there are running jobs, ${#left[@]} of them (see squeue): end them with scancel --me, or wait, before --purge-runtime removes their files"
     fi
-    if [[ -d $root && ! -d $root/run && ! -e $root/lib/state.db ]]; then
-      [[ -z $(ls -A -- "$root") ]] || die "$root does not look like a runtime root of slotd: remove it by hand if you mean it"
+    if [[ -d $root && ! -e $root/run/slotd.lock && ! -e $root/lib/state.db ]]; then
+      [[ -z $(find "$root" -not -type d) ]] || die "$root does not look like a runtime root of slotd: remove it by hand if you mean it"
     fi
   fi
   say "uninstall slotd"
@@ -305,7 +314,7 @@ uninstall() {
   fi
   mapfile -t left < <(running_watchers '')
   if ((${#left[@]})); then
-    note "${#left[@]} jobs go on to their ends, which are recorded when slotd is installed again"
+    note "running jobs (${#left[@]}) go on to their ends, which are recorded when slotd is installed again"
   fi
   if [[ -d $root ]]; then note "kept the jobs and their history: $root"; fi
 }
@@ -455,17 +464,23 @@ install_settings() {
     die "the runtime root $root cannot be made: check who owns the directory above it"
 }
 
-# A path for a unit file: % is systemd's own sign, and the first word of a command line may be quoted.
+# For a unit file, where % is systemd's own sign.
 unit_path() { REPLY=${1//%/%%}; }
-unit_word() {
-  unit_path "$1"
-  REPLY=${REPLY//\\/\\\\}
-  REPLY=\"${REPLY//\"/\\\"}\"
+# As one word of a command line. The program itself may have no quotes in its path; an argument may, and has $ expanded.
+unit_program() {
+  local word=${1//%/%%}
+  if [[ $word == *[\"\'\\]* ]]; then
+    word=${word//\\/\\\\}
+    word=${word//\"/\\\"}
+    REPLY="/usr/bin/env \"${word//\$/\$\$}\""
+  else
+    REPLY=\"$word\"
+  fi
 }
 
 install_unit() {
   local line exec_start settings
-  unit_word "$program" && exec_start=$REPLY
+  unit_program "$program" && exec_start=$REPLY
   unit_path "$env_file" && settings=$REPLY
   make_dir "$unit_dir"
   while IFS= read -r line; do
@@ -537,7 +552,7 @@ start_detached() {
 # ---- the first job -----------------------------------------------------------------------------------------------
 
 # How long it may wait for its turn on a machine that is full of jobs.
-readonly FIRST_JOB_PATIENCE=60
+readonly FIRST_JOB_PATIENCE=20
 
 first_job() {
   local dir name pattern id status=0 state

@@ -15,7 +15,7 @@ expect "a running job" CANCELLED "$(cancelled)"
 
 told=$(sbatch --parsable -o told.out --wrap 'trap "echo got USR1; exit 0" USR1; echo ready; while :; do sleep 0.1; done')
 until_is ready cat told.out 2>/dev/null
-scancel --signal USR1 --full "$told"
+scancel --signal USR1 --batch "$told"
 until_is COMPLETED state_of "$told"
 expect "a signal" "ready
 got USR1" "$(cat told.out)"

@@ -2,8 +2,11 @@
 //! middle.
 
 mod examples_support;
+#[path = "examples_support/place.rs"]
+mod place;
 
-use examples_support::{Place, must, wait_for};
+use examples_support::{must, wait_for};
+use place::Place;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +27,7 @@ fn runs(name: &str) {
     let place = Place::new(&MACHINE);
     let said = must(&mut place.command(examples().join(format!("{name}.sh"))), || place.log());
     assert!(said.lines().any(|line| line.starts_with("ok: ")), "nothing was compared:\n{said}");
-    assert!(!said.contains("FAILED"), "{said}");
+    assert!(!said.contains("FAILED:"), "{said}");
     let left = fs::read_dir(place.path("tmp")).expect("the directory is there").count();
     assert_eq!(left, 0, "the example left something in TMPDIR");
 }

@@ -140,7 +140,7 @@ fn an_installation_runs_a_first_job_is_upgraded_under_a_running_one_and_removed(
     assert!(said.contains("running jobs go on") && said.contains("COMPLETED"), "{said}");
     assert_ne!(before, home.run("slotd-daemon", &["status"]), "the daemon is a new one");
     let told = home.refused(&["--uninstall", "--purge-runtime"]);
-    assert!(told.contains("1 jobs run") && told.contains("scancel"), "{told}");
+    assert!(told.contains("running jobs, 1 of them") && told.contains("scancel"), "{told}");
     fs::write(home.path("go"), "").expect("ours");
     home.run("sbatch", &["-W", "-o", "/dev/null", "-d", &format!("afterany:{}", job.trim()), "--wrap", "true"]);
     assert_eq!(fs::read_to_string(home.path("out")).expect("still there"), "begun\nwent on\n");
@@ -293,18 +293,23 @@ fn what_makes_no_sense_is_refused_before_anything_changes() {
         (vec!["--features"], "--features needs a value"),
         (vec!["--skip-build=yes"], "--skip-build"),
         (vec!["--runtime-root", ""], "--runtime-root"),
-        (vec!["--runtime-root", "/"], "runtime root"),
-        (vec!["--runtime-root", "/usr/"], "runtime root"),
-        (vec!["--runtime-root", own.as_str()], "runtime root"),
-        (vec!["--runtime-root", "."], "runtime root"),
-        (vec!["--runtime-root", above.as_str()], "runtime root"),
-        (vec!["--uninstall", "--purge-runtime", "--runtime-root", own.as_str()], "runtime root"),
         (vec!["--cgroup-base", "relative"], "relative"),
         (vec!["--profile", "nonesuch"], "--skip-build"),
+        (vec!["--uninstall", "--purge-runtime", "--runtime-root", own.as_str()], "runtime root"),
     ] {
         let said = home.refused(&args);
         assert!(said.contains(named), "{args:?}: {said}");
     }
+    std::os::unix::fs::symlink("/usr", home.path("usr")).expect("a link");
+    let link = home.path("usr");
+    let roots =
+        ["/", "//", "///", "/usr/", "/usr/lib", "/lib", "/tmp", "/home", "/etc", "/var/lib/", ".", "./x/..", "/tmp/.."];
+    for root in roots.into_iter().chain([own.as_str(), above.as_str(), link.to_str().expect("text")]) {
+        // There is no such build: were the root taken, the installer would still stop before it makes anything.
+        let said = home.refused(&["--profile", "nonesuch", "--runtime-root", root]);
+        assert!(said.contains("the runtime root must"), "{root}: {said}");
+    }
+    fs::remove_file(link).expect("ours");
     assert_eq!(home.left(), [""; 0], "something was made");
 }
 
@@ -312,7 +317,7 @@ fn what_makes_no_sense_is_refused_before_anything_changes() {
 fn a_missing_cargo_is_named() {
     let home = Home::new(NO_MANAGER);
     // Only what the installer needs so far, from wherever it is.
-    for tool in ["bash", "dirname", "basename", "iconv", "sed", "cat"] {
+    for tool in ["bash", "realpath", "dirname", "basename", "iconv", "sed", "cat"] {
         let found = must(home.command("sh").args(["-c", &format!("command -v {tool}")]), String::new);
         std::os::unix::fs::symlink(found.trim(), home.path("stub").join(tool)).expect("a link");
     }

@@ -340,6 +340,9 @@ impl Actor for SchedulerActor {
             let host = self.core.config().host.clone();
             self.runner(job.id).do_send(AdoptJob { job: Box::new(job), host });
         }
+        for (job, cause) in self.core.unfinished_stops() {
+            self.runner(job).do_send(StopJob { cause });
+        }
         self.ask_round(ctx);
     }
 }
@@ -450,11 +453,11 @@ impl Handler<QueryJobs> for SchedulerActor {
         if filter.live_only {
             jobs.retain(|job| !job.state.is_terminal());
         }
-        let host = &self.core.config().host.name;
-        let expected = if filter.expected_starts { self.core.expected_starts(now) } else { Default::default() };
+        if filter.expected_starts {
+            self.core.fill_expected_starts(&mut jobs, now);
+        }
         for job in &mut jobs {
-            fill_paths(job, host);
-            job.expected_start = expected.get(&job.id).copied();
+            fill_paths(job, &self.core.config().host.name);
         }
         MessageResult(JobList { jobs, now, unknown })
     }

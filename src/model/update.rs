@@ -37,4 +37,6 @@ pub enum Update {
     ArrayTaskThrottle(Option<u32>),
     Requeue(bool),
     Features(String),
+    /// `NumNodes=1`: what every job has here.
+    Nodes,
 }

@@ -86,6 +86,8 @@ pub enum ControlAction {
     Resume,
     /// `scontrol top`.
     Top,
+    /// A line in the job's standard error (`scontrol notify`).
+    Notify(String),
     /// `KEY=VALUE` pairs, as `spec::update` understood them.
     Update(Vec<crate::model::update::Update>),
 }

@@ -212,6 +212,19 @@ pub fn known<F>(fields: &[Field<F>]) -> (String, String) {
     (codes.join(" "), names.join(" "))
 }
 
+/// `--helpformat`: the names of all fields, four on a line.
+pub fn helpformat<F>(fields: &[Field<F>]) -> String {
+    let mut names: Vec<&str> = fields.iter().filter_map(|f| f.names.first().copied()).collect();
+    names.sort_by_key(|name| name.to_ascii_lowercase());
+    let mut out = String::new();
+    for four in names.chunks(4) {
+        let line: Vec<String> = four.iter().map(|name| format!("{name:<19}")).collect();
+        out.push_str(line.join(" ").trim_end());
+        out.push('\n');
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,6 +9,7 @@ use crate::model::job::Hold;
 use crate::model::request::Sharing;
 use crate::model::*;
 use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
 
 /// What happens next. Jobs are chosen by their place among those that there are.
 #[derive(Debug, Clone)]
@@ -345,8 +346,19 @@ fn reservation(d: &Double) -> Option<(JobId, Option<Timestamp>)> {
     }
 }
 
+/// `PROPTEST_CASES` asks for more queues than the usual number. What failed once is kept beside this file.
+fn settings() -> ProptestConfig {
+    let default = ProptestConfig::default();
+    ProptestConfig {
+        cases: default.cases.max(400),
+        max_shrink_iters: 4000,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..default
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 4000, ..ProptestConfig::default() })]
+    #![proptest_config(settings())]
 
     /// The double checks after each event that nothing is over capacity, that no CPU or GPU is in two hands, that the
     /// ledger agrees with the jobs, and that a job is RUNNING in the store before it is launched.

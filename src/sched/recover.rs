@@ -5,9 +5,9 @@
 
 use super::core::Core;
 use super::depend::Known;
-use super::types::{Config, EndedJob};
+use super::types::{Config, EndedJob, StopCause};
 use crate::model::request::Sharing;
-use crate::model::{ArrayRole, Job, JobId, StepId, Timestamp};
+use crate::model::{ArrayRole, Job, JobId, JobState, Reason, StepId, Timestamp};
 
 impl Core {
     /// `jobs`: every record that has not ended, and those that ended within `min_job_age_secs`, with their steps.
@@ -50,6 +50,23 @@ impl Core {
             core.arm(*id, now);
         }
         core
+    }
+
+    /// The jobs that were being stopped when the daemon went, and why: their ladders have to be run again.
+    pub fn unfinished_stops(&self) -> Vec<(JobId, StopCause)> {
+        let completing = |job: &&Job| job.state == JobState::Completing;
+        let jobs = self.active.iter().filter_map(|id| self.job(*id)).filter(completing);
+        jobs.map(|job| {
+            let cause = match (job.cancelled_by, job.reason) {
+                (Some(by), _) => StopCause::Cancelled { by },
+                (None, Reason::Requeued) => StopCause::Requeue,
+                (None, Reason::ClientLost) => StopCause::ClientLost,
+                (None, Reason::DeadLine) => StopCause::Deadline,
+                (None, _) => StopCause::Released,
+            };
+            (job.id, cause)
+        })
+        .collect()
     }
 
     fn readopt(&mut self, id: JobId) {

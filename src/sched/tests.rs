@@ -1215,6 +1215,22 @@ fn after_a_restart_jobs_keep_their_resources_and_their_waiting() {
 }
 
 #[test]
+fn after_a_restart_it_is_known_what_was_being_stopped_and_why() {
+    let mut d = Double::new(4, 1000, 0);
+    let ids: Vec<JobId> = (0..4).map(|_| d.submit(ask())).collect();
+    d.plan();
+    d.cancel(&JobRef::job(ids[0])).unwrap();
+    d.act(|core, now, out| core.requeue(&JobRef::job(ids[1]), false, now, out)).unwrap();
+    d.act(|core, now, out| core.client_lost(ids[2], now, out));
+    let jobs: Vec<Job> = d.store.values().cloned().collect();
+    let core = Core::recover(d.core.config().clone(), jobs, Vec::new(), d.core.next_id(), d.now);
+    assert_eq!(
+        core.unfinished_stops(),
+        [(ids[0], StopCause::Cancelled { by: 1001 }), (ids[1], StopCause::Requeue), (ids[2], StopCause::ClientLost)]
+    );
+}
+
+#[test]
 fn an_array_needs_tasks_that_exist_and_a_batch_job() {
     let mut d = Double::new(1, 1000, 0);
     let cause = |d: &mut Double, ask: Ask| d.try_submit(ask).unwrap_err().cause;

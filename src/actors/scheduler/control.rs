@@ -1,14 +1,15 @@
 //! The commands of scontrol and scancel, each on a list of jobs.
 
 use super::{SchedulerActor, outcome};
-use crate::actors::messages::{CancelJobs, ControlJobs};
+use crate::actors::messages::{CancelJobs, CommandStep, ControlJobs};
+use crate::exec::StepCommand;
 use crate::model::job::Hold;
 use crate::model::update::Update;
-use crate::model::{ArrayRole, Job, JobId, JobRef, JobState};
+use crate::model::{ArrayRole, Job, JobId, JobRef, JobState, StepId};
 use crate::protocol::answer::Outcome;
 use crate::protocol::request::{CancelAsk, CancelFilter, ControlAction};
 use crate::sched::EndedJob;
-use crate::sched::{Outbox, SignalTarget, Update as Change};
+use crate::sched::{ControlError, Outbox, SignalTarget, Update as Change};
 use crate::spec::constraint;
 use actix::prelude::*;
 
@@ -31,6 +32,7 @@ impl Handler<ControlJobs> for SchedulerActor {
                 ControlAction::RequeueHold => self.core.requeue(job, true, now, &mut out),
                 ControlAction::Suspend => self.core.suspend(job, now, &mut out),
                 ControlAction::Resume => self.core.resume(job, now, &mut out),
+                ControlAction::Notify(text) => self.notify_job(job, text),
                 ControlAction::Top => self.core.top(job, now, &mut out),
                 ControlAction::Update(_) => self.core.update(job, &updates, now, &mut out),
             };
@@ -62,36 +64,55 @@ impl SchedulerActor {
         updates
             .iter()
             .cloned()
-            .map(|update| match update {
-                Update::JobName(name) => Change::JobName(name),
-                Update::Partition(name) => Change::Partition(name),
-                Update::TimeLimit(secs) => Change::TimeLimit(secs),
-                Update::Priority(n) => Change::Priority(n),
-                Update::Nice(n) => Change::Nice(n),
-                Update::Dependency(d) => Change::Dependency(d, ended.to_vec()),
-                Update::NumCpus(n) => Change::NumCpus(n),
-                Update::NumTasks(n) => Change::NumTasks(n),
-                Update::CpusPerTask(n) => Change::CpusPerTask(n),
-                Update::MinMemoryNode(mb) => Change::MinMemoryNode(mb),
-                Update::MinMemoryCpu(mb) => Change::MinMemoryCpu(mb),
-                Update::Gpus(n) => Change::Gpus(n),
-                Update::StartTime(at) => Change::StartTime(at),
-                Update::Deadline(at) => Change::Deadline(at),
-                Update::Comment(text) => Change::Comment(text),
-                Update::Account(text) => Change::Account(text),
-                Update::Qos(text) => Change::Qos(text),
-                Update::WorkDir(path) => Change::WorkDir(path),
-                Update::StdOut(path) => Change::StdOut(path),
-                Update::StdErr(path) => Change::StdErr(path),
-                Update::StdIn(path) => Change::StdIn(path),
-                Update::ArrayTaskThrottle(n) => Change::ArrayTaskThrottle(n),
-                Update::Requeue(yes) => Change::Requeue(yes),
-                Update::Features(text) => {
-                    let ok = constraint::parse(&text).is_ok_and(|c| c.is_met(&has));
-                    Change::Features(text, ok)
-                }
+            .filter_map(|update| {
+                Some(match update {
+                    Update::Nodes => return None,
+                    Update::JobName(name) => Change::JobName(name),
+                    Update::Partition(name) => Change::Partition(name),
+                    Update::TimeLimit(secs) => Change::TimeLimit(secs),
+                    Update::Priority(n) => Change::Priority(n),
+                    Update::Nice(n) => Change::Nice(n),
+                    Update::Dependency(d) => Change::Dependency(d, ended.to_vec()),
+                    Update::NumCpus(n) => Change::NumCpus(n),
+                    Update::NumTasks(n) => Change::NumTasks(n),
+                    Update::CpusPerTask(n) => Change::CpusPerTask(n),
+                    Update::MinMemoryNode(mb) => Change::MinMemoryNode(mb),
+                    Update::MinMemoryCpu(mb) => Change::MinMemoryCpu(mb),
+                    Update::Gpus(n) => Change::Gpus(n),
+                    Update::StartTime(at) => Change::StartTime(at),
+                    Update::Deadline(at) => Change::Deadline(at),
+                    Update::Comment(text) => Change::Comment(text),
+                    Update::Account(text) => Change::Account(text),
+                    Update::Qos(text) => Change::Qos(text),
+                    Update::WorkDir(path) => Change::WorkDir(path),
+                    Update::StdOut(path) => Change::StdOut(path),
+                    Update::StdErr(path) => Change::StdErr(path),
+                    Update::StdIn(path) => Change::StdIn(path),
+                    Update::ArrayTaskThrottle(n) => Change::ArrayTaskThrottle(n),
+                    Update::Requeue(yes) => Change::Requeue(yes),
+                    Update::Features(text) => {
+                        let ok = constraint::parse(&text).is_ok_and(|c| c.is_met(&has));
+                        Change::Features(text, ok)
+                    }
+                })
             })
             .collect()
+    }
+
+    /// A line in the standard error of a running batch job.
+    fn notify_job(&self, job: &JobRef, text: &str) -> Result<Vec<JobId>, ControlError> {
+        let running: Vec<JobId> =
+            self.core.resolve(job).into_iter().filter(|id| self.runners.contains_key(id)).collect();
+        if running.is_empty() {
+            return Err(ControlError::UnknownJob);
+        }
+        for id in &running {
+            if let Some(runner) = self.runners.get(id) {
+                let line = format!("slurmstepd: message: {text}");
+                runner.do_send(CommandStep { step: StepId::Batch, command: StepCommand::Notice(line) });
+            }
+        }
+        Ok(running)
     }
 
     /// The named jobs that the filter takes, or all live jobs that it takes.

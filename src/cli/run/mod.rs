@@ -17,9 +17,14 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 mod daemon;
+mod output;
+mod sacct;
 mod salloc;
 mod sbatch;
 mod scancel;
+mod scontrol;
+mod sinfo;
+mod squeue;
 mod srun;
 mod tasks;
 
@@ -30,8 +35,16 @@ pub type Done = Result<u8, CliError>;
 type Applet = fn(&[OsString]) -> Done;
 
 /// The commands. Only an exact name counts: a renamed binary (`slotd-1.2`) is `slotd`.
-const APPLETS: [(&str, Applet); 4] =
-    [("srun", srun::run), ("salloc", salloc::run), ("sbatch", sbatch::run), ("scancel", scancel::run)];
+const APPLETS: [(&str, Applet); 8] = [
+    ("sbatch", sbatch::run),
+    ("srun", srun::run),
+    ("salloc", salloc::run),
+    ("squeue", squeue::run),
+    ("sacct", sacct::run),
+    ("scontrol", scontrol::run),
+    ("scancel", scancel::run),
+    ("sinfo", sinfo::run),
+];
 
 /// Runs the process.
 pub fn main() -> ExitCode {

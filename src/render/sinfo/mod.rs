@@ -4,4 +4,4 @@ mod fields;
 mod view;
 
 pub use fields::{Row, State, features, gres, load};
-pub use view::{Layout, Options, View, print, state_list_matches};
+pub use view::{Layout, Options, View, helpformat, print, state_list_matches};

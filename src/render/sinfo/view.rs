@@ -252,6 +252,11 @@ pub fn state_list_matches(text: &str, node: &NodeView) -> Result<bool, FormatErr
     text.split(',').filter(|w| !w.is_empty()).try_fold(false, |any, word| Ok(is(word)? || any))
 }
 
+/// `--helpformat`.
+pub fn helpformat() -> String {
+    format::helpformat(FIELDS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

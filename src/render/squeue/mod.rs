@@ -7,4 +7,4 @@ mod view;
 
 pub use rows::{Row, Sort};
 pub use steps::print_steps;
-pub use view::{Layout, Options, View, print, print_table};
+pub use view::{Layout, Options, View, helpformat, print, print_table};

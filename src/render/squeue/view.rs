@@ -188,6 +188,11 @@ fn header_of(column: Column) -> &'static str {
     if field.header.is_empty() { field.names.first().copied().unwrap_or_default() } else { field.header }
 }
 
+/// `--helpformat`.
+pub fn helpformat() -> String {
+    format::helpformat(FIELDS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

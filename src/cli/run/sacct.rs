@@ -1,0 +1,122 @@
+//! `sacct`: what the database knows, jobs that run and wait included.
+
+use super::output::{self, ctx, format_error, listed, maybe_listed, on_nodes};
+use super::{Done, ask, origin, parsed, unexpected};
+use crate::cli::error::CliError;
+use crate::cli::origin::Origin;
+use crate::cli::sacct::{Parsable, Sacct, SacctFormat, parse};
+use crate::model::query::AcctFilter;
+use crate::model::view::{JobList, JobView};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::Request;
+use crate::render::sacct::{Layout, Lines, Options, Rows, View, helpformat, print};
+use crate::render::{Ctx, json};
+use crate::spec::states::StateFilter;
+use std::ffi::OsString;
+
+pub fn run(argv: &[OsString]) -> Done {
+    let origin = origin();
+    parsed(parse(argv, &origin)?, |sacct| {
+        if sacct.help_format {
+            return output::print(&helpformat());
+        }
+        carry_out(&sacct, &origin)
+    })
+}
+
+/// Names for the numbers that users were given by.
+fn user_names(users: &[String]) -> Vec<String> {
+    let name = |user: &String| user.parse::<u32>().map_or_else(|_| user.clone(), crate::host::user::user_name);
+    users.iter().map(name).collect()
+}
+
+fn carry_out(sacct: &Sacct, origin: &Origin) -> Done {
+    if let Some(user) = output::unknown_users(&sacct.users).first() {
+        return Err(CliError::error(1, format!("Invalid user id: {user}")));
+    }
+    let filter = AcctFilter {
+        jobs: sacct.jobs.clone().unwrap_or_default(),
+        names: sacct.names.clone(),
+        users: user_names(&sacct.users),
+        partitions: sacct.partitions.clone(),
+        accounts: sacct.accounts.clone(),
+        states: match &sacct.states {
+            None | Some(StateFilter::All) => None,
+            Some(StateFilter::Some(states)) => Some(states.clone()),
+        },
+        since: Some(sacct.start),
+        until: sacct.end,
+    };
+    let mut list = match ask(&Request::Accounting(filter), &[])?.0 {
+        Answer::Jobs(list) => list,
+        other => return Err(unexpected(&other)),
+    };
+    let mut ctx = ctx(origin, list.now);
+    output::units(&mut ctx, sacct.units, sacct.no_convert);
+    choose(sacct, &mut list, &ctx);
+    if sacct.batch_script {
+        return scripts(&list.jobs);
+    }
+    if let Some(machine) = sacct.machine {
+        return output::print_machine(&json::accounting(&list.jobs, &ctx), machine);
+    }
+    output::print(&table(sacct, &list.jobs, &ctx)?)
+}
+
+fn choose(sacct: &Sacct, list: &mut JobList, ctx: &Ctx) {
+    list.jobs.retain(|job| {
+        let request = &job.request;
+        let limit = request.time_limit_secs.unwrap_or(u64::MAX);
+        listed(&sacct.groups, &request.group)
+            && maybe_listed(&sacct.qos, Some(request.qos.as_deref().unwrap_or("normal")))
+            && maybe_listed(&sacct.wckeys, request.wckey.as_deref())
+            && on_nodes(&sacct.nodes, job, &ctx.node)
+            && sacct.time_limit_min.is_none_or(|min| limit >= min)
+            && sacct.time_limit_max.is_none_or(|max| limit <= max)
+            && sacct.cpus.is_none_or(|(low, high)| (low..=high).contains(&job.tres.cpus))
+            && sacct.node_count.is_none_or(|(low, high)| (low..=high).contains(&1))
+    });
+    list.jobs.sort_by_key(|job| (job.role.array_job(job.id).unwrap_or(job.id), job.id));
+    if sacct.truncate {
+        for job in &mut list.jobs {
+            job.start = job.start.map(|start| start.max(sacct.start));
+            if let Some(end) = sacct.end {
+                job.end = job.end.map(|at| at.min(end));
+            }
+        }
+    }
+}
+
+/// `-B`: the scripts instead of a table.
+fn scripts(jobs: &[JobView]) -> Done {
+    for job in jobs {
+        let (answer, script) = ask(&Request::BatchScript(job.id), &[])?;
+        let Answer::Script = answer else { return Err(unexpected(&answer)) };
+        println!("Batch Script for {}\n{}", job.id, "-".repeat(80));
+        output::print(&String::from_utf8_lossy(&script))?;
+        println!();
+    }
+    Ok(0)
+}
+
+fn table(sacct: &Sacct, jobs: &[JobView], ctx: &Ctx) -> Result<String, CliError> {
+    let layout = match &sacct.format {
+        SacctFormat::Default => Layout::of(View::Default, ctx.face),
+        SacctFormat::Brief => Layout::of(View::Brief, ctx.face),
+        SacctFormat::Long => Layout::of(View::Long, ctx.face),
+        SacctFormat::Fields(text) => Layout::parse(text).map_err(format_error)?,
+    };
+    let options = Options {
+        layout,
+        header: !sacct.no_header,
+        lines: match sacct.parsable {
+            Parsable::No => Lines::Columns,
+            Parsable::Trailing => Lines::Parsable,
+            Parsable::Between => Lines::Parsable2,
+        },
+        delimiter: sacct.delimiter.as_deref().unwrap_or("|"),
+        rows: if sacct.allocations { Rows::Jobs } else { Rows::JobsAndSteps },
+        refs: sacct.jobs.as_deref().unwrap_or_default(),
+    };
+    Ok(print(jobs, &options, ctx))
+}

@@ -1,0 +1,391 @@
+//! `scontrol`: show and change jobs.
+
+use super::output::{self, ctx};
+use super::{Done, ask, origin, parsed, refused, unexpected};
+use crate::cli::error::{CliError, Mark};
+use crate::cli::origin::Origin;
+use crate::cli::scontrol::{Command, Scontrol, Target, command, parse};
+use crate::cli::scontrol_show::Show;
+use crate::cli::scontrol_update::JobChange;
+use crate::model::query::AcctFilter;
+use crate::model::update::Update;
+use crate::model::view::{JobList, JobView, NodeView};
+use crate::model::{ArrayRole, JobRef};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::{ControlAction, JobFilter, Request};
+use crate::render::{json, show};
+use crate::spec::hostlist;
+use std::ffi::OsString;
+use std::io::{self, BufRead, IsTerminal, Write};
+
+pub fn run(argv: &[OsString]) -> Done {
+    let origin = origin();
+    parsed(parse(argv, &origin)?, |scontrol| {
+        let quiet = scontrol.quiet;
+        let done = Session { scontrol, origin: &origin }.carry_out();
+        match done {
+            Err(error) if quiet => Ok(u8::try_from(error.exit).unwrap_or(1)),
+            done => done,
+        }
+    })
+}
+
+struct Session<'a> {
+    scontrol: Scontrol,
+    origin: &'a Origin,
+}
+
+/// An error line without `scontrol: error:`, as Slurm prints most of scontrol's.
+fn bare(line: impl Into<String>) -> CliError {
+    CliError::new(Mark::Bare, 1, line)
+}
+
+impl Session<'_> {
+    fn carry_out(&self) -> Done {
+        self.command(&self.scontrol.command)
+    }
+
+    fn command(&self, what: &Command) -> Done {
+        match what {
+            Command::Show(what) => self.show(what),
+            Command::Hold(targets) | Command::UserHold(targets) => {
+                self.control(&self.jobs_of(targets)?, ControlAction::Hold, Some("slurm_suspend"))
+            }
+            Command::Release(targets) => {
+                self.control(&self.jobs_of(targets)?, ControlAction::Release, Some("slurm_suspend"))
+            }
+            Command::Requeue(jobs) => self.control(jobs, ControlAction::Requeue, None),
+            Command::RequeueHold(jobs) => self.control(jobs, ControlAction::RequeueHold, None),
+            Command::Suspend(targets) => self.control(&self.jobs_of(targets)?, ControlAction::Suspend, None),
+            Command::Resume(targets) => self.control(&self.jobs_of(targets)?, ControlAction::Resume, None),
+            Command::Top(jobs) => self.control(jobs, ControlAction::Top, None),
+            Command::Update { target, changes } => self.update(target, changes),
+            Command::WriteScript { job, file } => write_script(job, file.as_deref()),
+            Command::Notify { job, message } => {
+                let tell = ControlAction::Notify(message.clone());
+                self.control(std::slice::from_ref(job), tell, None)
+            }
+            Command::ListPids(_) => {
+                Err(bare("listpids is not supported by slotd: `ps` on this host shows every process of a job"))
+            }
+            Command::WaitJob(job) => {
+                if self.query(std::slice::from_ref(job))?.jobs.is_empty() {
+                    return Err(bare("slurm_load_jobs error: Invalid job id specified"));
+                }
+                eprintln!("scontrol: Nodes are ready for job {job}");
+                Ok(0)
+            }
+            Command::Ping => self.ping(),
+            Command::Version => {
+                println!("slurm-wlm {}", crate::render::ctx::VERSION);
+                Ok(0)
+            }
+            Command::Interactive => self.interactive(),
+        }
+    }
+
+    /// Commands from standard input, a line each, until `quit` or the end.
+    fn interactive(&self) -> Done {
+        let stdin = io::stdin();
+        let asks = stdin.is_terminal();
+        let mut code = 0;
+        loop {
+            if asks {
+                print!("scontrol: ");
+                let _ = io::stdout().flush();
+            }
+            let mut line = String::new();
+            match stdin.lock().read_line(&mut line) {
+                Ok(0) | Err(_) => return Ok(code),
+                Ok(_) => {}
+            }
+            let Some(words) = shlex::split(&line) else {
+                eprintln!("scontrol: error: unbalanced quotes: {}", line.trim_end());
+                continue;
+            };
+            match words.first().map(String::as_str) {
+                None => continue,
+                Some("quit" | "exit") => return Ok(code),
+                Some(_) => {}
+            }
+            match command(&words, self.origin).and_then(|command| self.command(&command)) {
+                Ok(0) => {}
+                Ok(other) => code = other,
+                Err(error) => {
+                    eprint!("{}", error.text("scontrol"));
+                    code = 1;
+                }
+            }
+        }
+    }
+
+    fn query(&self, jobs: &[JobRef]) -> Result<JobList, CliError> {
+        let filter = JobFilter { jobs: jobs.to_vec(), expected_starts: true, live_only: false };
+        match ask(&Request::Jobs(filter), &[])?.0 {
+            Answer::Jobs(list) => Ok(list),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn node(&self) -> Result<NodeView, CliError> {
+        match ask(&Request::Node, &[])?.0 {
+            Answer::Node(node) => Ok(node),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Jobs by number, and by name where a name was given.
+    fn jobs_of(&self, targets: &[Target]) -> Result<Vec<JobRef>, CliError> {
+        let mut refs = Vec::new();
+        for target in targets {
+            match target {
+                Target::Jobs(jobs) => refs.extend(jobs.iter().cloned()),
+                Target::Name(name) => {
+                    let live = self.query(&[])?;
+                    let mine = |job: &&JobView| job.request.name == *name && !job.state.is_terminal();
+                    let found: Vec<JobRef> = live.jobs.iter().filter(mine).map(own_ref).collect();
+                    if found.is_empty() {
+                        return Err(CliError::error(1, format!("No jobs with name '{name}'")));
+                    }
+                    refs.extend(found);
+                }
+            }
+        }
+        Ok(refs)
+    }
+
+    /// Does something to each job; each failure is told, and one suffices for the exit code.
+    fn control(&self, jobs: &[JobRef], action: ControlAction, call: Option<&str>) -> Done {
+        let outcomes = match ask(&Request::Control { jobs: jobs.to_vec(), action }, &[])?.0 {
+            Answer::Done(outcomes) => outcomes,
+            Answer::Refused(why) => return Err(refused(why)),
+            other => return Err(unexpected(&other)),
+        };
+        let mut code = 0;
+        for outcome in outcomes {
+            let Some(error) = outcome.error else { continue };
+            code = 1;
+            if self.scontrol.quiet {
+                continue;
+            }
+            eprintln!("{error} for job {}", outcome.target);
+            if let Some(call) = call {
+                eprintln!("{call} error: {error}");
+            }
+        }
+        Ok(code)
+    }
+
+    fn update(&self, target: &Target, changes: &[(String, JobChange)]) -> Done {
+        let jobs = self.jobs_of(std::slice::from_ref(target))?;
+        let mut code = 0;
+        for job in &jobs {
+            let mut updates = Vec::with_capacity(changes.len());
+            for (word, change) in changes {
+                updates.push(self.update_of(job, word, change)?);
+            }
+            code = code.max(self.control(std::slice::from_ref(job), ControlAction::Update(updates), None)?);
+        }
+        Ok(code)
+    }
+
+    fn update_of(&self, job: &JobRef, word: &str, change: &JobChange) -> Result<Update, CliError> {
+        Ok(match change.clone() {
+            JobChange::Name(name) => Update::JobName(name),
+            JobChange::Partition(name) => Update::Partition(name),
+            JobChange::TimeLimit(secs) => Update::TimeLimit(secs),
+            JobChange::TimeLimitBy(by) => {
+                let list = self.query(std::slice::from_ref(job))?;
+                let Some(view) = list.jobs.first() else {
+                    return Err(bare(format!("Invalid job id specified for job {job}")));
+                };
+                let Some(now) = view.request.time_limit_secs else {
+                    return Err(bare(format!("job {job} has no time limit that could be changed by {word}")));
+                };
+                Update::TimeLimit(Some(now.saturating_add_signed(by)))
+            }
+            JobChange::Priority(n) => Update::Priority(n),
+            JobChange::Nice(n) => Update::Nice(n),
+            JobChange::Dependency(dependency) => Update::Dependency(dependency),
+            JobChange::NumCpus(n) => Update::NumCpus(n),
+            JobChange::NumTasks(n) => Update::NumTasks(n),
+            JobChange::CpusPerTask(n) => Update::CpusPerTask(n),
+            JobChange::NumNodes(min, _) if min <= 1 => Update::Nodes,
+            JobChange::MemPerNode(mb) => Update::MinMemoryNode(mb),
+            JobChange::MemPerCpu(mb) => Update::MinMemoryCpu(mb),
+            JobChange::Gpus(gpu) => Update::Gpus(gpu.total.or(gpu.per_node).unwrap_or(0)),
+            JobChange::Begin(at) => Update::StartTime(Some(at)),
+            JobChange::Deadline(at) => Update::Deadline(Some(at)),
+            JobChange::ArrayThrottle(limit) => Update::ArrayTaskThrottle(limit),
+            JobChange::Requeue(yes) => Update::Requeue(yes),
+            JobChange::Comment(text) => Update::Comment(text),
+            JobChange::Account(text) => Update::Account(text),
+            JobChange::Qos(text) => Update::Qos(text),
+            JobChange::Features(text) => Update::Features(text),
+            JobChange::StdOut(path) => Update::StdOut(path),
+            JobChange::StdErr(path) => Update::StdErr(path),
+            JobChange::StdIn(path) => Update::StdIn(path),
+            JobChange::WorkDir(path) => Update::WorkDir(path),
+            JobChange::NumNodes(..) => {
+                return Err(bare(format!("Requested node configuration is not available for job {job}: {word}")));
+            }
+            JobChange::TimeMin(_)
+            | JobChange::PriorityReset
+            | JobChange::WcKey(_)
+            | JobChange::Reservation(_)
+            | JobChange::Licenses(_)
+            | JobChange::MailType(_)
+            | JobChange::MailUser(_)
+            | JobChange::Exclusive(_) => {
+                return Err(bare(format!("Update of this parameter is not supported: {word}"))
+                    .and(Mark::Bare, "Request aborted"));
+            }
+        })
+    }
+
+    fn ping(&self) -> Done {
+        let is_up = ask(&Request::Ping, &[]).is_ok();
+        let ctx = ctx(self.origin, super::now());
+        output::print(&show::ping(is_up, &ctx))?;
+        Ok(u8::from(!is_up))
+    }
+
+    fn show(&self, what: &Show) -> Done {
+        let (one_line, detail) = (self.scontrol.oneliner, self.scontrol.details);
+        match what {
+            Show::Jobs(refs) => self.show_jobs(refs.as_deref()),
+            Show::Steps(refs) => self.show_steps(refs.as_deref()),
+            Show::Node(name) => {
+                let node = self.node()?;
+                let ctx = ctx(self.origin, node.now);
+                if let Some(name) = name.as_ref().filter(|name| **name != node.host.name && *name != "localhost") {
+                    return Err(bare(format!("Node {name} not found")));
+                }
+                if let Some(machine) = self.scontrol.machine {
+                    return output::print_machine(&json::nodes(&node, &ctx), machine);
+                }
+                output::print(&show::node(&node, one_line, detail, &ctx))
+            }
+            Show::Partition(name) => {
+                let node = self.node()?;
+                let ctx = ctx(self.origin, node.now);
+                if let Some(machine) = self.scontrol.machine {
+                    return output::print_machine(&json::partitions(&node, &ctx), machine);
+                }
+                match name {
+                    None => output::print(&show::partitions(&node, one_line, &ctx)),
+                    Some(name) => match node.partitions.iter().find(|p| p.partition.name == *name) {
+                        Some(found) => output::print(&show::partition(&node, found, one_line, &ctx)),
+                        None => Err(bare(format!("Partition {name} not found"))),
+                    },
+                }
+            }
+            Show::Config => {
+                let pairs = match ask(&Request::Config, &[])?.0 {
+                    Answer::Config(pairs) => pairs,
+                    other => return Err(unexpected(&other)),
+                };
+                output::print(&show::config(&pairs, &ctx(self.origin, super::now())))
+            }
+            Show::Hostnames(list) => {
+                if list.is_empty() {
+                    eprintln!("scontrol: error: host list is empty");
+                    return Ok(0);
+                }
+                match hostlist::expand(list) {
+                    Ok(names) => output::print(&show::hostnames(&names)),
+                    Err(error) => {
+                        eprintln!("{error}");
+                        Ok(0)
+                    }
+                }
+            }
+            Show::Hostlist { names, sorted } => {
+                let mut names = names.clone();
+                if *sorted {
+                    names.sort();
+                }
+                output::print(&show::hostlist(&names))
+            }
+            Show::Daemons => output::print("slurmctld slurmd\n"),
+            Show::Aliases => output::print(""),
+            Show::Nothing(what) => {
+                println!("No {what} in the system");
+                Ok(0)
+            }
+        }
+    }
+
+    /// In memory, else from the database: the book's `show job` is for ended jobs too.
+    fn show_jobs(&self, refs: Option<&[JobRef]>) -> Done {
+        let wanted = refs.unwrap_or_default();
+        let mut list = self.query(wanted)?;
+        if list.jobs.is_empty() && !wanted.is_empty() {
+            let filter = AcctFilter { jobs: wanted.to_vec(), ..AcctFilter::default() };
+            if let Answer::Jobs(past) = ask(&Request::Accounting(filter), &[])?.0 {
+                list.jobs = past.jobs;
+            }
+            if list.jobs.is_empty() {
+                return Err(bare("slurm_load_jobs error: Invalid job id specified"));
+            }
+        }
+        for job in &mut list.jobs {
+            narrow(job, wanted);
+        }
+        let ctx = ctx(self.origin, list.now);
+        if let Some(machine) = self.scontrol.machine {
+            return output::print_machine(&json::jobs(&list.jobs, &ctx), machine);
+        }
+        output::print(&show::jobs(&list.jobs, self.scontrol.oneliner, self.scontrol.details, &ctx))
+    }
+
+    fn show_steps(&self, refs: Option<&[JobRef]>) -> Done {
+        let list = self.query(refs.unwrap_or_default())?;
+        let ctx = ctx(self.origin, list.now);
+        let mut text = String::new();
+        for job in &list.jobs {
+            let step = refs.and_then(|refs| refs.iter().find_map(|r| r.step));
+            text.push_str(&show::steps(job, step, self.scontrol.oneliner, &ctx));
+        }
+        match refs {
+            Some([named, ..]) if text.is_empty() => Err(bare(format!("Job step {named} not found"))),
+            _ => output::print(&text),
+        }
+    }
+}
+
+/// A job as the user would name it.
+fn own_ref(job: &JobView) -> JobRef {
+    match &job.role {
+        ArrayRole::None | ArrayRole::Task { .. } => JobRef::job(job.id),
+        ArrayRole::Rest { tasks, .. } => JobRef { job: job.id, tasks: Some(tasks.clone()), step: None },
+        ArrayRole::Part { array_job, tasks } => JobRef { job: *array_job, tasks: Some(tasks.clone()), step: None },
+    }
+}
+
+/// `show job 12_7` of tasks that wait together: that one task.
+fn narrow(job: &mut JobView, wanted: &[JobRef]) {
+    let array = job.role.array_job(job.id);
+    let asked = wanted.iter().find(|r| Some(r.job) == array).and_then(|r| r.tasks.as_ref());
+    if let (Some(asked), ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }) = (asked, &mut job.role) {
+        let common = tasks.intersection(asked);
+        if !common.is_empty() {
+            *tasks = common;
+        }
+    }
+}
+
+/// `write batch_script`.
+fn write_script(job: &JobRef, file: Option<&str>) -> Done {
+    let (answer, script) = ask(&Request::BatchScript(job.job), &[])?;
+    let Answer::Script = answer else { return Err(unexpected(&answer)) };
+    match file {
+        Some("-") => output::print(&String::from_utf8_lossy(&script)),
+        other => {
+            let path = other.map_or_else(|| format!("slurm-{job}.sh"), str::to_owned);
+            std::fs::write(&path, &script).map_err(|e| CliError::error(1, format!("{path}: {e}")))?;
+            println!("batch script for job {job} written to {path}");
+            Ok(0)
+        }
+    }
+}
