@@ -88,8 +88,8 @@ fn it_waits_in_the_queue_and_says_so() {
     let running = slotd.endless(&["-c", "4"]);
     let mut salloc = slotd.command("salloc");
     salloc.arg("true");
-    let waiting = slotd.spawn(salloc);
-    slotd.wait("the job", || slotd.all_records().iter().any(|job| job.id() == 2).then_some(()));
+    let mut waiting = slotd.spawn(salloc);
+    waiting.wait_stderr("queued");
     slotd.wait_reason(2, "Resources");
     slotd.cancel(running);
     let out = waiting.end().ok();

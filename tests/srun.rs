@@ -126,8 +126,8 @@ fn it_waits_in_the_queue_and_says_so() {
     let running = slotd.endless(&["-c", "4"]);
     let mut srun = slotd.command("srun");
     srun.args(["echo", "ran"]);
-    let waiting = slotd.spawn(srun);
-    slotd.wait("the job", || slotd.all_records().iter().any(|job| job.id() == 2).then_some(()));
+    let mut waiting = slotd.spawn(srun);
+    waiting.wait_stderr("queued");
     slotd.wait_reason(2, "Resources");
     slotd.cancel(running);
     let out = waiting.end().ok();
@@ -203,22 +203,32 @@ fn a_client_that_dies_while_it_waits_leaves_the_queue() {
 }
 
 #[test]
-fn two_interrupts_end_it() {
+fn an_interrupt_is_the_command_s_and_a_second_one_ends_it() {
     let slotd = Slotd::start();
     let mut srun = slotd.command("srun");
     srun.args(["sh", "-c", "echo > ready; exec sleep 1000"]);
-    let mut client = slotd.spawn(srun);
+    let client = slotd.spawn(srun);
     slotd.wait_text("ready", "");
-    // The first one is a question; the second has to come within a second of it.
-    let gone = common::until(|| {
+    client.signal(proc::INT);
+    // As a shell has it without slotd.
+    client.end().fails(130);
+    assert_eq!(slotd.wait_end(1).exit(), "0:2");
+
+    let mut srun = slotd.command("srun");
+    srun.args(["sh", "-c", "trap 'echo got it >> ints' INT; echo > deaf; while :; do sleep 0.05; done"]);
+    let mut client = slotd.spawn(srun);
+    slotd.wait_text("deaf", "");
+    client.signal(proc::INT);
+    slotd.wait_text("ints", "got it");
+    assert!(client.is_running());
+    // Within a second of the one before, however slow this machine is.
+    let ended = common::until(|| {
         client.signal(proc::INT);
         (!client.is_running()).then_some(())
     });
-    assert!(gone.is_some(), "srun lives");
-    let out = client.end();
-    assert!(out.stderr.contains("srun: interrupt (one more within 1 sec to abort)"), "{}", out.stderr);
-    assert_ne!(out.code, 0);
-    slotd.wait_end(1);
+    assert!(ended.is_some(), "srun lives");
+    let out = client.end().fails(137);
+    assert!(out.stderr.contains("srun: forcing job termination\n"), "{}", out.stderr);
 }
 
 #[test]

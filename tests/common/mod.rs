@@ -19,6 +19,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -290,9 +291,9 @@ impl Slotd {
         let line = format!("{command:?}").replace(&format!("{}/", self.base.display()), "");
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let stdout = collect(child.stdout.take().unwrap());
-        let stderr = collect(child.stderr.take().unwrap());
-        Running { child, stdout: Some(stdout), stderr: Some(stderr), line, log: self.log_path() }
+        let stdout = Stream::of(child.stdout.take().unwrap());
+        let stderr = Stream::of(child.stderr.take().unwrap());
+        Running { child, stdout, stderr, line, log: self.log_path() }
     }
 
     /// `sh -c` with the commands in the path.
@@ -573,19 +574,43 @@ impl Drop for Slotd {
 #[derive(Debug)]
 pub struct Running {
     pub child: Child,
-    stdout: Option<JoinHandle<Vec<u8>>>,
-    stderr: Option<JoinHandle<Vec<u8>>>,
+    stdout: Stream,
+    stderr: Stream,
     line: String,
     log: PathBuf,
 }
 
-fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
-    thread::spawn(move || {
-        let mut all = Vec::new();
-        // What was read before an error is still what the command said.
-        drop(from.read_to_end(&mut all));
-        all
-    })
+/// What comes out of a pipe, as it comes.
+#[derive(Debug)]
+struct Stream {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Stream {
+    fn of(mut from: impl Read + Send + 'static) -> Stream {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let keep = Arc::clone(&bytes);
+        let reader = thread::spawn(move || {
+            let mut chunk = [0; 65_536];
+            // What was read before an error is still what the command said.
+            while let Ok(n @ 1..) = from.read(&mut chunk) {
+                keep.lock().unwrap().extend_from_slice(&chunk[..n]);
+            }
+        });
+        Stream { bytes, reader: Some(reader) }
+    }
+
+    fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.bytes.lock().unwrap()).into_owned()
+    }
+
+    fn whole(&mut self) -> String {
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
+        self.so_far()
+    }
 }
 
 impl Running {
@@ -601,20 +626,25 @@ impl Running {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Waits for the end. Its output is what it wrote until then, even where a child of it still has the pipe.
+    /// Waits until it has said something on standard error.
+    #[track_caller]
+    pub fn wait_stderr(&mut self, text: &str) {
+        let said = until(|| self.stderr.so_far().contains(text).then_some(()));
+        assert!(said.is_some(), "`{}` does not say {text:?} but {:?}", self.line, self.stderr.so_far());
+    }
+
+    /// Waits for the end, and for the end of its output.
     #[track_caller]
     pub fn end(mut self) -> Out {
         let Some(status) = until(|| self.child.try_wait().unwrap()) else {
-            let pid = self.pid();
-            proc::signal(pid, proc::KILL);
-            panic!("`{}` does not end\n{}", self.line, fs::read_to_string(&self.log).unwrap_or_default());
-        };
-        let text = |reader: Option<JoinHandle<Vec<u8>>>| {
-            String::from_utf8_lossy(&reader.unwrap().join().unwrap()).into_owned()
+            proc::signal(self.pid(), proc::KILL);
+            let said = (self.stdout.so_far(), self.stderr.so_far());
+            let log = fs::read_to_string(&self.log).unwrap_or_default();
+            panic!("`{}` does not end; it said {said:?}\n{log}", self.line);
         };
         Out {
-            stdout: text(self.stdout.take()),
-            stderr: text(self.stderr.take()),
+            stdout: self.stdout.whole(),
+            stderr: self.stderr.whole(),
             code: status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)),
             line: self.line.clone(),
         }
