@@ -27,6 +27,8 @@ use tokio::sync::{oneshot, watch};
 
 mod control;
 mod diagnostics;
+#[cfg(test)]
+mod tests;
 
 use diagnostics::Counters;
 

@@ -239,7 +239,7 @@ fn plan(srun: &Srun, view: &JobView, line: &str) -> Result<(StepLaunch, Wishes),
         label: streams.label,
         kill_on_bad_exit: srun.kill_on_bad_exit.unwrap_or(false),
         gpu: ask.gpu.clone(),
-        cpu_bind: srun.request.cpu_bind.clone(),
+        cpu_bind: Some(ask.cpu_bind.to_string()),
         time_limit_secs: ask.time_limit_secs,
         submit_line: line.to_owned(),
     };

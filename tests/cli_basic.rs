@@ -1,0 +1,150 @@
+//! The commands in their common form: names, getopt's manners, help and versions, and the book's quick start.
+
+mod common;
+
+use common::{Slotd, program};
+use std::process::Command;
+
+#[test]
+fn sbatch_prints_the_id_of_the_job() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("sbatch", &["--wrap", "echo hello from slotd"]).ok();
+    assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("Submitted batch job 1\n", ""));
+    slotd.wait_state(1, "COMPLETED");
+    assert_eq!(slotd.output(1), "hello from slotd\n");
+    assert_eq!(slotd.cmd("sbatch", &["--parsable", "--wrap", "true"]).ok().stdout, "2\n");
+}
+
+#[test]
+fn a_quiet_sbatch_prints_nothing() {
+    let slotd = Slotd::start();
+    for args in [["-Q", "--wrap=true"], ["--quiet", "--wrap=true"]] {
+        assert_eq!(slotd.cmd("sbatch", &args).ok().stdout, "");
+    }
+    assert_eq!(slotd.cmd("sbatch", &["-Q", "--parsable", "--wrap=true"]).ok().stdout, "");
+    assert_eq!(slotd.all_records().len(), 3);
+}
+
+#[test]
+fn options_are_read_as_getopt_long_reads_them() {
+    let slotd = Slotd::start();
+    let named = |args: &[&str]| {
+        let id = slotd.submit(args);
+        slotd.job(id).0["request"]["name"].as_str().unwrap().to_owned()
+    };
+    slotd.write("job.sh", "#!/bin/sh\ntrue\n");
+    assert_eq!(named(&["-J", "a", "job.sh"]), "a");
+    assert_eq!(named(&["-Jb", "job.sh"]), "b");
+    assert_eq!(named(&["--job-name", "c", "job.sh"]), "c");
+    assert_eq!(named(&["--job-name=d", "job.sh"]), "d");
+    // A prefix that only one option begins with.
+    assert_eq!(named(&["--job-n=e", "job.sh"]), "e");
+    assert_eq!(named(&["--job", "f", "job.sh"]), "f");
+    // Joined short options: the last one takes the value.
+    assert_eq!(named(&["-HJ", "g", "job.sh"]), "g");
+    assert_eq!(named(&["-HJh", "job.sh"]), "h");
+    // The last of two wins.
+    assert_eq!(named(&["-J", "x", "-J", "i", "job.sh"]), "i");
+    // Words after the script are the script's.
+    assert_eq!(named(&["job.sh", "-J", "other"]), "job.sh");
+    assert_eq!(named(&["-J", "j", "--", "job.sh"]), "j");
+}
+
+#[test]
+fn scancel_takes_options_after_operands() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-H"], "true");
+    slotd.cmd("scancel", &[&job.to_string(), "-Q"]).ok();
+    slotd.wait_state(job, "CANCELLED");
+}
+
+#[test]
+fn every_command_knows_its_help_and_version() {
+    // Neither needs a daemon.
+    let slotd = Slotd::setup().prepare();
+    for command in ["sbatch", "srun", "salloc", "squeue", "sacct", "scontrol", "scancel", "sinfo"] {
+        let help = slotd.cmd(command, &["--help"]).ok();
+        assert!(help.stdout.contains(command) && help.stderr.is_empty(), "{command}: {help:?}");
+        let version = slotd.cmd(command, &["--version"]).ok();
+        assert!(version.stdout.starts_with("slurm"), "{command}: {version:?}");
+        assert_eq!(version.lines().len(), 1, "{command}: {version:?}");
+    }
+    assert!(slotd.cmd("slotd", &["--version"]).ok().stdout.starts_with("slotd "));
+    assert!(slotd.cmd("slotd", &["--help"]).ok().stdout.contains("slotd daemon"));
+}
+
+#[test]
+fn commands_are_words_of_slotd_too() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("slotd", &["sbatch", "--parsable", "--wrap", "true"]).ok();
+    assert_eq!(out.stdout, "1\n");
+}
+
+#[test]
+fn a_renamed_program_is_slotd() {
+    let slotd = Slotd::start();
+    let renamed = slotd.base.join("bin/slotd-1.2");
+    std::os::unix::fs::symlink(program(), &renamed).unwrap();
+    let out = slotd.cmd("slotd-1.2", &["sbatch", "--parsable", "--wrap", "true"]).ok();
+    assert_eq!(out.stdout, "1\n");
+    assert!(slotd.cmd("slotd-1.2", &["--version"]).ok().stdout.starts_with("slotd "));
+}
+
+#[test]
+fn the_runtime_root_is_in_the_home_by_default() {
+    let slotd = Slotd::setup().prepare();
+    let mut command = slotd.command("sbatch");
+    command.env_remove("SLOTD_ROOT").args(["--wrap", "true"]);
+    let out = slotd.run(command).fails(1);
+    let expected = slotd.base.join("home/.local/share/slotd/run/slotd.sock");
+    assert!(out.stderr.contains(expected.to_str().unwrap()), "{}", out.stderr);
+}
+
+#[test]
+fn a_closed_reader_ends_a_command_quietly() {
+    let slotd = Slotd::start();
+    let out = slotd.sh("sbatch --help | head -1").ok();
+    assert_eq!(out.stderr, "");
+}
+
+#[test]
+fn the_quick_start_of_the_book_works() {
+    let slotd = Slotd::start();
+    let sinfo = slotd.cmd::<&str>("sinfo", &[]).ok();
+    assert_eq!(
+        sinfo.lines()[0].split('|').map(str::trim).collect::<Vec<_>>(),
+        ["PARTITION", "HOSTNAMES", "STATE", "FEATURES", "GRES_USED"]
+    );
+    assert!(sinfo.lines()[1].starts_with("cpu*"), "{}", sinfo.stdout);
+    let header = "JOBID | PARTITION | NAME | USER | ST | TIME | NODELIST(REASON)";
+    let words = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    let squeue = slotd.cmd::<&str>("squeue", &[]).ok();
+    assert_eq!(squeue.lines().len(), 1, "{}", squeue.stdout);
+    assert_eq!(words(squeue.lines()[0]), words(header));
+    assert_eq!(slotd.cmd::<&str>("sacct", &[]).ok().lines().len(), 1);
+
+    let job = slotd.wrap(&[], &slotd.gate("go"));
+    slotd.wait_state(job, "RUNNING");
+    let squeue = slotd.cmd::<&str>("squeue", &[]).ok();
+    assert_eq!(words(squeue.lines()[1])[..3], ["1", "cpu", "wrap"]);
+    assert_eq!(words(squeue.lines()[1])[4], "R");
+    slotd.open("go");
+    slotd.wait_state(job, "COMPLETED");
+    let sacct = slotd.cmd::<&str>("sacct", &[]).ok();
+    assert_eq!(words(sacct.lines()[0]), ["JobID", "Partition", "JobName", "User", "State", "ExitCode"]);
+    let row = words(sacct.lines()[1]);
+    assert_eq!((row[0].as_str(), row[4].as_str(), row[5].as_str()), ("1", "COMPLETED", "0:0"));
+    let show = slotd.cmd("scontrol", &["show", "job", "1"]).ok();
+    assert!(show.stdout.starts_with("JobId=1 JobName=wrap\n"), "{}", show.stdout);
+    let srun = slotd.cmd("srun", &["--label", "--unbuffered", "--", "echo", "hello"]).ok();
+    assert_eq!(srun.stdout, "0: hello\n");
+}
+
+#[test]
+fn nothing_of_the_test_leaks_into_the_program_s_directory() {
+    // The harness is worth nothing if a command could find another daemon.
+    let slotd = Slotd::start();
+    let mut command = Command::new(program());
+    command.env_clear().arg("sbatch").args(["--wrap", "true"]);
+    assert_eq!(slotd.run(command).code, 1);
+}

@@ -1,0 +1,149 @@
+//! Where the output of batch jobs goes (book, "Output Paths").
+
+mod common;
+
+use common::Slotd;
+
+#[test]
+fn output_and_errors_go_to_one_file_by_default() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&[], "echo out; echo err >&2; echo out2");
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "out\nerr\nout2\n");
+}
+
+#[test]
+fn errors_may_have_a_file_of_their_own() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-o", "o.txt", "-e", "e.txt"], "echo out; echo err >&2");
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!((slotd.read("o.txt").as_str(), slotd.read("e.txt").as_str()), ("out\n", "err\n"));
+}
+
+#[test]
+fn patterns_are_filled_in() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-J", "nm", "-o", "o_%x_%j_%%_%4j_%A_%a.out"], "echo x");
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.read(&format!("o_nm_{job}_%_{job:04}_{job}_4294967294.out")), "x\n");
+    let job = slotd.wrap(&["-o", "%u@%N"], "id -un; hostname -s");
+    slotd.wait_state(job, "COMPLETED");
+    let here = slotd.sh("printf '%s@%s' \"$(id -un)\" \"$(hostname -s)\"").ok().stdout;
+    assert_eq!(slotd.read(&here).replace('\n', "@").trim_end_matches('@'), here);
+}
+
+#[test]
+fn array_tasks_have_files_of_their_own() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-a", "3,7"], "echo task=$SLURM_ARRAY_TASK_ID");
+    slotd.wait_array(job, 2);
+    assert_eq!(slotd.read(&format!("slurm-{job}_3.out")), "task=3\n");
+    assert_eq!(slotd.read(&format!("slurm-{job}_7.out")), "task=7\n");
+    let job = slotd.wrap(&["-a", "3,7", "-o", "logs/%A_%3a.out"], "echo task=$SLURM_ARRAY_TASK_ID");
+    slotd.wait_array(job, 2);
+    assert_eq!(slotd.read(&format!("logs/{job}_003.out")), "task=3\n");
+}
+
+#[test]
+fn missing_directories_are_made() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-o", "a/b/%j/out", "-e", "c/err"], "echo x; echo y >&2");
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.read(&format!("a/b/{job}/out")), "x\n");
+    assert_eq!(slotd.read("c/err"), "y\n");
+}
+
+#[test]
+fn a_file_that_cannot_be_made_fails_the_job_and_says_why() {
+    let slotd = Slotd::start();
+    slotd.write("file", "");
+    let job = slotd.wrap(&["-o", "file/out"], "echo ran > ran");
+    let ended = slotd.wait_state(job, "FAILED");
+    assert_eq!((ended.reason().as_str(), ended.exit().as_str()), ("JobLaunchFailure", "0:53"));
+    assert!(!slotd.exists("ran"));
+    let job = slotd.wrap(&["-i", "nothing"], "echo ran > ran");
+    let ended = slotd.wait_state(job, "FAILED");
+    assert_eq!((ended.reason().as_str(), ended.exit().as_str()), ("JobLaunchFailure", "0:53"));
+    assert!(!slotd.exists("ran"));
+    // The queue goes on.
+    let job = slotd.wrap(&[], "true");
+    slotd.wait_state(job, "COMPLETED");
+}
+
+#[test]
+fn files_are_emptied_or_added_to() {
+    let slotd = Slotd::start();
+    for (args, expected) in [
+        (vec!["-o", "f"], "one\n"),
+        (vec!["-o", "f"], "one\n"),
+        (vec!["-o", "f", "--open-mode=append"], "one\none\n"),
+        (vec!["-o", "f", "--open-mode=truncate"], "one\n"),
+    ] {
+        let job = slotd.wrap(&args, "echo one");
+        slotd.wait_state(job, "COMPLETED");
+        assert_eq!(slotd.read("f"), expected, "{args:?}");
+    }
+}
+
+#[test]
+fn two_jobs_may_write_one_file() {
+    let slotd = Slotd::start();
+    let line = "0123456789".repeat(20);
+    let script = format!("for i in 1 2 3 4 5 6 7 8 9 10; do echo {line}; done");
+    let jobs: Vec<u32> = (0..4).map(|_| slotd.wrap(&["-o", "all", "--open-mode=append"], &script)).collect();
+    for job in jobs {
+        slotd.wait_state(job, "COMPLETED");
+    }
+    let all = slotd.read("all");
+    assert_eq!(all.lines().count(), 40);
+    assert!(all.lines().all(|l| l == line));
+}
+
+#[test]
+fn the_file_is_there_as_soon_as_the_job_runs() {
+    let slotd = Slotd::start();
+    let job = slotd.endless(&[]);
+    slotd.wait("the file", || slotd.exists(&format!("slurm-{job}.out")).then_some(()));
+}
+
+#[test]
+fn input_comes_from_dev_null_or_a_file() {
+    let slotd = Slotd::start();
+    slotd.write("in", "input\n");
+    let job = slotd.wrap(&[], "cat; echo end");
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "end\n");
+    let job = slotd.wrap(&["-i", "in"], "cat");
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "input\n");
+}
+
+#[test]
+fn a_working_directory_that_is_gone_is_replaced_and_told() {
+    let slotd = Slotd::start();
+    let out = slotd.path("out").display().to_string();
+    let job = slotd.wrap(&["-D", "/nonexistent", "-o", &out], "pwd");
+    slotd.wait_state(job, "COMPLETED");
+    let text = slotd.read("out");
+    assert!(text.contains("/nonexistent") && text.ends_with("/tmp\n"), "{text}");
+}
+
+#[test]
+fn the_mask_of_the_submitter_holds_for_files() {
+    use std::os::unix::fs::PermissionsExt;
+    let slotd = Slotd::start();
+    let out = slotd.sh("umask 027; sbatch --parsable --wrap 'touch made'").ok();
+    let job: u32 = out.text().parse().unwrap();
+    slotd.wait_state(job, "COMPLETED");
+    let mode = |name: &str| std::fs::metadata(slotd.path(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode("made"), 0o640);
+    assert_eq!(mode(&format!("slurm-{job}.out")), 0o640);
+}
+
+#[test]
+fn a_large_output_is_whole() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&[], "head -c 20000000 /dev/zero | tr '\\0' x");
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job).len(), 20_000_000);
+}

@@ -1,0 +1,386 @@
+//! Deaths: of the daemon, the launcher, a watcher. Nothing is lost, nothing runs twice, and what is told is true.
+
+mod common;
+
+use common::{Setup, Slotd, proc, until};
+use std::collections::BTreeMap;
+use std::fs;
+
+/// Lines of a file, each with how often it is there.
+fn counts(text: &str) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    for line in text.lines() {
+        *counts.entry(line).or_insert(0) += 1;
+    }
+    counts
+}
+
+#[test]
+fn a_running_job_is_adopted_after_kill_9_with_its_true_end() {
+    let mut slotd = Slotd::start();
+    let job = slotd.wrap(&[], &format!("echo begun; {}; echo ending; exit 7", slotd.gate("go")));
+    slotd.wait_text(&format!("slurm-{job}.out"), "begun");
+    let before = slotd.job(job);
+    slotd.crash();
+    let adopted = slotd.wait_state(job, "RUNNING");
+    assert_eq!(adopted.start(), before.start());
+    slotd.open("go");
+    let ended = slotd.wait_state(job, "FAILED");
+    assert_eq!((ended.exit().as_str(), ended.reason().as_str()), ("7:0", "NonZeroExitCode"));
+    assert_eq!(slotd.output(job), "begun\nending\n");
+}
+
+#[test]
+fn a_job_that_ended_without_a_daemon_gets_its_true_code_and_end() {
+    let mut slotd = Slotd::start();
+    let gate = slotd.gate("go");
+    let jobs: Vec<u32> =
+        ["exit 0", "exit 3", "kill -SEGV $$"].iter().map(|end| slotd.wrap(&[], &format!("{gate}; {end}"))).collect();
+    for job in &jobs {
+        slotd.wait_state(*job, "RUNNING");
+    }
+    slotd.kill9();
+    slotd.open("go");
+    slotd.wait("the exit records", || {
+        jobs.iter().all(|job| slotd.job_dir(*job).join("exit_status").exists()).then_some(())
+    });
+    let written = fs::metadata(slotd.job_dir(jobs[0]).join("exit_status")).unwrap().modified().unwrap();
+    slotd.start_daemon();
+    let ends: Vec<_> = jobs.iter().map(|job| slotd.wait_end(*job)).collect();
+    let told: Vec<(String, String)> = ends.iter().map(|end| (end.state(), end.exit())).collect();
+    let expected = [("COMPLETED", "0:0"), ("FAILED", "3:0"), ("FAILED", "0:11")];
+    assert_eq!(told, expected.map(|(state, exit)| (state.to_owned(), exit.to_owned())));
+    // The end is when it ended, not when the daemon came back.
+    let written = written.duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as i64;
+    assert!((ends[0].end() - written).abs() < 1_000_000, "ended at {}, written at {written}", ends[0].end());
+}
+
+#[test]
+fn the_queue_survives_with_its_order_holds_and_dependencies() {
+    let mut slotd = Slotd::start();
+    let running = slotd.endless(&["-c", "4"]);
+    let second = slotd.wrap(&["-c", "4"], "echo second >> order");
+    let third = slotd.wrap(&["-c", "4"], "echo third >> order");
+    let held = slotd.wrap(&["-H"], "true");
+    let after = slotd.wrap(&["-d", &format!("afterok:{third}")], "echo after >> order");
+    let later = slotd.wrap(&["--begin", "now+1hour"], "true");
+    let array = slotd.wrap(&["-a", "1-3%1", "-c", "4"], "echo array$SLURM_ARRAY_TASK_ID >> order");
+    slotd.crash();
+    slotd.wait_reason(second, "Resources");
+    slotd.wait_reason(held, "JobHeldUser");
+    slotd.wait_reason(after, "Dependency");
+    slotd.wait_reason(later, "BeginTime");
+    slotd.cancel(running);
+    slotd.wait_array(array, 3);
+    slotd.wait_state(after, "COMPLETED");
+    let order = slotd.read("order");
+    let lines: Vec<&str> = order.lines().filter(|line| *line != "after").collect();
+    assert_eq!(lines, ["second", "third", "array1", "array2", "array3"]);
+    assert_eq!(slotd.state(held), "PENDING");
+    assert_eq!(slotd.state(later), "PENDING");
+}
+
+#[test]
+fn an_id_that_was_printed_is_durable_and_numbers_go_on() {
+    let mut slotd = Slotd::start();
+    let mut last = 0;
+    for _ in 0..5 {
+        let job = slotd.wrap(&["-H"], "true");
+        // At the very moment at which the id is there.
+        slotd.crash();
+        assert_eq!(slotd.state(job), "PENDING");
+        assert!(job > last);
+        last = job;
+    }
+    assert_eq!(slotd.all_records().len(), 5);
+}
+
+#[test]
+fn nothing_runs_twice_and_nothing_is_lost_however_often_the_daemon_dies() {
+    let mut slotd = Slotd::start();
+    const JOBS: usize = 60;
+    let mut ids = Vec::new();
+    // A small generator of its own: the moments differ from each other, and a failure shows its seed.
+    let seed = u64::from(std::process::id()) ^ slotd.daemon_pid() as u64;
+    let mut random = seed;
+    let mut next = move || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        random >> 33
+    };
+    for i in 0..JOBS {
+        ids.push(slotd.wrap(&["--mem", "1", "-o", "/dev/null"], &format!("echo {i} >> log; exit {}", i % 3)));
+        if i % 6 == 5 {
+            std::thread::sleep(std::time::Duration::from_micros(next() % 20_000));
+            slotd.crash();
+        }
+    }
+    for (i, id) in ids.iter().enumerate() {
+        let job = slotd.wait_end(*id);
+        let expected = if i % 3 == 0 { "COMPLETED" } else { "FAILED" };
+        assert_eq!(
+            (job.state().as_str(), job.exit()),
+            (expected, format!("{}:0", i % 3)),
+            "seed {seed}\n{}",
+            slotd.dump()
+        );
+        assert_eq!(job.restarts(), 0);
+    }
+    let log = slotd.read("log");
+    let wrong: Vec<_> = counts(&log).into_iter().filter(|(_, n)| *n != 1).collect();
+    assert!(wrong.is_empty() && log.lines().count() == JOBS, "seed {seed}: {wrong:?} of {} lines", log.lines().count());
+}
+
+#[test]
+fn an_array_runs_each_task_once_through_deaths_of_the_daemon() {
+    let mut slotd = Slotd::start();
+    let array = slotd.wrap(&["-a", "0-39%4", "--mem", "1", "-o", "/dev/null"], "echo $SLURM_ARRAY_TASK_ID >> log");
+    for lines in [1, 8, 16, 24] {
+        let log = slotd.path("log");
+        slotd.wait("some tasks", || {
+            (fs::read_to_string(&log).unwrap_or_default().lines().count() >= lines).then_some(())
+        });
+        slotd.crash();
+    }
+    let records = slotd.wait_array(array, 40);
+    assert!(records.iter().all(|r| r.state() == "COMPLETED"), "{}", slotd.dump());
+    let log = slotd.read("log");
+    assert_eq!(log.lines().count(), 40);
+    assert!(counts(&log).values().all(|n| *n == 1), "{log}");
+}
+
+#[test]
+fn a_time_limit_counts_from_the_start_and_not_from_the_restart() {
+    let mut slotd = Slotd::start();
+    let job = slotd.wrap(&["-t", "0:03"], "exec sleep 1000");
+    slotd.wait_state(job, "RUNNING");
+    slotd.crash();
+    slotd.wait_state(job, "RUNNING");
+    let ended = slotd.wait_state(job, "TIMEOUT");
+    let ran = ended.end() - ended.start();
+    assert!(ran >= 3_000_000, "{ran} microseconds");
+}
+
+#[test]
+fn a_time_limit_that_passed_without_a_daemon_is_enforced_at_once() {
+    let mut slotd = Slotd::start();
+    let job = slotd.wrap(&["-t", "0:01"], "exec sleep 1000");
+    let start = slotd.wait_state(job, "RUNNING").start();
+    slotd.kill9();
+    let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_micros() as i64;
+    until(|| (now() > start + 1_200_000).then_some(())).unwrap();
+    slotd.start_daemon();
+    slotd.wait_state(job, "TIMEOUT");
+}
+
+#[test]
+fn a_cancelled_job_stays_cancelled_when_the_daemon_dies_in_between() {
+    let mut slotd = Setup::default().set("SLOTD_KILL_WAIT", 2).start();
+    let job = slotd.wrap(&[], "trap '' TERM; echo ready; while :; do sleep 0.05; done");
+    slotd.wait_text(&format!("slurm-{job}.out"), "ready");
+    slotd.cancel(job);
+    slotd.wait_state(job, "COMPLETING");
+    slotd.crash();
+    let ended = slotd.wait_end(job);
+    assert_eq!((ended.state(), ended.reason()), ("CANCELLED".to_owned(), "CancelledByUser".to_owned()));
+    assert_eq!(slotd.processes().iter().filter(|pid| proc::cmdline(**pid).contains("sleep")).count(), 0);
+}
+
+#[test]
+fn a_dead_launcher_is_replaced_and_no_job_notices() {
+    let slotd = Slotd::start();
+    let running = slotd.wrap(&[], &format!("{}; exit 5", slotd.gate("go")));
+    slotd.wait_state(running, "RUNNING");
+    let launcher = slotd
+        .processes()
+        .into_iter()
+        .find(|pid| proc::cmdline(*pid).contains("__launcher") && proc::parent(*pid) == Some(slotd.daemon_pid()))
+        .expect("the daemon has a launcher");
+    proc::signal(launcher, proc::KILL);
+    let next = slotd.wrap(&[], "echo next");
+    slotd.wait_state(next, "COMPLETED");
+    slotd.open("go");
+    assert_eq!(slotd.wait_end(running).exit(), "5:0");
+}
+
+#[test]
+fn a_job_whose_watcher_dies_fails_and_leaves_no_process() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&[], "setsid sleep 1000 & echo ready; wait");
+    slotd.wait_text(&format!("slurm-{job}.out"), "ready");
+    proc::signal(slotd.watcher_of(job), proc::KILL);
+    let ended = slotd.wait_end(job);
+    assert_eq!((ended.state(), ended.reason()), ("FAILED".to_owned(), "RunnerLost".to_owned()));
+    slotd.wait("the end of its processes", || {
+        let left = slotd.processes();
+        left.iter().all(|pid| !proc::cmdline(*pid).contains("sleep")).then_some(())
+    });
+    // Its resources are free again.
+    let next = slotd.wrap(&["-c", "4"], "true");
+    slotd.wait_state(next, "COMPLETED");
+}
+
+#[test]
+fn a_watcher_that_died_without_a_daemon_is_found_out() {
+    let mut slotd = Slotd::start();
+    let job = slotd.wrap(&[], "echo ready; exec sleep 1000");
+    slotd.wait_text(&format!("slurm-{job}.out"), "ready");
+    let watcher = slotd.watcher_of(job);
+    slotd.kill9();
+    proc::signal(watcher, proc::KILL);
+    until(|| (!proc::is_alive(watcher)).then_some(())).unwrap();
+    slotd.start_daemon();
+    let ended = slotd.wait_end(job);
+    assert_eq!((ended.state(), ended.reason()), ("FAILED".to_owned(), "RunnerLost".to_owned()));
+    slotd.wait("the end of its processes", || {
+        slotd.processes().iter().all(|pid| !proc::cmdline(*pid).contains("sleep")).then_some(())
+    });
+}
+
+#[test]
+fn a_stopped_daemon_leaves_its_jobs_running() {
+    let mut slotd = Slotd::start();
+    let job = slotd.wrap(&[], &format!("{}; echo done; exit 4", slotd.gate("go")));
+    slotd.wait_state(job, "RUNNING");
+    assert!(slotd.stop().success());
+    assert!(!slotd.root.join("run/slotd.sock").exists());
+    slotd.open("go");
+    slotd.wait_text(&format!("slurm-{job}.out"), "done");
+    slotd.start_daemon();
+    assert_eq!(slotd.wait_end(job).exit(), "4:0");
+}
+
+#[test]
+fn a_database_of_a_newer_version_is_refused_and_left_untouched() {
+    let mut slotd = Slotd::start();
+    slotd.wrap(&["-H"], "true");
+    slotd.stop();
+    let db = slotd.root.join("lib/state.db");
+    let url = db.to_str().unwrap();
+    {
+        use diesel::prelude::*;
+        let mut conn = diesel::sqlite::SqliteConnection::establish(url).unwrap();
+        diesel::sql_query("INSERT INTO __diesel_schema_migrations (version) VALUES ('99991231000000')")
+            .execute(&mut conn)
+            .unwrap();
+        diesel::sql_query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut conn).unwrap();
+    }
+    let before = (fs::read(&db).unwrap(), fs::metadata(&db).unwrap().modified().unwrap());
+    let out = slotd.run(slotd.daemon_command()).fails(1);
+    assert!(out.stderr.contains("newer"), "{}", out.stderr);
+    assert!(out.stderr.contains("state.db"), "{}", out.stderr);
+    assert_eq!((fs::read(&db).unwrap(), fs::metadata(&db).unwrap().modified().unwrap()), before);
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_and_left_untouched() {
+    let slotd = Slotd::setup().prepare();
+    let db = slotd.root.join("lib/state.db");
+    fs::create_dir_all(db.parent().unwrap()).unwrap();
+    fs::write(&db, "my diary\n".repeat(1000)).unwrap();
+    let out = slotd.run(slotd.daemon_command()).fails(1);
+    assert!(out.stderr.contains("state.db"), "{}", out.stderr);
+    assert_eq!(fs::read_to_string(&db).unwrap(), "my diary\n".repeat(1000));
+}
+
+#[test]
+fn a_second_daemon_on_the_same_root_is_refused() {
+    let slotd = Slotd::start();
+    let out = slotd.run(slotd.daemon_command()).fails(1);
+    assert!(out.stderr.contains("another daemon"), "{}", out.stderr);
+    assert!(out.stderr.contains(slotd.root.to_str().unwrap()), "{}", out.stderr);
+    // The first one does not mind.
+    let job = slotd.wrap(&[], "true");
+    slotd.wait_state(job, "COMPLETED");
+}
+
+#[test]
+fn the_book_s_files_are_where_it_says() {
+    let slotd = Slotd::start();
+    let job = slotd.script(&[], "#!/bin/sh\necho hello\nexit 6\n");
+    slotd.wait_state(job, "FAILED");
+    assert!(slotd.root.join("run/slotd.sock").exists());
+    assert!(slotd.root.join("lib/state.db").exists());
+    let dir = slotd.job_dir(job);
+    assert_eq!(fs::read_to_string(dir.join("script.sh")).unwrap(), "#!/bin/sh\necho hello\nexit 6\n");
+    assert!(dir.join("runner.sh").exists());
+    assert!(dir.join("exit_status").exists());
+}
+
+#[test]
+fn runner_sh_by_hand_reproduces_the_launch() {
+    let slotd = Slotd::start();
+    let mut sbatch = slotd.command("sbatch");
+    // Values that a shell would take apart, and the things that a process inherits.
+    sbatch.env("QUOTED", "it's \"$HOME\"\n`x` \\ *").env("EMPTY", "");
+    sbatch.args(["--parsable", "-J", "again", "-n", "1", "-c", "2", "job.sh", "a b", "c'd"]);
+    let script = "#!/bin/sh\numask\npwd\nenv | sort | grep -v -e SLURM_TASK_PID -e '^_='\nprintf '<%s>' \"$@\"\n\
+                  echo; echo oops >&2\nexit 9\n";
+    slotd.write("job.sh", script);
+    let id: u32 = slotd.run(sbatch).ok().text().parse().unwrap();
+    slotd.wait_state(id, "FAILED");
+    let first = slotd.output(id);
+    assert!(first.contains("<a b><c'd>") && first.contains("oops") && first.contains("EMPTY=\n"), "{first}");
+    fs::remove_file(slotd.path(&format!("slurm-{id}.out"))).unwrap();
+
+    // From another place and with another environment: what the launch was is in the file.
+    let mut by_hand = slotd.shell();
+    by_hand.arg(slotd.job_dir(id).join("runner.sh")).env_clear().current_dir("/");
+    let out = slotd.run(by_hand).fails(9);
+    assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("", ""));
+    assert_eq!(slotd.output(id), first);
+}
+
+#[test]
+fn runner_sh_of_several_ranks_runs_them_all() {
+    let slotd = Slotd::start();
+    let id = slotd.wrap(&["-n", "3"], "echo rank $SLURM_PROCID of $SLURM_NTASKS; exit $SLURM_PROCID");
+    slotd.wait_state(id, "FAILED");
+    let sorted = |text: String| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let first = sorted(slotd.output(id));
+    assert_eq!(first, ["rank 0 of 3", "rank 1 of 3", "rank 2 of 3"]);
+    let mut by_hand = slotd.shell();
+    by_hand.arg(slotd.job_dir(id).join("runner.sh"));
+    slotd.run(by_hand).fails(2);
+    assert_eq!(sorted(slotd.output(id)), first);
+}
+
+#[test]
+fn a_deep_runtime_root_works_like_any_other() {
+    let mut slotd = Setup::default().deep().start();
+    let job = slotd.wrap(&[], &format!("{}; exit 3", slotd.gate("go")));
+    slotd.wait_state(job, "RUNNING");
+    slotd.crash();
+    slotd.open("go");
+    assert_eq!(slotd.wait_end(job).exit(), "3:0");
+}
+
+#[test]
+fn the_client_of_a_restarted_daemon_goes_on() {
+    let mut slotd = Slotd::start();
+    let mut command = slotd.command("srun");
+    command.args(["sh", "-c", &format!("echo begun > here; {}; echo ended; exit 3", slotd.gate("go"))]);
+    let client = slotd.spawn(command);
+    slotd.wait_text("here", "begun");
+    slotd.crash();
+    slotd.open("go");
+    let out = client.end().fails(3);
+    assert_eq!(out.stdout, "ended\n");
+    let job = slotd.all_records().remove(0);
+    assert_eq!(slotd.wait_end(job.id()).exit(), "3:0");
+}
+
+#[test]
+fn sbatch_that_waits_learns_the_end_across_a_restart() {
+    let mut slotd = Slotd::start();
+    let mut command = slotd.command("sbatch");
+    command.args(["-W", "--wrap", &format!("{}; exit 8", slotd.gate("go"))]);
+    let client = slotd.spawn(command);
+    slotd.wait("the job", || slotd.all_records().first().filter(|r| r.state() == "RUNNING").map(|_| ()));
+    slotd.crash();
+    slotd.open("go");
+    client.end().fails(8);
+}

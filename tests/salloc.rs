@@ -1,0 +1,158 @@
+//! salloc: an allocation and a command inside it (book, "Allocations with salloc").
+
+mod common;
+
+use common::{Setup, Slotd, proc};
+
+#[test]
+fn a_command_runs_inside_the_allocation() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("salloc", &["sh", "-c", "echo in $SLURM_JOB_ID"]).ok();
+    // The book's line is on standard output, where its example has it.
+    assert_eq!(out.stdout, "Granted job allocation 1\nin 1\n");
+    assert!(out.stderr.contains("salloc: Relinquishing job allocation 1\n"), "{}", out.stderr);
+    let job = slotd.wait_end(1);
+    assert_eq!(job.state(), "COMPLETED");
+}
+
+#[test]
+fn slurm_s_own_messages_may_be_asked_for() {
+    let slotd = Slotd::start();
+    let mut salloc = slotd.command("salloc");
+    salloc.env("SLOTD_OUTPUT", "slurm").args(["echo", "x"]);
+    let out = slotd.run(salloc).ok();
+    assert_eq!(out.stdout, "x\n");
+    assert!(out.stderr.contains("salloc: Granted job allocation 1\n"), "{}", out.stderr);
+}
+
+#[test]
+fn the_exit_code_is_passed_on() {
+    let slotd = Slotd::start();
+    slotd.cmd("salloc", &["sh", "-c", "exit 5"]).fails(5);
+    slotd.wait_end(1);
+    let out = slotd.cmd("salloc", &["nosuchcmd"]);
+    assert_ne!(out.code, 0);
+    assert!(out.stderr.contains("nosuchcmd"), "{}", out.stderr);
+}
+
+#[test]
+fn without_a_command_it_starts_a_shell() {
+    let slotd = Slotd::start();
+    let out = slotd.feed(slotd.command("salloc"), "echo in $SLURM_JOB_ID\nexit 4\n").fails(4);
+    assert!(out.stdout.ends_with("in 1\n"), "{}", out.stdout);
+}
+
+#[test]
+fn a_quiet_salloc_says_nothing() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("salloc", &["-Q", "true"]).ok();
+    assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("", ""));
+}
+
+#[test]
+fn the_command_launches_one_process_a_rank() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("salloc", &["-Q", "-n", "2", "sh", "-c", "echo $SLURM_PROCID"]).ok();
+    let mut lines = out.lines();
+    lines.sort_unstable();
+    assert_eq!(lines, ["0", "1"]);
+}
+
+#[test]
+fn the_options_shape_the_allocation() {
+    let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
+    slotd.cmd("salloc", &["-J", "nm", "-p", "gpu", "-c", "4", "--mem", "1G", "-G", "1", "-t", "00:30:00", "true"]).ok();
+    let job = slotd.wait_end(1);
+    assert_eq!(job.tres(), (4, 1024, 1));
+    assert_eq!(job.0["request"]["name"], "nm");
+    assert_eq!(job.0["request"]["time_limit_secs"], 1800);
+}
+
+#[test]
+fn the_allocation_is_held_as_long_as_the_command_runs() {
+    let slotd = Slotd::start();
+    let mut salloc = slotd.command("salloc");
+    salloc.args(["-c", "4", "sh", "-c", &slotd.gate("go")]);
+    let session = slotd.spawn(salloc);
+    slotd.wait("the allocation", || slotd.all_records().first().filter(|job| job.state() == "RUNNING").map(|_| ()));
+    let next = slotd.wrap(&["-c", "4"], "true");
+    slotd.wait_reason(next, "Resources");
+    slotd.open("go");
+    session.end().ok();
+    slotd.wait_state(next, "COMPLETED");
+}
+
+#[test]
+fn it_waits_in_the_queue_and_says_so() {
+    let slotd = Slotd::start();
+    let running = slotd.endless(&["-c", "4"]);
+    let mut salloc = slotd.command("salloc");
+    salloc.arg("true");
+    let waiting = slotd.spawn(salloc);
+    slotd.wait("the job", || slotd.all_records().iter().any(|job| job.id() == 2).then_some(()));
+    slotd.wait_reason(2, "Resources");
+    slotd.cancel(running);
+    let out = waiting.end().ok();
+    assert!(out.stderr.contains("salloc: job 2 queued and waiting for resources\n"), "{}", out.stderr);
+    assert!(out.stderr.contains("salloc: job 2 has been allocated resources\n"), "{}", out.stderr);
+}
+
+#[test]
+fn immediate_fails_where_it_would_have_to_wait() {
+    let slotd = Slotd::start();
+    slotd.endless(&["-c", "4"]);
+    let out = slotd.cmd("salloc", &["--immediate", "true"]).fails(1);
+    assert!(out.stderr.contains("Requested nodes are busy"), "{}", out.stderr);
+}
+
+#[test]
+fn without_a_shell_the_allocation_stays() {
+    let slotd = Slotd::start();
+    slotd.cmd("salloc", &["--no-shell", "-t", "5"]).ok();
+    slotd.wait_state(1, "RUNNING");
+    assert_eq!(slotd.cmd("srun", &["--jobid=1", "echo", "inside"]).ok().stdout, "inside\n");
+    assert_eq!(slotd.state(1), "RUNNING");
+    slotd.cancel(1);
+    slotd.wait_state(1, "CANCELLED");
+}
+
+#[test]
+fn a_cancelled_session_is_told_and_ends() {
+    let slotd = Slotd::start();
+    let mut salloc = slotd.command("salloc");
+    salloc.args(["sh", "-c", "echo > ready; exec sleep 1000"]);
+    let session = slotd.spawn(salloc);
+    slotd.wait_text("ready", "");
+    slotd.cancel(1);
+    let out = session.end();
+    assert_ne!(out.code, 0);
+    assert!(out.stderr.contains("Job allocation 1 has been revoked"), "{}", out.stderr);
+    slotd.wait_state(1, "CANCELLED");
+}
+
+#[test]
+fn a_time_limit_ends_the_session() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("salloc", &["-t", "0:01", "sleep", "1000"]);
+    assert_ne!(out.code, 0);
+    assert!(out.stderr.contains("Job 1 has exceeded its time limit"), "{}", out.stderr);
+    slotd.wait_state(1, "TIMEOUT");
+}
+
+#[test]
+fn a_dead_session_gives_its_allocation_back() {
+    let slotd = Slotd::start();
+    for signal in [proc::KILL, proc::HUP, proc::TERM] {
+        let mut salloc = slotd.command("salloc");
+        salloc.args(["-c", "4", "sh", "-c", "echo > ready; exec sleep 1000"]);
+        let session = slotd.spawn(salloc);
+        slotd.wait_text("ready", "");
+        std::fs::remove_file(slotd.path("ready")).unwrap();
+        session.signal(signal);
+        let id = slotd.all_records().iter().map(common::Record::id).max().unwrap();
+        slotd.wait_end(id);
+        drop(session);
+    }
+    let next = slotd.wrap(&["-c", "4"], "true");
+    slotd.wait_state(next, "COMPLETED");
+}

@@ -1,0 +1,242 @@
+//! srun on its own: an allocation, one step in it, and back (book, "What srun Does").
+
+mod common;
+
+use common::{Setup, Slotd, proc};
+
+#[test]
+fn a_command_runs_in_the_foreground() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("srun", &["echo", "a  b", "*", "$HOME"]).ok();
+    assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("a  b * $HOME\n", ""));
+}
+
+#[test]
+fn it_makes_a_top_level_record_and_a_step() {
+    let slotd = Slotd::start();
+    slotd.cmd("srun", &["-J", "named", "true"]).ok();
+    let job = slotd.wait_end(1);
+    assert_eq!((job.state().as_str(), job.exit().as_str()), ("COMPLETED", "0:0"));
+    assert_eq!(job.0["request"]["name"], "named");
+    assert_eq!(job.steps().len(), 1);
+    assert_eq!(job.steps()[0]["state"], "COMPLETED");
+    assert_eq!(job.steps()[0]["id"]["Num"], 0);
+}
+
+#[test]
+fn the_exit_code_is_that_of_the_command() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("srun", &["sh", "-c", "exit 42"]).fails(42);
+    assert!(out.stderr.contains(": task 0: Exited with exit code 42\n"), "{}", out.stderr);
+    assert!(out.stderr.starts_with("srun: error: "), "{}", out.stderr);
+    assert_eq!(slotd.wait_end(1).exit(), "42:0");
+    slotd.cmd("srun", &["false"]).fails(1);
+}
+
+#[test]
+fn a_death_by_a_signal_is_128_and_the_signal() {
+    let slotd = Slotd::start();
+    for (signal, code, text) in
+        [("KILL", 137, "Killed"), ("TERM", 143, "Terminated"), ("SEGV", 139, "Segmentation fault")]
+    {
+        let out = slotd.cmd("srun", &["sh", "-c", &format!("kill -{signal} $$")]).fails(code);
+        assert!(out.stderr.contains(&format!("task 0: {text}")), "{}", out.stderr);
+    }
+    assert_eq!(slotd.wait_end(1).exit(), "0:9");
+}
+
+#[test]
+fn a_command_that_cannot_be_run_says_why() {
+    let slotd = Slotd::start();
+    slotd.program("noshebang", "echo hello\n");
+    for (command, code, text) in [
+        ("nosuchcommand", 2, "execve(): nosuchcommand: No such file or directory"),
+        ("/etc/passwd", 13, "execve(): /etc/passwd: Permission denied"),
+        ("/usr", 13, "execve(): /usr: Permission denied"),
+        ("./noshebang", 8, "Exec format error"),
+    ] {
+        let out = slotd.cmd("srun", &[command]).fails(code);
+        assert!(out.stderr.contains(text), "{command}: {}", out.stderr);
+        assert!(out.stderr.contains(&format!("task 0: Exited with exit code {code}")), "{command}: {}", out.stderr);
+    }
+}
+
+#[test]
+fn one_process_runs_for_each_task() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("srun", &["-n", "3", "sh", "-c", "echo $SLURM_PROCID/$SLURM_LOCALID/$SLURM_NTASKS"]).ok();
+    let mut lines = out.lines();
+    lines.sort_unstable();
+    assert_eq!(lines, ["0/0/3", "1/1/3", "2/2/3"]);
+}
+
+#[test]
+fn the_worst_task_gives_the_exit_code() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("srun", &["-n", "2", "sh", "-c", "exit $((SLURM_PROCID*5+3))"]).fails(8);
+    assert!(out.stderr.contains("task 0: Exited with exit code 3"), "{}", out.stderr);
+    assert!(out.stderr.contains("task 1: Exited with exit code 8"), "{}", out.stderr);
+    let out = slotd.cmd("srun", &["-n", "2", "sh", "-c", "exit 7"]).fails(7);
+    assert!(out.stderr.contains("tasks 0-1: Exited with exit code 7"), "{}", out.stderr);
+}
+
+#[test]
+fn streams_stay_apart() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("srun", &["sh", "-c", "echo out; echo err >&2"]).ok();
+    assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("out\n", "err\n"));
+}
+
+#[test]
+fn input_is_forwarded() {
+    let slotd = Slotd::start();
+    let mut srun = slotd.command("srun");
+    srun.arg("cat");
+    assert_eq!(slotd.feed(srun, "through\0bytes\n").ok().stdout, "through\0bytes\n");
+    // Each task gets all of it.
+    let mut srun = slotd.command("srun");
+    srun.args(["-n", "2", "-l", "cat"]);
+    let out = slotd.feed(srun, "line\n").ok();
+    let mut lines = out.lines();
+    lines.sort_unstable();
+    assert_eq!(lines, ["0: line", "1: line"]);
+}
+
+#[test]
+fn a_pipeline_of_megabytes_arrives_unchanged() {
+    let slotd = Slotd::start();
+    let script = "seq 1 2000000 | srun cat | cksum; seq 1 2000000 | cksum";
+    let out = slotd.sh(script).ok();
+    assert_eq!(out.lines()[0], out.lines()[1]);
+    let out = slotd.sh("mkdir -p from to; echo content > from/f; tar -C from -c . | srun tar -C to -x; cat to/f").ok();
+    assert_eq!(out.stdout, "content\n");
+}
+
+#[test]
+fn a_command_that_does_not_read_ends_at_once() {
+    let slotd = Slotd::start();
+    // The writer has more than the pipes hold.
+    let out = slotd.sh("yes | srun head -c 4; echo ended").ok();
+    assert!(out.stdout.ends_with("ended\n") && out.stdout.starts_with("y\ny\n"), "{}", out.stdout);
+}
+
+#[test]
+fn it_waits_in_the_queue_and_says_so() {
+    let slotd = Slotd::start();
+    let running = slotd.endless(&["-c", "4"]);
+    let mut srun = slotd.command("srun");
+    srun.args(["echo", "ran"]);
+    let waiting = slotd.spawn(srun);
+    slotd.wait("the job", || slotd.all_records().iter().any(|job| job.id() == 2).then_some(()));
+    slotd.wait_reason(2, "Resources");
+    slotd.cancel(running);
+    let out = waiting.end().ok();
+    assert_eq!(out.stdout, "ran\n");
+    assert_eq!(out.stderr, "srun: job 2 queued and waiting for resources\nsrun: job 2 has been allocated resources\n");
+}
+
+#[test]
+fn a_cancelled_wait_says_so_and_fails() {
+    let slotd = Slotd::start();
+    slotd.endless(&["-c", "4"]);
+    let mut srun = slotd.command("srun");
+    srun.arg("true");
+    let waiting = slotd.spawn(srun);
+    slotd.wait("the job", || slotd.all_records().iter().any(|job| job.id() == 2).then_some(()));
+    slotd.cancel(2);
+    let out = waiting.end().fails(1);
+    assert!(out.stderr.contains("Job allocation 2 has been revoked"), "{}", out.stderr);
+    slotd.wait_state(2, "CANCELLED");
+}
+
+#[test]
+fn a_cancelled_run_ends_its_client() {
+    let slotd = Slotd::start();
+    let mut srun = slotd.command("srun");
+    srun.args(["sh", "-c", "echo > ready; exec sleep 1000"]);
+    let client = slotd.spawn(srun);
+    slotd.wait_text("ready", "");
+    slotd.cancel(1);
+    let out = client.end();
+    assert_ne!(out.code, 0);
+    assert!(out.stderr.contains("CANCELLED AT"), "{}", out.stderr);
+    let job = slotd.wait_end(1);
+    assert_eq!((job.state().as_str(), job.reason().as_str()), ("CANCELLED", "CancelledByUser"));
+}
+
+#[test]
+fn a_time_limit_ends_it() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("srun", &["-t", "0:01", "sleep", "1000"]);
+    assert_ne!(out.code, 0);
+    assert!(out.stderr.contains("DUE TO TIME LIMIT ***"), "{}", out.stderr);
+    slotd.wait_state(1, "TIMEOUT");
+}
+
+#[test]
+fn a_dead_client_gives_its_allocation_back() {
+    let slotd = Slotd::start();
+    let mut srun = slotd.command("srun");
+    srun.args(["-c", "4", "sh", "-c", "echo > ready; exec sleep 1000"]);
+    let client = slotd.spawn(srun);
+    slotd.wait_text("ready", "");
+    client.signal(proc::KILL);
+    drop(client);
+    let job = slotd.wait_end(1);
+    assert_ne!(job.state(), "COMPLETED");
+    assert!(!slotd.processes().iter().any(|pid| proc::cmdline(*pid).starts_with("sleep 1000")));
+    let next = slotd.wrap(&["-c", "4"], "true");
+    slotd.wait_state(next, "COMPLETED");
+}
+
+#[test]
+fn a_client_that_dies_while_it_waits_leaves_the_queue() {
+    let slotd = Slotd::start();
+    slotd.endless(&["-c", "4"]);
+    let mut srun = slotd.command("srun");
+    srun.arg("true");
+    let waiting = slotd.spawn(srun);
+    slotd.wait("the job", || slotd.all_records().iter().any(|job| job.id() == 2).then_some(()));
+    waiting.signal(proc::KILL);
+    drop(waiting);
+    slotd.wait_state(2, "CANCELLED");
+}
+
+#[test]
+fn two_interrupts_end_it() {
+    let slotd = Slotd::start();
+    let mut srun = slotd.command("srun");
+    srun.args(["sh", "-c", "echo > ready; exec sleep 1000"]);
+    let mut client = slotd.spawn(srun);
+    slotd.wait_text("ready", "");
+    // The first one is a question; the second has to come within a second of it.
+    let gone = common::until(|| {
+        client.signal(proc::INT);
+        (!client.is_running()).then_some(())
+    });
+    assert!(gone.is_some(), "srun lives");
+    let out = client.end();
+    assert!(out.stderr.contains("srun: interrupt (one more within 1 sec to abort)"), "{}", out.stderr);
+    assert_ne!(out.code, 0);
+    slotd.wait_end(1);
+}
+
+#[test]
+fn a_gpu_is_assigned_and_exported() {
+    let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
+    let script = "echo $CUDA_VISIBLE_DEVICES $SLURM_JOB_GPUS";
+    assert_eq!(slotd.cmd("srun", &["-p", "gpu", "sh", "-c", script]).ok().stdout, "0 0\n");
+    assert_eq!(slotd.cmd("srun", &["-p", "gpu", "-G", "2", "sh", "-c", script]).ok().stdout, "0,1 0,1\n");
+    assert_eq!(slotd.cmd("srun", &["sh", "-c", "echo \"[$CUDA_VISIBLE_DEVICES]\""]).ok().stdout, "[]\n");
+}
+
+#[test]
+fn many_at_once_each_get_their_own_words() {
+    let slotd = Slotd::start();
+    let script =
+        "for i in 1 2 3 4 5 6 7 8 9 10; do srun --mem=1 -Q sh -c \"echo begin $i; echo end $i\" > out$i & done; wait";
+    slotd.sh(script).ok();
+    for i in 1..=10 {
+        assert_eq!(slotd.read(&format!("out{i}")), format!("begin {i}\nend {i}\n"));
+    }
+}

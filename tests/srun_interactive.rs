@@ -1,0 +1,192 @@
+//! srun --pty: a real terminal, driven through one.
+
+mod common;
+
+use common::Slotd;
+use nix::pty::{Winsize, openpty};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// A command in a terminal of its own, and all that it showed.
+struct Session {
+    child: Child,
+    keys: File,
+    shown: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Session {
+    fn start(mut command: Command) -> Session {
+        let size = Winsize { ws_row: 33, ws_col: 101, ws_xpixel: 0, ws_ypixel: 0 };
+        let pty = openpty(Some(&size), None).unwrap();
+        let terminal = || Stdio::from(pty.slave.try_clone().unwrap());
+        command.stdin(terminal()).stdout(terminal()).stderr(terminal()).env("TERM", "dumb");
+        // SAFETY: both calls are safe between fork and exec.
+        unsafe {
+            command.pre_exec(|| {
+                nix::unistd::setsid()?;
+                if libc::ioctl(0, libc::TIOCSCTTY, 0) != 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        let child = command.spawn().unwrap();
+        drop(command);
+        drop(pty.slave);
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let keep = Arc::clone(&shown);
+        let mut screen = File::from(pty.master.try_clone().unwrap());
+        thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            // The end of a terminal is an error (EIO).
+            while let Ok(n @ 1..) = screen.read(&mut chunk) {
+                keep.lock().unwrap().extend_from_slice(&chunk[..n]);
+            }
+        });
+        Session { child, keys: File::from(pty.master), shown }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.shown.lock().unwrap()).replace('\r', "")
+    }
+
+    fn types(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    #[track_caller]
+    fn shows(&self, text: &str) {
+        let seen = common::until(|| self.text().contains(text).then_some(()));
+        assert!(seen.is_some(), "{text:?} is not on the screen:\n{}", self.text());
+    }
+
+    #[track_caller]
+    fn ends(&mut self) -> i32 {
+        let status = common::until(|| self.child.try_wait().unwrap());
+        status.unwrap_or_else(|| panic!("it does not end:\n{}", self.text())).code().unwrap_or(-1)
+    }
+
+    fn resize(&self, rows: u16, columns: u16) {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        // SAFETY: the size outlives the call.
+        assert_eq!(unsafe { libc::ioctl(self.keys.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) }, 0);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn srun(slotd: &Slotd, args: &[&str]) -> Session {
+    let mut command = slotd.command("srun");
+    command.args(args);
+    Session::start(command)
+}
+
+#[test]
+fn the_program_has_a_terminal_of_the_same_size() {
+    let slotd = Slotd::start();
+    let mut session = srun(&slotd, &["--pty", "sh", "-c", "test -t 0 && test -t 1 && test -t 2 && stty size; exit 3"]);
+    assert_eq!(session.ends(), 3);
+    session.shows("33 101");
+    assert_eq!(slotd.wait_end(1).exit(), "3:0");
+}
+
+#[test]
+fn a_shell_can_be_talked_to() {
+    let slotd = Slotd::start();
+    let mut session = srun(&slotd, &["--pty", "sh"]);
+    session.types("echo id=$SLURM_JOB_ID.$SLURM_STEP_ID\n");
+    session.shows("id=1.0");
+    session.types("exit 7\n");
+    assert_eq!(session.ends(), 7);
+}
+
+#[test]
+fn control_c_goes_to_the_program() {
+    let slotd = Slotd::start();
+    let mut session = srun(
+        &slotd,
+        &["--pty", "sh", "-c", "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.05; done"],
+    );
+    session.shows("ready");
+    session.types("\x03");
+    session.shows("caught");
+    assert_eq!(session.ends(), 9);
+}
+
+#[test]
+fn a_change_of_the_window_is_passed_on() {
+    let slotd = Slotd::start();
+    let script = "trap 'stty size; exit 0' WINCH; echo ready; while :; do sleep 0.05; done";
+    let mut session = srun(&slotd, &["--pty", "sh", "-c", script]);
+    session.shows("ready");
+    session.resize(44, 77);
+    session.shows("44 77");
+    assert_eq!(session.ends(), 0);
+}
+
+#[test]
+fn the_terminal_is_restored_afterwards() {
+    let slotd = Slotd::start();
+    let mut shell = slotd.shell();
+    shell.arg("-c").arg("stty -a | cksum; srun --pty stty raw -echo; stty -a | cksum; echo end of it");
+    let mut session = Session::start(shell);
+    session.ends();
+    session.shows("end of it");
+    let text = session.text();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.contains("end")).collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert_eq!(lines[0], lines[1], "{text}");
+}
+
+#[test]
+fn the_end_of_the_terminal_ends_the_job() {
+    let slotd = Slotd::start();
+    let session = srun(&slotd, &["--pty", "sh", "-c", "echo ready; exec sleep 1000"]);
+    session.shows("ready");
+    common::proc::signal(session.child.id() as i32, common::proc::KILL);
+    slotd.wait_end(1);
+    slotd.wait("the end of its process", || {
+        (!slotd.processes().iter().any(|pid| common::proc::cmdline(*pid).starts_with("sleep 1000"))).then_some(())
+    });
+}
+
+#[test]
+fn without_a_terminal_pty_is_disregarded_as_slurm_does() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("srun", &["--pty", "sh", "-c", "test -t 0 || echo none; exit 3"]).fails(3);
+    assert_eq!(out.stdout, "none\n");
+    assert!(out.stderr.contains("Not using a pseudo-terminal, disregarding --pty option"), "{}", out.stderr);
+}
+
+#[test]
+fn pty_and_no_wait_exclude_each_other() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("srun", &["--pty", "--no-wait", "true"]);
+    assert_ne!(out.code, 0);
+    assert!(out.stderr.contains("--pty"), "{}", out.stderr);
+    assert!(slotd.all_records().is_empty());
+}
+
+#[test]
+fn salloc_s_shell_has_the_terminal() {
+    let slotd = Slotd::start();
+    let mut session = Session::start(slotd.command("salloc"));
+    session.shows("Granted job allocation 1");
+    session.types("test -t 0 && echo tty=$SLURM_JOB_ID\n");
+    session.shows("tty=1");
+    session.types("srun echo st'e'p\n");
+    session.shows("\nstep");
+    session.types("exit 5\n");
+    assert_eq!(session.ends(), 5);
+    session.shows("Relinquishing job allocation 1");
+}

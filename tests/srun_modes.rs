@@ -1,0 +1,81 @@
+//! The ways of srun: at once or not at all, and handed to the daemon.
+
+mod common;
+
+use common::Slotd;
+
+#[test]
+fn immediate_fails_where_it_would_have_to_wait() {
+    let slotd = Slotd::start();
+    slotd.cmd("srun", &["--immediate", "true"]).ok();
+    let running = slotd.endless(&["-c", "4"]);
+    for option in ["--immediate", "-I", "-I1", "--immediate=1"] {
+        let out = slotd.cmd("srun", &[option, "true"]).fails(1);
+        assert_eq!(out.stderr, "srun: error: Unable to allocate resources: Requested nodes are busy\n", "{option}");
+    }
+    slotd.cancel(running);
+    slotd.wait_end(running);
+    slotd.cmd("srun", &["--immediate", "true"]).ok();
+    // Nothing of the refused ones is left in the queue.
+    assert!(slotd.all_records().iter().all(common::Record::is_over));
+}
+
+#[test]
+fn no_wait_hands_the_command_to_the_daemon() {
+    let slotd = Slotd::start();
+    let gate = slotd.gate("go");
+    let out = slotd.cmd("srun", &["--no-wait", "-o", "out", "sh", "-c", &format!("{gate}; echo done; exit 3")]).ok();
+    assert_eq!(out.stdout, "Submitted run job 1\n");
+    slotd.wait_state(1, "RUNNING");
+    slotd.open("go");
+    assert_eq!(slotd.wait_state(1, "FAILED").exit(), "3:0");
+    assert_eq!(slotd.read("out"), "done\n");
+}
+
+#[test]
+fn no_wait_runs_one_process_a_rank() {
+    let slotd = Slotd::start();
+    slotd.cmd("srun", &["--no-wait", "-n", "3", "-o", "out", "sh", "-c", "echo $SLURM_PROCID"]).ok();
+    slotd.wait_state(1, "COMPLETED");
+    let out = slotd.read("out");
+    let mut lines: Vec<&str> = out.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["0", "1", "2"]);
+}
+
+#[test]
+fn no_wait_refuses_what_needs_a_client() {
+    let slotd = Slotd::start();
+    for option in ["--label", "--unbuffered"] {
+        let out = slotd.cmd("srun", &["--no-wait", option, "true"]);
+        assert_ne!(out.code, 0);
+        assert!(out.stderr.contains(option) && out.stderr.contains("--no-wait"), "{}", out.stderr);
+    }
+    assert!(slotd.all_records().is_empty());
+}
+
+#[test]
+fn an_allocation_is_found_by_its_number() {
+    let slotd = Slotd::start();
+    let job = slotd.endless(&[]);
+    let out = slotd.cmd("srun", &["--jobid", &job.to_string(), "sh", "-c", "echo $SLURM_JOB_ID.$SLURM_STEP_ID"]).ok();
+    assert_eq!(out.stdout, format!("{job}.0\n"));
+    let mut srun = slotd.command("srun");
+    srun.env("SLURM_JOB_ID", job.to_string()).args(["sh", "-c", "echo $SLURM_JOB_ID.$SLURM_STEP_ID"]);
+    assert_eq!(slotd.run(srun).ok().stdout, format!("{job}.1\n"));
+    assert_eq!(slotd.all_records().len(), 1);
+}
+
+#[test]
+fn an_allocation_that_is_none_is_named() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("srun", &["--jobid=999999", "true"]).fails(1);
+    assert_eq!(
+        out.stderr,
+        "srun: error: Unable to confirm allocation for job 999999: Invalid job id specified\n\
+         srun: Check SLURM_JOB_ID environment variable. Expired or invalid job 999999\n"
+    );
+    let over = slotd.wrap(&[], "true");
+    slotd.wait_state(over, "COMPLETED");
+    slotd.cmd("srun", &["--jobid", &over.to_string(), "true"]).fails(1);
+}

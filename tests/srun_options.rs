@@ -1,0 +1,159 @@
+//! srun's options.
+
+mod common;
+
+use common::Slotd;
+
+#[test]
+fn the_options_of_the_allocation_are_those_of_sbatch() {
+    let slotd = Slotd::start();
+    slotd.cmd("srun", &["-J", "nm", "-p", "cpu", "-n", "2", "-c", "2", "--mem", "1G", "-t", "5", "true"]).ok();
+    let job = slotd.wait_end(1);
+    assert_eq!(job.tres(), (4, 1024, 0));
+    assert_eq!(job.0["request"]["name"], "nm");
+    assert_eq!(job.0["request"]["time_limit_secs"], 300);
+}
+
+#[test]
+fn a_run_is_named_after_its_command() {
+    let slotd = Slotd::start();
+    slotd.cmd("srun", &["/bin/true"]).ok();
+    assert_eq!(slotd.wait_end(1).0["request"]["name"], "true");
+}
+
+#[test]
+fn options_end_where_the_command_begins() {
+    let slotd = Slotd::start();
+    assert_eq!(slotd.cmd("srun", &["echo", "-n", "2"]).ok().stdout, "2");
+    assert_eq!(slotd.cmd("srun", &["--", "echo", "hello"]).ok().stdout, "hello\n");
+}
+
+#[test]
+fn labels_tell_the_tasks_apart() {
+    let slotd = Slotd::start();
+    // The book's example.
+    assert_eq!(slotd.cmd("srun", &["--label", "--unbuffered", "--", "echo", "hello"]).ok().stdout, "0: hello\n");
+    let out = slotd.cmd("srun", &["-n", "2", "-l", "sh", "-c", "echo out; echo err >&2"]).ok();
+    let sorted = |text: &str| {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&out.stdout), ["0: out", "1: out"]);
+    assert_eq!(sorted(&out.stderr), ["0: err", "1: err"]);
+    // A last line without its end is a line.
+    assert_eq!(slotd.cmd("srun", &["-l", "printf", "nonl"]).ok().stdout.trim_end(), "0: nonl");
+}
+
+#[test]
+fn output_may_go_to_files() {
+    let slotd = Slotd::start();
+    slotd.cmd("srun", &["-o", "o.txt", "-e", "e.txt", "sh", "-c", "echo a; echo b >&2"]).ok();
+    assert_eq!((slotd.read("o.txt").as_str(), slotd.read("e.txt").as_str()), ("a\n", "b\n"));
+    slotd.cmd("srun", &["-n", "2", "-o", "%j_%s_%t.txt", "sh", "-c", "echo $SLURM_PROCID"]).ok();
+    assert_eq!((slotd.read("2_0_0.txt").as_str(), slotd.read("2_0_1.txt").as_str()), ("0\n", "1\n"));
+    let out = slotd.cmd("srun", &["-o", "none", "echo", "x"]).ok();
+    assert_eq!(out.stdout, "");
+    assert!(!slotd.exists("none"));
+    slotd.cmd("srun", &["-o", "both", "sh", "-c", "echo a; echo b >&2"]).ok();
+    assert_eq!(slotd.read("both"), "a\nb\n");
+}
+
+#[test]
+fn input_may_come_from_a_file_or_go_to_one_task() {
+    let slotd = Slotd::start();
+    slotd.write("in", "from file\n");
+    assert_eq!(slotd.cmd("srun", &["-i", "in", "cat"]).ok().stdout, "from file\n");
+    let mut srun = slotd.command("srun");
+    srun.args(["--input=none", "cat"]);
+    assert_eq!(slotd.feed(srun, "unread\n").ok().stdout, "");
+    let mut srun = slotd.command("srun");
+    srun.args(["--input=0", "-n", "2", "-l", "sh", "-c", "cat; echo done"]);
+    let out = slotd.feed(srun, "only task 0\n").ok();
+    let mut lines = out.lines();
+    lines.sort_unstable();
+    assert_eq!(lines, ["0: done", "0: only task 0", "1: done"]);
+}
+
+#[test]
+fn the_working_directory_may_be_another() {
+    let slotd = Slotd::start();
+    assert_eq!(slotd.cmd("srun", &["-D", "/usr", "pwd"]).ok().stdout, "/usr\n");
+    assert_eq!(slotd.cmd("srun", &["pwd"]).ok().stdout, format!("{}\n", slotd.work().display()));
+    let out = slotd.cmd("srun", &["-D", "/nonexistent", "pwd"]).ok();
+    assert_eq!(out.stdout, "/tmp\n");
+    assert!(out.stderr.contains("/nonexistent"), "{}", out.stderr);
+}
+
+#[test]
+fn export_restricts_the_environment() {
+    let slotd = Slotd::start();
+    let run = |export: &str| {
+        let mut srun = slotd.command("srun");
+        srun.env("FOO", "1").env("BAR", "2").args([export, "sh", "-c", "echo [$FOO$BAR$NEW]"]);
+        slotd.run(srun).ok().stdout
+    };
+    assert_eq!(run("--export=ALL"), "[12]\n");
+    assert_eq!(run("--export=NONE"), "[]\n");
+    assert_eq!(run("--export=FOO"), "[1]\n");
+    assert_eq!(run("--export=ALL,NEW=3"), "[123]\n");
+}
+
+#[test]
+fn tasks_may_come_from_the_environment() {
+    let slotd = Slotd::start();
+    let mut srun = slotd.command("srun");
+    srun.env("SLURM_NTASKS", "2").args(["echo", "x"]);
+    assert_eq!(slotd.run(srun).ok().stdout, "x\nx\n");
+}
+
+#[test]
+fn a_bad_exit_may_end_the_whole_step() {
+    let slotd = Slotd::start();
+    let script = "if [ $SLURM_PROCID = 1 ]; then exit 1; fi; sleep 1000; echo survived";
+    let out = slotd.cmd("srun", &["-K", "-n", "2", "sh", "-c", script]);
+    assert_ne!(out.code, 0);
+    assert!(!out.stdout.contains("survived"));
+    let script = "if [ $SLURM_PROCID = 1 ]; then exit 1; fi; sleep 0.3; echo survived";
+    let out = slotd.cmd("srun", &["-n", "2", "sh", "-c", script]).fails(1);
+    assert_eq!(out.stdout, "survived\n");
+}
+
+#[test]
+fn programs_may_differ_by_rank() {
+    let slotd = Slotd::start();
+    slotd.write("mp.conf", "0 echo zero %t\n1-2 echo other %t %o\n");
+    let out = slotd.cmd("srun", &["-n", "3", "-l", "--multi-prog", "mp.conf"]).ok();
+    let mut lines = out.lines();
+    lines.sort_unstable();
+    assert_eq!(lines, ["0: zero 0", "1: other 1 0", "2: other 2 1"]);
+}
+
+#[test]
+fn a_refusal_may_have_its_own_exit_code() {
+    let slotd = Slotd::start();
+    let mut srun = slotd.command("srun");
+    srun.env("SLURM_EXIT_ERROR", "99").args(["-p", "nopart", "true"]);
+    slotd.run(srun).fails(99);
+}
+
+#[test]
+fn a_quiet_srun_still_tells_of_failures() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("srun", &["-Q", "false"]).fails(1);
+    assert!(out.stderr.contains("Exited with exit code 1"), "{}", out.stderr);
+}
+
+#[test]
+fn a_dependency_is_kept_by_srun_too() {
+    let slotd = Slotd::start();
+    let first = slotd.wrap(&[], &format!("{}; echo first >> order", slotd.gate("go")));
+    let mut srun = slotd.command("srun");
+    srun.args(["-d", &format!("afterok:{first}"), "sh", "-c", "echo second >> order"]);
+    let waiting = slotd.spawn(srun);
+    slotd.wait("the job", || slotd.all_records().iter().any(|job| job.id() == 2).then_some(()));
+    slotd.wait_reason(2, "Dependency");
+    slotd.open("go");
+    waiting.end().ok();
+    assert_eq!(slotd.read("order"), "first\nsecond\n");
+}
