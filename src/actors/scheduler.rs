@@ -504,11 +504,18 @@ impl Handler<WatchJob> for SchedulerActor {
     type Result = Option<JobView>;
 
     fn handle(&mut self, m: WatchJob, _: &mut Self::Context) -> Self::Result {
-        let view = self.view(m.job)?;
-        if !view.state.is_terminal() {
+        let mut views: Vec<JobView> =
+            self.core.resolve(&JobRef::job(m.job)).into_iter().filter_map(|id| self.view(id)).collect();
+        if let Some(live) = views.iter().find(|view| !view.state.is_terminal()).cloned() {
             self.watch(m.job, m.news);
+            // Of an array those that are over already count too: the watch keeps the worst of them.
+            if let Some(watch) = self.watchers.get_mut(&m.job) {
+                views.retain(|view| view.state.is_terminal());
+                watch.worst = views.into_iter().max_by_key(|view| view.exit.as_shell()).map(Box::new);
+            }
+            return Some(live);
         }
-        Some(view)
+        views.into_iter().max_by_key(|view| view.exit.as_shell())
     }
 }
 

@@ -217,6 +217,24 @@ impl Return {
     }
 }
 
+/// Waits until the daemon of this root is back, and connects to it.
+///
+/// # Errors
+/// Its directory cannot be watched.
+pub fn reopen(paths: &Paths) -> Result<Connection, ClientError> {
+    let back = Return::watch(paths)?;
+    loop {
+        if let Ok(conn) = Connection::open(paths) {
+            return Ok(conn);
+        }
+        let mut fds = [nix::poll::PollFd::new(back.as_fd(), nix::poll::PollFlags::POLLIN)];
+        match nix::poll::poll(&mut fds, nix::poll::PollTimeout::NONE) {
+            Ok(_) | Err(nix::Error::EINTR) => back.clear(),
+            Err(e) => return Err(io::Error::from(e).into()),
+        }
+    }
+}
+
 impl AsFd for Return {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inotify.as_fd()

@@ -106,7 +106,8 @@ fn outside(srun: Srun, line: &str) -> Done {
     };
     link.allocation = Some(job);
     let mut told = false;
-    let quiet = srun.quiet;
+    // With --immediate nothing is queued: it starts, or it is refused.
+    let quiet = srun.quiet || srun.request.immediate_secs.is_some();
     let mut queued = || {
         told = true;
         if !quiet {
