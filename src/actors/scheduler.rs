@@ -702,8 +702,13 @@ impl Handler<RunnerDied> for SchedulerActor {
     fn handle(&mut self, RunnerDied { job }: RunnerDied, ctx: &mut Self::Context) {
         let now = self.now();
         let mut out = Outbox::default();
-        let outcome =
-            JobOutcome { exit: ExitCode::OK, usage: Default::default(), cause: EndCause::RunnerLost, ended: now };
+        let outcome = JobOutcome {
+            exit: ExitCode::OK,
+            usage: Default::default(),
+            cause: EndCause::RunnerLost,
+            ended: now,
+            why: None,
+        };
         self.core.on_job_ended(job, outcome, now, &mut out);
         self.commit(out, ctx);
     }

@@ -40,6 +40,9 @@ pub struct JobView {
     pub usage: Usage,
     pub steps: Vec<Step>,
     pub cancelled_by: Option<u32>,
+    /// What slotd has to say about it: why its launch failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_comment: Option<String>,
     /// Absolute paths. `/dev/null` for input where none was given. Empty for an allocation.
     pub std_out: String,
     pub std_err: String,

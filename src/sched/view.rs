@@ -88,6 +88,7 @@ pub fn view_of(job: &Job, setting: BatchTasks) -> JobView {
         usage: job.usage,
         steps: own_step(job).into_iter().chain(job.steps.iter().cloned()).collect(),
         cancelled_by: job.cancelled_by,
+        system_comment: job.system_comment.clone(),
         std_out: job.request.std_out.clone().unwrap_or_default(),
         std_err: job.request.std_err.clone().unwrap_or_default(),
         std_in: job.request.std_in.clone().unwrap_or_default(),

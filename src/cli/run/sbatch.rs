@@ -1,6 +1,6 @@
 //! `sbatch`: submit, and print the number when it is durable.
 
-use super::{Done, origin, parsed, paths, refused, unexpected};
+use super::{Done, TEST_FAILURE, origin, parsed, paths, refused, trial_refused, unexpected};
 use crate::cli::error::CliError;
 use crate::cli::sbatch::{Sbatch, Text, parse};
 use crate::client::connection::{ClientError, Connection, reopen};
@@ -47,11 +47,12 @@ fn submit(sbatch: Sbatch, tz: &jiff::tz::TimeZone) -> Done {
         script_len: sbatch.texts.script.len(),
         wait: sbatch.wait,
         test_only: sbatch.test_only,
-        failure: "Batch job submission failed".to_owned(),
+        failure: if sbatch.test_only { TEST_FAILURE } else { "Batch job submission failed" }.to_owned(),
         client: None,
     };
     let (answer, _) = conn.ask(&Request::Submit(Box::new(submit)), &raw).map_err(|e| with_exit(e.into()))?;
     match answer {
+        Answer::Refused(why) if sbatch.test_only => Err(with_exit(trial_refused(why))),
         Answer::Refused(why) => Err(with_exit(refused(why))),
         Answer::WouldStart { job, at, cpus, partition } => {
             would_start("sbatch", job, at, cpus, &partition, tz);
