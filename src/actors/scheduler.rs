@@ -12,7 +12,7 @@ use crate::actors::runner::{RunnerActor, RunnerSeed};
 use crate::model::change::LaunchTexts;
 use crate::model::job::ClientProcess;
 use crate::model::partition::Host;
-use crate::model::view::{JobList, JobView, NodeView, PartitionView};
+use crate::model::view::{JobView, NodeView, PartitionView};
 use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRef, JobRequest, Partition, StepKey, Timestamp};
 use crate::protocol::answer::{Outcome, Refused};
 use crate::protocol::request::StepLaunch;
@@ -27,6 +27,7 @@ use tokio::sync::{oneshot, watch};
 
 mod control;
 mod diagnostics;
+mod query;
 #[cfg(test)]
 mod tests;
 
@@ -428,40 +429,6 @@ impl Handler<TestSubmission> for SchedulerActor {
     fn handle(&mut self, m: TestSubmission, _: &mut Self::Context) -> Self::Result {
         let submission = Submission { ended: m.ended, ..self.judged(m.request) };
         self.core.test_only(&submission, self.now()).map_err(|refusal| submission_refused(&m.failure, &refusal))
-    }
-}
-
-impl Handler<QueryJobs> for SchedulerActor {
-    type Result = MessageResult<QueryJobs>;
-
-    fn handle(&mut self, QueryJobs(filter): QueryJobs, _: &mut Self::Context) -> Self::Result {
-        let now = self.now();
-        let mut unknown = Vec::new();
-        let mut jobs: Vec<JobView> = if filter.jobs.is_empty() {
-            self.core.views(now)
-        } else {
-            let mut ids: Vec<JobId> = Vec::new();
-            for job in &filter.jobs {
-                let found = self.core.resolve(job);
-                if found.is_empty() {
-                    unknown.push(job.job);
-                }
-                ids.extend(found);
-            }
-            ids.sort_unstable();
-            ids.dedup();
-            ids.into_iter().filter_map(|id| self.core.view(id, now)).collect()
-        };
-        if filter.live_only {
-            jobs.retain(|job| !job.state.is_terminal());
-        }
-        if filter.expected_starts {
-            self.core.fill_expected_starts(&mut jobs, now);
-        }
-        for job in &mut jobs {
-            fill_paths(job, &self.core.config().host.name);
-        }
-        MessageResult(JobList { jobs, now, unknown })
     }
 }
 

@@ -180,9 +180,11 @@ impl Connection {
         if self.partial.len() < whole {
             return Ok(None);
         }
-        let json = self.partial[HEADER..HEADER + lengths.json].to_vec();
-        let raw = self.partial[HEADER + lengths.json..whole].to_vec();
-        self.partial.drain(..whole);
+        // The queue may be long: nothing is copied that need not be.
+        let rest = self.partial.split_off(whole);
+        let mut json = std::mem::replace(&mut self.partial, rest);
+        let raw = json.split_off(HEADER + lengths.json);
+        json.drain(..HEADER);
         Ok(Some(Frame { json, raw }))
     }
 }

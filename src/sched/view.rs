@@ -116,11 +116,6 @@ impl Core {
         Some(view)
     }
 
-    /// All records in memory, by number.
-    pub fn views(&self, now: Timestamp) -> Vec<JobView> {
-        self.jobs.keys().filter_map(|id| self.view(*id, now)).collect()
-    }
-
     /// Adds what the plan expects to pending records: one forecast for all of them.
     pub fn fill_expected_starts(&self, views: &mut [JobView], now: Timestamp) {
         if !views.iter().any(|view| view.state == JobState::Pending) {

@@ -112,6 +112,14 @@ impl Layout {
         });
         Ok(Layout::Table(columns.collect::<Result<_, _>>()?))
     }
+
+    /// Whether a column with one of these headers is among them.
+    pub fn shows(&self, headers: &[&str]) -> bool {
+        match self {
+            Layout::Table(columns) => columns.iter().any(|column| headers.contains(&column.field().header)),
+            Layout::Lines { format, .. } => format.has(|field| headers.contains(&FIELDS[field].header)),
+        }
+    }
 }
 
 fn unknown(what: &str) -> FormatError {
