@@ -96,3 +96,67 @@ impl Handler<NotifyEnd> for NotifierActor {
         self.start_waiting(ctx);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{JobState, Reason};
+    use std::path::Path;
+
+    fn end(id: u32) -> NotifyEnd {
+        NotifyEnd {
+            job_id: id.to_string(),
+            name: "a name".to_owned(),
+            state: JobState::Failed,
+            partition: "cpu".to_owned(),
+            reason: Reason::NonZeroExitCode,
+        }
+    }
+
+    /// Waits until the file has so many lines; the test's own time-out ends it otherwise.
+    async fn lines(path: &Path, count: usize) -> Vec<String> {
+        loop {
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            if text.lines().count() >= count {
+                return text.lines().map(str::to_owned).collect();
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[actix_rt::test]
+    async fn a_hook_sees_the_variables_of_the_book() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        let hook = format!(
+            "echo \"$SLOTD_JOB_ID|$SLOTD_JOB_NAME|$SLOTD_JOB_STATE|$SLOTD_JOB_PARTITION|$SLOTD_JOB_REASON\" >> {}",
+            log.display()
+        );
+        let notifier = NotifierActor::new(Some(hook.into()), Duration::from_secs(60)).start();
+        notifier.do_send(end(7));
+        assert_eq!(lines(&log, 1).await, ["7|a name|FAILED|cpu|NonZeroExitCode"]);
+    }
+
+    #[actix_rt::test]
+    async fn hooks_that_hang_are_killed_and_the_others_have_their_turn() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        // The first ones hang: as many as may run at once.
+        let hook =
+            format!("echo $SLOTD_JOB_ID >> {}; [ $SLOTD_JOB_ID -gt {MAX_RUNNING} ] || sleep 1000", log.display());
+        let notifier = NotifierActor::new(Some(hook.into()), Duration::from_millis(300)).start();
+        for id in 1..=MAX_RUNNING as u32 + 1 {
+            notifier.do_send(end(id));
+        }
+        let seen = lines(&log, MAX_RUNNING + 1).await;
+        assert_eq!(seen.last(), Some(&(MAX_RUNNING + 1).to_string()));
+    }
+
+    #[actix_rt::test]
+    async fn without_a_command_nothing_is_kept() {
+        let mut notifier = NotifierActor::new(None, Duration::from_secs(1));
+        let mut ctx = Context::new();
+        notifier.handle(end(1), &mut ctx);
+        assert!(notifier.waiting.is_empty());
+    }
+}

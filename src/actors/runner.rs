@@ -236,12 +236,14 @@ impl RunnerActor {
                 usage: record.usage,
                 cause: self.ladder.main_cause.unwrap_or_else(|| self.cause_of(record, false)),
                 ended: record.ended,
+                why: record.launch_error.clone(),
             },
             None => JobOutcome {
                 exit: ExitCode::OK,
                 usage: Usage::default(),
                 cause: if self.ladder.timed_out { EndCause::TimeLimit } else { EndCause::Stopped },
                 ended: now,
+                why: None,
             },
         };
         if let Some(cgroup) = self.cgroup.take() {
@@ -357,6 +359,7 @@ impl Handler<OpenAllocation> for RunnerActor {
                 usage: Usage::default(),
                 cause: EndCause::LaunchFailed,
                 ended: now,
+                why: Some(e),
             };
             self.finish(outcome, ctx);
         }

@@ -28,9 +28,9 @@ pub fn gid_of(name: &str) -> Option<u32> {
     }
 }
 
-/// The login shell and home directory of a user, where the system knows them.
-pub fn shell_and_home(uid: u32) -> Option<(std::path::PathBuf, std::path::PathBuf)> {
-    User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| (user.shell, user.dir))
+/// The name, the login shell and the home directory of a user, where the system knows them.
+pub fn account(uid: u32) -> Option<(String, std::path::PathBuf, std::path::PathBuf)> {
+    User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| (user.name, user.shell, user.dir))
 }
 
 /// This process's user and group.

@@ -72,6 +72,9 @@ impl Core {
                         JobState::Completed | JobState::Cancelled => false,
                         JobState::Pending | JobState::Running | JobState::Suspended | JobState::Completing => false,
                     };
+                    if let Some(record) = self.jobs.get_mut(&id) {
+                        record.job.system_comment = outcome.why;
+                    }
                     if is_failure && may_retry {
                         self.back_to_queue(id, 1, now, out);
                     } else {

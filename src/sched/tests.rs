@@ -1208,7 +1208,8 @@ fn after_a_restart_jobs_keep_their_resources_and_their_waiting() {
     let mut out = Outbox::default();
     core.plan(d.now, &mut out);
     assert!(out.is_empty(), "nothing runs twice: {out:?}");
-    let outcome = JobOutcome { exit: ExitCode::OK, usage: Usage::default(), cause: EndCause::Exited, ended: d.now };
+    let outcome =
+        JobOutcome { exit: ExitCode::OK, usage: Usage::default(), cause: EndCause::Exited, ended: d.now, why: None };
     core.on_job_ended(running, outcome, d.now, &mut out);
     core.plan(d.now, &mut out);
     assert_eq!(core.job(ok).unwrap().state, JobState::Running);

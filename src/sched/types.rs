@@ -261,13 +261,15 @@ pub enum EndCause {
     Stopped,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobOutcome {
     pub exit: ExitCode,
     /// Of all its processes. Of an allocation: zero, its steps have theirs.
     pub usage: Usage,
     pub cause: EndCause,
     pub ended: Timestamp,
+    /// Why the launch failed, for people.
+    pub why: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -98,7 +98,8 @@ fn root_of(root: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
 /// The surroundings of this process.
 pub fn origin() -> Origin {
     let (uid, gid) = user::current();
-    let (shell, home) = user::shell_and_home(uid).unwrap_or_else(|| (PathBuf::from("/bin/sh"), PathBuf::from("/")));
+    let (name, shell, home) =
+        user::account(uid).unwrap_or_else(|| (uid.to_string(), PathBuf::from("/bin/sh"), PathBuf::from("/")));
     // SAFETY: umask can only be read by setting it; nothing else runs in this process.
     let umask = unsafe {
         let mask = libc::umask(0o022);
@@ -107,7 +108,7 @@ pub fn origin() -> Origin {
     };
     Origin {
         cwd: working_directory(),
-        user: user::user_name(uid),
+        user: name,
         uid,
         group: user::group_name(gid),
         gid,
@@ -147,6 +148,20 @@ impl From<ClientError> for CliError {
 pub fn refused(refused: Refused) -> CliError {
     let lines = refused.lines.into_iter().map(|line| (Mark::Error, line)).collect();
     CliError { lines, exit: refused.exit }
+}
+
+/// What comes before the text of a refused `--test-only`, without the command's name (golden B-41).
+pub const TEST_FAILURE: &str = "allocation failure";
+
+/// The refusal of a trial: the line with the cause stands bare, as Slurm prints it.
+pub fn trial_refused(why: Refused) -> CliError {
+    let mut error = refused(why);
+    for (mark, line) in &mut error.lines {
+        if line.starts_with(TEST_FAILURE) {
+            *mark = Mark::Bare;
+        }
+    }
+    error
 }
 
 /// Asks one question and takes the daemon's refusal for an error.

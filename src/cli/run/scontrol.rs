@@ -120,7 +120,7 @@ impl Session<'_> {
     }
 
     fn query(&self, jobs: &[JobRef]) -> Result<JobList, CliError> {
-        let filter = JobFilter { jobs: jobs.to_vec(), expected_starts: true, live_only: false };
+        let filter = JobFilter { jobs: jobs.to_vec(), expected_starts: true, ..JobFilter::default() };
         match ask(&Request::Jobs(filter), &[])?.0 {
             Answer::Jobs(list) => Ok(list),
             other => Err(unexpected(&other)),

@@ -1,7 +1,7 @@
 //! `srun`: a step, in an allocation of its own where there is none.
 
 use super::tasks::{Voice, all_streams, limits, link, verdict};
-use super::{Done, ask, origin, parsed, paths, refused, unexpected};
+use super::{Done, origin, parsed, paths, refused, unexpected};
 use crate::cli::error::{CliError, Mark};
 use crate::cli::srun::{Srun, parse};
 use crate::cli::step::Stream as Wanted;
@@ -49,10 +49,12 @@ fn submit_only(srun: Srun, tz: &jiff::tz::TimeZone) -> Done {
         script_len: 0,
         wait: false,
         test_only: srun.test_only,
-        failure: FAILURE.to_owned(),
+        failure: if srun.test_only { super::TEST_FAILURE } else { FAILURE }.to_owned(),
         client: None,
     };
-    match ask(&Request::Submit(Box::new(submit)), &srun.env)?.0 {
+    let (answer, _) = Connection::open(&paths()?)?.ask(&Request::Submit(Box::new(submit)), &srun.env)?;
+    match answer {
+        Answer::Refused(why) => Err(if srun.test_only { super::trial_refused(why) } else { refused(why) }),
         Answer::Submitted { job } => {
             if !srun.quiet {
                 println!("Submitted run job {job}");
@@ -106,7 +108,8 @@ fn outside(srun: Srun, line: &str) -> Done {
     };
     link.allocation = Some(job);
     let mut told = false;
-    let quiet = srun.quiet;
+    // With --immediate nothing is queued: it starts, or it is refused.
+    let quiet = srun.quiet || srun.request.immediate_secs.is_some();
     let mut queued = || {
         told = true;
         if !quiet {

@@ -1,0 +1,163 @@
+//! The order of effects: nothing is answered, and nothing started, before its commit is acknowledged.
+
+use super::*;
+use crate::model::TaskSet;
+use crate::model::array::ArraySpec;
+use crate::model::partition::Host;
+use std::sync::{Arc, OnceLock};
+use tokio::sync::mpsc;
+
+/// A store that acknowledges when it is told to.
+struct SlowStore {
+    commits: mpsc::UnboundedSender<Commit>,
+}
+
+impl Actor for SlowStore {
+    type Context = Context<Self>;
+}
+
+impl Handler<Commit> for SlowStore {
+    type Result = ();
+
+    fn handle(&mut self, commit: Commit, _: &mut Self::Context) {
+        let _ = self.commits.send(commit);
+    }
+}
+
+struct Deaf;
+
+impl Actor for Deaf {
+    type Context = Context<Self>;
+}
+
+impl Handler<NotifyEnd> for Deaf {
+    type Result = ();
+
+    fn handle(&mut self, _: NotifyEnd, _: &mut Self::Context) {}
+}
+
+const NOON: Timestamp = Timestamp::from_secs(1_795_176_000);
+
+fn partitions() -> Vec<Partition> {
+    vec![Partition { name: "cpu".to_owned(), is_gpu: false, is_default: true }]
+}
+
+struct Lab {
+    scheduler: Addr<SchedulerActor>,
+    commits: mpsc::UnboundedReceiver<Commit>,
+    alarm: watch::Receiver<Option<Timestamp>>,
+}
+
+impl Lab {
+    fn new() -> Lab {
+        let config = crate::sched::Config {
+            host: Host { name: "vm".to_owned(), cpu_ids: vec![0, 1], mem_mb: 4096, ..Host::default() },
+            partitions: partitions(),
+            default_mem_mb: 512,
+            batch_tasks: Default::default(),
+            min_job_age_secs: 300,
+            cluster: "lab".to_owned(),
+            max_array_size: 1001,
+        };
+        let (sender, commits) = mpsc::unbounded_channel();
+        let (set, alarm) = watch::channel(None);
+        let store = SlowStore { commits: sender }.start();
+        let outputs = SchedulerOutputs {
+            store: store.recipient(),
+            notifier: Deaf.start().recipient(),
+            // No job of these tests gets as far as a runner.
+            runners: RunnerSeed { arbiter: Arbiter::current(), setup: Arc::new(OnceLock::new()) },
+            alarm: set,
+            clock: || NOON,
+            daemon_start: NOON,
+            partitions: Box::new(|_| partitions()),
+        };
+        let scheduler = SchedulerActor::new(Core::new(config), outputs, Vec::new()).start();
+        Lab { scheduler, commits, alarm }
+    }
+
+    fn submit(&self, change: impl FnOnce(&mut JobRequest)) -> actix::prelude::Request<SchedulerActor, SubmitJob> {
+        let mut request =
+            JobRequest { name: "t".to_owned(), work_dir: "/".to_owned(), hold: true, ..JobRequest::default() };
+        change(&mut request);
+        self.scheduler.send(SubmitJob {
+            request,
+            texts: LaunchTexts::default(),
+            client: None,
+            failure: "Batch job submission failed".to_owned(),
+            ended: Vec::new(),
+            news: None,
+        })
+    }
+
+    async fn acknowledge(&mut self) -> Commit {
+        let commit = self.commits.recv().await.expect("a commit");
+        self.scheduler.do_send(Committed { seq: commit.seq, result: Ok(Vec::new()) });
+        commit
+    }
+}
+
+#[actix_rt::test]
+async fn a_number_is_told_only_when_the_job_is_durable() {
+    let mut lab = Lab::new();
+    let mut answer = Box::pin(lab.submit(|_| {}));
+    let commit = tokio::select! {
+        biased;
+        answer = &mut answer => panic!("answered {answer:?} before the commit"),
+        commit = lab.commits.recv() => commit.expect("a commit"),
+    };
+    assert_eq!(commit.changes.len(), 1);
+    lab.scheduler.do_send(Committed { seq: commit.seq, result: Ok(Vec::new()) });
+    assert_eq!(answer.await.expect("an answer"), Ok(JobId(1)));
+}
+
+#[actix_rt::test]
+async fn a_refused_submission_changes_nothing() {
+    let mut lab = Lab::new();
+    let refused = lab.submit(|request| request.partition = Some("nosuch".to_owned())).await.expect("an answer");
+    let lines = refused.expect_err("no such partition").lines;
+    assert_eq!(lines[0], "invalid partition specified: nosuch");
+    assert!(lab.commits.try_recv().is_err());
+}
+
+#[actix_rt::test]
+async fn the_alarm_is_set_for_the_next_begin_time_and_for_nothing_else() {
+    let mut lab = Lab::new();
+    let held = lab.submit(|_| {});
+    lab.acknowledge().await;
+    held.await.expect("an answer").expect("a job");
+    assert_eq!(*lab.alarm.borrow(), None);
+    let later = NOON.plus_secs(3600);
+    let begins = lab.submit(|request| {
+        request.hold = false;
+        request.begin = Some(later);
+    });
+    lab.acknowledge().await;
+    begins.await.expect("an answer").expect("a job");
+    lab.alarm.wait_for(|at| *at == Some(later)).await.expect("the alarm");
+}
+
+#[actix_rt::test]
+async fn who_waits_for_an_array_hears_of_its_last_task() {
+    let mut lab = Lab::new();
+    let array = lab.submit(|request| {
+        request.array = Some(ArraySpec { tasks: TaskSet::from_sorted(&[1, 2, 3]), limit: None });
+    });
+    lab.acknowledge().await;
+    let id = array.await.expect("an answer").expect("a job");
+    let (news, mut heard) = mpsc::unbounded_channel();
+    assert!(lab.scheduler.send(WatchJob { job: id, news }).await.expect("an answer").is_some());
+    let cancel = crate::protocol::request::CancelAsk {
+        refs: vec![JobRef { job: id, tasks: Some(TaskSet::one(2)), step: None }],
+        ..Default::default()
+    };
+    let one = lab.scheduler.send(CancelJobs(cancel.clone()));
+    lab.acknowledge().await;
+    assert_eq!(one.await.expect("an answer")[0].error, None);
+    assert!(heard.try_recv().is_err(), "two tasks are left");
+    let rest = crate::protocol::request::CancelAsk { refs: vec![JobRef::job(id)], ..cancel };
+    let rest = lab.scheduler.send(CancelJobs(rest));
+    lab.acknowledge().await;
+    rest.await.expect("an answer");
+    assert!(matches!(heard.recv().await, Some(News::Ended(_))));
+}
