@@ -136,7 +136,10 @@ fn percent_codes_of_the_book_are_understood() {
     let job = slotd.wrap(&["-J", "nm"], "true");
     slotd.wait_state(job, "COMPLETED");
     let id = job.to_string();
-    assert_eq!(sacct(&slotd, &["-nX", "-j", &id, "-o", "%i %j %P %T"]).text().trim_end(), format!("{job} nm cpu COMPLETED"));
+    assert_eq!(
+        sacct(&slotd, &["-nX", "-j", &id, "-o", "%i %j %P %T"]).text().trim_end(),
+        format!("{job} nm cpu COMPLETED")
+    );
     for code in [
         "%i", "%F", "%K", "%j", "%P", "%u", "%t", "%T", "%R", "%X", "%M", "%C", "%m", "%b", "%B", "%N", "%V", "%S",
         "%E", "%Z",
