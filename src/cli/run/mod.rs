@@ -85,9 +85,13 @@ fn find(word: &str) -> Option<(&'static str, Applet)> {
 /// # Errors
 /// Neither is known.
 pub fn paths() -> Result<Paths, CliError> {
-    root_of(std::env::var_os("SLOTD_ROOT"), std::env::var_os("HOME")).map(Paths::new).ok_or_else(|| {
+    let root = root_of(std::env::var_os("SLOTD_ROOT"), std::env::var_os("HOME")).ok_or_else(|| {
         CliError::error(1, "neither SLOTD_ROOT nor HOME is set: set SLOTD_ROOT to the daemon's runtime root")
-    })
+    })?;
+    // The launcher and the jobs have other working directories.
+    let whole =
+        std::path::absolute(&root).map_err(|e| CliError::error(1, format!("SLOTD_ROOT={}: {e}", root.display())))?;
+    Ok(Paths::new(whole))
 }
 
 fn root_of(root: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
