@@ -224,8 +224,8 @@ pub struct PastJobs(pub AcctFilter);
 pub struct EndedFacts(pub Vec<JobId>);
 
 #[derive(Message)]
-#[rtype(result = "Result<Option<Vec<u8>>, ReadError>")]
-pub struct BatchScript(pub JobId);
+#[rtype(result = "Result<Option<LaunchTexts>, ReadError>")]
+pub struct BatchTexts(pub JobId);
 
 // ---- RunnerActor ----
 

@@ -201,8 +201,13 @@ impl Session {
                 hub.scheduler.send(ReleaseAllocation { job, exit }).await?;
                 None
             }
-            Request::BatchScript(job) => match hub.reader.send(BatchScript(job)).await? {
-                Ok(Some(script)) => Some((Answer::Script, script)),
+            Request::BatchScript(job) => match hub.reader.send(BatchTexts(job)).await? {
+                Ok(Some(texts)) => Some((Answer::Script, texts.script)),
+                Ok(None) => Some(refused("Invalid job id specified")),
+                Err(e) => Some(refused(e.0)),
+            },
+            Request::BatchEnv(job) => match hub.reader.send(BatchTexts(job)).await? {
+                Ok(Some(texts)) => Some((Answer::Script, texts.env)),
                 Ok(None) => Some(refused("Invalid job id specified")),
                 Err(e) => Some(refused(e.0)),
             },

@@ -48,6 +48,8 @@ pub enum Request {
         exit: crate::model::ExitCode,
     },
     BatchScript(JobId),
+    /// The environment that a batch job was submitted with. Answered by `Script`.
+    BatchEnv(JobId),
     Diagnostics,
 }
 

@@ -18,6 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 mod daemon;
 mod output;
+mod pids;
 mod sacct;
 mod salloc;
 mod sbatch;
