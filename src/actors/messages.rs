@@ -147,6 +147,11 @@ pub struct Committed {
     pub result: Result<Vec<(JobId, LaunchTexts)>, StoreError>,
 }
 
+/// The disk of the database has become full, or has room again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
+#[rtype(result = "()")]
+pub struct DiskFull(pub bool);
+
 /// A step's processes exist.
 #[derive(Message)]
 #[rtype(result = "()")]

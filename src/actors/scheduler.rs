@@ -97,6 +97,8 @@ pub struct SchedulerActor {
     /// Running jobs of an earlier daemon, to be taken over at the start.
     adopt: Vec<Job>,
     counters: Counters,
+    /// Commits wait for room on the disk.
+    disk_is_full: bool,
 }
 
 impl SchedulerActor {
@@ -114,6 +116,7 @@ impl SchedulerActor {
             tickets: HashMap::new(),
             adopt,
             counters: Counters::default(),
+            disk_is_full: false,
         }
     }
 
@@ -397,10 +400,27 @@ impl Handler<Committed> for SchedulerActor {
     }
 }
 
+impl Handler<DiskFull> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, DiskFull(is_full): DiskFull, _: &mut Self::Context) {
+        self.disk_is_full = is_full;
+        if is_full {
+            log::error!("the disk of the database is full: no jobs are taken or started until it has room");
+        } else {
+            log::info!("the disk of the database has room again");
+        }
+    }
+}
+
 impl Handler<SubmitJob> for SchedulerActor {
     type Result = ResponseFuture<Result<JobId, Refused>>;
 
     fn handle(&mut self, m: SubmitJob, ctx: &mut Self::Context) -> Self::Result {
+        if self.disk_is_full {
+            let line = format!("{}: the disk of the daemon's database is full: make room and submit again", m.failure);
+            return Box::pin(async move { Err(Refused { lines: vec![line], exit: 1 }) });
+        }
         let now = self.now();
         let mut out = Outbox::default();
         let submission = Submission { texts: m.texts, client: m.client, ended: m.ended, ..self.judged(m.request) };

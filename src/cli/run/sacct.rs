@@ -92,9 +92,8 @@ fn scripts(jobs: &[JobView]) -> Done {
     for job in jobs {
         let (answer, script) = ask(&Request::BatchScript(job.id), &[])?;
         let Answer::Script = answer else { return Err(unexpected(&answer)) };
-        println!("Batch Script for {}\n{}", job.id, "-".repeat(80));
-        output::print(&String::from_utf8_lossy(&script))?;
-        println!();
+        let rule = "-".repeat(80);
+        output::print(&format!("Batch Script for {}\n{rule}\n{}\n", job.id, String::from_utf8_lossy(&script)))?;
     }
     Ok(0)
 }

@@ -76,10 +76,7 @@ impl Session<'_> {
                 Ok(0)
             }
             Command::Ping => self.ping(),
-            Command::Version => {
-                println!("slurm-wlm {}", crate::render::ctx::VERSION);
-                Ok(0)
-            }
+            Command::Version => output::print(&format!("slurm-wlm {}\n", crate::render::ctx::VERSION)),
             Command::Interactive => self.interactive(),
         }
     }
@@ -309,10 +306,7 @@ impl Session<'_> {
             }
             Show::Daemons => output::print("slurmctld slurmd\n"),
             Show::Aliases => output::print(""),
-            Show::Nothing(what) => {
-                println!("No {what} in the system");
-                Ok(0)
-            }
+            Show::Nothing(what) => output::print(&format!("No {what} in the system\n")),
         }
     }
 
@@ -384,8 +378,7 @@ fn write_script(job: &JobRef, file: Option<&str>) -> Done {
         other => {
             let path = other.map_or_else(|| format!("slurm-{job}.sh"), str::to_owned);
             std::fs::write(&path, &script).map_err(|e| CliError::error(1, format!("{path}: {e}")))?;
-            println!("batch script for job {job} written to {path}");
-            Ok(0)
+            output::print(&format!("batch script for job {job} written to {path}\n"))
         }
     }
 }

@@ -22,7 +22,7 @@ pub fn run(argv: &[OsString]) -> Done {
         let Some(secs) = sinfo.iterate_secs else { return once(&sinfo, &origin) };
         loop {
             once(&sinfo, &origin)?;
-            println!();
+            output::print("\n")?;
             // The pause that `-i` asks for.
             std::thread::sleep(Duration::from_secs(secs.max(1)));
         }

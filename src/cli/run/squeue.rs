@@ -24,7 +24,7 @@ pub fn run(argv: &[OsString]) -> Done {
         let Some(secs) = squeue.iterate_secs else { return once(&squeue, &origin) };
         loop {
             once(&squeue, &origin)?;
-            println!();
+            output::print("\n")?;
             // The pause that `-i` asks for.
             std::thread::sleep(Duration::from_secs(secs.max(1)));
         }
