@@ -353,6 +353,17 @@ pub enum Update {
     /// The expression and whether the host meets it.
     Features(String, bool),
     Hold(Hold),
+    WcKey(String),
+    Reservation(String),
+    Licenses(String),
+    MailType(String),
+    MailUser(String),
+    /// Seconds.
+    TimeMin(Option<u64>),
+    /// As if no priority had ever been set; a hold is released by it.
+    PriorityReset,
+    GpusPerTask(u32),
+    Exclusive(bool),
 }
 
 /// What a plan would give a job (`sbatch --test-only`).
