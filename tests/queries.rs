@@ -271,6 +271,7 @@ fn every_key_of_update_is_shown_by_show_job() {
         ("TimeLimit=-10", "TimeLimit", "00:30:00"),
         ("TimeMin=5", "TimeMin", "00:05:00"),
         ("Partition=gpu", "Partition", "gpu"),
+        ("Priority=77", "Priority", "77"),
         ("Nice=5", "Nice", "5"),
         ("Comment=new", "Comment", "new"),
         ("Comment=", "Comment", ""),
@@ -295,7 +296,6 @@ fn every_key_of_update_is_shown_by_show_job() {
         ("Requeue=0", "Requeue", "0"),
         ("OverSubscribe=no", "OverSubscribe", "NO"),
         ("NumNodes=1", "NumNodes", "1"),
-        ("Priority=77", "Priority", "77"),
     ] {
         slotd.cmd("scontrol", &["update", &format!("JobId={job}"), change]).ok();
         assert_eq!(shown(key), value, "{change}");
