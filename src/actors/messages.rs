@@ -89,6 +89,8 @@ pub struct AttachClient {
     pub job: JobId,
     pub client: ClientProcess,
     pub step: Option<StepKey>,
+    /// It launched a step and has not heard of its end, known by number or not.
+    pub waits_for_step: bool,
     /// It holds the allocation, rather than being a guest with a step in it.
     pub holds: bool,
     pub news: NewsSender,
@@ -146,6 +148,11 @@ pub struct Committed {
     pub seq: u64,
     pub result: Result<Vec<(JobId, LaunchTexts)>, StoreError>,
 }
+
+/// The disk of the database has become full, or has room again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
+#[rtype(result = "()")]
+pub struct DiskFull(pub bool);
 
 /// A step's processes exist.
 #[derive(Message)]

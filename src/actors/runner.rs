@@ -156,7 +156,7 @@ impl RunnerActor {
                     live.retry = can_retry.then(|| Box::new(spec));
                 }
             }
-            Err(e) => self.launch_failed(step, &format!("the launch failed: {e}"), ctx),
+            Err(e) => self.launch_failed(step, &e.to_string(), ctx),
         }
     }
 
@@ -179,7 +179,6 @@ impl RunnerActor {
 
     fn launch_failed(&mut self, step: StepId, why: &str, ctx: &mut Context<Self>) {
         let now = (self.setup.clock)();
-        log::error!("job {}: {why}", self.key(step));
         let record = ExitRecord {
             run: self.run(),
             exit: ExitCode::LAUNCH_FAILED,
@@ -196,6 +195,9 @@ impl RunnerActor {
         let live = self.steps.remove(&step);
         let stopped = live.is_some_and(|live| live.stopped.is_some());
         let cause = cause.unwrap_or_else(|| self.cause_of(&record, stopped));
+        if let Some(why) = &record.launch_error {
+            log::warn!("job {}: the launch failed: {why}", self.key(step));
+        }
         if step == StepId::Batch {
             self.main = Some(record);
             // What the batch script leaves behind ends with it, as in Slurm.
@@ -274,7 +276,12 @@ impl RunnerActor {
             Ok(Adoption::Ended(record)) => self.step_over(step, record, None, ctx),
             Ok(Adoption::NeverLaunched) if at_start => {
                 let now = (self.setup.clock)();
-                let record = ExitRecord { run: self.run(), started: now, ended: now, ..ExitRecord::default() };
+                let mut record = ExitRecord { run: self.run(), started: now, ended: now, ..ExitRecord::default() };
+                if step != StepId::Batch {
+                    // A batch job is launched again; a step's client has to know that nothing ran.
+                    record.exit = ExitCode::LAUNCH_FAILED;
+                    record.launch_error = Some("the daemon was restarted before it was launched".to_owned());
+                }
                 self.step_over(step, record, Some(EndCause::NeverLaunched), ctx);
             }
             Ok(Adoption::NeverLaunched) => match self.steps.get_mut(&step) {

@@ -13,7 +13,7 @@ use crate::model::change::LaunchTexts;
 use crate::model::job::ClientProcess;
 use crate::model::partition::Host;
 use crate::model::view::{JobView, NodeView, PartitionView};
-use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRef, JobRequest, Partition, StepKey, Timestamp};
+use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRef, JobRequest, Partition, StepId, StepKey, Timestamp};
 use crate::protocol::answer::{Outcome, Refused};
 use crate::protocol::request::StepLaunch;
 use crate::sched::{
@@ -98,6 +98,8 @@ pub struct SchedulerActor {
     /// Running jobs of an earlier daemon, to be taken over at the start.
     adopt: Vec<Job>,
     counters: Counters,
+    /// Commits wait for room on the disk.
+    disk_is_full: bool,
 }
 
 impl SchedulerActor {
@@ -115,6 +117,7 @@ impl SchedulerActor {
             tickets: HashMap::new(),
             adopt,
             counters: Counters::default(),
+            disk_is_full: false,
         }
     }
 
@@ -398,10 +401,27 @@ impl Handler<Committed> for SchedulerActor {
     }
 }
 
+impl Handler<DiskFull> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, DiskFull(is_full): DiskFull, _: &mut Self::Context) {
+        self.disk_is_full = is_full;
+        if is_full {
+            log::error!("the disk of the database is full: no jobs are taken or started until it has room");
+        } else {
+            log::info!("the disk of the database has room again");
+        }
+    }
+}
+
 impl Handler<SubmitJob> for SchedulerActor {
     type Result = ResponseFuture<Result<JobId, Refused>>;
 
     fn handle(&mut self, m: SubmitJob, ctx: &mut Self::Context) -> Self::Result {
+        if self.disk_is_full {
+            let line = format!("{}: the disk of the daemon's database is full: make room and submit again", m.failure);
+            return Box::pin(async move { Err(Refused { lines: vec![line], exit: 1 }) });
+        }
         let now = self.now();
         let mut out = Outbox::default();
         let submission = Submission { texts: m.texts, client: m.client, ended: m.ended, ..self.judged(m.request) };
@@ -500,15 +520,28 @@ impl Handler<AttachClient> for SchedulerActor {
         if !view.state.is_terminal() && m.holds {
             self.core.set_client(m.job, Some(m.client), &mut out);
         }
-        if let Some(step) = m.step {
-            match view.steps.iter().find(|s| s.id == step.step) {
-                Some(over) if over.state.is_terminal() => {
-                    let _ = m.news.send(News::StepEnded { exit: over.exit, tasks: Vec::new(), error: None });
-                }
-                Some(_) => {
-                    self.step_news.insert(step, m.news);
-                }
-                None => return Box::pin(async { Err(Refused::new("Invalid job step id specified")) }),
+        if !m.waits_for_step {
+            return self.reply_after(out, Ok(view));
+        }
+        // The daemon may have died before it told the client which step it was: the client's own allocation has no
+        // other but the last one.
+        let found = match m.step {
+            Some(step) => view.steps.iter().find(|s| s.id == step.step),
+            None if m.holds => view.steps.iter().filter(|s| s.id != StepId::Batch).max_by_key(|s| s.start),
+            None => None,
+        };
+        match found {
+            Some(over) if over.state.is_terminal() => {
+                let _ = m.news.send(News::StepEnded { exit: over.exit, tasks: Vec::new(), error: None });
+            }
+            Some(live) => {
+                let step = StepKey { job: m.job, step: live.id };
+                let _ = m.news.send(News::StepStarted { step: live.id, pids: Vec::new() });
+                self.step_news.insert(step, m.news);
+            }
+            None => {
+                let lost = "the daemon was restarted before the step was started: run it again";
+                return Box::pin(async move { Err(Refused::new(lost)) });
             }
         }
         self.reply_after(out, Ok(view))

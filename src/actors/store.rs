@@ -3,12 +3,13 @@
 //! Owns the writing connection, on an arbiter of its own, so that a slow disk blocks nobody else. Receives
 //! [`Commit`]. Sends [`Committed`] for each, in the order they came. Commits what is waiting as one transaction
 //! (group commit): an fsync is paid once for all submissions that arrived during the one before.
-//! Stops with the daemon. If it dies the daemon ends, since nothing can be promised without it.
+//! A full disk loses nothing and ends nothing: what is to be committed waits until there is room, and [`DiskFull`] tells
+//! the scheduler, which takes no jobs meanwhile. Stops with the daemon. If it dies the daemon ends, since nothing can be promised without it.
 //!
 //! [`ReaderActor`] answers queries of the past on a connection of its own, so that a large sacct delays no commit.
 
 use crate::actors::launch_plan::fill_paths;
-use crate::actors::messages::{BatchTexts, Commit, Committed, EndedFacts, PastJobs, ReadError};
+use crate::actors::messages::{BatchTexts, Commit, Committed, DiskFull, EndedFacts, PastJobs, ReadError};
 use crate::model::Job;
 use crate::model::change::LaunchTexts;
 use crate::model::query::AcctFilter;
@@ -17,19 +18,37 @@ use crate::model::{ArrayRole, JobId, JobRef, JobState};
 use crate::sched::{BatchTasks, EndedJob, view_of};
 use crate::store::{Reader, Store, StoreError};
 use actix::prelude::*;
+use std::time::Duration;
 
 /// Messages that may wait before senders have to.
 const MAILBOX: usize = 4096;
 
+/// How long a full disk is left alone before the next try.
+const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
+
+/// Where the store's answers go.
+pub struct StoreOutputs {
+    pub committed: Recipient<Committed>,
+    pub disk_full: Recipient<DiskFull>,
+}
+
 pub struct StoreActor {
     store: Store,
-    scheduler: Recipient<Committed>,
+    outputs: StoreOutputs,
     waiting: Vec<Commit>,
+    /// The disk was full at the last try: what waits is tried again by a timer, and whatever comes waits behind it.
+    is_full: bool,
 }
 
 impl StoreActor {
-    pub fn new(store: Store, scheduler: Recipient<Committed>) -> Self {
-        StoreActor { store, scheduler, waiting: Vec::new() }
+    pub fn new(store: Store, outputs: StoreOutputs) -> Self {
+        StoreActor { store, outputs, waiting: Vec::new(), is_full: false }
+    }
+
+    fn set_full(&mut self, is_full: bool) {
+        if std::mem::replace(&mut self.is_full, is_full) != is_full {
+            self.outputs.disk_full.do_send(DiskFull(is_full));
+        }
     }
 }
 
@@ -50,7 +69,7 @@ impl Handler<Commit> for StoreActor {
     type Result = ();
 
     fn handle(&mut self, commit: Commit, ctx: &mut Self::Context) {
-        if self.waiting.is_empty() {
+        if self.waiting.is_empty() && !self.is_full {
             ctx.notify(Flush);
         }
         self.waiting.push(commit);
@@ -60,18 +79,27 @@ impl Handler<Commit> for StoreActor {
 impl Handler<Flush> for StoreActor {
     type Result = ();
 
-    fn handle(&mut self, _: Flush, _: &mut Self::Context) {
+    fn handle(&mut self, _: Flush, ctx: &mut Self::Context) {
         let commits = std::mem::take(&mut self.waiting);
         let (heads, batches): (Vec<_>, Vec<_>) = commits.into_iter().map(|c| ((c.seq, c.texts_for), c.changes)).unzip();
         let results = self.store.commit(&batches);
-        for ((seq, texts_for), result) in heads.into_iter().zip(results) {
+        for (((seq, texts_for), changes), result) in heads.into_iter().zip(batches).zip(results) {
+            if let Err(StoreError::Full { .. }) = &result {
+                // Nothing was promised yet, so that nothing is lost by waiting; the same holds for all behind it.
+                self.waiting.push(Commit { seq, changes, texts_for });
+                continue;
+            }
             let result = result.and_then(|()| {
                 texts_for
                     .into_iter()
                     .map(|job| Ok((job, self.store.launch_texts(job)?.unwrap_or_default())))
                     .collect::<Result<Vec<_>, _>>()
             });
-            self.scheduler.do_send(Committed { seq, result });
+            self.outputs.committed.do_send(Committed { seq, result });
+        }
+        self.set_full(!self.waiting.is_empty());
+        if self.is_full {
+            ctx.notify_later(Flush, FULL_DISK_PAUSE);
         }
     }
 }
@@ -143,4 +171,67 @@ pub fn ended_facts(reader: &mut Reader, ids: &[JobId]) -> Result<Vec<EndedJob>, 
         Some(EndedJob { id: job.id, array, ok: job.state == JobState::Completed, start: job.start, ended })
     };
     Ok(reader.accounting(&filter)?.into_iter().filter_map(fact).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::JobRequest;
+    use crate::model::change::{Change, LaunchTexts, Texts};
+    use std::sync::Arc;
+    use tokio::sync::mpsc;
+
+    /// Hands on what the store says.
+    struct Ear {
+        committed: mpsc::UnboundedSender<u64>,
+        full: mpsc::UnboundedSender<bool>,
+    }
+
+    impl Actor for Ear {
+        type Context = Context<Self>;
+    }
+
+    impl Handler<Committed> for Ear {
+        type Result = ();
+
+        fn handle(&mut self, m: Committed, _: &mut Self::Context) {
+            m.result.expect("a commit");
+            let _ = self.committed.send(m.seq);
+        }
+    }
+
+    impl Handler<DiskFull> for Ear {
+        type Result = ();
+
+        fn handle(&mut self, DiskFull(is_full): DiskFull, _: &mut Self::Context) {
+            let _ = self.full.send(is_full);
+        }
+    }
+
+    fn insert(seq: u32, script: Vec<u8>) -> Commit {
+        let request = Arc::new(JobRequest { name: "t".to_owned(), ..JobRequest::default() });
+        let texts = Texts::New(LaunchTexts { script, env: Vec::new() });
+        let job = Box::new(Job { id: JobId(seq), request, ..crate::store::testing::job(seq) });
+        let changes = vec![Change::Insert { job, texts }];
+        Commit { seq: u64::from(seq), changes, texts_for: Vec::new() }
+    }
+
+    #[actix_rt::test]
+    async fn on_a_full_disk_commits_wait_in_their_order_until_there_is_room() {
+        let place = crate::store::testing::Place::new();
+        let mut store = place.store();
+        // Holds for this connection; the store makes a new one after each failure of SQLite.
+        store.limit_pages(40);
+        let (committed, mut commits) = mpsc::unbounded_channel();
+        let (full, mut disk) = mpsc::unbounded_channel();
+        let ear = Ear { committed, full }.start();
+        let outputs = StoreOutputs { committed: ear.clone().recipient(), disk_full: ear.recipient() };
+        let store = StoreActor::new(store, outputs).start();
+        store.do_send(insert(1, vec![b'x'; 1 << 20]));
+        assert_eq!(disk.recv().await, Some(true));
+        assert!(commits.try_recv().is_err());
+        store.do_send(insert(2, Vec::new()));
+        assert_eq!((commits.recv().await, commits.recv().await), (Some(1), Some(2)));
+        assert_eq!(disk.recv().await, Some(false));
+    }
 }

@@ -8,7 +8,7 @@ use crate::actors::gpu_inventory::ReportTo;
 use crate::actors::messages::{GpusChanged, ProbeGpus};
 use crate::actors::runner::{RunnerOutputs, RunnerSeed, RunnerSetup};
 use crate::actors::scheduler::{Due, SchedulerOutputs, clients_to_expect};
-use crate::actors::store::ended_facts;
+use crate::actors::store::{StoreOutputs, ended_facts};
 use crate::actors::{GpuInventoryActor, NotifierActor, ReaderActor, SchedulerActor, StoreActor};
 use crate::daemon::config::{Config, ConfigError};
 use crate::daemon::listener;
@@ -139,7 +139,7 @@ async fn serve(config: Config, paths: Paths, mut store: Store, reader_path: Path
     let (node, batch_tasks) = (core.config().host.name.clone(), core.config().batch_tasks);
     let scheduler_context = Context::<SchedulerActor>::new();
     let scheduler = scheduler_context.address();
-    let store_out = scheduler.clone().recipient();
+    let store_out = StoreOutputs { committed: scheduler.clone().recipient(), disk_full: scheduler.clone().recipient() };
     let store = StoreActor::start_in_arbiter(&store_arbiter.handle(), move |_| StoreActor::new(store, store_out));
     let runner_setup = RunnerSetup {
         outputs: RunnerOutputs {

@@ -180,9 +180,9 @@ impl Session {
                 Some(_) => None,
                 None => Some(refused("Invalid job id specified")),
             },
-            Request::Attach { job, client, step, holds } => {
+            Request::Attach { job, client, step, waits_for_step, holds } => {
                 let news = self.news.clone();
-                match hub.scheduler.send(AttachClient { job, client, step, holds, news }).await? {
+                match hub.scheduler.send(AttachClient { job, client, step, waits_for_step, holds, news }).await? {
                     Ok(view) => {
                         self.ties.allocation = holds.then_some((job, client));
                         plain(Answer::Granted { view: Box::new(view) })

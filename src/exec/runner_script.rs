@@ -18,7 +18,8 @@ pub(super) fn runner_script(spec: &LaunchSpec) -> Vec<u8> {
         format!(
             "# The launch of step {} by slotd, to be repeated by hand: sh {}/runner.sh",
             spec.step,
-            spec.job_dir.display()
+            // A comment ends with its line, whatever a path has in it.
+            spec.job_dir.display().to_string().replace(char::is_control, "?")
         )
         .as_bytes(),
     );

@@ -522,20 +522,26 @@ impl Watcher {
     fn finish(&mut self, record: &ExitRecord, dir: &File, socket: &str) {
         self.stderr = None;
         loop {
-            let written = job_files::write_record(&self.spec, record).is_ok();
-            if written {
+            let written = job_files::write_record(&self.spec, record);
+            if written.is_ok() {
                 // Without a record the socket stays: it says that the step did run.
                 let _ = std::fs::remove_file(adopt::short_path(dir, socket));
             }
             let told = tell_last(&mut self.peer, &StepEvent::Ended(record.clone()));
-            if written || told {
+            // A daemon that was told may go down before it could write it down either: its disk is the same.
+            let disk_is_full = written
+                .as_ref()
+                .is_err_and(|e| matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded));
+            if written.is_ok() || (told && !disk_is_full) {
                 return;
             }
+            // Whoever was told need not hear it again.
+            self.peer = None;
             // The job directory was removed, and with it everybody who could ask.
             if dir.metadata().is_ok_and(|meta| meta.nlink() == 0) {
                 return;
             }
-            // A full disk and no daemon: the result is kept here until one of the two is better.
+            // The result is kept here until the disk has room again, or a daemon comes.
             poll(&mut [poll_fd(self.listener.as_raw_fd(), libc::POLLIN)], Some(Duration::from_secs(5)));
             self.accept();
         }

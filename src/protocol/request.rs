@@ -32,6 +32,8 @@ pub enum Request {
         client: ClientProcess,
         /// The step whose end the client waits for, if it had started.
         step: Option<StepKey>,
+        /// It launched a step and has not heard of its end, known by number or not.
+        waits_for_step: bool,
         /// The allocation is this client's own, and ends with it.
         holds: bool,
     },

@@ -107,6 +107,7 @@ impl Core {
             out.changes.push(Change::Insert { job, texts });
         }
         self.drop_if_hopeless(id, now, out);
+        self.drop_if_late(id, now, out);
         self.settle(now, out);
         Ok(id)
     }

@@ -253,6 +253,7 @@ impl Core {
         self.arm(id, now);
         self.save(id, out);
         out.effects.push(Effect::Requeued(id));
+        self.drop_if_late(id, now, out);
     }
 
     /// The limit of an array may have been changed after one of its tasks had ended, which comes back now.

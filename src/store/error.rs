@@ -23,9 +23,14 @@ pub enum StoreError {
     Missing { what: String },
     /// A change contradicts what is stored: the number is taken, the job of a step does not exist.
     Conflict { doing: &'static str, message: String },
-    /// SQLite failed: the disk is full or broken, the file is locked by another program.
+    /// There is no room left on the disk. The same may succeed later.
+    Full { doing: &'static str, message: String },
+    /// SQLite failed: the disk is broken, the file is locked by another program.
     Sql { doing: &'static str, message: String },
 }
+
+/// What SQLite says of SQLITE_FULL; diesel hands on the text alone.
+const FULL: &str = "database or disk is full";
 
 impl StoreError {
     /// For `map_err`: what was being done when SQLite refused.
@@ -34,6 +39,8 @@ impl StoreError {
             let message = error.to_string();
             if is_conflict(&error) {
                 StoreError::Conflict { doing, message }
+            } else if message.contains(FULL) {
+                StoreError::Full { doing, message }
             } else {
                 StoreError::Sql { doing, message }
             }
@@ -43,7 +50,7 @@ impl StoreError {
     /// The failure is SQLite's, not the change's: what else was in the transaction is lost as well.
     pub(crate) fn ends_transaction(&self) -> bool {
         match self {
-            StoreError::Sql { .. } => true,
+            StoreError::Sql { .. } | StoreError::Full { .. } => true,
             StoreError::Open { .. }
             | StoreError::NotADatabase { .. }
             | StoreError::Newer { .. }
@@ -71,7 +78,8 @@ fn is_conflict(error: &diesel::result::Error) -> bool {
 /// For diesel's transactions, which have to be able to report that they could not begin or commit.
 impl From<diesel::result::Error> for StoreError {
     fn from(error: diesel::result::Error) -> Self {
-        StoreError::Sql { doing: "commit", message: error.to_string() }
+        let (doing, message) = ("commit", error.to_string());
+        if message.contains(FULL) { StoreError::Full { doing, message } } else { StoreError::Sql { doing, message } }
     }
 }
 
@@ -101,7 +109,9 @@ impl fmt::Display for StoreError {
                 write!(f, "cannot store {value} in {table}.{column}: the number is too large")
             }
             StoreError::Missing { what } => write!(f, "the database has no {what}"),
-            StoreError::Conflict { doing, message } | StoreError::Sql { doing, message } => {
+            StoreError::Conflict { doing, message }
+            | StoreError::Full { doing, message }
+            | StoreError::Sql { doing, message } => {
                 write!(f, "cannot {doing}: {message}")
             }
         }

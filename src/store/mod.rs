@@ -12,7 +12,7 @@ mod open;
 mod row;
 mod schema;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod write;
 
 pub use accounting::Reader;

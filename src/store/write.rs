@@ -36,8 +36,9 @@ impl Store {
     ///
     /// The answers are in the order of the batches. A batch that contradicts what is stored (a number that is
     /// taken, an update of a job that does not exist) leaves the others alone. Where SQLite itself fails, each
-    /// batch is tried once more by itself, so that one that does not fit on the disk does not take the others
-    /// with it.
+    /// batch is tried once more by itself, in their order, up to the first at which SQLite fails again. What comes
+    /// after that one is answered with the same error and was not stored: a later state of a job never goes before
+    /// an earlier one.
     ///
     /// # Errors
     /// Of each batch: why nothing of it was stored.
@@ -50,7 +51,16 @@ impl Store {
             Err(error) => {
                 self.recover();
                 log::warn!("commit of {} batches: {error}; trying each by itself", batches.len());
-                batches.iter().map(|batch| self.commit_one(batch)).collect()
+                let mut failure = None;
+                let each = batches.iter().map(|batch| {
+                    if let Some(failure) = &failure {
+                        return Err(StoreError::clone(failure));
+                    }
+                    let answer = self.commit_one(batch);
+                    failure = answer.as_ref().err().filter(|e| e.ends_transaction()).cloned();
+                    answer
+                });
+                each.collect()
             }
         }
     }
@@ -84,6 +94,13 @@ impl Store {
             }
         }
         answer
+    }
+
+    /// As if the disk had this many pages for the database, for as long as the connection lasts.
+    #[cfg(test)]
+    pub(crate) fn limit_pages(&mut self, pages: u32) {
+        use diesel::connection::SimpleConnection as _;
+        self.conn.batch_execute(&format!("PRAGMA max_page_count = {pages}")).unwrap();
     }
 
     /// After a failure of SQLite: a new connection, since the old one may not know whether it is in a transaction.
@@ -354,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_too_large_for_the_disk_does_not_take_the_others_with_it() {
+    fn a_full_disk_keeps_what_fits_and_the_order() {
         let place = Place::new();
         let mut store = place.store();
         put(&mut store, vec![insert(&job(1))]);
@@ -362,15 +379,15 @@ mod tests {
         store.conn.batch_execute("PRAGMA max_page_count = 40").unwrap();
         let large = vec![1; 1 << 20];
         let alone = store.commit(&[vec![insert(&job(2)), insert_with(&job(3), &large, b"")]]).remove(0);
-        assert!(matches!(&alone, Err(StoreError::Sql { message, .. }) if message.contains("full")), "{alone:?}");
+        assert!(matches!(&alone, Err(StoreError::Full { .. })), "{alone:?}");
         assert_eq!(all(&mut store), [job(1)], "nothing of the batch is left");
 
         store.conn.batch_execute("PRAGMA max_page_count = 40").unwrap();
         let answers =
             store.commit(&[vec![insert(&job(2))], vec![insert_with(&job(3), &large, b"")], vec![insert(&job(4))]]);
-        assert_eq!(answers[0], Ok(()));
-        assert_eq!(answers[2], Ok(()));
-        assert!(all(&mut store).contains(&job(4)));
+        // The connection is new after the group has failed, and has no limit any more.
+        assert_eq!(answers, [Ok(()), Ok(()), Ok(())]);
+        assert_eq!(all(&mut store), [job(1), job(2), job(3), job(4)]);
     }
 
     #[test]

@@ -81,14 +81,34 @@ fn find(word: &str) -> Option<(&'static str, Applet)> {
     APPLETS.into_iter().find(|(name, _)| *name == word)
 }
 
-/// `SLOTD_ROOT`, else `~/.local/share/slotd`.
+/// `SLOTD_ROOT`, else `~/.local/share/slotd`. A relative one counts from the working directory: jobs and launches see
+/// it from others.
 ///
 /// # Errors
-/// Neither is known.
+/// Neither is known, or it is no text: jobs get it in their environment, and launches carry it.
 pub fn paths() -> Result<Paths, CliError> {
-    root_of(std::env::var_os("SLOTD_ROOT"), std::env::var_os("HOME")).map(Paths::new).ok_or_else(|| {
+    let root = root_of(std::env::var_os("SLOTD_ROOT"), std::env::var_os("HOME")).ok_or_else(|| {
         CliError::error(1, "neither SLOTD_ROOT nor HOME is set: set SLOTD_ROOT to the daemon's runtime root")
-    })
+    })?;
+    let root = std::path::absolute(&root).unwrap_or(root);
+    if root.to_str().is_none() {
+        let why = format!("the runtime root is not valid UTF-8: {}: set SLOTD_ROOT to another path", root.display());
+        return Err(CliError::error(1, why));
+    }
+    Ok(Paths::new(root))
+}
+
+/// The surroundings of a process that submits: its working directory becomes the job's.
+///
+/// # Errors
+/// The path of the working directory is not valid UTF-8: a job would run elsewhere.
+pub fn submitting_origin() -> Result<Origin, CliError> {
+    let origin = origin();
+    if origin.cwd.to_str().is_none() {
+        let why = format!("the path of the working directory is not valid UTF-8: {}", origin.cwd.display());
+        return Err(CliError::error(1, why));
+    }
+    Ok(origin)
 }
 
 fn root_of(root: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
@@ -186,9 +206,6 @@ pub fn unexpected(answer: &Answer) -> CliError {
 pub fn parsed<T>(parsed: Parsed<T>, run: impl FnOnce(T) -> Done) -> Done {
     match parsed {
         Parsed::Run(what) => run(what),
-        Parsed::Print(text) => {
-            print!("{text}");
-            Ok(0)
-        }
+        Parsed::Print(text) => output::print(&text),
     }
 }

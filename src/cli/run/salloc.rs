@@ -1,7 +1,8 @@
 //! `salloc`: an allocation, and a command or a shell inside it.
 
+use super::output::print;
 use super::tasks::{Voice, all_streams, limits, link, verdict};
-use super::{Done, origin, parsed, paths, refused, unexpected};
+use super::{Done, parsed, paths, refused, submitting_origin, unexpected};
 use crate::cli::error::{CliError, Mark};
 use crate::cli::job_env::Export;
 use crate::cli::salloc::{Salloc, parse};
@@ -16,7 +17,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 
 pub fn run(argv: &[OsString]) -> Done {
-    let origin = origin();
+    let origin = submitting_origin()?;
     let line = argv.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let slurm = std::env::var_os("SLOTD_OUTPUT").is_some_and(|v| v == "slurm");
     let spec = ExportSpec::default();
@@ -101,7 +102,7 @@ impl Session {
             self.say(&format!("Granted job allocation {job}"));
         } else if !self.salloc.quiet {
             // The book's line, on the stream of its example.
-            println!("Granted job allocation {job}");
+            print(&format!("Granted job allocation {job}\n"))?;
         }
         if self.salloc.no_shell {
             return Ok(0);

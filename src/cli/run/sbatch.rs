@@ -1,13 +1,14 @@
 //! `sbatch`: submit, and print the number when it is durable.
 
-use super::{Done, TEST_FAILURE, origin, parsed, paths, refused, trial_refused, unexpected};
-use crate::cli::error::CliError;
+use super::output::print;
+use super::{Done, TEST_FAILURE, parsed, paths, refused, submitting_origin, trial_refused, unexpected};
+use crate::cli::error::{CliError, Mark};
 use crate::cli::sbatch::{Sbatch, Text, parse};
 use crate::client::connection::{ClientError, Connection, reopen};
 use crate::host::paths::Paths;
 use crate::model::{JobId, Timestamp};
 use crate::protocol::answer::Answer;
-use crate::protocol::frame::FrameError;
+use crate::protocol::frame::{FrameError, MAX_RAW};
 use crate::protocol::request::{Request, Submit};
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,21 +17,30 @@ use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 
 pub fn run(argv: &[OsString]) -> Done {
-    let origin = origin();
+    let origin = submitting_origin()?;
     parsed(parse(argv, &origin, &mut read)?, |sbatch| submit(sbatch, &origin.tz))
 }
 
 fn read(text: Text<'_>) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
     match text {
-        Text::Stdin => io::stdin().read_to_end(&mut bytes)?,
-        Text::File(path) => File::open(path)?.read_to_end(&mut bytes)?,
+        Text::Stdin => read_all(&mut io::stdin().lock()),
+        Text::File(path) => read_all(&mut File::open(path)?),
         Text::Descriptor(fd) => {
             // SAFETY: the user named it; it is read and not closed, and a number that is not open is an error of read.
             let mut file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
-            file.read_to_end(&mut bytes)?
+            read_all(&mut *file)
         }
-    };
+    }
+}
+
+/// Never more than the daemon takes: `/dev/zero` has no end.
+fn read_all(from: &mut dyn Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(MAX_RAW as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > MAX_RAW {
+        let why = format!("it is larger than {} MB", MAX_RAW >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
     Ok(bytes)
 }
 
@@ -50,7 +60,7 @@ fn submit(sbatch: Sbatch, tz: &jiff::tz::TimeZone) -> Done {
         failure: if sbatch.test_only { TEST_FAILURE } else { "Batch job submission failed" }.to_owned(),
         client: None,
     };
-    let (answer, _) = conn.ask(&Request::Submit(Box::new(submit)), &raw).map_err(|e| with_exit(e.into()))?;
+    let (answer, _) = conn.ask(&Request::Submit(Box::new(submit)), &raw).map_err(|e| with_exit(unanswered(e)))?;
     match answer {
         Answer::Refused(why) if sbatch.test_only => Err(with_exit(trial_refused(why))),
         Answer::Refused(why) => Err(with_exit(refused(why))),
@@ -59,17 +69,33 @@ fn submit(sbatch: Sbatch, tz: &jiff::tz::TimeZone) -> Done {
             Ok(0)
         }
         Answer::Submitted { job } => {
-            if !sbatch.quiet {
-                match (&sbatch.cluster, sbatch.parsable) {
-                    (None, true) => println!("{job}"),
-                    (Some(cluster), true) => println!("{job};{cluster}"),
-                    (None, false) => println!("Submitted batch job {job}"),
-                    (Some(cluster), false) => println!("Submitted batch job {job} on cluster {cluster}"),
-                }
-            }
-            if sbatch.wait { wait(conn, &paths, job) } else { Ok(0) }
+            let told = if sbatch.quiet {
+                Ok(0)
+            } else {
+                print(&match (&sbatch.cluster, sbatch.parsable) {
+                    (None, true) => format!("{job}\n"),
+                    (Some(cluster), true) => format!("{job};{cluster}\n"),
+                    (None, false) => format!("Submitted batch job {job}\n"),
+                    (Some(cluster), false) => format!("Submitted batch job {job} on cluster {cluster}\n"),
+                })
+            };
+            // The job is there, whether its number could be told or not.
+            let told = told.map_err(|e| e.and(Mark::Error, format!("job {job} was submitted")));
+            if sbatch.wait { wait(conn, &paths, job).and_then(|code| told.map(|_| code)) } else { told }
         }
         other => Err(unexpected(&other)),
+    }
+}
+
+/// The daemon went away over a submission. Asking again could make two jobs of one.
+fn unanswered(error: ClientError) -> CliError {
+    match error {
+        ClientError::Broken(FrameError::Closed | FrameError::Io(_)) => CliError::error(
+            1,
+            "the daemon closed the connection before it answered: the job may be in the queue or not",
+        )
+        .and(Mark::Bare, "  hint: look with `squeue` or `sacct` before you submit it again"),
+        other => other.into(),
     }
 }
 

@@ -74,10 +74,7 @@ impl Session<'_> {
             Command::ListPids(job) => self.list_pids(job.as_ref()),
             Command::WaitJob(job) => self.wait_job(job),
             Command::Ping => self.ping(),
-            Command::Version => {
-                println!("slurm-wlm {}", crate::render::ctx::VERSION);
-                Ok(0)
-            }
+            Command::Version => output::print(&format!("slurm-wlm {}\n", crate::render::ctx::VERSION)),
             Command::Interactive => self.interactive(),
         }
     }

@@ -1,7 +1,8 @@
 //! `srun`: a step, in an allocation of its own where there is none.
 
+use super::output::print;
 use super::tasks::{Voice, all_streams, limits, link, verdict};
-use super::{Done, origin, parsed, paths, refused, unexpected};
+use super::{Done, parsed, paths, refused, submitting_origin, unexpected};
 use crate::cli::error::{CliError, Mark};
 use crate::cli::srun::{Srun, parse};
 use crate::cli::step::Stream as Wanted;
@@ -20,7 +21,7 @@ use std::io::IsTerminal;
 const FAILURE: &str = "Unable to allocate resources";
 
 pub fn run(argv: &[OsString]) -> Done {
-    let origin = origin();
+    let origin = submitting_origin()?;
     let line = argv.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     parsed(parse(argv, &origin)?, |srun| {
         if srun.verbose > 0 {
@@ -56,10 +57,11 @@ fn submit_only(srun: Srun, tz: &jiff::tz::TimeZone) -> Done {
     match answer {
         Answer::Refused(why) => Err(if srun.test_only { super::trial_refused(why) } else { refused(why) }),
         Answer::Submitted { job } => {
-            if !srun.quiet {
-                println!("Submitted run job {job}");
+            if srun.quiet {
+                Ok(0)
+            } else {
+                print(&format!("Submitted run job {job}\n"))
             }
-            Ok(0)
         }
         Answer::WouldStart { job, at, cpus, partition } => {
             super::sbatch::would_start("srun", job, at, cpus, &partition, tz);
