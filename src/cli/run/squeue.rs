@@ -27,7 +27,7 @@ pub fn run(argv: &[OsString]) -> Done {
         if squeue.help_format {
             return output::print(&helpformat());
         }
-        if let Some(name) = squeue.nodes.iter().find(|name| **name != origin.host && *name != "localhost") {
+        if let Some(name) = squeue.nodes.iter().find(|name| !output::is_node(name, &origin.host)) {
             return Err(CliError::error(1, format!("Invalid node name {name}")));
         }
         let table = Table::of(&squeue, face(&origin))?;
