@@ -305,12 +305,10 @@ pub struct CommandStep {
 #[rtype(result = "()")]
 pub struct SuspendJob;
 
-/// The clock of the time limit goes on; so long was it stopped in all (microseconds).
+/// The processes go on, and with them the clock of the time limit.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct ResumeJob {
-    pub suspended_us: u64,
-}
+pub struct ResumeJob;
 
 #[derive(Message)]
 #[rtype(result = "()")]

@@ -29,11 +29,11 @@ use actix::prelude::*;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 mod ladder;
 
-use ladder::Ladder;
+use ladder::{Ladder, Life};
 
 /// A launch that got lost with a dying launcher is tried so often.
 const LAUNCH_TRIES: u32 = 3;
@@ -311,11 +311,11 @@ impl RunnerActor {
     }
 
     fn begin(&mut self, job: Box<Job>, host: Host, ctx: &mut Context<Self>) {
-        self.ladder.start = job.start;
         self.ladder.limit_secs = job.request.time_limit_secs;
-        self.ladder.suspended_us = job.suspended_us;
-        self.ladder.suspended_at = job.suspended_at;
         self.ladder.warn = job.request.signal;
+        let suspended = Duration::from_micros(job.suspended_us);
+        let life = Life { start: job.start, suspended_at: job.suspended_at, suspended };
+        self.ladder.begin(&life, (self.setup.clock)(), Instant::now());
         self.host = host;
         self.job = Some(job);
         self.arm_limit(ctx);
@@ -483,7 +483,7 @@ impl Handler<SuspendJob> for RunnerActor {
     type Result = ();
 
     fn handle(&mut self, _: SuspendJob, ctx: &mut Self::Context) {
-        self.ladder.suspended_at = Some((self.setup.clock)());
+        self.ladder.suspend(Instant::now());
         self.arm_limit(ctx);
         for live in self.steps.values() {
             live.commands.send(StepCommand::Suspend);
@@ -494,9 +494,8 @@ impl Handler<SuspendJob> for RunnerActor {
 impl Handler<ResumeJob> for RunnerActor {
     type Result = ();
 
-    fn handle(&mut self, ResumeJob { suspended_us }: ResumeJob, ctx: &mut Self::Context) {
-        self.ladder.suspended_at = None;
-        self.ladder.suspended_us = suspended_us;
+    fn handle(&mut self, _: ResumeJob, ctx: &mut Self::Context) {
+        self.ladder.resume(Instant::now());
         self.arm_limit(ctx);
         for live in self.steps.values() {
             live.commands.send(StepCommand::Resume);

@@ -237,10 +237,7 @@ impl SchedulerActor {
             Effect::StopStep { step, cause } => self.runner(step.job).do_send(StopStep { step: step.step, cause }),
             Effect::Signal { job, target, signal } => self.runner(job).do_send(SignalJob { target, signal }),
             Effect::Suspend(job) => self.runner(job).do_send(SuspendJob),
-            Effect::Resume(id) => {
-                let suspended_us = self.core.job(id).map_or(0, |job| job.suspended_us);
-                self.runner(id).do_send(ResumeJob { suspended_us });
-            }
+            Effect::Resume(job) => self.runner(job).do_send(ResumeJob),
             Effect::SetTimeLimit { job, limit_secs, .. } => self.runner(job).do_send(SetTimeLimit { limit_secs }),
             Effect::LaunchStep { step, ticket, alloc } => self.launch_step(step, ticket, alloc),
             Effect::StepRefused { ticket, refusal } => {

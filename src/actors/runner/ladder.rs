@@ -1,5 +1,5 @@
 //! The ladder of a runner: warning signal, notice and SIGTERM, grace, SIGKILL. All of it on timers that are computed
-//! from timestamps, so that a restart of the daemon or a suspension changes nothing.
+//! from the time that the job has run, so that neither a suspension nor a wall clock that is set changes the limit.
 
 use super::RunnerActor;
 use crate::exec::launch_spec::{SignalTarget as Whom, StepCommand};
@@ -7,17 +7,18 @@ use crate::model::request::WarnSignal;
 use crate::model::{StepId, Timestamp};
 use crate::sched::{EndCause, StopCause};
 use actix::prelude::*;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the processes of a client that is gone, or of an allocation that was given back, may take to end.
 const ORPHAN_GRACE: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
 pub struct Ladder {
-    pub start: Option<Timestamp>,
     pub limit_secs: Option<u64>,
-    pub suspended_us: u64,
-    pub suspended_at: Option<Timestamp>,
+    /// How long the job has run before `runs_since`, without the time it was suspended.
+    ran: Duration,
+    /// Since when it runs, by a clock that nobody sets; `None` before its start and while it is suspended.
+    runs_since: Option<Instant>,
     pub warn: Option<WarnSignal>,
     pub warned: bool,
     pub timed_out: bool,
@@ -29,14 +30,39 @@ pub struct Ladder {
     kill_timer: Option<SpawnHandle>,
 }
 
+/// What the records say of a job's time so far.
+#[derive(Clone, Copy)]
+pub struct Life {
+    pub start: Option<Timestamp>,
+    pub suspended_at: Option<Timestamp>,
+    /// In suspensions that are over.
+    pub suspended: Duration,
+}
+
 impl Ladder {
-    /// When the time limit is reached; `None` without one, and while the job is suspended.
-    fn deadline(&self) -> Option<Timestamp> {
-        let (start, limit) = (self.start?, self.limit_secs?);
-        if self.suspended_at.is_some() {
-            return None;
+    /// Starts the job's clock. What it ran before this moment, under an earlier daemon, only the wall clock tells.
+    pub fn begin(&mut self, life: &Life, now: Timestamp, instant: Instant) {
+        let until = life.suspended_at.unwrap_or(now);
+        self.ran = until.since(life.start.unwrap_or(until)).saturating_sub(life.suspended);
+        self.runs_since = life.suspended_at.is_none().then_some(instant);
+    }
+
+    /// The clock stands still until `resume`.
+    pub fn suspend(&mut self, instant: Instant) {
+        if let Some(since) = self.runs_since.take() {
+            self.ran += instant.saturating_duration_since(since);
         }
-        Some(start.plus_secs(limit).plus(Duration::from_micros(self.suspended_us)))
+    }
+
+    pub fn resume(&mut self, instant: Instant) {
+        self.runs_since.get_or_insert(instant);
+    }
+
+    /// How far the time limit is away; `None` without one, and while the job is suspended.
+    fn left(&self, instant: Instant) -> Option<Duration> {
+        let (since, limit) = (self.runs_since?, self.limit_secs?);
+        let ran = self.ran + instant.saturating_duration_since(since);
+        Some(Duration::from_secs(limit).saturating_sub(ran))
     }
 }
 
@@ -46,27 +72,25 @@ impl RunnerActor {
         for timer in [self.ladder.limit_timer.take(), self.ladder.warn_timer.take()].into_iter().flatten() {
             ctx.cancel_future(timer);
         }
-        let Some(deadline) = self.ladder.deadline() else { return };
+        let Some(left) = self.ladder.left(Instant::now()) else { return };
         if self.ladder.timed_out || self.ladder.stopping.is_some() {
             return;
         }
-        let now = (self.setup.clock)();
-        self.ladder.limit_timer = Some(ctx.run_later(deadline.since(now), |actor, ctx| actor.limit_reached(ctx)));
+        self.ladder.limit_timer = Some(ctx.run_later(left, |actor, ctx| actor.limit_reached(ctx)));
         if let Some(warn) = self.ladder.warn
             && !self.ladder.warned
         {
             let before = Duration::from_secs(u64::from(warn.before_secs));
-            let wait = deadline.since(now).saturating_sub(before);
+            let wait = left.saturating_sub(before);
             self.ladder.warn_timer = Some(ctx.run_later(wait, |actor, _| actor.send_warning()));
         }
     }
 
-    /// A timer fired: the deadline may have moved since it was set, by the wall clock or by scontrol.
+    /// A timer fired: it may have been set for another limit.
     fn limit_reached(&mut self, ctx: &mut Context<Self>) {
-        let now = (self.setup.clock)();
-        match self.ladder.deadline() {
-            Some(deadline) if deadline > now => return self.arm_limit(ctx),
-            Some(_) => {}
+        match self.ladder.left(Instant::now()) {
+            Some(Duration::ZERO) => {}
+            Some(_) => return self.arm_limit(ctx),
             None => return,
         }
         self.ladder.timed_out = true;
@@ -163,5 +187,53 @@ impl RunnerActor {
         };
         let at = crate::actors::launch_plan::local_iso(now);
         format!("slurmstepd: error: *** {what} ON {} CANCELLED AT {at}{suffix} ***", self.host.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp::from_secs(secs)
+    }
+
+    /// A job with a limit of ten seconds that started at second 100, as its runner sees it at second `now`.
+    fn ladder(now: i64, suspended_at: Option<i64>, suspended: Duration) -> (Ladder, Instant) {
+        let life = Life { start: Some(at(100)), suspended_at: suspended_at.map(at), suspended };
+        let (mut ladder, begin) = (Ladder { limit_secs: Some(10), ..Ladder::default() }, Instant::now());
+        ladder.begin(&life, at(now), begin);
+        (ladder, begin)
+    }
+
+    #[test]
+    fn a_wall_clock_that_is_set_does_not_move_the_limit() {
+        let (ladder, begin) = ladder(100, None, Duration::ZERO);
+        // Whatever the wall clock says by now, nobody asks it.
+        assert_eq!(ladder.left(begin + SECOND * 4), Some(SECOND * 6));
+        assert_eq!(ladder.left(begin + SECOND * 11), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn an_adopted_job_has_run_since_its_start() {
+        let (adopted, begin) = ladder(107, None, Duration::ZERO);
+        assert_eq!(adopted.left(begin + SECOND), Some(SECOND * 2));
+        // Adopted after the clock was set back: it has not run less than nothing.
+        let (adopted, begin) = ladder(50, None, Duration::ZERO);
+        assert_eq!(adopted.left(begin), Some(SECOND * 10));
+    }
+
+    #[test]
+    fn time_in_suspension_does_not_count() {
+        let (mut job, begin) = ladder(100, None, Duration::ZERO);
+        job.suspend(begin + SECOND * 2);
+        assert_eq!(job.left(begin + SECOND * 3), None);
+        job.resume(begin + SECOND * 100);
+        assert_eq!(job.left(begin + SECOND * 101), Some(SECOND * 7));
+        let (mut adopted, begin) = ladder(500, Some(105), SECOND);
+        adopted.resume(begin);
+        assert_eq!(adopted.left(begin), Some(SECOND * 6));
     }
 }
