@@ -97,6 +97,8 @@ pub struct RunnerActor {
     ladder: Ladder,
     /// How the batch script or the run's command ended.
     main: Option<ExitRecord>,
+    /// Why nothing can be launched in this allocation.
+    broken: Option<String>,
     done: bool,
 }
 
@@ -119,6 +121,7 @@ impl RunnerActor {
             cgroup: None,
             ladder: Ladder::default(),
             main: None,
+            broken: None,
             done: false,
         }
     }
@@ -358,8 +361,12 @@ impl Handler<OpenAllocation> for RunnerActor {
     fn handle(&mut self, m: OpenAllocation, ctx: &mut Self::Context) {
         self.begin(m.job, m.host, ctx);
         if let Err(e) = self.make_cgroup() {
-            // Told to the client with its first step, and recorded with the job.
             log::error!("job {}: {e}", self.id);
+            if self.job.as_ref().is_some_and(|job| job.client.is_some()) {
+                // Its client is about to launch something, and is told then.
+                self.broken = Some(e);
+                return;
+            }
             let now = (self.setup.clock)();
             let outcome = JobOutcome {
                 exit: ExitCode::LAUNCH_FAILED,
@@ -401,6 +408,9 @@ impl Handler<LaunchStep> for RunnerActor {
             let record =
                 ExitRecord { exit: ExitCode::signal(libc::SIGTERM), started: now, ended: now, ..Default::default() };
             return self.step_over(step, record, Some(EndCause::Stopped), ctx);
+        }
+        if let Some(why) = self.broken.clone() {
+            return self.launch_failed(step, &why, ctx);
         }
         match launch_plan::step_launch(&m, &self.setup.paths) {
             Ok(spec) => self.launch(spec, m.fds, ctx),

@@ -188,6 +188,11 @@ pub enum StepCommand {
         signal: i32,
         target: SignalTarget,
     },
+    /// The warning before the time limit: a signal that a step gets once, however many daemons send it.
+    Warn {
+        signal: i32,
+        target: SignalTarget,
+    },
     /// A line for the standard error of task 0; a newline is added.
     Notice(String),
     /// SIGSTOP to every process.

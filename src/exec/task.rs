@@ -160,9 +160,7 @@ fn prepare(birth: &Birth) -> Result<(), String> {
             return Err(format!("could not get a controlling terminal: {}", Errno::last().desc()));
         }
     }
-    if let Err(e) = affinity::bind(&task.cpus) {
-        say(&format!("error: {e}"));
-    }
+    affinity::bind(&task.cpus).map_err(|e| e.to_string())?;
     for limit in birth.nofile.iter().chain(&spec.rlimits) {
         set_limit(limit);
     }

@@ -119,6 +119,7 @@ fn run(control: OwnedFd, lock: File) -> io::Result<()> {
         launch_error: None,
         peak_rss_kb: 0,
         kill: None,
+        warned: false,
         next_sample: Instant::now() + FIRST_SAMPLE,
         sample_pause: FIRST_SAMPLE,
         spec,
@@ -200,6 +201,8 @@ struct Watcher {
     peak_rss_kb: u64,
     tie: Option<OwnedFd>,
     kill: Option<Kill>,
+    /// `StepCommand::Warn` was obeyed.
+    warned: bool,
     next_sample: Instant,
     sample_pause: Duration,
 }
@@ -392,6 +395,11 @@ impl Watcher {
     fn obey(&mut self, command: StepCommand) {
         match command {
             StepCommand::Signal { signal, target } => self.signal(signal, target),
+            StepCommand::Warn { .. } if self.warned => {}
+            StepCommand::Warn { signal, target } => {
+                self.warned = true;
+                self.signal(signal, target);
+            }
             StepCommand::Notice(text) => self.notice(&text),
             StepCommand::Suspend => signal_all(libc::SIGSTOP),
             StepCommand::Resume => signal_all(libc::SIGCONT),

@@ -88,7 +88,7 @@ impl RunnerActor {
                 (false, true) => continue,
                 (false, false) => Whom::Processes,
             };
-            live.commands.send(StepCommand::Signal { signal, target });
+            live.commands.send(StepCommand::Warn { signal, target });
         }
     }
 

@@ -5,6 +5,7 @@ use super::{Done, ask, origin, parsed, unexpected};
 use crate::cli::error::CliError;
 use crate::cli::origin::Origin;
 use crate::cli::sacct::{Parsable, Sacct, SacctFormat, parse};
+use crate::model::Timestamp;
 use crate::model::query::AcctFilter;
 use crate::model::view::{JobList, JobView};
 use crate::model::{ArrayRole, JobId};
@@ -25,12 +26,6 @@ pub fn run(argv: &[OsString]) -> Done {
     })
 }
 
-/// Names for the numbers that users were given by.
-fn user_names(users: &[String]) -> Vec<String> {
-    let name = |user: &String| user.parse::<u32>().map_or_else(|_| user.clone(), crate::host::user::user_name);
-    users.iter().map(name).collect()
-}
-
 fn carry_out(sacct: &Sacct, origin: &Origin) -> Done {
     if let Some(user) = output::unknown_users(&sacct.users).first() {
         return Err(CliError::error(1, format!("Invalid user id: {user}")));
@@ -38,7 +33,7 @@ fn carry_out(sacct: &Sacct, origin: &Origin) -> Done {
     let filter = AcctFilter {
         jobs: sacct.jobs.clone().unwrap_or_default(),
         names: sacct.names.clone(),
-        users: user_names(&sacct.users),
+        users: output::user_names(&sacct.users),
         partitions: sacct.partitions.clone(),
         accounts: sacct.accounts.clone(),
         states: match &sacct.states {
@@ -46,7 +41,8 @@ fn carry_out(sacct: &Sacct, origin: &Origin) -> Done {
             Some(StateFilter::Some(states)) => Some(states.clone()),
         },
         since: Some(sacct.start),
-        until: sacct.end,
+        // Slurm's times are whole seconds: what happens within the last one is in the window.
+        until: sacct.end.map(|end| Timestamp(end.0.saturating_add(999_999))),
     };
     let mut list = match ask(&Request::Accounting(filter), &[])?.0 {
         Answer::Jobs(list) => list,
