@@ -163,6 +163,10 @@ fn prepare(birth: &Birth) -> Result<(), String> {
     if let Err(e) = affinity::bind(&task.cpus) {
         say(&format!("error: {e}"));
     }
+    if let Some(text) = &task.report_binding {
+        let line = format!("{text} [{}]: mask {} set\n", std::process::id(), affinity::mask());
+        let _ = nix::unistd::write(borrow(2), line.as_bytes());
+    }
     for limit in birth.nofile.iter().chain(&spec.rlimits) {
         set_limit(limit);
     }
