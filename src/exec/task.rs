@@ -161,6 +161,10 @@ fn prepare(birth: &Birth) -> Result<(), String> {
         }
     }
     affinity::bind(&task.cpus).map_err(|e| e.to_string())?;
+    if let Some(text) = &task.report_binding {
+        let line = format!("{text} [{}]: mask {} set\n", std::process::id(), affinity::mask());
+        let _ = nix::unistd::write(borrow(2), line.as_bytes());
+    }
     for limit in birth.nofile.iter().chain(&spec.rlimits) {
         set_limit(limit);
     }
