@@ -107,8 +107,7 @@ fn a_name_is_never_a_command() {
 #[test]
 fn an_end_that_came_without_a_daemon_is_told_by_the_next_one() {
     let mut slotd = with_hook();
-    let job = slotd.wrap(&[], &slotd.gate("go"));
-    slotd.wait_state(job, "RUNNING");
+    let job = slotd.begun(&[], "go", "true");
     slotd.kill9();
     slotd.open("go");
     slotd.wait("its end", || slotd.job_dir(job).join("exit_status").exists().then_some(()));

@@ -336,6 +336,15 @@ impl Slotd {
         id
     }
 
+    /// A job whose script has begun, and goes on with `then` once the gate is open. A job may be RUNNING before its
+    /// first instruction, and a daemon that is killed in between has launched nothing yet.
+    #[track_caller]
+    pub fn begun(&self, args: &[&str], gate: &str, then: &str) -> u32 {
+        let id = self.wrap(args, &format!("echo > begun.$SLURM_JOB_ID; {}; {then}", self.gate(gate)));
+        self.wait_text(&format!("begun.{id}"), "\n");
+        id
+    }
+
     /// Submits `--wrap`, waits until it is COMPLETED, and reads its standard output.
     #[track_caller]
     pub fn ran(&self, args: &[&str], script: &str) -> String {
