@@ -5,10 +5,9 @@ use super::{Done, ask, origin, parsed, unexpected};
 use crate::cli::error::CliError;
 use crate::cli::origin::Origin;
 use crate::cli::sacct::{Parsable, Sacct, SacctFormat, parse};
-use crate::model::Timestamp;
 use crate::model::query::AcctFilter;
 use crate::model::view::{JobList, JobView};
-use crate::model::{ArrayRole, JobId};
+use crate::model::{ArrayRole, JobId, Timestamp};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::sacct::{Layout, Lines, Options, Rows, View, helpformat, print};
@@ -26,6 +25,11 @@ pub fn run(argv: &[OsString]) -> Done {
     })
 }
 
+/// A window is given in whole seconds, the last of which belongs to it: what ended a moment ago ended until `now`.
+fn to_end_of_second(time: Timestamp) -> Timestamp {
+    Timestamp::from_secs(time.as_secs()).plus(std::time::Duration::from_micros(999_999))
+}
+
 fn carry_out(sacct: &Sacct, origin: &Origin) -> Done {
     if let Some(user) = output::unknown_users(&sacct.users).first() {
         return Err(CliError::error(1, format!("Invalid user id: {user}")));
@@ -41,8 +45,7 @@ fn carry_out(sacct: &Sacct, origin: &Origin) -> Done {
             Some(StateFilter::Some(states)) => Some(states.clone()),
         },
         since: Some(sacct.start),
-        // Slurm's times are whole seconds: what happens within the last one is in the window.
-        until: sacct.end.map(|end| Timestamp(end.0.saturating_add(999_999))),
+        until: sacct.end.map(to_end_of_second),
     };
     let mut list = match ask(&Request::Accounting(filter), &[])?.0 {
         Answer::Jobs(list) => list,
@@ -154,6 +157,12 @@ fn table(sacct: &Sacct, jobs: &[JobView], ctx: &Ctx) -> Result<String, CliError>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_second_of_a_window_belongs_to_it() {
+        assert_eq!(to_end_of_second(Timestamp(7_200_000)), Timestamp(7_999_999));
+        assert_eq!(to_end_of_second(Timestamp(7_000_000)), Timestamp(7_999_999));
+    }
 
     #[test]
     fn tasks_stand_in_their_order_where_the_array_does() {
