@@ -33,12 +33,7 @@ fn a_running_job_is_adopted_after_kill_9_with_its_true_end() {
 #[test]
 fn a_job_that_ended_without_a_daemon_gets_its_true_code_and_end() {
     let mut slotd = Slotd::start();
-    let gate = slotd.gate("go");
-    let jobs: Vec<u32> =
-        ["exit 0", "exit 3", "kill -SEGV $$"].iter().map(|end| slotd.wrap(&[], &format!("{gate}; {end}"))).collect();
-    for job in &jobs {
-        slotd.wait_state(*job, "RUNNING");
-    }
+    let jobs = ["exit 0", "exit 3", "kill -SEGV $$"].map(|end| slotd.begun(&[], "go", end));
     slotd.kill9();
     slotd.open("go");
     slotd.wait("the exit records", || {
@@ -239,8 +234,7 @@ fn a_watcher_that_died_without_a_daemon_is_found_out() {
 #[test]
 fn a_stopped_daemon_leaves_its_jobs_running() {
     let mut slotd = Slotd::start();
-    let job = slotd.wrap(&[], &format!("{}; echo done; exit 4", slotd.gate("go")));
-    slotd.wait_state(job, "RUNNING");
+    let job = slotd.begun(&[], "go", "echo done; exit 4");
     assert!(slotd.stop().success());
     assert!(!slotd.root.join("run/slotd.sock").exists());
     slotd.open("go");

@@ -184,8 +184,10 @@ fn salloc_s_shell_has_the_terminal() {
     session.shows("Granted job allocation 1");
     session.types("test -t 0 && echo tty=$SLURM_JOB_ID\n");
     session.shows("tty=1");
-    session.types("srun echo st'e'p\n");
+    // srun reads the terminal while it runs, as it does with Slurm: what is typed next has to wait for its end.
+    session.types("srun echo st'e'p; echo af'ter'\n");
     session.shows("\nstep");
+    session.shows("\nafter");
     session.types("exit 5\n");
     assert_eq!(session.ends(), 5);
     session.shows("Relinquishing job allocation 1");

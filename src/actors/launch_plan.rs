@@ -119,6 +119,8 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
         script: (!is_run).then_some(texts.script),
         unset_env: environment::stale_variables(&texts.env),
         env: texts.env,
+        // Where the submitter has none, Slurm sets it too (golden E-02).
+        default_env: vec![("TMPDIR".to_owned(), "/tmp".to_owned())],
         set_env: environment::batch_environment(&facts(job, &alloc, host, &root), ntasks),
         argv: request.args.clone(),
         work_dir: PathBuf::from(&request.work_dir),

@@ -89,6 +89,8 @@ pub struct AttachClient {
     pub job: JobId,
     pub client: ClientProcess,
     pub step: Option<StepKey>,
+    /// It launched a step and has not heard of its end, known by number or not.
+    pub waits_for_step: bool,
     /// It holds the allocation, rather than being a guest with a step in it.
     pub holds: bool,
     pub news: NewsSender,
@@ -229,8 +231,8 @@ pub struct PastJobs(pub AcctFilter);
 pub struct EndedFacts(pub Vec<JobId>);
 
 #[derive(Message)]
-#[rtype(result = "Result<Option<Vec<u8>>, ReadError>")]
-pub struct BatchScript(pub JobId);
+#[rtype(result = "Result<Option<LaunchTexts>, ReadError>")]
+pub struct BatchTexts(pub JobId);
 
 // ---- RunnerActor ----
 

@@ -238,12 +238,14 @@ impl RunnerActor {
                 usage: record.usage,
                 cause: self.ladder.main_cause.unwrap_or_else(|| self.cause_of(record, false)),
                 ended: record.ended,
+                why: record.launch_error.clone(),
             },
             None => JobOutcome {
                 exit: ExitCode::OK,
                 usage: Usage::default(),
                 cause: if self.ladder.timed_out { EndCause::TimeLimit } else { EndCause::Stopped },
                 ended: now,
+                why: None,
             },
         };
         if let Some(cgroup) = self.cgroup.take() {
@@ -274,7 +276,12 @@ impl RunnerActor {
             Ok(Adoption::Ended(record)) => self.step_over(step, record, None, ctx),
             Ok(Adoption::NeverLaunched) if at_start => {
                 let now = (self.setup.clock)();
-                let record = ExitRecord { run: self.run(), started: now, ended: now, ..ExitRecord::default() };
+                let mut record = ExitRecord { run: self.run(), started: now, ended: now, ..ExitRecord::default() };
+                if step != StepId::Batch {
+                    // A batch job is launched again; a step's client has to know that nothing ran.
+                    record.exit = ExitCode::LAUNCH_FAILED;
+                    record.launch_error = Some("the daemon was restarted before it was launched".to_owned());
+                }
                 self.step_over(step, record, Some(EndCause::NeverLaunched), ctx);
             }
             Ok(Adoption::NeverLaunched) => match self.steps.get_mut(&step) {
@@ -359,6 +366,7 @@ impl Handler<OpenAllocation> for RunnerActor {
                 usage: Usage::default(),
                 cause: EndCause::LaunchFailed,
                 ended: now,
+                why: Some(e),
             };
             self.finish(outcome, ctx);
         }

@@ -12,8 +12,8 @@ use crate::actors::runner::{RunnerActor, RunnerSeed};
 use crate::model::change::LaunchTexts;
 use crate::model::job::ClientProcess;
 use crate::model::partition::Host;
-use crate::model::view::{JobList, JobView, NodeView, PartitionView};
-use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRef, JobRequest, Partition, StepKey, Timestamp};
+use crate::model::view::{JobView, NodeView, PartitionView};
+use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRef, JobRequest, Partition, StepId, StepKey, Timestamp};
 use crate::protocol::answer::{Outcome, Refused};
 use crate::protocol::request::StepLaunch;
 use crate::sched::{
@@ -27,6 +27,7 @@ use tokio::sync::{oneshot, watch};
 
 mod control;
 mod diagnostics;
+mod query;
 #[cfg(test)]
 mod tests;
 
@@ -451,40 +452,6 @@ impl Handler<TestSubmission> for SchedulerActor {
     }
 }
 
-impl Handler<QueryJobs> for SchedulerActor {
-    type Result = MessageResult<QueryJobs>;
-
-    fn handle(&mut self, QueryJobs(filter): QueryJobs, _: &mut Self::Context) -> Self::Result {
-        let now = self.now();
-        let mut unknown = Vec::new();
-        let mut jobs: Vec<JobView> = if filter.jobs.is_empty() {
-            self.core.views(now)
-        } else {
-            let mut ids: Vec<JobId> = Vec::new();
-            for job in &filter.jobs {
-                let found = self.core.resolve(job);
-                if found.is_empty() {
-                    unknown.push(job.job);
-                }
-                ids.extend(found);
-            }
-            ids.sort_unstable();
-            ids.dedup();
-            ids.into_iter().filter_map(|id| self.core.view(id, now)).collect()
-        };
-        if filter.live_only {
-            jobs.retain(|job| !job.state.is_terminal());
-        }
-        if filter.expected_starts {
-            self.core.fill_expected_starts(&mut jobs, now);
-        }
-        for job in &mut jobs {
-            fill_paths(job, &self.core.config().host.name);
-        }
-        MessageResult(JobList { jobs, now, unknown })
-    }
-}
-
 impl Handler<RefreshLive> for SchedulerActor {
     type Result = MessageResult<RefreshLive>;
 
@@ -524,11 +491,18 @@ impl Handler<WatchJob> for SchedulerActor {
     type Result = Option<JobView>;
 
     fn handle(&mut self, m: WatchJob, _: &mut Self::Context) -> Self::Result {
-        let view = self.view(m.job)?;
-        if !view.state.is_terminal() {
+        let mut views: Vec<JobView> =
+            self.core.resolve(&JobRef::job(m.job)).into_iter().filter_map(|id| self.view(id)).collect();
+        if let Some(live) = views.iter().find(|view| !view.state.is_terminal()).cloned() {
             self.watch(m.job, m.news);
+            // Of an array those that are over already count too: the watch keeps the worst of them.
+            if let Some(watch) = self.watchers.get_mut(&m.job) {
+                views.retain(|view| view.state.is_terminal());
+                watch.worst = views.into_iter().max_by_key(|view| view.exit.as_shell()).map(Box::new);
+            }
+            return Some(live);
         }
-        Some(view)
+        views.into_iter().max_by_key(|view| view.exit.as_shell())
     }
 }
 
@@ -546,15 +520,28 @@ impl Handler<AttachClient> for SchedulerActor {
         if !view.state.is_terminal() && m.holds {
             self.core.set_client(m.job, Some(m.client), &mut out);
         }
-        if let Some(step) = m.step {
-            match view.steps.iter().find(|s| s.id == step.step) {
-                Some(over) if over.state.is_terminal() => {
-                    let _ = m.news.send(News::StepEnded { exit: over.exit, tasks: Vec::new(), error: None });
-                }
-                Some(_) => {
-                    self.step_news.insert(step, m.news);
-                }
-                None => return Box::pin(async { Err(Refused::new("Invalid job step id specified")) }),
+        if !m.waits_for_step {
+            return self.reply_after(out, Ok(view));
+        }
+        // The daemon may have died before it told the client which step it was: the client's own allocation has no
+        // other but the last one.
+        let found = match m.step {
+            Some(step) => view.steps.iter().find(|s| s.id == step.step),
+            None if m.holds => view.steps.iter().filter(|s| s.id != StepId::Batch).max_by_key(|s| s.start),
+            None => None,
+        };
+        match found {
+            Some(over) if over.state.is_terminal() => {
+                let _ = m.news.send(News::StepEnded { exit: over.exit, tasks: Vec::new(), error: None });
+            }
+            Some(live) => {
+                let step = StepKey { job: m.job, step: live.id };
+                let _ = m.news.send(News::StepStarted { step: live.id, pids: Vec::new() });
+                self.step_news.insert(step, m.news);
+            }
+            None => {
+                let lost = "the daemon was restarted before the step was started: run it again";
+                return Box::pin(async move { Err(Refused::new(lost)) });
             }
         }
         self.reply_after(out, Ok(view))
@@ -715,8 +702,13 @@ impl Handler<RunnerDied> for SchedulerActor {
     fn handle(&mut self, RunnerDied { job }: RunnerDied, ctx: &mut Self::Context) {
         let now = self.now();
         let mut out = Outbox::default();
-        let outcome =
-            JobOutcome { exit: ExitCode::OK, usage: Default::default(), cause: EndCause::RunnerLost, ended: now };
+        let outcome = JobOutcome {
+            exit: ExitCode::OK,
+            usage: Default::default(),
+            cause: EndCause::RunnerLost,
+            ended: now,
+            why: None,
+        };
         self.core.on_job_ended(job, outcome, now, &mut out);
         self.commit(out, ctx);
     }

@@ -9,8 +9,9 @@
 //! [`ReaderActor`] answers queries of the past on a connection of its own, so that a large sacct delays no commit.
 
 use crate::actors::launch_plan::fill_paths;
-use crate::actors::messages::{BatchScript, Commit, Committed, DiskFull, EndedFacts, PastJobs, ReadError};
+use crate::actors::messages::{BatchTexts, Commit, Committed, DiskFull, EndedFacts, PastJobs, ReadError};
 use crate::model::Job;
+use crate::model::change::LaunchTexts;
 use crate::model::query::AcctFilter;
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, JobId, JobRef, JobState};
@@ -144,11 +145,11 @@ impl Handler<EndedFacts> for ReaderActor {
     }
 }
 
-impl Handler<BatchScript> for ReaderActor {
-    type Result = Result<Option<Vec<u8>>, ReadError>;
+impl Handler<BatchTexts> for ReaderActor {
+    type Result = Result<Option<LaunchTexts>, ReadError>;
 
-    fn handle(&mut self, BatchScript(job): BatchScript, _: &mut Self::Context) -> Self::Result {
-        Ok(self.reader.launch_texts(job)?.map(|texts| texts.script))
+    fn handle(&mut self, BatchTexts(job): BatchTexts, _: &mut Self::Context) -> Self::Result {
+        Ok(self.reader.launch_texts(job)?)
     }
 }
 

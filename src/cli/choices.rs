@@ -252,7 +252,8 @@ impl Reader {
 /// The clap definition of a command: the one source for parsing, help, man pages and completions.
 pub fn definition<T: Args>(applet: Applet) -> Command {
     let command = T::augment_args(bare_command(applet));
-    applet.extras.iter().fold(command, |command, extras| extra::add_to(command, extras))
+    // A flattened struct of options puts its own description in place of the command's.
+    applet.extras.iter().fold(command, |command, extras| extra::add_to(command, extras)).about(applet.about)
 }
 
 fn bare_command(applet: Applet) -> Command {

@@ -123,6 +123,7 @@ impl Submission<'_> {
             nodelist: given(&job.nodelist),
             exclude: given(&job.exclude),
             work_dir: self.work_dir(),
+            submit_dir: origin.absolute(""),
             signal: choices.read("signal", job.signal.as_ref(), spec::signal::parse_warn)?,
             kill_on_invalid_dep: self.yes_or_no("kill-on-invalid-dep", &job.kill_on_invalid_dep)?,
             submit_line: submit_line(argv),

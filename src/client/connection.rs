@@ -180,9 +180,11 @@ impl Connection {
         if self.partial.len() < whole {
             return Ok(None);
         }
-        let json = self.partial[HEADER..HEADER + lengths.json].to_vec();
-        let raw = self.partial[HEADER + lengths.json..whole].to_vec();
-        self.partial.drain(..whole);
+        // The queue may be long: nothing is copied that need not be.
+        let rest = self.partial.split_off(whole);
+        let mut json = std::mem::replace(&mut self.partial, rest);
+        let raw = json.split_off(HEADER + lengths.json);
+        json.drain(..HEADER);
         Ok(Some(Frame { json, raw }))
     }
 }
@@ -214,6 +216,24 @@ impl Return {
     /// To be called when it is readable.
     pub fn clear(&self) {
         while self.inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
+    }
+}
+
+/// Waits until the daemon of this root is back, and connects to it.
+///
+/// # Errors
+/// Its directory cannot be watched.
+pub fn reopen(paths: &Paths) -> Result<Connection, ClientError> {
+    let back = Return::watch(paths)?;
+    loop {
+        if let Ok(conn) = Connection::open(paths) {
+            return Ok(conn);
+        }
+        let mut fds = [nix::poll::PollFd::new(back.as_fd(), nix::poll::PollFlags::POLLIN)];
+        match nix::poll::poll(&mut fds, nix::poll::PollTimeout::NONE) {
+            Ok(_) | Err(nix::Error::EINTR) => back.clear(),
+            Err(e) => return Err(io::Error::from(e).into()),
+        }
     }
 }
 

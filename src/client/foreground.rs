@@ -330,7 +330,10 @@ pub fn wait_for_grant(
                 back = Some(Return::watch(&link.paths)?);
             }
             if let Ok(mut fresh) = Connection::open(&link.paths) {
-                fresh.send(&Request::Attach { job, client: link.client, step: None, holds: true }, &[])?;
+                fresh.send(
+                    &Request::Attach { job, client: link.client, step: None, waits_for_step: false, holds: true },
+                    &[],
+                )?;
                 *conn = fresh;
                 back = None;
             }
@@ -542,7 +545,13 @@ impl Foreground<'_> {
         let Ok(mut fresh) = Connection::open(&self.link.paths) else { return Ok(()) };
         let step = self.step.map(|step| StepKey { job: self.job, step });
         fresh.send(
-            &Request::Attach { job: self.job, client: self.link.client, step, holds: self.link.allocation.is_some() },
+            &Request::Attach {
+                job: self.job,
+                client: self.link.client,
+                step,
+                waits_for_step: true,
+                holds: self.link.allocation.is_some(),
+            },
             &[],
         )?;
         *self.conn = fresh;

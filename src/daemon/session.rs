@@ -180,9 +180,9 @@ impl Session {
                 Some(_) => None,
                 None => Some(refused("Invalid job id specified")),
             },
-            Request::Attach { job, client, step, holds } => {
+            Request::Attach { job, client, step, waits_for_step, holds } => {
                 let news = self.news.clone();
-                match hub.scheduler.send(AttachClient { job, client, step, holds, news }).await? {
+                match hub.scheduler.send(AttachClient { job, client, step, waits_for_step, holds, news }).await? {
                     Ok(view) => {
                         self.ties.allocation = holds.then_some((job, client));
                         plain(Answer::Granted { view: Box::new(view) })
@@ -201,8 +201,13 @@ impl Session {
                 hub.scheduler.send(ReleaseAllocation { job, exit }).await?;
                 None
             }
-            Request::BatchScript(job) => match hub.reader.send(BatchScript(job)).await? {
-                Ok(Some(script)) => Some((Answer::Script, script)),
+            Request::BatchScript(job) => match hub.reader.send(BatchTexts(job)).await? {
+                Ok(Some(texts)) => Some((Answer::Script, texts.script)),
+                Ok(None) => Some(refused("Invalid job id specified")),
+                Err(e) => Some(refused(e.0)),
+            },
+            Request::BatchEnv(job) => match hub.reader.send(BatchTexts(job)).await? {
+                Ok(Some(texts)) => Some((Answer::Script, texts.env)),
                 Ok(None) => Some(refused("Invalid job id specified")),
                 Err(e) => Some(refused(e.0)),
             },

@@ -83,7 +83,8 @@ impl Builder {
             MemRequest::PerCpu(mb) => self.set("SLURM_MEM_PER_CPU", mb),
             MemRequest::PerGpu(mb) => self.set("SLURM_MEM_PER_GPU", mb),
         }
-        self.set("SLURM_SUBMIT_DIR", &request.work_dir);
+        let submit_dir = if request.submit_dir.is_empty() { &request.work_dir } else { &request.submit_dir };
+        self.set("SLURM_SUBMIT_DIR", submit_dir);
         self.set("SLURM_SUBMIT_HOST", &request.submit_host);
         self.set("SLURM_JOB_START_TIME", job.start.as_secs());
         self.set_some("SLURM_JOB_END_TIME", request.time_limit_secs.map(|limit| job.start.plus_secs(limit).as_secs()));
@@ -268,7 +269,8 @@ mod tests {
             user: "lab".into(),
             uid: 1001,
             gid: 1001,
-            work_dir: "/d".into(),
+            work_dir: "/w".into(),
+            submit_dir: "/d".into(),
             submit_host: "vm".into(),
             ..JobRequest::default()
         };

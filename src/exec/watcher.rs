@@ -215,9 +215,14 @@ impl Watcher {
         }
         let mut files = Files::default();
         let mut streams = Vec::with_capacity(spec.tasks.len());
+        // Not the watcher's own first three descriptors: a task puts its streams there one after the other.
+        let null = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/null")
+            .map_err(|e| format!("could not open /dev/null: {e}"))?;
         for task in &spec.tasks {
-            // Descriptor 0 is /dev/null.
-            streams.push(files.streams(task, &handed, 0)?);
+            streams.push(files.streams(task, &handed, null.as_raw_fd())?);
         }
         if let Some([_, _, job_files::Stream::Raw(fd)]) = streams.first() {
             // SAFETY: the descriptor is open: `files` or `handed` owns it, or it is /dev/null.
@@ -235,7 +240,7 @@ impl Watcher {
         if self.tasks.is_empty() {
             return Err("the step has no tasks".into());
         }
-        drop((files, handed, write));
+        drop((files, handed, write, null));
         if self.spec.write_runner {
             // After the tasks have started: they need not wait for it, and nothing depends on it.
             let text = runner_script::runner_script(&self.spec);

@@ -79,6 +79,8 @@ pub struct Job {
     pub client: Option<ClientProcess>,
     /// Who cancelled it (uid), for `CANCELLED by 0`.
     pub cancelled_by: Option<u32>,
+    /// What slotd has to say about it, as Slurm's `SystemComment`: why its launch failed.
+    pub system_comment: Option<String>,
 }
 
 impl ArrayRole {

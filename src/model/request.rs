@@ -173,6 +173,10 @@ pub struct JobRequest {
 
     // What.
     pub work_dir: String,
+    /// Where the command was called: `SLURM_SUBMIT_DIR`. Not the same as `work_dir` with `--chdir`. Empty in records of
+    /// before it was kept.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub submit_dir: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub std_out: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

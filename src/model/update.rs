@@ -37,6 +37,19 @@ pub enum Update {
     ArrayTaskThrottle(Option<u32>),
     Requeue(bool),
     Features(String),
+    WcKey(String),
+    Reservation(String),
+    Licenses(String),
+    MailType(String),
+    MailUser(String),
+    /// Seconds.
+    TimeMin(Option<u64>),
+    /// As if no priority had ever been set.
+    PriorityReset,
+    /// GPUs for each task.
+    GpusPerTask(u32),
+    /// Shuts other jobs out, or lets them in.
+    Exclusive(bool),
     /// `NumNodes=1`: what every job has here.
     Nodes,
 }

@@ -23,26 +23,44 @@ pub struct JobView {
     pub state: JobState,
     pub reason: Reason,
     /// The dependency as it stands now: satisfied terms are gone. Empty: none left.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub dependency: String,
     pub submit: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eligible: Option<Timestamp>,
     /// Of a pending job: `None`, see `expected_start`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Timestamp>,
     /// When the plan would start a pending job (`squeue --start`).
+    #[serde(default, skip_serializing_if = "is_default")]
     pub expected_start: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub suspended_us: u64,
     pub exit: ExitCode,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub derived_exit: ExitCode,
     pub restarts: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alloc: Option<Allocation>,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub usage: Usage,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub steps: Vec<Step>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<u32>,
+    /// What slotd has to say about it: why its launch failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_comment: Option<String>,
     /// Absolute paths. `/dev/null` for input where none was given. Empty for an allocation.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub std_out: String,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub std_err: String,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub std_in: String,
     /// The job launches one process a rank (the book), rather than its script once (Slurm).
     pub batch_ranks: bool,
@@ -91,6 +109,10 @@ pub struct JobList {
     /// Ids that were asked for and are not known.
     #[serde(default)]
     pub unknown: Vec<JobId>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 mod arc {

@@ -25,7 +25,7 @@ pub enum Answer {
     Config(Vec<(String, String)>),
     /// One outcome for each job that was named, in order.
     Done(Vec<Outcome>),
-    /// The raw part is the script.
+    /// The raw part is the script, or the environment as `KEY=VALUE\0` entries.
     Script,
     Diagnostics(Vec<(String, String)>),
     /// The request was understood and refused.

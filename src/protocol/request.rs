@@ -2,7 +2,7 @@
 
 use crate::model::job::ClientProcess;
 use crate::model::query::AcctFilter;
-use crate::model::{JobId, JobRef, JobRequest, StepKey};
+use crate::model::{Job, JobId, JobRef, JobRequest, JobState, StepKey};
 use serde::{Deserialize, Serialize};
 
 /// One request. The raw part of its frame is empty but for [`Request::Submit`] and [`Request::LaunchStep`].
@@ -32,6 +32,8 @@ pub enum Request {
         client: ClientProcess,
         /// The step whose end the client waits for, if it had started.
         step: Option<StepKey>,
+        /// It launched a step and has not heard of its end, known by number or not.
+        waits_for_step: bool,
         /// The allocation is this client's own, and ends with it.
         holds: bool,
     },
@@ -48,6 +50,8 @@ pub enum Request {
         exit: crate::model::ExitCode,
     },
     BatchScript(JobId),
+    /// The environment that a batch job was submitted with. Answered by `Script`.
+    BatchEnv(JobId),
     Diagnostics,
 }
 
@@ -74,6 +78,32 @@ pub struct JobFilter {
     pub expected_starts: bool,
     /// Only records that are not over.
     pub live_only: bool,
+    /// Only records in these states; `None`: any. An empty list matches nothing.
+    pub states: Option<Vec<JobState>>,
+    /// Users by name or number.
+    pub users: Vec<String>,
+    pub names: Vec<String>,
+    pub partitions: Vec<String>,
+    pub accounts: Vec<String>,
+    /// The paths of the standard streams are not asked for: they cost more than most of a view.
+    pub without_paths: bool,
+}
+
+impl JobFilter {
+    /// Whether a record passes. Whether it is one of [`Self::jobs`] is not looked at here.
+    pub fn matches(&self, job: &Job) -> bool {
+        fn among(list: &[String], value: &str) -> bool {
+            list.is_empty() || list.iter().any(|wanted| wanted == value)
+        }
+        let request = &job.request;
+        let of_user = |wanted: &String| *wanted == request.user || wanted.parse() == Ok(request.uid);
+        !(self.live_only && job.state.is_terminal())
+            && self.states.as_ref().is_none_or(|states| states.contains(&job.state))
+            && (self.users.is_empty() || self.users.iter().any(of_user))
+            && among(&self.names, &request.name)
+            && among(&self.partitions, &job.partition)
+            && (self.accounts.is_empty() || request.account.as_ref().is_some_and(|a| self.accounts.contains(a)))
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -119,7 +149,7 @@ pub struct CancelFilter {
     pub reservations: Vec<String>,
     pub wckeys: Vec<String>,
     pub nodes: Vec<String>,
-    pub states: Vec<crate::model::JobState>,
+    pub states: Vec<JobState>,
 }
 
 impl CancelFilter {

@@ -69,6 +69,7 @@ pub fn job(id: u32, name: &str) -> JobBuilder {
         usage: Usage::default(),
         steps: Vec::new(),
         cancelled_by: None,
+        system_comment: None,
         std_out: format!("/home/lab/g/slurm-{id}.out"),
         std_err: format!("/home/lab/g/slurm-{id}.out"),
         std_in: "/dev/null".to_owned(),

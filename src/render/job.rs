@@ -161,28 +161,10 @@ pub fn or_null(text: Option<&str>) -> String {
     text.filter(|t| !t.is_empty()).unwrap_or("(null)").to_owned()
 }
 
-/// The dependency that is left, with the words that Slurm adds: `afterok:12(unfulfilled)`.
-///
-/// A term that can never be met is `(failed)`; which one that is, is known only where it is the sole one.
+/// The dependency that is left, with the word that Slurm adds to each term: `afterok:12(unfulfilled)`. The scheduler
+/// writes it, as it knows which terms can still be met.
 pub fn dependency(job: &JobView) -> Option<String> {
-    if job.dependency.is_empty() {
-        return None;
-    }
-    let word = if job.reason == Reason::DependencyNeverSatisfied { "failed" } else { "unfulfilled" };
-    let mut text = String::new();
-    let mut depth = 0u32;
-    for c in job.dependency.chars() {
-        match c {
-            '[' => depth += 1,
-            ']' => depth = depth.saturating_sub(1),
-            // Between terms, not between the tasks of an array.
-            ',' | '?' if depth == 0 => text.push_str(&format!("({word})")),
-            _ => {}
-        }
-        text.push(c);
-    }
-    text.push_str(&format!("({word})"));
-    Some(text)
+    (!job.dependency.is_empty()).then(|| job.dependency.clone())
 }
 
 /// Seconds left of the time limit; `None` for no limit.

@@ -107,6 +107,7 @@ impl Core {
             out.changes.push(Change::Insert { job, texts });
         }
         self.drop_if_hopeless(id, now, out);
+        self.drop_if_late(id, now, out);
         self.settle(now, out);
         Ok(id)
     }
@@ -128,12 +129,14 @@ impl Core {
         }
         self.check_hosts(s)?;
         if s.constraint_ok == Some(false) {
-            return Err(Refusal::cause(INVALID_FEATURE));
+            let wanted = request.constraint.as_deref().unwrap_or_default();
+            return Err(Refusal::with_detail(format!("no such features on this host: {wanted}"), INVALID_FEATURE));
         }
         if let Some(array) = &request.array {
             let last = array.tasks.last().unwrap_or(u32::MAX);
             if last >= self.config.max_array_size || request.kind != JobKind::Batch {
-                return Err(Refusal::cause(INVALID_ARRAY));
+                let detail = format!("array task {last} of {array}, {} at most", self.config.max_array_size - 1);
+                return Err(Refusal::with_detail(detail, INVALID_ARRAY));
             }
         }
         let partitions = self.partitions_for(request)?;
@@ -226,6 +229,7 @@ fn new_job(
         next_step: 0,
         client,
         cancelled_by: None,
+        system_comment: None,
         request: Arc::new(request),
     }
 }

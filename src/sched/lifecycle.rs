@@ -72,6 +72,9 @@ impl Core {
                         JobState::Completed | JobState::Cancelled => false,
                         JobState::Pending | JobState::Running | JobState::Suspended | JobState::Completing => false,
                     };
+                    if let Some(record) = self.jobs.get_mut(&id) {
+                        record.job.system_comment = outcome.why;
+                    }
                     if is_failure && may_retry {
                         self.back_to_queue(id, 1, now, out);
                     } else {
@@ -250,6 +253,7 @@ impl Core {
         self.arm(id, now);
         self.save(id, out);
         out.effects.push(Effect::Requeued(id));
+        self.drop_if_late(id, now, out);
     }
 
     /// The limit of an array may have been changed after one of its tasks had ended, which comes back now.

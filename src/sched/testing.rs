@@ -212,7 +212,7 @@ impl Double {
 
     pub fn end(&mut self, id: JobId, cause: EndCause, exit: ExitCode) {
         self.act(|core, now, out| {
-            let outcome = JobOutcome { exit, usage: Usage::default(), cause, ended: now };
+            let outcome = JobOutcome { exit, usage: Usage::default(), cause, ended: now, why: None };
             core.on_job_ended(id, outcome, now, out);
         });
     }

@@ -405,6 +405,20 @@ fn a_missed_deadline_cancels() {
 }
 
 #[test]
+fn a_job_that_cannot_end_by_its_deadline_is_never_started() {
+    let mut d = Double::new(1, 1000, 0);
+    let deadline = d.now.plus_secs(600);
+    let late = d.submit(ask().limit(1200).with(|r| r.deadline = Some(deadline)));
+    let shorter = d.submit(ask().limit(1200).with(|r| {
+        r.deadline = Some(deadline);
+        r.time_min_secs = Some(60);
+    }));
+    assert_eq!((d.state(late), d.reason(late)), (JobState::Cancelled, Reason::DeadLine));
+    d.plan();
+    assert_eq!(d.state(shorter), JobState::Running);
+}
+
+#[test]
 fn immediate_means_now_or_never() {
     let mut d = Double::new(1, 1000, 0);
     let first = d.submit(ask().allocation().with(|r| r.immediate_secs = Some(0)));
@@ -1208,7 +1222,8 @@ fn after_a_restart_jobs_keep_their_resources_and_their_waiting() {
     let mut out = Outbox::default();
     core.plan(d.now, &mut out);
     assert!(out.is_empty(), "nothing runs twice: {out:?}");
-    let outcome = JobOutcome { exit: ExitCode::OK, usage: Usage::default(), cause: EndCause::Exited, ended: d.now };
+    let outcome =
+        JobOutcome { exit: ExitCode::OK, usage: Usage::default(), cause: EndCause::Exited, ended: d.now, why: None };
     core.on_job_ended(running, outcome, d.now, &mut out);
     core.plan(d.now, &mut out);
     assert_eq!(core.job(ok).unwrap().state, JobState::Running);

@@ -93,6 +93,14 @@ impl Core {
         }
     }
 
+    /// A pending job that can no longer end before its deadline is cancelled rather than started.
+    pub(super) fn drop_if_late(&mut self, id: JobId, now: Timestamp, out: &mut Outbox) {
+        let is_late = |job: &Job| deadline_of(job).is_some_and(|deadline| deadline <= now);
+        if self.job(id).is_some_and(|job| job.state == JobState::Pending && is_late(job)) {
+            self.end_pending(id, Ending::cancelled(Reason::DeadLine, None), now, out);
+        }
+    }
+
     /// Ends the jobs that were to start at once or not at all, and have not. Called at the end of a round.
     pub(super) fn expire_immediate(&mut self, now: Timestamp, out: &mut Outbox) {
         for id in std::mem::take(&mut self.expiring) {

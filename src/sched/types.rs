@@ -261,13 +261,15 @@ pub enum EndCause {
     Stopped,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobOutcome {
     pub exit: ExitCode,
     /// Of all its processes. Of an allocation: zero, its steps have theirs.
     pub usage: Usage,
     pub cause: EndCause,
     pub ended: Timestamp,
+    /// Why the launch failed, for people.
+    pub why: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -351,6 +353,17 @@ pub enum Update {
     /// The expression and whether the host meets it.
     Features(String, bool),
     Hold(Hold),
+    WcKey(String),
+    Reservation(String),
+    Licenses(String),
+    MailType(String),
+    MailUser(String),
+    /// Seconds.
+    TimeMin(Option<u64>),
+    /// As if no priority had ever been set; a hold is released by it.
+    PriorityReset,
+    GpusPerTask(u32),
+    Exclusive(bool),
 }
 
 /// What a plan would give a job (`sbatch --test-only`).

@@ -8,7 +8,7 @@ use super::core::Core;
 use super::queue::shown_priority;
 use super::types::{ControlError, Outbox, Update};
 use crate::model::job::Hold;
-use crate::model::request::MemRequest;
+use crate::model::request::{MemRequest, Sharing};
 use crate::model::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Timestamp};
 use std::sync::Arc;
 
@@ -32,12 +32,21 @@ fn is_for_pending(update: &Update) -> bool {
         | Update::StdOut(_)
         | Update::StdErr(_)
         | Update::StdIn(_)
+        | Update::TimeMin(_)
+        | Update::PriorityReset
+        | Update::GpusPerTask(_)
+        | Update::Exclusive(_)
         | Update::Hold(_) => true,
         Update::TimeLimit(_)
         | Update::Deadline(_)
         | Update::Comment(_)
         | Update::Account(_)
         | Update::Qos(_)
+        | Update::WcKey(_)
+        | Update::Reservation(_)
+        | Update::Licenses(_)
+        | Update::MailType(_)
+        | Update::MailUser(_)
         | Update::ArrayTaskThrottle(_)
         | Update::Requeue(_) => false,
     }
@@ -141,9 +150,26 @@ impl Core {
                 }
                 Update::StartTime(begin) => request.begin = *begin,
                 Update::Deadline(deadline) => request.deadline = *deadline,
-                Update::Comment(text) => request.comment = Some(text.clone()),
-                Update::Account(text) => request.account = Some(text.clone()),
-                Update::Qos(text) => request.qos = Some(text.clone()),
+                Update::Comment(text) => request.comment = kept(text),
+                Update::Account(text) => request.account = kept(text),
+                Update::Qos(text) => request.qos = kept(text),
+                Update::WcKey(text) => request.wckey = kept(text),
+                Update::Reservation(text) => request.reservation = kept(text),
+                Update::Licenses(text) => request.licenses = kept(text),
+                Update::MailType(text) => request.mail_type = kept(text),
+                Update::MailUser(text) => request.mail_user = kept(text),
+                Update::TimeMin(secs) => request.time_min_secs = *secs,
+                Update::PriorityReset => request.priority = None,
+                Update::GpusPerTask(gpus) => {
+                    request.gpu.total = None;
+                    request.gpu.per_node = None;
+                    request.gpu.per_task = Some(*gpus);
+                    request.gpu.per_socket = None;
+                    request.gpu.spelled = Some(format!("gres:gpu:{gpus}"));
+                }
+                Update::Exclusive(yes) => {
+                    request.sharing = if *yes { Sharing::Exclusive } else { Sharing::Default };
+                }
                 Update::WorkDir(path) => request.work_dir.clone_from(path),
                 Update::StdOut(path) => request.std_out = Some(path.clone()),
                 Update::StdErr(path) => request.std_err = Some(path.clone()),
@@ -184,7 +210,7 @@ impl Core {
                 match update {
                     // In Slurm a priority of 0 holds the job, and any other releases it.
                     Update::Priority(0) => job.hold = Hold::User,
-                    Update::Priority(_) => job.hold = Hold::No,
+                    Update::Priority(_) | Update::PriorityReset => job.hold = Hold::No,
                     Update::Hold(hold) => job.hold = *hold,
                     Update::ArrayTaskThrottle(_) => {
                         if let ArrayRole::Rest { limit: own, .. } = &mut job.role {
@@ -225,6 +251,11 @@ impl Core {
         self.drop_if_hopeless(id, now, out);
         Ok(())
     }
+}
+
+/// An empty text takes what was there away, as in Slurm.
+fn kept(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
 fn depends_on_itself(job: &Job, term: &crate::model::dependency::DependencyTerm) -> bool {

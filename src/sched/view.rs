@@ -88,6 +88,7 @@ pub fn view_of(job: &Job, setting: BatchTasks) -> JobView {
         usage: job.usage,
         steps: own_step(job).into_iter().chain(job.steps.iter().cloned()).collect(),
         cancelled_by: job.cancelled_by,
+        system_comment: job.system_comment.clone(),
         std_out: job.request.std_out.clone().unwrap_or_default(),
         std_err: job.request.std_err.clone().unwrap_or_default(),
         std_in: job.request.std_in.clone().unwrap_or_default(),
@@ -113,11 +114,6 @@ impl Core {
             view.expected_start = record.job.request.begin.filter(|begin| *begin > now);
         }
         Some(view)
-    }
-
-    /// All records in memory, by number.
-    pub fn views(&self, now: Timestamp) -> Vec<JobView> {
-        self.jobs.keys().filter_map(|id| self.view(*id, now)).collect()
     }
 
     /// Adds what the plan expects to pending records: one forecast for all of them.

@@ -50,6 +50,7 @@ pub(super) struct JobRow {
     pub system_us: i64,
     pub client: Option<String>,
     pub cancelled_by: Option<i64>,
+    pub system_comment: Option<String>,
 }
 
 /// A step of the job `job_id`.
@@ -113,6 +114,7 @@ impl JobRow {
             system_us: size("system_us", job.usage.system_us)?,
             client: job.client.as_ref().map(|client| to_json("jobs", "client", client)).transpose()?,
             cancelled_by: job.cancelled_by.map(i64::from),
+            system_comment: job.system_comment.clone(),
         })
     }
 
@@ -177,6 +179,7 @@ impl JobRow {
             next_step: small("next_step", self.next_step)?,
             client: self.client.map(|text| from_json::<ClientProcess>("jobs", "client", &text)).transpose()?,
             cancelled_by: self.cancelled_by.map(|uid| small("cancelled_by", uid)).transpose()?,
+            system_comment: self.system_comment,
         })
     }
 }

@@ -43,6 +43,7 @@ diesel::table! {
         system_us -> BigInt,
         client -> Nullable<Text>,
         cancelled_by -> Nullable<BigInt>,
+        system_comment -> Nullable<Text>,
     }
 }
 

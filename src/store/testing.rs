@@ -64,6 +64,7 @@ pub fn job(id: u32) -> Job {
         next_step: 0,
         client: None,
         cancelled_by: None,
+        system_comment: None,
     }
 }
 
@@ -235,6 +236,7 @@ pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
                 next_step,
                 client: client.map(|(pid, start_ticks)| ClientProcess { pid, start_ticks }),
                 cancelled_by,
+                system_comment: cancelled_by.map(|by| format!("words {by}")),
             }
         },
     )

@@ -336,6 +336,46 @@ impl Slotd {
         id
     }
 
+    /// A job whose script has begun, and goes on with `then` once the gate is open. A job may be RUNNING before its
+    /// first instruction, and a daemon that is killed in between has launched nothing yet.
+    #[track_caller]
+    pub fn begun(&self, args: &[&str], gate: &str, then: &str) -> u32 {
+        let id = self.wrap(args, &format!("echo > begun.$SLURM_JOB_ID; {}; {then}", self.gate(gate)));
+        self.wait_text(&format!("begun.{id}"), "\n");
+        id
+    }
+
+    /// Submits `--wrap`, waits until it is COMPLETED, and reads its standard output.
+    #[track_caller]
+    pub fn ran(&self, args: &[&str], script: &str) -> String {
+        let id = self.wrap(args, script);
+        self.wait_state(id, "COMPLETED");
+        self.output(id)
+    }
+
+    /// A job that is held, and what squeue shows of it in this format.
+    #[track_caller]
+    pub fn shown(&self, args: &[&str], format: &str) -> String {
+        let id = self.wrap(&[args, &["--hold"]].concat(), "true");
+        self.cmd("squeue", &["-h", "-j", &id.to_string(), "-o", format]).ok().text().to_owned()
+    }
+
+    /// One value of `scontrol show job`.
+    #[track_caller]
+    pub fn show(&self, id: u32, key: &str) -> String {
+        let all = self.cmd("scontrol", &["show", "job", "-o", &id.to_string()]).ok();
+        let prefix = format!("{key}=");
+        let found = all.text().split(' ').find_map(|word| word.strip_prefix(&prefix));
+        found.unwrap_or_else(|| panic!("no {key} in {}", all.text())).to_owned()
+    }
+
+    /// Sets a job's time limit in seconds, which no command line can say: whole minutes are what it knows.
+    #[track_caller]
+    pub fn limit(&self, id: u32, secs: u64) {
+        let update = json!({ "Control": { "jobs": [{ "job": id }], "action": { "Update": [{ "TimeLimit": secs }] } } });
+        self.ask(&update).unwrap_or_else(|e| panic!("the limit of job {id}: {e}"));
+    }
+
     /// Submits `script` as a file.
     #[track_caller]
     pub fn script(&self, args: &[&str], script: &str) -> u32 {

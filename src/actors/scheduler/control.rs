@@ -94,6 +94,15 @@ impl SchedulerActor {
                         let ok = constraint::parse(&text).is_ok_and(|c| c.is_met(&has));
                         Change::Features(text, ok)
                     }
+                    Update::WcKey(text) => Change::WcKey(text),
+                    Update::Reservation(text) => Change::Reservation(text),
+                    Update::Licenses(text) => Change::Licenses(text),
+                    Update::MailType(text) => Change::MailType(text),
+                    Update::MailUser(text) => Change::MailUser(text),
+                    Update::TimeMin(secs) => Change::TimeMin(secs),
+                    Update::PriorityReset => Change::PriorityReset,
+                    Update::GpusPerTask(n) => Change::GpusPerTask(n),
+                    Update::Exclusive(yes) => Change::Exclusive(yes),
                 })
             })
             .collect()

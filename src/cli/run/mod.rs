@@ -18,6 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 mod daemon;
 mod output;
+mod pids;
 mod sacct;
 mod salloc;
 mod sbatch;
@@ -168,6 +169,20 @@ impl From<ClientError> for CliError {
 pub fn refused(refused: Refused) -> CliError {
     let lines = refused.lines.into_iter().map(|line| (Mark::Error, line)).collect();
     CliError { lines, exit: refused.exit }
+}
+
+/// What comes before the text of a refused `--test-only`, without the command's name (golden B-41).
+pub const TEST_FAILURE: &str = "allocation failure";
+
+/// The refusal of a trial: the line with the cause stands bare, as Slurm prints it.
+pub fn trial_refused(why: Refused) -> CliError {
+    let mut error = refused(why);
+    for (mark, line) in &mut error.lines {
+        if line.starts_with(TEST_FAILURE) {
+            *mark = Mark::Bare;
+        }
+    }
+    error
 }
 
 /// Asks one question and takes the daemon's refusal for an error.

@@ -1,5 +1,6 @@
 //! What the query commands share: the surroundings of a rendering, machine output, printing.
 
+use super::Done;
 use crate::cli::error::{CliError, Mark};
 use crate::cli::origin::Origin;
 use crate::cli::squeue::Machine;
@@ -8,9 +9,10 @@ use crate::model::view::JobView;
 use crate::model::{JobState, Timestamp};
 use crate::render::json;
 use crate::render::size::Units;
-use crate::render::{Ctx, Face, FormatError, TimeFormat};
+use crate::render::{Ctx, Face, FormatError, TimeFormat, time};
 use serde_json::Value;
 use std::io::{self, Write};
+use std::time::Duration;
 
 /// The user's settings, and the daemon's clock.
 pub fn ctx(origin: &Origin, now: Timestamp) -> Ctx {
@@ -20,9 +22,7 @@ pub fn ctx(origin: &Origin, now: Timestamp) -> Ctx {
         ctx.time_format = TimeFormat::parse(format);
     }
     ctx.bitstr_len = origin.nonempty("SLURM_BITSTR_LEN").and_then(|n| n.parse().ok());
-    if origin.var("SLOTD_OUTPUT") == Some("slurm") {
-        ctx.face = Face::Slurm;
-    }
+    ctx.face = face(origin);
     ctx
 }
 
@@ -35,16 +35,45 @@ pub fn units(ctx: &mut Ctx, units: Option<char>, no_convert: bool) {
     }
 }
 
+/// `SLOTD_OUTPUT=slurm`: Slurm's columns where no format is asked for.
+pub fn face(origin: &Origin) -> Face {
+    if origin.var("SLOTD_OUTPUT") == Some("slurm") { Face::Slurm } else { Face::Book }
+}
+
+/// `-i/--iterate`: again and again, an empty line after each, until a signal ends it; once without it. A failure is told,
+/// and the next round tried: the daemon may be back by then.
+pub fn repeat(command: &str, secs: Option<u64>, mut once: impl FnMut() -> Done) -> Done {
+    let Some(secs) = secs else { return once() };
+    loop {
+        if let Err(error) = once() {
+            eprint!("{}", error.text(command));
+        }
+        print("\n")?;
+        // The pause that is asked for.
+        std::thread::sleep(Duration::from_secs(secs));
+    }
+}
+
+/// The line with the date that Slurm puts above a table.
+pub fn dated(ctx: &Ctx) -> String {
+    time::date_line(ctx) + "\n"
+}
+
 /// Writes to standard output at once; a reader that went away ends the process by SIGPIPE.
-pub fn print(text: &str) -> super::Done {
+pub fn print(text: &str) -> Done {
+    print_bytes(text.as_bytes())
+}
+
+/// The same of bytes, which need not be text.
+pub fn print_bytes(bytes: &[u8]) -> Done {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(0),
         Err(e) => Err(CliError::error(1, format!("standard output: {e}"))),
     }
 }
 
-pub fn print_machine(value: &Value, machine: Machine) -> super::Done {
+pub fn print_machine(value: &Value, machine: Machine) -> Done {
     print(&match machine {
         Machine::Json => json::text(value),
         Machine::Yaml => json::yaml(value),
@@ -66,15 +95,14 @@ pub fn maybe_listed(names: &[String], value: Option<&str>) -> bool {
     names.is_empty() || value.is_some_and(|value| listed(names, value))
 }
 
-/// Whether a list of users, by name or number, leaves this job in.
-pub fn of_users(users: &[String], job: &JobView) -> bool {
-    let uid = job.request.uid.to_string();
-    users.is_empty() || users.iter().any(|user| *user == job.request.user || *user == uid)
-}
-
 /// Whether a job has a place on one of these nodes: only what runs or ran has one.
 pub fn on_nodes(nodes: &[String], job: &JobView, node: &str) -> bool {
-    nodes.is_empty() || (job.state != JobState::Pending && nodes.iter().any(|name| name == node))
+    nodes.is_empty() || (job.state != JobState::Pending && nodes.iter().any(|name| is_node(name, node)))
+}
+
+/// Whether a name is that of the one node. The book's examples call it `localhost`.
+pub fn is_node(name: &str, node: &str) -> bool {
+    name == node || name == "localhost"
 }
 
 /// Users that do not exist: Slurm says so and goes on.

@@ -7,6 +7,7 @@ use crate::cli::origin::Origin;
 use crate::cli::sacct::{Parsable, Sacct, SacctFormat, parse};
 use crate::model::query::AcctFilter;
 use crate::model::view::{JobList, JobView};
+use crate::model::{ArrayRole, JobId};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::sacct::{Layout, Lines, Options, Rows, View, helpformat, print};
@@ -55,7 +56,10 @@ fn carry_out(sacct: &Sacct, origin: &Origin) -> Done {
     output::units(&mut ctx, sacct.units, sacct.no_convert);
     choose(sacct, &mut list, &ctx);
     if sacct.batch_script {
-        return scripts(&list.jobs);
+        return texts(&list.jobs, Text::Script);
+    }
+    if sacct.env_vars {
+        return texts(&list.jobs, Text::Environment);
     }
     if let Some(machine) = sacct.machine {
         return output::print_machine(&json::accounting(&list.jobs, &ctx), machine);
@@ -76,7 +80,10 @@ fn choose(sacct: &Sacct, list: &mut JobList, ctx: &Ctx) {
             && sacct.cpus.is_none_or(|(low, high)| (low..=high).contains(&job.tres.cpus))
             && sacct.node_count.is_none_or(|(low, high)| (low..=high).contains(&1))
     });
-    list.jobs.sort_by_key(|job| (job.role.array_job(job.id).unwrap_or(job.id), job.id));
+    list.jobs.sort_by_key(order);
+    if sacct.allocations && sacct.machine.is_some() {
+        list.jobs.iter_mut().for_each(|job| job.steps.clear());
+    }
     if sacct.truncate {
         for job in &mut list.jobs {
             job.start = job.start.map(|start| start.max(sacct.start));
@@ -87,13 +94,41 @@ fn choose(sacct: &Sacct, list: &mut JobList, ctx: &Ctx) {
     }
 }
 
-/// `-B`: the scripts instead of a table.
-fn scripts(jobs: &[JobView]) -> Done {
+/// By number; the tasks of an array stand where the array does, by theirs. The task that kept the array's own number is
+/// no exception.
+fn order(job: &JobView) -> (JobId, u32, JobId) {
+    let task = match &job.role {
+        ArrayRole::None => 0,
+        ArrayRole::Task { task, .. } => *task,
+        ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => tasks.first().unwrap_or(0),
+    };
+    (job.role.array_job(job.id).unwrap_or(job.id), task, job.id)
+}
+
+/// What `-B` and `--env-vars` print.
+#[derive(Clone, Copy)]
+enum Text {
+    Script,
+    Environment,
+}
+
+/// `-B` and `--env-vars`: a text of each job instead of a table. The entries of an environment, each ended by a zero byte,
+/// stand on lines of their own.
+fn texts(jobs: &[JobView], of: Text) -> Done {
     for job in jobs {
-        let (answer, script) = ask(&Request::BatchScript(job.id), &[])?;
+        let (title, request) = match of {
+            Text::Script => ("Batch Script for", Request::BatchScript(job.id)),
+            Text::Environment => ("Environment used for", Request::BatchEnv(job.id)),
+        };
+        let (answer, text) = ask(&request, &[])?;
         let Answer::Script = answer else { return Err(unexpected(&answer)) };
-        let rule = "-".repeat(80);
-        output::print(&format!("Batch Script for {}\n{rule}\n{}\n", job.id, String::from_utf8_lossy(&script)))?;
+        let text = match of {
+            Text::Script => text,
+            Text::Environment => text.into_iter().map(|byte| if byte == 0 { b'\n' } else { byte }).collect(),
+        };
+        output::print(&format!("{title} {}\n{}\n", job.id, "-".repeat(80)))?;
+        output::print_bytes(if text.is_empty() { b"NONE\n" } else { &text })?;
+        output::print("\n")?;
     }
     Ok(0)
 }
@@ -118,4 +153,24 @@ fn table(sacct: &Sacct, jobs: &[JobView], ctx: &Ctx) -> Result<String, CliError>
         refs: sacct.jobs.as_deref().unwrap_or_default(),
     };
     Ok(print(jobs, &options, ctx))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_stand_in_their_order_where_the_array_does() {
+        let of = |id: u32, role: ArrayRole| (JobId(id), role);
+        let task = |id, task| of(id, ArrayRole::Task { array_job: JobId(8), task });
+        // The last task to start keeps the number of the array.
+        let records = [task(8, 3), task(9, 1), of(7, ArrayRole::None), task(10, 2), of(11, ArrayRole::None)];
+        let text = r#"{"id":1,"role":"None","request":{},"partition":"cpu","tres":{"cpus":1,"mem_mb":1,"gpus":0},
+            "priority":1,"state":"PENDING","reason":"None","submit":0,"exit":{"status":0,"signal":0},"restarts":0,
+            "batch_ranks":false}"#;
+        let model: JobView = serde_json::from_str(text).expect("the least that a view has");
+        let mut jobs: Vec<JobView> = records.map(|(id, role)| JobView { id, role, ..model.clone() }).to_vec();
+        jobs.sort_by_key(order);
+        assert_eq!(jobs.iter().map(|job| job.id.0).collect::<Vec<_>>(), [7, 9, 10, 8, 11]);
+    }
 }

@@ -69,6 +69,9 @@ impl Session {
         link.allocation = Some(job);
         let mut told = false;
         let mut queued = || {
+            if self.salloc.request.immediate_secs.is_some() {
+                return;
+            }
             told = true;
             self.say(&format!("Pending job allocation {job}"));
             self.say(&format!("job {job} queued and waiting for resources"));
@@ -156,12 +159,7 @@ impl Session {
 
     fn end(&self, mut conn: Connection, job: JobId, outcome: StepOutcome) -> Done {
         if let StepOutcome::JobEnded(view) = &outcome {
-            self.say(&match view.state {
-                JobState::Timeout => {
-                    format!("Job {job} has exceeded its time limit and its allocation has been revoked.")
-                }
-                _ => format!("Job allocation {job} has been revoked."),
-            });
+            self.say(&farewell(job, view.state));
             return Ok(u8::try_from(view.exit.as_shell()).unwrap_or(1).max(1));
         }
         let node = system::probe_host_name();
@@ -170,23 +168,37 @@ impl Session {
             Ok((code, _)) => *code,
             Err(error) => u8::try_from(error.exit).unwrap_or(1),
         };
-        self.say(&format!("Relinquishing job allocation {job}"));
         let exit = match &outcome {
             StepOutcome::Ended { exit, .. } => *exit,
             StepOutcome::Refused(_) | StepOutcome::JobEnded(_) => ExitCode::status(1),
         };
         conn.send(&Request::Release { job, exit }, &[])?;
         // Given back when the daemon says so: the next command of a script finds the resources free.
-        let _ = wait_end(&mut conn);
+        let state = wait_end(&mut conn).unwrap_or(JobState::Completed);
+        self.say(&farewell(job, state));
         result.map(|_| code)
     }
 }
 
-fn wait_end(conn: &mut Connection) -> Result<(), ClientError> {
+fn wait_end(conn: &mut Connection) -> Result<JobState, ClientError> {
     loop {
-        if let Answer::Ended { .. } = conn.receive()?.0 {
-            return Ok(());
+        if let Answer::Ended { view } = conn.receive()?.0 {
+            return Ok(view.state);
         }
+    }
+}
+
+/// What Slurm says when an allocation is over: given back, or taken away.
+fn farewell(job: JobId, state: JobState) -> String {
+    match state {
+        JobState::Timeout => format!("Job {job} has exceeded its time limit and its allocation has been revoked."),
+        JobState::Cancelled | JobState::OutOfMemory => format!("Job allocation {job} has been revoked."),
+        JobState::Pending
+        | JobState::Running
+        | JobState::Suspended
+        | JobState::Completing
+        | JobState::Completed
+        | JobState::Failed => format!("Relinquishing job allocation {job}"),
     }
 }
 

@@ -1,10 +1,11 @@
 //! `sbatch`: submit, and print the number when it is durable.
 
 use super::output::print;
-use super::{Done, parsed, paths, refused, submitting_origin, unexpected};
+use super::{Done, TEST_FAILURE, parsed, paths, refused, submitting_origin, trial_refused, unexpected};
 use crate::cli::error::{CliError, Mark};
 use crate::cli::sbatch::{Sbatch, Text, parse};
-use crate::client::connection::{ClientError, Connection};
+use crate::client::connection::{ClientError, Connection, reopen};
+use crate::host::paths::Paths;
 use crate::model::{JobId, Timestamp};
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::{FrameError, MAX_RAW};
@@ -48,18 +49,20 @@ fn submit(sbatch: Sbatch, tz: &jiff::tz::TimeZone) -> Done {
         report("sbatch", &sbatch.defined);
     }
     let with_exit = |error: CliError| error.with_exit(sbatch.error_exit);
-    let mut conn = Connection::open(&paths()?).map_err(|e| with_exit(e.into()))?;
+    let paths = paths()?;
+    let mut conn = Connection::open(&paths).map_err(|e| with_exit(e.into()))?;
     let raw = [sbatch.texts.script.as_slice(), &sbatch.texts.env].concat();
     let submit = Submit {
         request: sbatch.request,
         script_len: sbatch.texts.script.len(),
         wait: sbatch.wait,
         test_only: sbatch.test_only,
-        failure: "Batch job submission failed".to_owned(),
+        failure: if sbatch.test_only { TEST_FAILURE } else { "Batch job submission failed" }.to_owned(),
         client: None,
     };
     let (answer, _) = conn.ask(&Request::Submit(Box::new(submit)), &raw).map_err(|e| with_exit(unanswered(e)))?;
     match answer {
+        Answer::Refused(why) if sbatch.test_only => Err(with_exit(trial_refused(why))),
         Answer::Refused(why) => Err(with_exit(refused(why))),
         Answer::WouldStart { job, at, cpus, partition } => {
             would_start("sbatch", job, at, cpus, &partition, tz);
@@ -78,7 +81,7 @@ fn submit(sbatch: Sbatch, tz: &jiff::tz::TimeZone) -> Done {
             };
             // The job is there, whether its number could be told or not.
             let told = told.map_err(|e| e.and(Mark::Error, format!("job {job} was submitted")));
-            if sbatch.wait { wait(&mut conn).and_then(|code| told.map(|_| code)) } else { told }
+            if sbatch.wait { wait(conn, &paths, job).and_then(|code| told.map(|_| code)) } else { told }
         }
         other => Err(unexpected(&other)),
     }
@@ -97,8 +100,20 @@ fn unanswered(error: ClientError) -> CliError {
 }
 
 /// `-W`: the job's exit code; 1 where a signal or a cancellation ended it (golden B-14 to B-19).
-fn wait(conn: &mut Connection) -> Done {
-    match conn.receive()?.0 {
+///
+/// A daemon that is restarted meanwhile is waited for, and asked again.
+fn wait(mut conn: Connection, paths: &Paths, job: JobId) -> Done {
+    let answer = loop {
+        match conn.receive() {
+            Ok((answer, _)) => break answer,
+            Err(ClientError::Broken(FrameError::Closed | FrameError::Io(_))) => {
+                conn = reopen(paths)?;
+                conn.send(&Request::WaitEnd(job), &[])?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    };
+    match answer {
         Answer::Ended { view } => {
             let exit = view.exit;
             if view.state == crate::model::JobState::Completed {

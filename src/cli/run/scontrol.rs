@@ -1,13 +1,15 @@
 //! `scontrol`: show and change jobs.
 
 use super::output::{self, ctx};
+use super::pids;
 use super::{Done, ask, origin, parsed, refused, unexpected};
 use crate::cli::error::{CliError, Mark};
 use crate::cli::origin::Origin;
 use crate::cli::scontrol::{Command, Scontrol, Target, command, parse};
 use crate::cli::scontrol_show::Show;
 use crate::cli::scontrol_update::JobChange;
-use crate::model::query::AcctFilter;
+use crate::client::connection::Connection;
+use crate::model::query::{AcctFilter, names_record};
 use crate::model::update::Update;
 use crate::model::view::{JobList, JobView, NodeView};
 use crate::model::{ArrayRole, JobRef};
@@ -16,7 +18,8 @@ use crate::protocol::request::{ControlAction, JobFilter, Request};
 use crate::render::{json, show};
 use crate::spec::hostlist;
 use std::ffi::OsString;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal};
+use std::time::Duration;
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
@@ -29,6 +32,9 @@ pub fn run(argv: &[OsString]) -> Done {
         }
     })
 }
+
+/// How long `wait_job` rests between two looks.
+const WAIT_LOOK: Duration = Duration::from_millis(200);
 
 struct Session<'a> {
     scontrol: Scontrol,
@@ -65,59 +71,99 @@ impl Session<'_> {
                 let tell = ControlAction::Notify(message.clone());
                 self.control(std::slice::from_ref(job), tell, None)
             }
-            Command::ListPids(_) => {
-                Err(bare("listpids is not supported by slotd: `ps` on this host shows every process of a job"))
-            }
-            Command::WaitJob(job) => {
-                if self.query(std::slice::from_ref(job))?.jobs.is_empty() {
-                    return Err(bare("slurm_load_jobs error: Invalid job id specified"));
-                }
-                eprintln!("scontrol: Nodes are ready for job {job}");
-                Ok(0)
-            }
+            Command::ListPids(job) => self.list_pids(job.as_ref()),
+            Command::WaitJob(job) => self.wait_job(job),
             Command::Ping => self.ping(),
             Command::Version => output::print(&format!("slurm-wlm {}\n", crate::render::ctx::VERSION)),
             Command::Interactive => self.interactive(),
         }
     }
 
-    /// Commands from standard input, a line each, until `quit` or the end.
+    /// Commands from standard input, a line each, until `quit` or the end. Slurm prompts whoever writes them, and shows
+    /// what it read where no terminal does (golden H-39, H-40).
     fn interactive(&self) -> Done {
         let stdin = io::stdin();
-        let asks = stdin.is_terminal();
+        let is_terminal = stdin.is_terminal();
         let mut code = 0;
         loop {
-            if asks {
-                print!("scontrol: ");
-                let _ = io::stdout().flush();
-            }
+            output::print("scontrol: ")?;
             let mut line = String::new();
             match stdin.lock().read_line(&mut line) {
-                Ok(0) | Err(_) => return Ok(code),
+                Ok(0) | Err(_) => {
+                    output::print("\n")?;
+                    return Ok(code);
+                }
                 Ok(_) => {}
+            }
+            if !is_terminal {
+                output::print(&format!("{}\n", line.trim_end_matches('\n')))?;
             }
             let Some(words) = shlex::split(&line) else {
                 eprintln!("scontrol: error: unbalanced quotes: {}", line.trim_end());
+                code = 1;
                 continue;
             };
             match words.first().map(String::as_str) {
                 None => continue,
-                Some("quit" | "exit") => return Ok(code),
+                Some("quit" | "exit" | "q" | "e") => return Ok(code),
                 Some(_) => {}
             }
             match command(&words, self.origin).and_then(|command| self.command(&command)) {
                 Ok(0) => {}
                 Ok(other) => code = other,
                 Err(error) => {
-                    eprint!("{}", error.text("scontrol"));
+                    if !self.scontrol.quiet {
+                        eprint!("{}", error.text("scontrol"));
+                    }
                     code = 1;
                 }
             }
         }
     }
 
+    /// Something that is not there: Slurm says so on standard output (golden H-15, H-16, H-20, H-23).
+    fn not_found(&self, what: &str) -> Done {
+        if !self.scontrol.quiet {
+            output::print(&format!("{what} not found\n"))?;
+        }
+        Ok(1)
+    }
+
+    /// `listpids`: golden H-49.
+    fn list_pids(&self, job: Option<&JobRef>) -> Done {
+        let jobs = self.query(&job.cloned().into_iter().collect::<Vec<_>>())?.jobs;
+        let running: Vec<_> = jobs.iter().filter(|job| job.state.is_active()).map(|job| job.id).collect();
+        let mut rows = pids::of_jobs(super::paths()?.root(), &running);
+        if let Some(step) = job.and_then(|job| job.step) {
+            rows.retain(|row| row.step == step.to_string());
+        }
+        match job {
+            Some(job) if rows.is_empty() => Err(bare(format!("No job steps are running for job {job}"))),
+            _ => output::print(&pids::table(&rows)),
+        }
+    }
+
+    /// `wait_job`: until the job has its node.
+    fn wait_job(&self, job: &JobRef) -> Done {
+        loop {
+            let list = self.query(std::slice::from_ref(job))?;
+            if list.jobs.iter().any(|job| job.state.is_active()) {
+                eprintln!("scontrol: Nodes are ready for job {job}");
+                return Ok(0);
+            }
+            if list.jobs.is_empty() {
+                return Err(bare("slurm_load_jobs error: Invalid job id specified"));
+            }
+            if list.jobs.iter().all(|job| job.state.is_terminal()) {
+                return Err(CliError::error(1, format!("Job {job} is over: no nodes will be ready for it")));
+            }
+            // The next look; the daemon has no news of the start of a batch job.
+            std::thread::sleep(WAIT_LOOK);
+        }
+    }
+
     fn query(&self, jobs: &[JobRef]) -> Result<JobList, CliError> {
-        let filter = JobFilter { jobs: jobs.to_vec(), expected_starts: true, live_only: false };
+        let filter = JobFilter { jobs: jobs.to_vec(), expected_starts: true, ..JobFilter::default() };
         match ask(&Request::Jobs(filter), &[])?.0 {
             Answer::Jobs(list) => Ok(list),
             other => Err(unexpected(&other)),
@@ -210,7 +256,10 @@ impl Session<'_> {
             JobChange::NumNodes(min, _) if min <= 1 => Update::Nodes,
             JobChange::MemPerNode(mb) => Update::MinMemoryNode(mb),
             JobChange::MemPerCpu(mb) => Update::MinMemoryCpu(mb),
-            JobChange::Gpus(gpu) => Update::Gpus(gpu.total.or(gpu.per_node).unwrap_or(0)),
+            JobChange::Gpus(gpu) => match gpu.per_task {
+                Some(each) => Update::GpusPerTask(each),
+                None => Update::Gpus(gpu.total.or(gpu.per_node).unwrap_or(0)),
+            },
             JobChange::Begin(at) => Update::StartTime(Some(at)),
             JobChange::Deadline(at) => Update::Deadline(Some(at)),
             JobChange::ArrayThrottle(limit) => Update::ArrayTaskThrottle(limit),
@@ -226,17 +275,14 @@ impl Session<'_> {
             JobChange::NumNodes(..) => {
                 return Err(bare(format!("Requested node configuration is not available for job {job}: {word}")));
             }
-            JobChange::TimeMin(_)
-            | JobChange::PriorityReset
-            | JobChange::WcKey(_)
-            | JobChange::Reservation(_)
-            | JobChange::Licenses(_)
-            | JobChange::MailType(_)
-            | JobChange::MailUser(_)
-            | JobChange::Exclusive(_) => {
-                return Err(bare(format!("Update of this parameter is not supported: {word}"))
-                    .and(Mark::Bare, "Request aborted"));
-            }
+            JobChange::TimeMin(secs) => Update::TimeMin(secs),
+            JobChange::PriorityReset => Update::PriorityReset,
+            JobChange::WcKey(text) => Update::WcKey(text),
+            JobChange::Reservation(text) => Update::Reservation(text),
+            JobChange::Licenses(text) => Update::Licenses(text),
+            JobChange::MailType(text) => Update::MailType(text),
+            JobChange::MailUser(text) => Update::MailUser(text),
+            JobChange::Exclusive(yes) => Update::Exclusive(yes),
         })
     }
 
@@ -255,8 +301,8 @@ impl Session<'_> {
             Show::Node(name) => {
                 let node = self.node()?;
                 let ctx = ctx(self.origin, node.now);
-                if let Some(name) = name.as_ref().filter(|name| **name != node.host.name && *name != "localhost") {
-                    return Err(bare(format!("Node {name} not found")));
+                if let Some(name) = name.as_ref().filter(|name| !output::is_node(name, &node.host.name)) {
+                    return self.not_found(&format!("Node {name}"));
                 }
                 if let Some(machine) = self.scontrol.machine {
                     return output::print_machine(&json::nodes(&node, &ctx), machine);
@@ -273,7 +319,7 @@ impl Session<'_> {
                     None => output::print(&show::partitions(&node, one_line, &ctx)),
                     Some(name) => match node.partitions.iter().find(|p| p.partition.name == *name) {
                         Some(found) => output::print(&show::partition(&node, found, one_line, &ctx)),
-                        None => Err(bare(format!("Partition {name} not found"))),
+                        None => self.not_found(&format!("Partition {name}")),
                     },
                 }
             }
@@ -305,8 +351,8 @@ impl Session<'_> {
                 output::print(&show::hostlist(&names))
             }
             Show::Daemons => output::print("slurmctld slurmd\n"),
-            Show::Aliases => output::print(""),
-            Show::Nothing(what) => output::print(&format!("No {what} in the system\n")),
+            Show::Aliases => output::print(&format!("{}\n", self.origin.host)),
+            Show::Nothing(what) => nothing(what),
         }
     }
 
@@ -314,14 +360,21 @@ impl Session<'_> {
     fn show_jobs(&self, refs: Option<&[JobRef]>) -> Done {
         let wanted = refs.unwrap_or_default();
         let mut list = self.query(wanted)?;
-        if list.jobs.is_empty() && !wanted.is_empty() {
-            let filter = AcctFilter { jobs: wanted.to_vec(), ..AcctFilter::default() };
-            if let Answer::Jobs(past) = ask(&Request::Accounting(filter), &[])?.0 {
-                list.jobs = past.jobs;
+        let is_named = |named: &JobRef, jobs: &[JobView]| jobs.iter().any(|job| names_record(named, job.id, &job.role));
+        let missing: Vec<JobRef> = wanted.iter().filter(|named| !is_named(named, &list.jobs)).cloned().collect();
+        if !missing.is_empty() {
+            let filter = AcctFilter { jobs: missing.clone(), ..AcctFilter::default() };
+            match ask(&Request::Accounting(filter), &[])?.0 {
+                Answer::Jobs(past) => list.jobs.extend(past.jobs),
+                other => return Err(unexpected(&other)),
             }
-            if list.jobs.is_empty() {
-                return Err(bare("slurm_load_jobs error: Invalid job id specified"));
-            }
+        }
+        if let (true, Some(first)) = (list.jobs.is_empty(), wanted.first()) {
+            // A task of a job that is no array, or not of this array.
+            return match list.unknown.contains(&first.job) {
+                true => Err(bare("slurm_load_jobs error: Invalid job id specified")),
+                false => self.not_found(&format!("Job {first}")),
+            };
         }
         for job in &mut list.jobs {
             narrow(job, wanted);
@@ -338,13 +391,30 @@ impl Session<'_> {
         let ctx = ctx(self.origin, list.now);
         let mut text = String::new();
         for job in &list.jobs {
-            let step = refs.and_then(|refs| refs.iter().find_map(|r| r.step));
-            text.push_str(&show::steps(job, step, self.scontrol.oneliner, &ctx));
+            let named = refs.unwrap_or_default().iter().filter(|named| names_record(named, job.id, &job.role));
+            let steps: Vec<_> = named.map(|named| named.step).collect();
+            for step in if steps.is_empty() { vec![None] } else { steps } {
+                text.push_str(&show::steps(job, step, self.scontrol.oneliner, &ctx));
+            }
         }
         match refs {
-            Some([named, ..]) if text.is_empty() => Err(bare(format!("Job step {named} not found"))),
+            Some([named, ..]) if text.is_empty() => self.not_found(&format!("Job step {named}")),
+            None if text.is_empty() => output::print("No job steps in the system\n"),
             _ => output::print(&text),
         }
+    }
+}
+
+/// `show` of what one host never has any of, in Slurm's words (golden H-42 to H-45).
+fn nothing(what: &str) -> Done {
+    match what {
+        "topology" => {
+            eprintln!("scontrol: error: No topology information available");
+            Ok(0)
+        }
+        "licenses" => output::print("No licenses configured in Slurm.\n"),
+        "burstbuffer" | "bbstat" | "dwstat" | "federation" => Ok(0),
+        other => output::print(&format!("No {other} in the system\n")),
     }
 }
 
@@ -371,14 +441,17 @@ fn narrow(job: &mut JobView, wanted: &[JobRef]) {
 
 /// `write batch_script`.
 fn write_script(job: &JobRef, file: Option<&str>) -> Done {
-    let (answer, script) = ask(&Request::BatchScript(job.job), &[])?;
-    let Answer::Script = answer else { return Err(unexpected(&answer)) };
-    match file {
-        Some("-") => output::print(&String::from_utf8_lossy(&script)),
-        other => {
-            let path = other.map_or_else(|| format!("slurm-{job}.sh"), str::to_owned);
-            std::fs::write(&path, &script).map_err(|e| CliError::error(1, format!("{path}: {e}")))?;
-            output::print(&format!("batch script for job {job} written to {path}\n"))
+    let script = match Connection::open(&super::paths()?)?.ask(&Request::BatchScript(job.job), &[])? {
+        (Answer::Script, script) => script,
+        (Answer::Refused(why), _) => {
+            return Err(bare(format!("job script retrieval failed: {}", why.lines.join(": "))));
         }
+        (other, _) => return Err(unexpected(&other)),
+    };
+    if file == Some("-") {
+        return output::print_bytes(&script);
     }
+    let path = file.map_or_else(|| format!("slurm-{job}.sh"), str::to_owned);
+    std::fs::write(&path, &script).map_err(|e| CliError::error(1, format!("{path}: {e}")))?;
+    output::print(&format!("batch script for job {job} written to {path}\n"))
 }

@@ -1,17 +1,16 @@
 //! `sinfo`: the host and its partitions.
 
-use super::output::{self, ctx, format_error};
+use super::output::{self, ctx, dated, face, format_error};
 use super::{Done, ask, origin, parsed, unexpected};
+use crate::cli::error::CliError;
 use crate::cli::origin::Origin;
 use crate::cli::sinfo::{Sinfo, SinfoFormat, parse};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::json;
 use crate::render::sinfo::{Layout, Options, View, helpformat, print, state_list_matches};
-use crate::render::time::date_line;
 use std::cmp::Ordering;
 use std::ffi::OsString;
-use std::time::Duration;
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
@@ -19,17 +18,28 @@ pub fn run(argv: &[OsString]) -> Done {
         if sinfo.help_format {
             return output::print(&helpformat());
         }
-        let Some(secs) = sinfo.iterate_secs else { return once(&sinfo, &origin) };
-        loop {
-            once(&sinfo, &origin)?;
-            output::print("\n")?;
-            // The pause that `-i` asks for.
-            std::thread::sleep(Duration::from_secs(secs.max(1)));
-        }
+        let layout = layout(&sinfo, &origin)?;
+        output::repeat("sinfo", sinfo.iterate_secs, || once(&sinfo, &layout, &origin))
     })
 }
 
-fn once(sinfo: &Sinfo, origin: &Origin) -> Done {
+fn layout(sinfo: &Sinfo, origin: &Origin) -> Result<Layout, CliError> {
+    let view = View {
+        node: sinfo.by_node,
+        long: sinfo.format == SinfoFormat::Long,
+        summarize: sinfo.format == SinfoFormat::Summary,
+        reasons: sinfo.format == SinfoFormat::Reasons,
+    };
+    match &sinfo.format {
+        SinfoFormat::Percent(text) => Layout::parse(text, sinfo.by_node).map_err(format_error),
+        SinfoFormat::Fields(text) => Layout::long(text).map_err(format_error),
+        SinfoFormat::Default | SinfoFormat::Long | SinfoFormat::Summary | SinfoFormat::Reasons => {
+            Ok(Layout::of(view, face(origin), &origin.host))
+        }
+    }
+}
+
+fn once(sinfo: &Sinfo, layout: &Layout, origin: &Origin) -> Done {
     let node = match ask(&Request::Node, &[])?.0 {
         Answer::Node(node) => node,
         other => return Err(unexpected(&other)),
@@ -39,35 +49,51 @@ fn once(sinfo: &Sinfo, origin: &Origin) -> Done {
     if let Some(machine) = sinfo.machine {
         return output::print_machine(&json::nodes(&node, &ctx), machine);
     }
-    let view = View {
-        node: sinfo.by_node,
-        long: sinfo.format == SinfoFormat::Long,
-        summarize: sinfo.format == SinfoFormat::Summary,
-        reasons: sinfo.format == SinfoFormat::Reasons,
-    };
-    let layout = match &sinfo.format {
-        SinfoFormat::Percent(text) => Layout::parse(text, sinfo.by_node).map_err(format_error)?,
-        SinfoFormat::Fields(text) => Layout::long(text).map_err(format_error)?,
-        SinfoFormat::Default | SinfoFormat::Long | SinfoFormat::Summary | SinfoFormat::Reasons => {
-            Layout::of(view, ctx.face, &node.host.name)
-        }
-    };
-    let mut options = Options::new(layout);
+    let mut options = Options::new(layout.clone());
     options.header = !sinfo.no_header;
     options.partitions = (!sinfo.partitions.is_empty()).then(|| sinfo.partitions.clone());
-    options.by_partition = match sinfo.sort.as_deref().map(|sort| (sort.contains('P'), sort.contains("-P"))) {
-        Some((_, true)) => Some(Ordering::Greater),
-        Some((true, false)) => Some(Ordering::Less),
-        _ => None,
-    };
-    let named = sinfo.nodes.is_empty() || sinfo.nodes.contains(&node.host.name);
+    options.by_partition = sinfo.sort.as_deref().and_then(by_partition);
+    let named = sinfo.nodes.is_empty() || sinfo.nodes.iter().any(|name| output::is_node(name, &node.host.name));
     let in_state =
         sinfo.states.is_empty() || state_list_matches(&sinfo.states.join(","), &node).map_err(format_error)?;
     options.shows_node = named && in_state && !sinfo.dead;
-    let mut text = String::new();
-    if sinfo.iterate_secs.is_some() || (sinfo.long && !sinfo.no_header && ctx.face == crate::render::Face::Slurm) {
-        text.push_str(&date_line(&ctx));
-    }
+    let mut text = if is_dated(sinfo, layout) { dated(&ctx) } else { String::new() };
     text.push_str(&print(&node, &options, &ctx));
     output::print(&text)
+}
+
+/// `-S`: of all columns only the partition's name tells rows apart; `-` before it turns the order round.
+fn by_partition(sort: &str) -> Option<Ordering> {
+    let at = sort.find(['P', 'R'])?;
+    Some(if sort[..at].ends_with('-') { Ordering::Greater } else { Ordering::Less })
+}
+
+/// Whether a line with the date goes above the table: Slurm puts one above its own with `-l`, and above any with `-i`.
+fn is_dated(sinfo: &Sinfo, layout: &Layout) -> bool {
+    let of_slurm = match layout {
+        // It brings its own.
+        Layout::Lines { dated: true, .. } => return false,
+        Layout::Table { .. } => false,
+        Layout::Lines { .. } | Layout::Reasons => true,
+    };
+    !sinfo.no_header && (sinfo.iterate_secs.is_some() || (sinfo.long && of_slurm))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sort_by_partition_is_found_among_other_letters() {
+        for (sort, order) in [
+            ("P", Some(Ordering::Less)),
+            ("-P", Some(Ordering::Greater)),
+            ("t,-P", Some(Ordering::Greater)),
+            ("-t,P", Some(Ordering::Less)),
+            ("+R", Some(Ordering::Less)),
+            ("N,t", None),
+        ] {
+            assert_eq!(by_partition(sort), order, "{sort}");
+        }
+    }
 }

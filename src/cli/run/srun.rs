@@ -2,7 +2,7 @@
 
 use super::output::print;
 use super::tasks::{Voice, all_streams, limits, link, verdict};
-use super::{Done, ask, parsed, paths, refused, submitting_origin, unexpected};
+use super::{Done, parsed, paths, refused, submitting_origin, unexpected};
 use crate::cli::error::{CliError, Mark};
 use crate::cli::srun::{Srun, parse};
 use crate::cli::step::Stream as Wanted;
@@ -50,10 +50,12 @@ fn submit_only(srun: Srun, tz: &jiff::tz::TimeZone) -> Done {
         script_len: 0,
         wait: false,
         test_only: srun.test_only,
-        failure: FAILURE.to_owned(),
+        failure: if srun.test_only { super::TEST_FAILURE } else { FAILURE }.to_owned(),
         client: None,
     };
-    match ask(&Request::Submit(Box::new(submit)), &srun.env)?.0 {
+    let (answer, _) = Connection::open(&paths()?)?.ask(&Request::Submit(Box::new(submit)), &srun.env)?;
+    match answer {
+        Answer::Refused(why) => Err(if srun.test_only { super::trial_refused(why) } else { refused(why) }),
         Answer::Submitted { job } => {
             if srun.quiet {
                 Ok(0)
@@ -108,7 +110,8 @@ fn outside(srun: Srun, line: &str) -> Done {
     };
     link.allocation = Some(job);
     let mut told = false;
-    let quiet = srun.quiet;
+    // With --immediate nothing is queued: it starts, or it is refused.
+    let quiet = srun.quiet || srun.request.immediate_secs.is_some();
     let mut queued = || {
         told = true;
         if !quiet {

@@ -34,7 +34,10 @@ fn job(j: &JobView, ctx: &Ctx) -> Value {
         ("priority", facts::priority(j).into()),
         ("constraints", or_empty(q.constraint.as_deref())),
         ("container", Value::Null),
-        ("comment", object([("administrator", Value::Null), ("job", text(&q.comment)), ("system", Value::Null)])),
+        (
+            "comment",
+            object([("administrator", Value::Null), ("job", text(&q.comment)), ("system", text(&j.system_comment))]),
+        ),
         ("wckey", object([("wckey", or_empty(q.wckey.as_deref())), ("flags", Value::Array(Vec::new()))])),
         ("reservation", object([("id", 0.into()), ("name", or_empty(q.reservation.as_deref()))])),
         ("mcs", object([("label", "".into())])),

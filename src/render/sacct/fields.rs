@@ -281,7 +281,7 @@ pub static FIELDS: &[Column] = &[
     text(19, "Submit", |r, c| unknown(Some(r.step.map_or(r.job.submit, |s| s.start)), c)),
     text(20, "SubmitLine", |r, _| r.step.map_or(&r.job.request.submit_line, |s| &s.submit_line).clone()),
     text(10, "Suspended", |r, _| of_job(r, |j| time::long(j.suspended_us / 1_000_000))),
-    text(15, "SystemComment", nothing),
+    text(15, "SystemComment", |r, _| of_job(r, |j| j.system_comment.clone().unwrap_or_default())),
     text(10, "SystemCPU", |r, _| time::cpu(usage(r).system_us)),
     text(10, "Timelimit", |r, _| of_job(r, |j| time::long_limit(j.request.time_limit_secs))),
     text(10, "TimelimitRaw", |r, _| of_job(r, |j| minutes(j.request.time_limit_secs))),

@@ -182,6 +182,9 @@ fn request(r: &mut Record, j: &JobView, _ctx: &Ctx) {
     if let Some(comment) = &q.comment {
         r.odd_line("", vec![("Comment", comment.clone())], " ");
     }
+    if let Some(comment) = &j.system_comment {
+        r.odd_line("", vec![("SystemComment", comment.clone())], " ");
+    }
     if !j.std_out.is_empty() {
         r.word("StdErr", j.std_err.clone());
         r.word("StdIn", j.std_in.clone());

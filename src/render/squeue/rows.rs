@@ -141,6 +141,15 @@ enum By {
     Book(usize),
 }
 
+impl By {
+    fn header(self) -> &'static str {
+        match self {
+            By::Slurm(i) => FIELDS[i].header,
+            By::Book(i) => BOOK[i].header,
+        }
+    }
+}
+
 impl Default for Sort {
     /// Partition, then state, then falling priority: `P,t,-p`.
     fn default() -> Self {
@@ -192,6 +201,11 @@ impl Sort {
         Ok(Sort { keys })
     }
 
+    /// Whether the order depends on a column with one of these headers.
+    pub fn looks_at(&self, headers: &[&str]) -> bool {
+        self.keys.iter().any(|key| headers.contains(&key.by.header()))
+    }
+
     /// Sorts the rows; rows that are equal keep their order.
     pub fn apply(&self, rows: &mut Vec<Row<'_>>, ctx: &Ctx) {
         if self.keys.is_empty() {
@@ -237,16 +251,16 @@ enum Value {
 }
 
 fn value(by: By, row: &Row<'_>, ctx: &Ctx) -> Value {
-    let (get, header): (Get, &str) = match by {
-        By::Slurm(i) => (FIELDS[i].get, FIELDS[i].header),
-        By::Book(i) => (BOOK[i].get, BOOK[i].header),
+    let get: Get = match by {
+        By::Slurm(i) => FIELDS[i].get,
+        By::Book(i) => BOOK[i].get,
     };
     let number = |n: u64| Value::Number(i64::try_from(n).unwrap_or(i64::MAX));
     let instant = |t: Option<Timestamp>| t.map_or(Value::Number(i64::MAX), |t| Value::Number(t.0));
     let limit = |l: Option<u64>| l.map_or(Value::Number(i64::MAX), number);
     let job = row.job;
     // Columns whose text does not sort as their value does.
-    match header {
+    match by.header() {
         "JOBID" => number(u64::from(row.shown.array_job().0) << 24 | u64::from(task_order(&row.shown))),
         "ST" | "STATE" => Value::Number(job.state as i64),
         "TIME" => number(job::elapsed_secs(job, ctx)),

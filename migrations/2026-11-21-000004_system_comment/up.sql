@@ -1,0 +1,2 @@
+-- What slotd has to say about a job: why its launch failed.
+ALTER TABLE jobs ADD COLUMN system_comment TEXT;

@@ -1,0 +1,142 @@
+//! Job arrays.
+
+mod common;
+
+use common::{Slotd, most_at_once};
+use std::collections::BTreeSet;
+
+#[test]
+fn each_task_is_a_record_with_its_own_number_and_index() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-a", "1-3"], "echo $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_JOB_ID");
+    let tasks = slotd.wait_array(job, 3);
+    assert!(tasks.iter().all(|task| task.state() == "COMPLETED"));
+    let ids: BTreeSet<u32> = tasks.iter().map(common::Record::id).collect();
+    assert_eq!(ids.len(), 3);
+    // As in Slurm the array's own number is the last task's.
+    assert_eq!(tasks[2].id(), job);
+    for (index, task) in (1..).zip(&tasks) {
+        assert_eq!(slotd.read(&format!("slurm-{job}_{index}.out")), format!("{job} {index} {}\n", task.id()));
+    }
+}
+
+#[test]
+fn every_form_of_the_book_is_understood() {
+    let slotd = Slotd::start();
+    for (spec, tasks) in [
+        ("5", vec![5]),
+        ("0-3", vec![0, 1, 2, 3]),
+        ("0-15:5", vec![0, 5, 10, 15]),
+        ("7,2,4-5", vec![2, 4, 5, 7]),
+        ("1,1", vec![1]),
+        ("01-03", vec![1, 2, 3]),
+        ("0-3%2", vec![0, 1, 2, 3]),
+        ("0-3%0", vec![0, 1, 2, 3]),
+        ("0-3%", vec![0, 1, 2, 3]),
+    ] {
+        let job = slotd.wrap(&["-a", spec, "-o", "/dev/null", "--mem", "1"], "true");
+        let found: Vec<u64> = slotd.wait_array(job, tasks.len()).iter().filter_map(common::Record::task).collect();
+        assert_eq!(found, tasks, "-a {spec}");
+    }
+    let plain = slotd.job(slotd.wrap(&["-a", ""], "true"));
+    assert_eq!(plain.task(), None);
+}
+
+#[test]
+fn tasks_know_the_shape_of_their_array() {
+    let slotd = Slotd::start();
+    let script = "echo $SLURM_ARRAY_TASK_COUNT $SLURM_ARRAY_TASK_MIN $SLURM_ARRAY_TASK_MAX $SLURM_ARRAY_TASK_STEP";
+    let job = slotd.wrap(&["-a", "2-8:3"], script);
+    slotd.wait_array(job, 3);
+    for index in [2, 5, 8] {
+        assert_eq!(slotd.read(&format!("slurm-{job}_{index}.out")), "3 2 8 3\n");
+    }
+}
+
+#[test]
+fn the_limit_of_an_array_is_never_passed() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-a", "0-9%2", "--mem", "1"], "sleep 0.02");
+    let tasks = slotd.wait_array(job, 10);
+    assert_eq!(most_at_once(&tasks), 2);
+}
+
+#[test]
+fn a_limited_array_says_why_the_rest_waits() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-a", "1-5%1"], "exec sleep 1000");
+    slotd.wait("the first task", || slotd.records(job).iter().any(|r| r.state() == "RUNNING").then_some(()));
+    slotd.wait_reason(job, "JobArrayTaskLimit");
+    let other = slotd.wrap(&[], "true");
+    slotd.wait_state(other, "COMPLETED");
+    slotd.cancel(job);
+    slotd.wait("the end", || slotd.records(job).iter().all(common::Record::is_over).then_some(()));
+}
+
+#[test]
+fn tasks_fail_for_themselves() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-a", "0-3"], "exit $((SLURM_ARRAY_TASK_ID % 2))");
+    let states: Vec<String> = slotd.wait_array(job, 4).iter().map(common::Record::state).collect();
+    assert_eq!(states, ["COMPLETED", "FAILED", "COMPLETED", "FAILED"]);
+}
+
+#[test]
+fn two_arrays_take_turns() {
+    let slotd = Slotd::start();
+    let running = slotd.endless(&["-c", "4"]);
+    let submit = |name: &str| slotd.wrap(&["-a", "0-3", "-c", "4"], &format!("echo {name} >> order"));
+    let (first, second) = (submit("a"), submit("b"));
+    slotd.cancel(running);
+    slotd.wait_array(first, 4);
+    slotd.wait_array(second, 4);
+    assert_eq!(slotd.read("order").replace('\n', ""), "abababab");
+}
+
+#[test]
+fn a_million_tasks_are_one_record() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-H", "-a", "0-999999"], "true");
+    assert_eq!(slotd.records(job).len(), 1);
+    slotd.cancel(job);
+    slotd.wait_state(job, "CANCELLED");
+    assert_eq!(slotd.records(job).len(), 1);
+}
+
+#[test]
+fn single_tasks_can_be_cancelled() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-H", "-a", "1-9"], "true");
+    let shown = || slotd.cmd("squeue", &["-h", "-o", "%i", "-j", &job.to_string()]).ok().text().to_owned();
+    assert_eq!(shown(), format!("{job}_[1-9]"));
+    slotd.cmd("scancel", &[format!("{job}_[1-3]")]).ok();
+    assert_eq!(shown(), format!("{job}_[4-9]"));
+    slotd.cmd("scancel", &[format!("{job}_5"), format!("{job}_7")]).ok();
+    assert_eq!(shown(), format!("{job}_[4,6,8-9]"));
+    slotd.cmd("scancel", &[format!("{job}_[4,8-9]")]).ok();
+    assert_eq!(shown(), format!("{job}_[6]"));
+    slotd.cmd("scancel", &[job.to_string()]).ok();
+    assert_eq!(shown(), "");
+}
+
+#[test]
+fn a_running_task_can_be_cancelled_alone() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-a", "1-2"], "exec sleep 1000");
+    let running = || slotd.records(job).iter().filter(|r| r.state() == "RUNNING").count();
+    slotd.wait("both tasks", || (running() == 2).then_some(()));
+    slotd.cmd("scancel", &[format!("{job}_1")]).ok();
+    slotd.wait("the end of the first", || {
+        slotd.records(job).iter().any(|r| r.task() == Some(1) && r.state() == "CANCELLED").then_some(())
+    });
+    assert_eq!(running(), 1);
+}
+
+#[test]
+fn requeue_is_for_each_task_alone() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-a", "0-1", "--requeue"], "exit $SLURM_ARRAY_TASK_ID");
+    let tasks = slotd.wait_array(job, 2);
+    assert_eq!((tasks[0].state().as_str(), tasks[0].restarts()), ("COMPLETED", 0));
+    assert_eq!((tasks[1].state().as_str(), tasks[1].restarts()), ("FAILED", 1));
+}

@@ -1,0 +1,479 @@
+//! What real scripts carry beyond the page, with Slurm's meaning, and the environment that a job finds.
+
+use crate::common::{Slotd, proc};
+use std::collections::BTreeMap;
+
+// The options that the page has not.
+
+#[test]
+fn every_option_of_slurms_man_page_is_known() {
+    let slotd = Slotd::start();
+    for option in "account acctg-freq array batch bb bbf begin chdir cluster-constraint clusters comment constraint \
+         container contiguous core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot \
+         dependency distribution error exclude exclusive export export-file extra-node-info get-user-env gid gpu-bind \
+         gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags help hint hold ignore-pbs input \
+         job-name kill-on-invalid-dep licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu mem-per-gpu \
+         mincpus network nice no-kill no-requeue nodefile nodelist nodes ntasks ntasks-per-core ntasks-per-gpu \
+         ntasks-per-node ntasks-per-socket open-mode output overcommit oversubscribe parsable partition power prefer \
+         priority profile propagate qos quiet reboot requeue reservation signal sockets-per-node spread-job switches \
+         test-only thread-spec threads-per-core time time-min tmp tres-per-task uid usage use-min-nodes verbose \
+         version wait wait-all-nodes wckey wrap"
+        .split_whitespace()
+    {
+        // Its value may be wrong: its name is not.
+        let out = slotd.cmd("sbatch", &["--test-only", "--wrap", "true", &format!("--{option}")]);
+        let unknown = out.stderr.contains("unrecognized") || out.stderr.contains("ambiguous");
+        assert!(!unknown, "{option}: {}", out.stderr);
+    }
+    for letter in "AabBcCdDeFGHhiJkLMmNnOopQqSstVvwWx".chars() {
+        let out = slotd.cmd("sbatch", &["--test-only", "--wrap", "true", &format!("-{letter}")]);
+        assert!(!out.stderr.contains("invalid option"), "{letter}: {}", out.stderr);
+    }
+}
+
+#[test]
+fn only_what_slurm_does_not_know_is_unrecognized() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("sbatch", &["--nosuch", "--wrap", "true"]).fails(255);
+    assert_eq!(out.stderr, "sbatch: unrecognized option '--nosuch'\nTry \"sbatch --help\" for more information\n");
+    let out = slotd.cmd("sbatch", &["-Y", "--wrap", "true"]).fails(255);
+    assert_eq!(out.stderr, "sbatch: invalid option -- 'Y'\nTry \"sbatch --help\" for more information\n");
+    let out = slotd.cmd("sbatch", &["--reboot", "--wrap", "true"]).fails(255);
+    assert!(out.stderr.starts_with("sbatch: error: --reboot is not supported by slotd: "), "{}", out.stderr);
+}
+
+#[test]
+fn one_node_is_what_there_is() {
+    let slotd = Slotd::start();
+    for nodes in ["-N1", "--nodes=1", "--nodes=1-4"] {
+        slotd.wrap(&[nodes, "--hold"], "true");
+    }
+    let out = slotd.cmd("sbatch", &["-N", "2", "--wrap", "true"]).fails(1);
+    assert_eq!(out.stderr, "sbatch: error: Batch job submission failed: Node count specification invalid\n");
+}
+
+#[test]
+fn more_than_the_host_has_is_refused_with_slurms_text() {
+    let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 1).start();
+    for (option, value, said) in [
+        ("-c", "5", "More processors requested than permitted"),
+        ("-n", "5", "More processors requested than permitted"),
+        ("--mem", "9G", "Requested node configuration is not available"),
+        ("--mem-per-cpu", "9G", "Requested node configuration is not available"),
+        ("-G", "2", "Invalid generic resource (gres) specification"),
+        ("--gres", "gpu:2", "Invalid generic resource (gres) specification"),
+        ("--gres", "tape:1", "Invalid generic resource (gres) specification"),
+        ("-w", "elsewhere", "Invalid node name specified"),
+        ("-p", "nowhere", "Invalid partition name specified"),
+    ] {
+        let out = slotd.cmd("sbatch", &[option, value, "--wrap", "true"]).fails(1);
+        assert!(out.stderr.contains(said), "{option} {value}: {}", out.stderr);
+    }
+    assert!(slotd.all_records().is_empty());
+}
+
+#[test]
+fn resources_in_all_of_slurms_spellings() {
+    let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 4).start();
+    for (options, tres) in [
+        (&["--ntasks-per-node=2", "-c2"][..], (4, 512, 0)),
+        (&["-n2", "--mem-per-cpu=100"], (2, 200, 0)),
+        (&["--gres=gpu:2"], (1, 512, 2)),
+        (&["--gres=gpu"], (1, 512, 1)),
+        (&["--gpus-per-node=2", "--mem-per-gpu=100"], (1, 200, 2)),
+        (&["--gpus-per-task=1", "-n3"], (3, 512, 3)),
+        (&["--gpus=2", "--cpus-per-gpu=2"], (4, 512, 2)),
+        (&["--mincpus=3"], (3, 512, 0)),
+        (&["--mem=0"], (1, 8192, 0)),
+    ] {
+        let id = slotd.wrap(&[options, &["--hold"]].concat(), "true");
+        assert_eq!(slotd.job(id).tres(), tres, "{options:?}");
+    }
+}
+
+#[test]
+fn what_has_no_meaning_on_one_host_is_kept_and_shown() {
+    let slotd = Slotd::start();
+    let options = ["-A", "acct", "--qos", "fast", "--comment", "note", "--mail-type=END,FAIL", "--mail-user=me@here"];
+    let more = ["--reservation=r", "--licenses=l:1", "--wckey=k", "--hold"];
+    let id = slotd.wrap(&[&options[..], &more].concat(), "true");
+    for (key, value) in [
+        ("Account", "acct"),
+        ("QOS", "fast"),
+        ("Comment", "note"),
+        ("MailUser", "me@here"),
+        ("MailType", "END,FAIL"),
+        ("Reservation", "r"),
+        ("Licenses", "l:1"),
+        ("WCKey", "k"),
+    ] {
+        assert_eq!(slotd.show(id, key), value, "{key}");
+    }
+}
+
+#[test]
+fn hold_nice_and_priority() {
+    let slotd = Slotd::start();
+    let held = slotd.wrap(&["-H"], "true");
+    slotd.wait_reason(held, "JobHeldUser");
+    assert_eq!(slotd.show(held, "Priority"), "0");
+    let busy = slotd.endless(&["-c", "4"]);
+    let nice = slotd.wrap(&["-c", "4", "--nice=1000"], "echo nice >> order");
+    let first = slotd.wrap(&["-c", "4"], "echo first >> order");
+    let urgent = slotd.wrap(&["-c", "4", "--priority=4000000000"], "echo urgent >> order");
+    assert_eq!(slotd.show(nice, "Nice"), "1000");
+    slotd.cancel(busy);
+    for id in [nice, first, urgent] {
+        slotd.wait_state(id, "COMPLETED");
+    }
+    assert_eq!(slotd.read("order"), "urgent\nfirst\nnice\n");
+}
+
+#[test]
+fn a_node_list_may_name_this_host_and_no_other() {
+    let slotd = Slotd::start();
+    let host = slotd::host::system::probe_host_name();
+    slotd.wait_state(slotd.wrap(&["-w", &host, "-x", "elsewhere"], "true"), "COMPLETED");
+    let out = slotd.cmd("sbatch", &["-x", &host, "--wrap", "true"]).fails(1);
+    assert!(out.stderr.contains("Requested node configuration is not available"), "{}", out.stderr);
+}
+
+#[test]
+fn input_comes_from_a_file() {
+    let slotd = Slotd::start();
+    slotd.write("in", "what to read\n");
+    assert_eq!(slotd.ran(&["-i", "in"], "cat"), "what to read\n");
+    assert_eq!(slotd.ran(&[], "cat; readlink /proc/self/fd/0"), "/dev/null\n");
+}
+
+#[test]
+fn a_job_that_cannot_end_by_its_deadline_is_cancelled() {
+    let slotd = Slotd::start();
+    let late = slotd.wrap(&["--deadline=now+10minutes", "-t", "20"], "touch ran");
+    let job = slotd.wait_state(late, "CANCELLED");
+    assert_eq!(job.reason(), "DeadLine");
+    slotd.wait_state(slotd.wrap(&["--deadline=now+10minutes", "-t", "5"], "true"), "COMPLETED");
+    assert!(!slotd.exists("ran"));
+}
+
+#[test]
+fn test_only_tells_when_a_job_would_start_and_submits_none() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("sbatch", &["--test-only", "-n", "2", "--wrap", "true"]).ok();
+    let said = out.stderr;
+    assert!(out.stdout.is_empty() && said.starts_with("sbatch: Job 1 to start at "), "{said}");
+    assert!(said.contains(" using 2 processors on nodes ") && said.ends_with(" in partition cpu\n"), "{said}");
+    let out = slotd.cmd("sbatch", &["--test-only", "-p", "nowhere", "--wrap", "true"]).fails(1);
+    assert_eq!(
+        out.stderr,
+        "sbatch: error: invalid partition specified: nowhere\nallocation failure: Invalid partition name specified\n"
+    );
+    assert!(slotd.all_records().is_empty());
+}
+
+#[test]
+fn quiet_prints_nothing_and_verbose_what_was_given() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("sbatch", &["-Q", "--parsable", "--wrap", "true"]).ok();
+    assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("", ""));
+    let out = slotd.cmd("sbatch", &["-v", "--wrap", "true"]).ok();
+    assert!(out.stderr.contains("sbatch: wrap                : true\n"), "{}", out.stderr);
+}
+
+#[test]
+fn a_script_has_its_arguments() {
+    let slotd = Slotd::start();
+    slotd.write("job.sh", "#!/bin/sh\nfor word; do echo \"[$word]\"; done\n");
+    let id = slotd.submit(&["job.sh", "a", "b c", "--wrap", "-n"]);
+    slotd.wait_state(id, "COMPLETED");
+    assert_eq!(slotd.output(id), "[a]\n[b c]\n[--wrap]\n[-n]\n");
+    let out = slotd.cmd("sbatch", &["--wrap", "true", "job.sh"]).fails(1);
+    assert_eq!(out.stderr, "sbatch: error: Script arguments not permitted with --wrap option\n");
+}
+
+#[test]
+fn a_script_may_come_on_standard_input() {
+    let slotd = Slotd::start();
+    let script = "#!/bin/sh\n#SBATCH -o out.%j\necho from stdin\n";
+    for (args, name) in [(&["--parsable"][..], "sbatch"), (&["--parsable", "/dev/stdin"], "stdin")] {
+        let mut command = slotd.command("sbatch");
+        command.args(args);
+        let id: u32 = slotd.feed(command, script).ok().text().parse().unwrap();
+        slotd.wait_state(id, "COMPLETED");
+        assert_eq!(slotd.read(&format!("out.{id}")), "from stdin\n");
+        assert_eq!(slotd.sacct(id, "JobName"), name);
+    }
+}
+
+#[test]
+fn bad_scripts_are_refused_with_slurms_texts() {
+    let slotd = Slotd::start();
+    slotd.write("empty", "");
+    slotd.write("plain", "echo x\n");
+    slotd.write("dos", "#!/bin/sh\r\necho x\r\n");
+    for (script, said) in [
+        ("missing", "sbatch: error: Unable to open file missing\n"),
+        ("empty", "sbatch: error: Batch script is empty!\n"),
+        (".", "sbatch: error: Batch script is empty!\n"),
+        ("plain", "sbatch: error: This does not look like a batch script.  The first\n"),
+        ("dos", "sbatch: error: Batch script contains DOS line breaks (\\r\\n)\n"),
+    ] {
+        let out = slotd.cmd("sbatch", &[script]).fails(1);
+        assert!(out.stderr.starts_with(said), "{script}: {}", out.stderr);
+    }
+    assert!(slotd.all_records().is_empty());
+}
+
+// -n in a batch job.
+
+const RANK: &str = "echo rank $SLURM_PROCID of $SLURM_NTASKS";
+
+/// The lines that a script with this setting writes, in order, and what `show job` tells.
+#[track_caller]
+fn ranks(setting: Option<&str>, script: &str) -> (String, String) {
+    let setup = Slotd::setup();
+    let slotd = match setting {
+        Some(value) => setup.set("SLOTD_BATCH_TASKS", value).start(),
+        None => setup.start(),
+    };
+    let id = slotd.script(&[], script);
+    slotd.wait_state(id, "COMPLETED");
+    let mut lines: Vec<String> = slotd.output(id).lines().map(str::to_owned).collect();
+    lines.sort();
+    (lines.join(","), slotd.show(id, "BatchTasks"))
+}
+
+#[test]
+fn a_script_with_n_tasks_runs_n_ranks() {
+    let (lines, told) = ranks(None, &format!("#!/bin/sh\n#SBATCH -n 2\n{RANK}\n"));
+    assert_eq!((lines.as_str(), told.as_str()), ("rank 0 of 2,rank 1 of 2", "ranks"));
+}
+
+#[test]
+fn a_script_that_starts_its_own_steps_runs_once() {
+    let (lines, told) = ranks(None, &format!("#!/bin/sh\n#SBATCH -n 2\n{RANK}\nsrun echo step\n"));
+    assert_eq!((lines.as_str(), told.as_str()), ("rank 0 of 2,step,step", "once"));
+}
+
+#[test]
+fn a_script_with_tasks_per_node_runs_once() {
+    let (lines, told) = ranks(None, &format!("#!/bin/sh\n#SBATCH --ntasks-per-node=2\n{RANK}\n"));
+    assert_eq!((lines.as_str(), told.as_str()), ("rank 0 of 2", "once"));
+}
+
+#[test]
+fn slotd_batch_tasks_settles_it_for_a_host() {
+    let script = format!("#!/bin/sh\n#SBATCH -n 2\n{RANK}\n");
+    assert_eq!(ranks(Some("once"), &script), ("rank 0 of 2".to_owned(), "once".to_owned()));
+    let script = format!("#!/bin/sh\n#SBATCH --ntasks-per-node=2\n{RANK}\n");
+    assert_eq!(ranks(Some("ranks"), &script), ("rank 0 of 2,rank 1 of 2".to_owned(), "ranks".to_owned()));
+}
+
+// The environment.
+
+/// The environment of a job that was submitted with these arguments, as the job sees it.
+#[track_caller]
+fn environment(slotd: &Slotd, args: &[&str], vars: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let mut command = slotd.command("sbatch");
+    command.envs(vars.iter().copied()).args(["--parsable", "-o", "env.%j"]).args(args);
+    command.args(["--wrap", "exec env -0"]);
+    let id: u32 = slotd.run(command).ok().text().parse().unwrap();
+    slotd.wait("the end of the job", || slotd.records(id).iter().all(|r| r.is_over()).then_some(()));
+    let last = slotd.records(id).iter().map(|r| r.id()).max().unwrap();
+    let text = slotd.read(&format!("env.{last}"));
+    text.split_terminator('\0').filter_map(|pair| pair.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect()
+}
+
+#[test]
+fn the_job_finds_slurms_variables() {
+    let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 2).start();
+    let host = slotd::host::system::probe_host_name();
+    let work = slotd.work().display().to_string();
+    let user = slotd.sh("id -un; id -u; id -g").ok();
+    let [user, uid, gid] = user.lines()[..] else { panic!("{user:?}") };
+    let args = ["-J", "envjob", "--ntasks-per-node=2", "-c", "2", "--mem=200", "-G", "2", "-t", "10", "-A", "acct"];
+    let env = environment(&slotd, &args, &[]);
+    for (name, value) in [
+        ("ENVIRONMENT", "BATCH"),
+        ("SLURMD_NODENAME", &host),
+        ("SLURM_CLUSTER_NAME", "slotd"),
+        ("SLURM_CPUS_ON_NODE", "4"),
+        ("SLURM_CPUS_PER_TASK", "2"),
+        ("SLURM_GPUS", "2"),
+        ("SLURM_GPUS_ON_NODE", "2"),
+        ("SLURM_GTIDS", "0"),
+        ("SLURM_JOBID", "1"),
+        ("SLURM_JOB_ACCOUNT", "acct"),
+        ("SLURM_JOB_CPUS_PER_NODE", "4"),
+        ("SLURM_JOB_GID", gid),
+        ("SLURM_JOB_GPUS", "0,1"),
+        ("SLURM_JOB_ID", "1"),
+        ("SLURM_JOB_NAME", "envjob"),
+        ("SLURM_JOB_NODELIST", &host),
+        ("SLURM_JOB_NUM_NODES", "1"),
+        ("SLURM_JOB_PARTITION", "cpu"),
+        ("SLURM_JOB_QOS", "normal"),
+        ("SLURM_JOB_UID", uid),
+        ("SLURM_JOB_USER", user),
+        ("SLURM_LOCALID", "0"),
+        ("SLURM_MEM_PER_NODE", "200"),
+        ("SLURM_NNODES", "1"),
+        ("SLURM_NODEID", "0"),
+        ("SLURM_NODELIST", &host),
+        ("SLURM_NPROCS", "2"),
+        ("SLURM_NTASKS", "2"),
+        ("SLURM_NTASKS_PER_NODE", "2"),
+        ("SLURM_PRIO_PROCESS", "0"),
+        ("SLURM_PROCID", "0"),
+        ("SLURM_SUBMIT_DIR", &work),
+        ("SLURM_SUBMIT_HOST", &host),
+        ("SLURM_TASKS_PER_NODE", "2"),
+        ("CUDA_VISIBLE_DEVICES", "0,1"),
+        ("TMPDIR", "/tmp"),
+    ] {
+        assert_eq!(env.get(name).map(String::as_str), Some(value), "{name}");
+    }
+    for name in ["SLURM_TASK_PID", "SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME"] {
+        assert!(env.get(name).is_some_and(|value| value.parse::<i64>().is_ok()), "{name}");
+    }
+}
+
+#[test]
+fn a_plain_job_is_not_told_what_was_not_asked_for() {
+    let slotd = Slotd::start();
+    let env = environment(&slotd, &[], &[]);
+    let told = ["NTASKS", "NPROCS", "CPUS_PER_TASK", "NTASKS_PER_NODE", "RESTART_COUNT", "ARRAY_TASK_ID", "STEP_ID"];
+    for name in told {
+        assert!(!env.contains_key(&format!("SLURM_{name}")), "{name}");
+    }
+    assert!(!env.contains_key("CUDA_VISIBLE_DEVICES"));
+}
+
+#[test]
+fn an_array_task_knows_its_array() {
+    let slotd = Slotd::start();
+    let env = environment(&slotd, &["--array=3-7:2%2"], &[]);
+    let of = |name: &str| env.get(&format!("SLURM_ARRAY_{name}")).map(String::as_str);
+    // The record with the highest number is the second of the three tasks: the last one has the array's own.
+    assert_eq!(of("TASK_ID"), Some("5"));
+    let rest = ["JOB_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP"].map(of);
+    assert_eq!(rest, [Some("1"), Some("3"), Some("3"), Some("7"), Some("2")]);
+    assert_eq!(env.get("SLURM_JOB_ID").map(String::as_str), Some("3"));
+}
+
+#[test]
+fn the_submitters_environment_comes_along_and_the_daemons_does_not() {
+    let slotd = Slotd::setup().set("DAEMON_ONLY", "leak").set("SLURM_LEAK", "leak").start();
+    let env = environment(&slotd, &[], &[("MINE", "yes"), ("SLURM_NTASKS", "77"), ("SBATCH_EXPORT", "ALL")]);
+    assert_eq!(env.get("MINE").map(String::as_str), Some("yes"));
+    // Slurm leaves what the submitter has set, where it has no word of its own on it.
+    assert_eq!(env.get("SLURM_NTASKS").map(String::as_str), Some("77"));
+    assert_eq!(env.get("SBATCH_EXPORT").map(String::as_str), Some("ALL"));
+    let leaks: Vec<_> = env.keys().filter(|k| k.starts_with("SLOTD_") && *k != "SLOTD_ROOT").collect();
+    assert!(leaks.is_empty(), "{leaks:?}");
+    assert!(!env.contains_key("DAEMON_ONLY") && !env.contains_key("SLURM_LEAK"), "{env:?}");
+}
+
+#[test]
+fn a_job_submitted_by_an_array_task_is_no_array_task() {
+    let slotd = Slotd::start();
+    let inner = "sbatch -Q -W -o inner --wrap 'env | grep -c SLURM_ARRAY'";
+    let id = slotd.wrap(&["-a", "1"], &format!("{inner}; true"));
+    slotd.wait_array(id, 1);
+    assert_eq!(slotd.read("inner"), "0\n");
+}
+
+// Signals.
+
+const TRAP: &str = "trap 'echo told' USR1; echo ready; while [ ! -e go ]; do sleep 0.03; done";
+
+#[test]
+fn a_warning_without_b_reaches_the_steps_and_not_the_batch_shell() {
+    let slotd = Slotd::start();
+    let script = "trap 'echo shell told' USR1\n\
+                  srun sh -c 'trap \"echo step told; exit 9\" USR1; echo ready; while :; do sleep 0.03; done'\n\
+                  echo code $?\n";
+    let id = slotd.wrap(&["-t", "10", "--signal=USR1@60", "-o", "log"], script);
+    slotd.wait_text("log", "ready");
+    slotd.limit(id, 61);
+    slotd.wait_state(id, "COMPLETED");
+    let log = slotd.read("log");
+    assert!(log.contains("step told") && log.contains("code 9") && !log.contains("shell told"), "{log}");
+}
+
+#[test]
+fn a_warning_without_steps_reaches_whoever_has_a_handler_and_kills_nobody() {
+    let slotd = Slotd::start();
+    let with = slotd.wrap(&["-t", "10", "--signal=USR1@60", "-o", "with"], TRAP);
+    let without = format!("echo ready; {}", slotd.gate("go"));
+    let without = slotd.wrap(&["-t", "10", "--signal=USR1@60", "-o", "without"], &without);
+    slotd.wait_text("with", "ready");
+    slotd.wait_text("without", "ready");
+    slotd.limit(without, 61);
+    slotd.limit(with, 61);
+    slotd.wait_text("with", "told");
+    slotd.open("go");
+    slotd.wait_state(with, "COMPLETED");
+    slotd.wait_state(without, "COMPLETED");
+}
+
+#[test]
+fn scancel_with_a_signal_reaches_the_steps_or_where_there_are_none_the_whole_job() {
+    let slotd = Slotd::start();
+    let trap = slotd.wrap(&["-o", "trap"], &format!("{TRAP}; echo end"));
+    slotd.wait_text("trap", "ready");
+    slotd.cmd("scancel", &["-s", "USR1", &trap.to_string()]).ok();
+    slotd.wait_text("trap", "told");
+    slotd.open("go");
+    slotd.wait_state(trap, "COMPLETED");
+    // Who has no handler dies of it, and the exit code says so.
+    let plain = slotd.endless(&[]);
+    slotd.cmd("scancel", &[&plain.to_string(), "--signal", "SIGUSR1"]).ok();
+    assert_eq!(slotd.wait_state(plain, "FAILED").exit(), "0:10");
+    let steps = slotd.wrap(&["-o", "steps"], "srun sh -c 'echo ready; exec sleep 1000'; echo code $?");
+    slotd.wait_text("steps", "ready");
+    slotd.cmd("scancel", &["-s", "USR1", &steps.to_string()]).ok();
+    slotd.wait_state(steps, "COMPLETED");
+    assert!(slotd.read("steps").ends_with("code 138\n"), "{}", slotd.read("steps"));
+}
+
+#[test]
+fn the_time_limit_says_so_in_the_jobs_stderr() {
+    let slotd = Slotd::start();
+    let script = "trap 'echo last words; exit 0' TERM; echo ready; while :; do sleep 0.03; done";
+    let id = slotd.wrap(&["-t", "10", "-o", "out", "-e", "err"], script);
+    slotd.wait_text("out", "ready");
+    slotd.limit(id, 1);
+    let job = slotd.wait_state(id, "TIMEOUT");
+    assert_eq!(job.reason(), "TimeLimit");
+    assert_eq!(slotd.read("out"), "ready\nlast words\n");
+    let (err, host) = (slotd.read("err"), slotd::host::system::probe_host_name());
+    assert!(err.starts_with(&format!("slurmstepd: error: *** JOB {id} ON {host} CANCELLED AT ")), "{err}");
+    assert!(err.contains(" DUE TO TIME LIMIT ***\n"), "{err}");
+}
+
+#[test]
+fn the_time_limit_counts_across_a_restart_of_the_daemon() {
+    let mut slotd = Slotd::start();
+    let id = slotd.endless(&["-t", "10"]);
+    slotd.kill9();
+    slotd.start_daemon();
+    slotd.limit(id, 1);
+    let job = slotd.wait_state(id, "TIMEOUT");
+    assert!(job.end() - job.start() >= 1_000_000);
+}
+
+#[test]
+fn a_job_that_will_not_end_is_killed_after_the_grace_and_holds_up_nobody() {
+    let slotd = Slotd::setup().set("SLOTD_KILL_WAIT", 30).start();
+    let stubborn = slotd.wrap(&["-o", "log"], "trap '' TERM; echo $$ ready; while :; do sleep 0.03; done");
+    let said = slotd.wait_text("log", "ready");
+    slotd.cancel(stubborn);
+    slotd.wait("COMPLETING", || (slotd.state(stubborn) == "COMPLETING").then_some(()));
+    // Its grace is long; others come and go.
+    slotd.wait_state(slotd.wrap(&[], "true"), "COMPLETED");
+    let pid = said.split(' ').next().unwrap().parse().unwrap();
+    assert!(proc::is_alive(pid));
+    slotd.cmd("scancel", &["-s", "KILL", &stubborn.to_string()]).ok();
+    slotd.wait_state(stubborn, "CANCELLED");
+}

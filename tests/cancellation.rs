@@ -1,0 +1,236 @@
+//! scancel.
+
+mod common;
+
+use common::{Setup, Slotd, proc};
+
+#[test]
+fn a_pending_job_is_cancelled_at_once() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-H"], "true");
+    slotd.cancel(job);
+    let ended = slotd.job(job);
+    assert_eq!(
+        (ended.state().as_str(), ended.reason().as_str(), ended.exit().as_str()),
+        ("CANCELLED", "CancelledByUser", "0:0")
+    );
+}
+
+#[test]
+fn a_running_job_is_terminated() {
+    let slotd = Slotd::start();
+    let job = slotd.endless(&[]);
+    slotd.cancel(job);
+    let ended = slotd.wait_state(job, "CANCELLED");
+    assert_eq!(ended.reason(), "CancelledByUser");
+    let output = slotd.output(job);
+    assert!(
+        output.starts_with(&format!("slurmstepd: error: *** JOB {job} ON ")) && output.ends_with(" ***\n"),
+        "{output}"
+    );
+}
+
+#[test]
+fn it_goes_through_completing_and_the_grace_to_the_kill() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&[], "trap 'echo asked' TERM; echo ready; while :; do sleep 0.05; done");
+    slotd.wait_text(&format!("slurm-{job}.out"), "ready");
+    slotd.cancel(job);
+    slotd.wait_state(job, "COMPLETING");
+    slotd.wait_state(job, "CANCELLED");
+    assert!(slotd.output(job).contains("asked\n"));
+}
+
+#[test]
+fn a_job_that_ends_by_itself_in_the_grace_is_cancelled_all_the_same() {
+    let slotd = Setup::default().set("SLOTD_KILL_WAIT", 600).start();
+    let job = slotd.wrap(&[], "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done");
+    slotd.wait_text(&format!("slurm-{job}.out"), "ready");
+    slotd.cancel(job);
+    slotd.wait_state(job, "CANCELLED");
+    assert!(slotd.output(job).ends_with("saved\n"));
+}
+
+#[test]
+fn no_process_of_the_job_is_left() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&[], "setsid sleep 1000 & (trap '' TERM; sleep 1000) & nohup sleep 1000 & echo ready; wait");
+    slotd.wait_text(&format!("slurm-{job}.out"), "ready");
+    slotd.cancel(job);
+    slotd.wait_state(job, "CANCELLED");
+    assert!(!slotd.processes().iter().any(|pid| proc::cmdline(*pid).starts_with("sleep 1000")));
+}
+
+#[test]
+fn what_a_finished_script_left_in_the_background_is_ended_with_it() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&[], "setsid sleep 1000 & exit 0");
+    slotd.wait_end(job);
+    slotd.wait("the end of its processes", || {
+        (!slotd.processes().iter().any(|pid| proc::cmdline(*pid).starts_with("sleep 1000"))).then_some(())
+    });
+}
+
+#[test]
+fn an_unknown_or_finished_job_is_passed_over_in_silence() {
+    let slotd = Slotd::start();
+    let done = slotd.wrap(&[], "true");
+    slotd.wait_state(done, "COMPLETED");
+    for id in [done.to_string(), "999999".to_owned()] {
+        let out = slotd.cmd("scancel", &[&id]).ok();
+        assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("", ""));
+    }
+    let out = slotd.cmd("scancel", &["-v", "999999"]);
+    assert!(out.stderr.contains("Kill job error on job id 999999: Invalid job id specified"), "{}", out.stderr);
+    assert_eq!(slotd.state(done), "COMPLETED");
+}
+
+#[test]
+fn a_malformed_id_is_an_error() {
+    let slotd = Slotd::start();
+    for id in ["abc", "12x", "0"] {
+        let out = slotd.cmd("scancel", &[id]).fails(1);
+        assert_eq!(out.stderr, format!("scancel: error: Invalid job id {id}\n"));
+    }
+    let out = slotd.cmd::<&str>("scancel", &[]).fails(1);
+    assert_eq!(out.stderr, "scancel: error: No job identification provided\n");
+}
+
+#[test]
+fn several_jobs_may_be_named() {
+    let slotd = Slotd::start();
+    let jobs: Vec<u32> = (0..3).map(|_| slotd.wrap(&["-H"], "true")).collect();
+    slotd.cmd("scancel", &[format!("{},{}", jobs[0], jobs[1]), "999999".into(), jobs[2].to_string()]).ok();
+    for job in jobs {
+        assert_eq!(slotd.state(job), "CANCELLED");
+    }
+}
+
+#[test]
+fn jobs_may_be_chosen_by_what_they_are() {
+    let slotd = Setup::default().set("SLOTD_CPU_PARTITIONS", "cpu,other").start();
+    let named = slotd.wrap(&["-H", "-J", "grp"], "true");
+    let other = slotd.wrap(&["-H", "-p", "other"], "true");
+    let running = slotd.endless(&[]);
+    let pending = slotd.wrap(&["-H"], "true");
+    slotd.cmd("scancel", &["-n", "grp"]).ok();
+    assert_eq!(slotd.state(named), "CANCELLED");
+    assert_eq!(slotd.state(other), "PENDING");
+    slotd.cmd("scancel", &["-p", "other"]).ok();
+    assert_eq!(slotd.state(other), "CANCELLED");
+    slotd.cmd("scancel", &["-t", "PENDING", "--me"]).ok();
+    assert_eq!(slotd.state(pending), "CANCELLED");
+    assert_eq!(slotd.state(running), "RUNNING");
+    slotd.cmd("scancel", &["--me"]).ok();
+    slotd.wait_state(running, "CANCELLED");
+    let out = slotd.cmd("scancel", &["-t", "bogus"]).fails(1);
+    assert!(out.stderr.contains("bogus"), "{}", out.stderr);
+    let out = slotd.cmd("scancel", &["-u", "nosuchuser"]).fails(1);
+    assert_eq!(out.stderr, "scancel: error: Invalid user name: nosuchuser\n");
+}
+
+#[test]
+fn a_signal_reaches_a_job_without_steps() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&[], "trap 'echo told; exit 9' USR1; echo ready; while :; do sleep 0.05; done");
+    slotd.wait_text(&format!("slurm-{job}.out"), "ready");
+    slotd.cmd("scancel", &["-s", "USR1", &job.to_string()]).ok();
+    assert_eq!(slotd.wait_state(job, "FAILED").exit(), "9:0");
+    assert!(slotd.output(job).contains("told\n"));
+}
+
+#[test]
+fn a_signal_that_kills_is_shown_as_what_it_was() {
+    let slotd = Slotd::start();
+    let job = slotd.endless(&[]);
+    // The book's example.
+    slotd.cmd("scancel", &["--signal", "TERM", &job.to_string()]).ok();
+    assert_eq!(slotd.wait_end(job).exit(), "0:15");
+}
+
+#[test]
+fn a_signal_may_be_for_the_batch_shell_alone() {
+    let slotd = Slotd::start();
+    let script = "#!/bin/sh\nsh -c 'trap \"echo child\" USR1; echo > inner; while :; do sleep 0.05; done' &\n\
+                  trap 'echo shell; kill $!; exit 0' USR1\nuntil [ -e inner ]; do sleep 0.02; done\necho ready\nwait\n";
+    let job = slotd.script(&[], script);
+    slotd.wait_text(&format!("slurm-{job}.out"), "ready");
+    slotd.cmd("scancel", &["-b", "-s", "USR1", &job.to_string()]).ok();
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "ready\nshell\n");
+}
+
+#[test]
+fn a_signal_goes_to_the_steps_and_not_to_the_batch_shell() {
+    let slotd = Slotd::start();
+    let script = "#!/bin/sh\ntrap 'echo shell' USR1\n\
+                  srun sh -c 'trap \"echo step; exit 4\" USR1; echo > inner; while :; do sleep 0.05; done' 2>/dev/null\necho rc=$?\n";
+    let job = slotd.script(&[], script);
+    slotd.wait_text("inner", "");
+    slotd.cmd("scancel", &["-s", "USR1", &job.to_string()]).ok();
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "step\nrc=4\n");
+}
+
+#[test]
+fn one_step_can_be_cancelled() {
+    let slotd = Slotd::start();
+    let job = slotd.script(&[], "#!/bin/sh\nsrun sh -c 'echo > inner; exec sleep 1000' 2> err\necho rc=$?\n");
+    slotd.wait_text("inner", "");
+    slotd.cmd("scancel", &[format!("{job}.0")]).ok();
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "rc=143\n");
+    let err = slotd.read("err");
+    assert!(err.contains(&format!("*** STEP {job}.0 ON ")), "{err}");
+}
+
+#[test]
+fn one_step_can_be_sent_a_signal() {
+    let slotd = Slotd::start();
+    let job = slotd.script(
+        &[],
+        "#!/bin/sh\nsrun sh -c 'trap \"exit 6\" USR2; echo > inner; while :; do sleep 0.05; done' 2>/dev/null\necho rc=$?\n",
+    );
+    slotd.wait_text("inner", "");
+    slotd.cmd("scancel", &["--signal", "USR2", &format!("{job}.0")]).ok();
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "rc=6\n");
+}
+
+#[test]
+fn an_unknown_signal_is_refused() {
+    let slotd = Slotd::start();
+    let job = slotd.endless(&[]);
+    let out = slotd.cmd("scancel", &["-s", "FOO", &job.to_string()]).fails(1);
+    assert!(out.stderr.contains("FOO"), "{}", out.stderr);
+    let out = slotd.cmd("scancel", &["-s", "USR1", "999999"]).fails(1);
+    assert_eq!(out.stderr, "scancel: error: Kill job error on job id 999999: Invalid job id specified\n");
+    assert_eq!(slotd.state(job), "RUNNING");
+}
+
+#[test]
+fn many_stubborn_jobs_are_cancelled_side_by_side() {
+    let slotd = Setup::default().set("SLOTD_KILL_WAIT", 2).start();
+    let jobs: Vec<u32> = (0..4)
+        .map(|i| slotd.wrap(&["--mem", "1"], &format!("trap '' TERM; echo > ready{i}; while :; do sleep 0.05; done")))
+        .collect();
+    for i in 0..4 {
+        slotd.wait_text(&format!("ready{i}"), "");
+    }
+    slotd.cmd("scancel", &["--me"]).ok();
+    let ends: Vec<i64> = jobs.iter().map(|job| slotd.wait_state(*job, "CANCELLED").end()).collect();
+    // One after the other would take eight seconds.
+    let spread = ends.iter().max().unwrap() - ends.iter().min().unwrap();
+    assert!(spread < 2_000_000, "{spread} microseconds between the first and the last");
+}
+
+#[test]
+fn cancelling_twice_is_cancelling_once() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&[], "trap '' TERM; echo ready; while :; do sleep 0.05; done");
+    slotd.wait_text(&format!("slurm-{job}.out"), "ready");
+    slotd.cancel(job);
+    slotd.cancel(job);
+    slotd.wait_state(job, "CANCELLED");
+    assert_eq!(slotd.output(job).matches("CANCELLED AT").count(), 1);
+}

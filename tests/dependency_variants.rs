@@ -1,0 +1,185 @@
+//! Each kind of dependency.
+
+mod common;
+
+use common::Slotd;
+
+/// Whether a job with this dependency on a job that ends with `exit` runs. `None`: it never can.
+fn runs(slotd: &Slotd, kind: &str, exit: &str) -> Option<()> {
+    let gate = format!("go{kind}{}", exit.replace(' ', ""));
+    let first = slotd.wrap(&[], &format!("{}; {exit}", slotd.gate(&gate)));
+    let second = slotd.wrap(&["-d", &format!("{kind}:{first}")], "true");
+    if kind != "after" {
+        slotd.wait_reason(second, "Dependency");
+    }
+    slotd.open(&gate);
+    slotd.wait_end(first);
+    slotd.wait("a decision", || {
+        let job = slotd.queued(second);
+        match (job.state().as_str(), job.reason().as_str()) {
+            ("COMPLETED", _) => Some(Some(())),
+            ("PENDING", "DependencyNeverSatisfied") => Some(None),
+            _ => None,
+        }
+    })
+}
+
+#[test]
+fn afterok_wants_success() {
+    let slotd = Slotd::start();
+    assert_eq!(runs(&slotd, "afterok", "exit 0"), Some(()));
+    assert_eq!(runs(&slotd, "afterok", "exit 1"), None);
+}
+
+#[test]
+fn afternotok_wants_failure() {
+    let slotd = Slotd::start();
+    assert_eq!(runs(&slotd, "afternotok", "exit 0"), None);
+    assert_eq!(runs(&slotd, "afternotok", "exit 1"), Some(()));
+}
+
+#[test]
+fn afterany_wants_the_end() {
+    let slotd = Slotd::start();
+    assert_eq!(runs(&slotd, "afterany", "exit 0"), Some(()));
+    assert_eq!(runs(&slotd, "afterany", "exit 1"), Some(()));
+}
+
+#[test]
+fn after_wants_the_start() {
+    let slotd = Slotd::start();
+    let blocker = slotd.endless(&["-c", "4"]);
+    let first = slotd.wrap(&["-c", "2"], "exec sleep 1000");
+    let second = slotd.wrap(&["-d", &format!("after:{first}")], "true");
+    slotd.wait_reason(second, "Dependency");
+    slotd.cancel(blocker);
+    slotd.wait_state(second, "COMPLETED");
+    assert_eq!(slotd.state(first), "RUNNING");
+}
+
+#[test]
+fn after_may_add_minutes() {
+    let slotd = Slotd::start();
+    let first = slotd.endless(&[]);
+    let second = slotd.wrap(&["-d", &format!("after:{first}+1")], "true");
+    slotd.wait_reason(second, "Dependency");
+    let at_once = slotd.wrap(&["-d", &format!("after:{first}+0")], "true");
+    slotd.wait_state(at_once, "COMPLETED");
+    assert_eq!(slotd.state(second), "PENDING");
+}
+
+#[test]
+fn several_jobs_may_be_named_in_both_ways() {
+    let slotd = Slotd::start();
+    let first = slotd.wrap(&[], &slotd.gate("one"));
+    let second = slotd.wrap(&[], &slotd.gate("two"));
+    let colon = slotd.wrap(&["-d", &format!("afterok:{first}:{second}")], "true");
+    let comma = slotd.wrap(&["-d", &format!("afterok:{first},{second}")], "true");
+    slotd.open("one");
+    slotd.wait_state(first, "COMPLETED");
+    slotd.wait_reason(colon, "Dependency");
+    slotd.wait_reason(comma, "Dependency");
+    slotd.open("two");
+    slotd.wait_state(colon, "COMPLETED");
+    slotd.wait_state(comma, "COMPLETED");
+}
+
+#[test]
+fn a_question_mark_is_or() {
+    let slotd = Slotd::start();
+    let good = slotd.wrap(&[], "true");
+    let bad = slotd.wrap(&[], "false");
+    slotd.wait_end(good);
+    slotd.wait_end(bad);
+    let either = slotd.wrap(&["-d", &format!("afterok:{bad}?afterok:{good}")], "true");
+    slotd.wait_state(either, "COMPLETED");
+    let both = slotd.wrap(&["-d", &format!("afterok:{bad},afterok:{good}")], "true");
+    slotd.wait_reason(both, "DependencyNeverSatisfied");
+}
+
+#[test]
+fn singletons_of_one_name_run_one_at_a_time() {
+    let slotd = Slotd::start();
+    let first = slotd.wrap(&["-J", "only"], &slotd.gate("go"));
+    let second = slotd.wrap(&["-J", "only", "-d", "singleton"], "true");
+    let third = slotd.wrap(&["-J", "only", "-d", "singleton"], "true");
+    let other = slotd.wrap(&["-J", "other", "-d", "singleton"], "true");
+    slotd.wait_state(other, "COMPLETED");
+    slotd.wait_reason(second, "Dependency");
+    slotd.wait_reason(third, "Dependency");
+    slotd.open("go");
+    // Two that wait do not block each other.
+    let (second, third) = (slotd.wait_state(second, "COMPLETED"), slotd.wait_state(third, "COMPLETED"));
+    slotd.wait_state(first, "COMPLETED");
+    assert!(third.start() >= second.end());
+}
+
+#[test]
+fn a_finished_job_satisfies_at_once() {
+    let slotd = Slotd::start();
+    let first = slotd.wrap(&[], "true");
+    slotd.wait_state(first, "COMPLETED");
+    for kind in ["after", "afterok", "afterany"] {
+        let job = slotd.wrap(&["-d", &format!("{kind}:{first}")], "true");
+        slotd.wait_state(job, "COMPLETED");
+    }
+    let job = slotd.wrap(&["-d", &format!("afternotok:{first}")], "true");
+    slotd.wait_reason(job, "DependencyNeverSatisfied");
+}
+
+#[test]
+fn a_dependency_that_never_comes_may_end_the_job() {
+    let slotd = Slotd::start();
+    let bad = slotd.wrap(&[], "false");
+    slotd.wait_end(bad);
+    let job = slotd.wrap(&["-d", &format!("afterok:{bad}"), "--kill-on-invalid-dep=yes"], "true");
+    let ended = slotd.wait_state(job, "CANCELLED");
+    assert_eq!(ended.reason(), "DependencyNeverSatisfied");
+}
+
+#[test]
+fn an_array_is_waited_for_as_a_whole() {
+    let slotd = Slotd::start();
+    let array = slotd.wrap(&["-a", "0-2"], &format!("[ $SLURM_ARRAY_TASK_ID = 0 ] || {{ {}; }}", slotd.gate("go")));
+    let all = slotd.wrap(&["-d", &format!("afterok:{array}")], "true");
+    let one = slotd.wrap(&["-d", &format!("afterok:{array}_0")], "true");
+    slotd.wait_state(one, "COMPLETED");
+    slotd.wait_reason(all, "Dependency");
+    slotd.open("go");
+    slotd.wait_state(all, "COMPLETED");
+}
+
+#[test]
+fn one_failed_task_fails_afterok_of_its_array() {
+    let slotd = Slotd::start();
+    let array = slotd.wrap(&["-a", "0-2"], "[ $SLURM_ARRAY_TASK_ID != 1 ]");
+    let ok = slotd.wrap(&["-d", &format!("afterok:{array}")], "true");
+    let any = slotd.wrap(&["-d", &format!("afterany:{array}")], "true");
+    slotd.wait_array(array, 3);
+    slotd.wait_state(any, "COMPLETED");
+    slotd.wait_reason(ok, "DependencyNeverSatisfied");
+}
+
+#[test]
+fn aftercorr_goes_task_by_task() {
+    let slotd = Slotd::start();
+    let gate = slotd.gate("go");
+    let first = slotd.wrap(&["-a", "1-2", "--mem", "1"], &format!("[ $SLURM_ARRAY_TASK_ID = 1 ] || {{ {gate}; }}"));
+    let second = slotd.wrap(&["-a", "1-2", "--mem", "1", "-d", &format!("aftercorr:{first}")], "true");
+    let task = |index: u64| slotd.records(second).into_iter().find(|r| r.task() == Some(index)).map(|r| r.state());
+    slotd.wait("the first of the second array", || (task(1).as_deref() == Some("COMPLETED")).then_some(()));
+    assert_ne!(task(2).as_deref(), Some("COMPLETED"));
+    slotd.open("go");
+    slotd.wait_array(second, 2);
+}
+
+#[test]
+fn a_cancelled_job_is_no_success() {
+    let slotd = Slotd::start();
+    let first = slotd.wrap(&["-H"], "true");
+    let ok = slotd.wrap(&["-d", &format!("afterok:{first}")], "true");
+    let any = slotd.wrap(&["-d", &format!("afterany:{first}")], "true");
+    slotd.cancel(first);
+    slotd.wait_state(any, "COMPLETED");
+    slotd.wait_reason(ok, "DependencyNeverSatisfied");
+}

@@ -1,0 +1,116 @@
+//! SLOTD_NOTIFY_CMD.
+
+mod common;
+
+use common::{Setup, Slotd};
+
+/// A hook that writes a line about each job.
+fn with_hook() -> Slotd {
+    let mut slotd = Setup::default().prepare();
+    let log = slotd.path("told");
+    let hook = format!(
+        "echo \"$SLOTD_JOB_ID|$SLOTD_JOB_NAME|$SLOTD_JOB_STATE|$SLOTD_JOB_PARTITION|$SLOTD_JOB_REASON\" >> '{}'",
+        log.display()
+    );
+    slotd.reset_var("SLOTD_NOTIFY_CMD", hook);
+    slotd.start_daemon();
+    slotd
+}
+
+#[test]
+fn the_hook_is_told_of_each_end() {
+    let slotd = with_hook();
+    let good = slotd.wrap(&["-J", "good one"], "true");
+    slotd.wait_text("told", &format!("{good}|good one|COMPLETED|cpu|None\n"));
+    let bad = slotd.wrap(&["-J", "bad"], "exit 3");
+    slotd.wait_text("told", &format!("{bad}|bad|FAILED|cpu|NonZeroExitCode\n"));
+    let cancelled = slotd.wrap(&["-H", "-J", "gone"], "true");
+    slotd.cancel(cancelled);
+    slotd.wait_text("told", &format!("{cancelled}|gone|CANCELLED|cpu|CancelledByUser\n"));
+    let late = slotd.wrap(&["-t", "0:01", "-J", "late"], "exec sleep 1000");
+    slotd.wait_text("told", &format!("{late}|late|TIMEOUT|cpu|TimeLimit\n"));
+    assert_eq!(slotd.read("told").lines().count(), 4);
+}
+
+#[test]
+fn steps_do_not_notify() {
+    let slotd = with_hook();
+    let job = slotd.script(&[], "#!/bin/sh\nsrun true\nsrun true\n");
+    slotd.wait_text("told", "COMPLETED");
+    let srun = slotd.cmd("srun", &["-J", "alone", "true"]).ok();
+    drop(srun);
+    slotd.wait_text("told", "|alone|");
+    let told = slotd.read("told");
+    assert_eq!(told.lines().count(), 2, "{told}");
+    assert!(told.starts_with(&format!("{job}|job.sh|")), "{told}");
+}
+
+#[test]
+fn each_array_task_is_a_job() {
+    let slotd = with_hook();
+    let job = slotd.wrap(&["-a", "0-2"], "true");
+    slotd.wait_array(job, 3);
+    slotd.wait("three lines", || {
+        (std::fs::read_to_string(slotd.path("told")).unwrap_or_default().lines().count() == 3).then_some(())
+    });
+}
+
+#[test]
+fn a_requeue_is_no_end() {
+    let slotd = with_hook();
+    let job = slotd.wrap(&["--requeue"], "exit 1");
+    slotd.wait_state(job, "FAILED");
+    slotd.wait_text("told", "FAILED");
+    // A line about the first run would have come before it.
+    assert_eq!(slotd.read("told").lines().count(), 1);
+}
+
+#[test]
+fn a_failing_hook_touches_no_job() {
+    for hook in ["exit 7", "no-such-program", "kill -9 $$"] {
+        let slotd = Setup::default().set("SLOTD_NOTIFY_CMD", hook).start();
+        for _ in 0..3 {
+            let job = slotd.wrap(&[], "true");
+            slotd.wait_state(job, "COMPLETED");
+        }
+    }
+}
+
+#[test]
+fn a_hanging_hook_is_ended_and_holds_up_nothing() {
+    let mut slotd = Setup::default().set("SLOTD_NOTIFY_TIMEOUT", 1).prepare();
+    let log = slotd.path("hooks");
+    slotd.reset_var("SLOTD_NOTIFY_CMD", format!("echo $SLOTD_JOB_ID >> '{}'; exec sleep 1000", log.display()));
+    slotd.start_daemon();
+    let jobs: Vec<u32> = (0..6).map(|_| slotd.wrap(&["--mem", "1"], "true")).collect();
+    for job in &jobs {
+        slotd.wait_state(*job, "COMPLETED");
+    }
+    // More than run at once: the later ones get their turn when the first are ended.
+    slotd.wait("all hooks", || {
+        (std::fs::read_to_string(&log).unwrap_or_default().lines().count() == jobs.len()).then_some(())
+    });
+    slotd.wait("the end of the hooks", || {
+        (!slotd.processes().iter().any(|pid| common::proc::cmdline(*pid).starts_with("sleep 1000"))).then_some(())
+    });
+}
+
+#[test]
+fn a_name_is_never_a_command() {
+    let slotd = with_hook();
+    let name = "$(touch evil); `touch evil` ' \" ; touch evil #";
+    let job = slotd.wrap(&["-J", name], "true");
+    slotd.wait_text("told", &format!("{job}|{name}|COMPLETED"));
+    assert!(!slotd.exists("evil") && !std::path::Path::new("/evil").exists());
+}
+
+#[test]
+fn an_end_that_came_without_a_daemon_is_told_by_the_next_one() {
+    let mut slotd = with_hook();
+    let job = slotd.begun(&[], "go", "true");
+    slotd.kill9();
+    slotd.open("go");
+    slotd.wait("its end", || slotd.job_dir(job).join("exit_status").exists().then_some(()));
+    slotd.start_daemon();
+    slotd.wait_text("told", &format!("{job}|wrap|COMPLETED"));
+}

@@ -1,0 +1,315 @@
+//! sacct: the book's view, Slurm's columns, records of jobs and steps, filters.
+
+mod common;
+
+use common::{Out, Slotd};
+
+#[track_caller]
+fn sacct(slotd: &Slotd, args: &[&str]) -> Out {
+    slotd.cmd("sacct", args).ok()
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split('|').map(|cell| cell.trim().to_owned()).collect()
+}
+
+#[test]
+fn the_default_view_is_the_book_s() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-J", "first"], "true");
+    slotd.wait_state(job, "COMPLETED");
+    let out = sacct(&slotd, &[]);
+    assert_eq!(words(out.lines()[0]), ["JobID", "Partition", "JobName", "User", "State", "ExitCode"]);
+    let row = words(out.lines()[1]);
+    assert_eq!(row[..3], [job.to_string(), "cpu".to_owned(), "first".to_owned()]);
+    assert_eq!(row[4..], ["COMPLETED", "0:0"]);
+}
+
+#[test]
+fn a_job_is_known_the_moment_its_id_is_printed_and_its_end_the_moment_it_ended() {
+    let slotd = Slotd::start();
+    for _ in 0..10 {
+        let out =
+            slotd.sh("id=$(sbatch --parsable -W --wrap 'exit 3'); sacct -nXP -j $id -o jobid,state,exitcode").ok();
+        assert!(out.text().ends_with("|FAILED|3:0"), "{out:?}");
+        let out = slotd.sh("id=$(sbatch --parsable -H --wrap true); sacct -nXP -j $id -o state").ok();
+        assert_eq!(out.text(), "PENDING");
+    }
+}
+
+#[test]
+fn explicit_formats_are_slurm_s() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-J", "bad"], "exit 5");
+    slotd.wait_state(job, "FAILED");
+    let id = job.to_string();
+    assert_eq!(
+        sacct(&slotd, &["-j", &id, "-o", "JobID,JobName%20,State%12,ExitCode"]).stdout,
+        format!(
+            "JobID                     JobName        State ExitCode \n\
+             ------------ -------------------- ------------ -------- \n\
+             {job:<12} {:>20} {:>12} {:>8} \n{:<12} {:>20} {:>12} {:>8} \n",
+            "bad",
+            "FAILED",
+            "5:0",
+            format!("{job}.batch"),
+            "batch",
+            "FAILED",
+            "5:0"
+        )
+    );
+    let expected = format!("{job}|FAILED|5:0\n{job}.batch|FAILED|5:0\n");
+    assert_eq!(sacct(&slotd, &["-nP", "-j", &id, "-o", "jobid,state,exitcode"]).stdout, expected);
+    assert_eq!(sacct(&slotd, &["-n", "--parsable2", "--jobs", &id, "--format=jobid,state,exitcode"]).stdout, expected);
+    assert_eq!(sacct(&slotd, &["-np", "-X", "-j", &id, "-o", "jobid,state"]).stdout, format!("{job}|FAILED|\n"));
+    assert_eq!(
+        sacct(&slotd, &["-nP", "--delimiter=,", "-X", "-j", &id, "-o", "jobid,state"]).text(),
+        format!("{job},FAILED")
+    );
+    assert_eq!(sacct(&slotd, &["-P", "-X", "-j", &id, "-o", "jobid,state"]).lines()[0], "JobID|State");
+    let cut = sacct(&slotd, &["-n", "-X", "-j", &id, "-o", "JobName%2,State%-10"]);
+    assert_eq!(cut.stdout, "b+ FAILED     \n");
+}
+
+#[test]
+fn every_field_of_the_book_is_known() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-c", "2", "--mem", "1G"], "true");
+    slotd.wait_state(job, "COMPLETED");
+    let one = |field: &str| sacct(&slotd, &["-nPX", "-j", &job.to_string(), "-o", field]).text().to_owned();
+    for (field, value) in [
+        ("JobID", job.to_string()),
+        ("ArrayJobID", String::new()),
+        ("ArrayTaskID", String::new()),
+        ("JobName", "wrap".into()),
+        ("Partition", "cpu".into()),
+        ("State", "COMPLETED".into()),
+        ("Reason", "None".into()),
+        ("ExitCode", "0:0".into()),
+        ("Elapsed", "00:00:00".into()),
+        ("AllocCPUS", "2".into()),
+        ("ReqMem", "1G".into()),
+        ("WorkDir", slotd.work().display().to_string()),
+        ("User", slotd.sh("id -un").ok().text().to_owned()),
+    ] {
+        // Fields without a value in a plain job only have to be known.
+        let got = one(field);
+        assert!(value.is_empty() || got == value, "{field}: {got:?} is not {value:?}");
+    }
+    for field in ["ReqTRES", "AllocTRES"] {
+        assert!(one(field).contains("cpu=2") && one(field).contains("mem=1G"), "{field}: {}", one(field));
+    }
+    for field in ["Submit", "Start", "End"] {
+        assert!(one(field).starts_with("20") && one(field).len() == 19, "{field}: {}", one(field));
+    }
+    for field in ["NodeList", "BatchFlag"] {
+        assert_ne!(one(field), "", "{field}");
+    }
+    one("MaxRSS");
+    for field in [
+        "TotalCPU",
+        "UserCPU",
+        "SystemCPU",
+        "CPUTimeRAW",
+        "ElapsedRaw",
+        "Timelimit",
+        "Eligible",
+        "DerivedExitCode",
+        "SubmitLine",
+        "AllocNodes",
+        "NTasks",
+        "Comment",
+        "JobIDRaw",
+        "NNodes",
+        "QOS",
+        "Account",
+        "Cluster",
+        "Priority",
+    ] {
+        one(field);
+    }
+}
+
+#[test]
+fn percent_codes_of_the_book_are_understood() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-J", "nm"], "true");
+    slotd.wait_state(job, "COMPLETED");
+    let id = job.to_string();
+    assert_eq!(
+        sacct(&slotd, &["-nX", "-j", &id, "-o", "%i %j %P %T"]).text().trim_end(),
+        format!("{job} nm cpu COMPLETED")
+    );
+    for code in [
+        "%i", "%F", "%K", "%j", "%P", "%u", "%t", "%T", "%R", "%X", "%M", "%C", "%m", "%b", "%B", "%N", "%V", "%S",
+        "%E", "%Z",
+    ] {
+        sacct(&slotd, &["-nX", "-j", &id, "-o", code]);
+    }
+}
+
+#[test]
+fn an_unknown_field_is_an_error() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("sacct", &["--format=nosuch"]).fails(1);
+    assert!(out.stderr.starts_with("sacct: error: Invalid field requested: \"nosuch\"\n"), "{}", out.stderr);
+}
+
+#[test]
+fn steps_are_records_below_their_job() {
+    let slotd = Slotd::start();
+    let job = slotd.script(&["-n", "1"], "#!/bin/sh\nsrun true\nsrun -J named sh -c 'exit 7'\nexit 0\n");
+    slotd.wait_state(job, "COMPLETED");
+    let id = job.to_string();
+    let out = sacct(&slotd, &["-nP", "-j", &id, "-o", "jobid,jobname,state,exitcode"]);
+    let rows: Vec<&str> = out.lines();
+    assert_eq!(
+        rows,
+        [
+            format!("{job}|job.sh|COMPLETED|0:0"),
+            format!("{job}.batch|batch|COMPLETED|0:0"),
+            format!("{job}.0|true|COMPLETED|0:0"),
+            format!("{job}.1|named|FAILED|7:0"),
+        ]
+    );
+    assert_eq!(sacct(&slotd, &["-nPX", "-j", &id, "-o", "jobid,derivedexitcode"]).text(), format!("{job}|7:0"));
+    assert_eq!(
+        sacct(&slotd, &["-nP", "-j", &format!("{job}.1"), "-o", "jobid,state"]).text(),
+        format!("{job}.1|FAILED")
+    );
+    assert_eq!(sacct(&slotd, &["-nP", "-j", &format!("{job}.batch"), "-o", "jobid"]).text(), format!("{job}.batch"));
+}
+
+#[test]
+fn allocations_are_records_too() {
+    let slotd = Slotd::start();
+    slotd.cmd("salloc", &["-Q", "-J", "sess", "sh", "-c", "srun true"]).ok();
+    slotd.wait_end(1);
+    let out = sacct(&slotd, &["-nP", "-j", "1", "-o", "jobid,jobname,state"]);
+    assert_eq!(out.lines()[0], "1|sess|COMPLETED");
+    assert!(out.stdout.contains("1.0|true|COMPLETED\n"), "{}", out.stdout);
+    slotd.cmd("srun", &["-J", "run", "true"]).ok();
+    slotd.wait_end(2);
+    let out = sacct(&slotd, &["-nP", "-j", "2", "-o", "jobid,jobname,state"]);
+    assert_eq!(out.stdout, "2|run|COMPLETED\n2.0|run|COMPLETED\n");
+}
+
+#[test]
+fn array_tasks_are_shown_by_array_and_index() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-a", "1-3"], "exit $((SLURM_ARRAY_TASK_ID - 1))");
+    slotd.wait_array(job, 3);
+    let out = sacct(&slotd, &["-nXP", "-j", &job.to_string(), "-o", "jobid,state,exitcode,arrayjobid,arraytaskid"]);
+    let mut rows = out.lines();
+    rows.sort_unstable();
+    assert_eq!(
+        rows,
+        [
+            format!("{job}_1|COMPLETED|0:0|{job}|1"),
+            format!("{job}_2|FAILED|1:0|{job}|2"),
+            format!("{job}_3|FAILED|2:0|{job}|3")
+        ]
+    );
+    assert_eq!(sacct(&slotd, &["-nXP", "-j", &format!("{job}_2"), "-o", "jobid"]).text(), format!("{job}_2"));
+}
+
+#[test]
+fn filters_pick_records() {
+    let slotd = Slotd::start();
+    let good = slotd.wrap(&["-J", "good"], "true");
+    let bad = slotd.wrap(&["-J", "bad"], "false");
+    let held = slotd.wrap(&["-H", "-J", "held"], "true");
+    slotd.wait_end(good);
+    slotd.wait_end(bad);
+    let ids = |args: &[&str]| {
+        sacct(&slotd, &[&["-nXP", "-o", "jobid"], args].concat())
+            .lines()
+            .iter()
+            .map(|id| id.parse().unwrap())
+            .collect::<Vec<u32>>()
+    };
+    assert_eq!(ids(&[]), [good, bad, held]);
+    assert_eq!(ids(&["-s", "F", "-j", &format!("{good},{bad},{held}")]), [bad]);
+    assert_eq!(ids(&["-s", "FAILED,CD", "-S", "now-1hour", "-E", "now"]), [good, bad]);
+    assert_eq!(ids(&["--name=bad,held"]), [bad, held]);
+    assert_eq!(ids(&["-p", "nopart"]), [] as [u32; 0]);
+    assert_eq!(ids(&["-p", "cpu"]), [good, bad, held]);
+    assert_eq!(ids(&["-j", &good.to_string(), "-j", &held.to_string()]), [good, held]);
+    let me = slotd.sh("id -un").ok().text().to_owned();
+    assert_eq!(sacct(&slotd, &["-XPnu", &me, "-o", "jobid"]).lines().len(), 3);
+    assert_eq!(ids(&["-S", "now-1hour"]).len(), 3);
+    assert_eq!(ids(&["-S", "2001-01-01", "-E", "2001-01-02"]), [] as [u32; 0]);
+}
+
+#[test]
+fn bad_words_are_told_as_slurm_does() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("sacct", &["-j", "999999", "-o", "jobid"]).ok();
+    assert_eq!(out.lines().len(), 2);
+    let out = slotd.cmd("sacct", &["-j", "abc"]).fails(1);
+    assert_eq!(out.stderr, "sacct: fatal: Bad job/step specified: abc\n");
+    let out = slotd.cmd("sacct", &["-s", "bogus"]).fails(1);
+    assert_eq!(out.stderr, "sacct: fatal: unrecognized job state value 'bogus'\n");
+    let out = slotd.cmd("sacct", &["-u", "nosuchuser"]).fails(1);
+    assert_eq!(out.stderr, "sacct: error: Invalid user id: nosuchuser\n");
+    let out = slotd.cmd("sacct", &["-S", "foo"]).fails(1);
+    assert!(out.stderr.contains("Invalid time specification (pos=0): foo"), "{}", out.stderr);
+    let out = slotd.cmd("sacct", &["-S", "2026-01-02", "-E", "2026-01-01"]).fails(1);
+    assert!(out.stderr.contains("requested is after end time"), "{}", out.stderr);
+}
+
+#[test]
+fn states_are_told_as_slurm_spells_them() {
+    let slotd = Slotd::start();
+    let cancelled = slotd.endless(&[]);
+    slotd.cancel(cancelled);
+    slotd.wait_end(cancelled);
+    let uid = slotd.sh("id -u").ok().text().to_owned();
+    assert_eq!(slotd.sacct(cancelled, "state,exitcode"), format!("CANCELLED by {uid}|0:0"));
+    let killed = slotd.wrap(&[], "kill -9 $$");
+    slotd.wait_end(killed);
+    assert_eq!(slotd.sacct(killed, "state,exitcode"), "FAILED|0:9");
+}
+
+#[test]
+fn the_use_of_a_job_is_measured() {
+    let slotd = Slotd::start();
+    let script =
+        "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; head -c 60000000 /dev/zero | tail -c 50000000 > /dev/null";
+    let job = slotd.wrap(&[], script);
+    slotd.wait_state(job, "COMPLETED");
+    let step = sacct(&slotd, &["-nP", "-j", &format!("{job}.batch"), "-o", "maxrss,totalcpu"]);
+    let (rss, cpu) = step.text().split_once('|').unwrap();
+    let kb: f64 = rss.trim_end_matches(['K', 'M', 'G']).parse().unwrap();
+    let kb = if rss.ends_with('M') { kb * 1024.0 } else { kb };
+    assert!(kb > 40_000.0, "MaxRSS={rss}");
+    assert_ne!(cpu, "00:00:00", "TotalCPU={cpu}");
+}
+
+#[test]
+fn history_survives_restarts() {
+    let mut slotd = Slotd::start();
+    let job = slotd.wrap(&["-J", "old"], "exit 2");
+    slotd.wait_end(job);
+    let before = slotd.sacct(job, "jobid,jobname,state,exitcode,submit,start,end,workdir,submitline");
+    slotd.crash();
+    assert_eq!(slotd.sacct(job, "jobid,jobname,state,exitcode,submit,start,end,workdir,submitline"), before);
+}
+
+#[test]
+fn json_can_be_parsed_and_names_each_job() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&[], "exit 3");
+    slotd.wait_end(job);
+    let json: serde_json::Value = serde_json::from_str(&sacct(&slotd, &["--json"]).stdout).unwrap();
+    assert_eq!(json["jobs"][0]["job_id"], job);
+}
+
+#[test]
+fn slurm_s_columns_may_be_the_default() {
+    let slotd = Slotd::start();
+    let mut command = slotd.command("sacct");
+    command.env("SLOTD_OUTPUT", "slurm");
+    let out = slotd.run(command).ok();
+    assert_eq!(out.lines()[0], "JobID           JobName  Partition    Account  AllocCPUS      State ExitCode ");
+}

@@ -1,0 +1,310 @@
+//! squeue: the book's views, Slurm's formats, filters, exit codes.
+
+mod common;
+
+use common::{Out, Setup, Slotd};
+
+fn words(line: &str) -> Vec<String> {
+    line.split('|').map(|cell| cell.trim().to_owned()).collect()
+}
+
+#[track_caller]
+fn squeue(slotd: &Slotd, args: &[&str]) -> Out {
+    slotd.cmd("squeue", args).ok()
+}
+
+/// One running, one pending and one held job, with names of their own.
+fn queue() -> (Slotd, [u32; 3]) {
+    let slotd = Slotd::start();
+    let running = slotd.endless(&["-J", "runner", "-c", "3", "-t", "30", "--mem", "1G", "--comment", "hi"]);
+    let pending = slotd.wrap(&["-J", "a-very-long-job-name", "-c", "2", "-t", "1-02:03:04", "-n", "2"], "true");
+    let held = slotd.wrap(&["-J", "held", "-H"], "true");
+    slotd.wait_reason(pending, "Resources");
+    (slotd, [running, pending, held])
+}
+
+#[test]
+fn the_default_view_is_the_book_s() {
+    let (slotd, [running, pending, held]) = queue();
+    let out = squeue(&slotd, &[]);
+    let lines = out.lines();
+    assert_eq!(words(lines[0]), ["JOBID", "PARTITION", "NAME", "USER", "ST", "TIME", "NODELIST(REASON)"]);
+    assert_eq!(lines.len(), 4);
+    let row = |id: u32| {
+        let found = lines.iter().map(|line| words(line)).find(|cells| cells[0] == id.to_string());
+        found.unwrap_or_else(|| panic!("{}", out.stdout))
+    };
+    assert_eq!(row(running)[1..3], ["cpu", "runner"]);
+    assert_eq!(row(running)[4], "R");
+    assert_eq!(row(pending)[4..], ["PD", "0:00", "(Resources)"]);
+    assert_eq!(row(held)[4..], ["PD", "0:00", "(JobHeldUser)"]);
+    // Every line is as wide as the header: the columns stand below each other.
+    let bars = |line: &str| line.match_indices('|').map(|(at, _)| at).collect::<Vec<_>>();
+    assert!(lines.iter().all(|line| bars(line) == bars(lines[0])), "{}", out.stdout);
+}
+
+#[test]
+fn the_long_and_the_start_view_are_the_book_s() {
+    let (slotd, [_, pending, _]) = queue();
+    let long = squeue(&slotd, &["-l"]);
+    let header = "JOBID | PARTITION | NAME | USER | ST | TIME | TIME_LIMIT | NTASKS | CPUS | REQ_MEM | REQ_GPU | NODELIST(REASON)";
+    assert_eq!(words(long.lines()[0]), words(header));
+    let row = long.lines().iter().map(|l| words(l)).find(|cells| cells[0] == pending.to_string()).unwrap();
+    assert_eq!(row[6..9], ["1-02:04:00", "2", "4"]);
+    let start = squeue(&slotd, &["--start"]);
+    let header = "JOBID | PARTITION | NAME | USER | ST | START_TIME | NODELIST(REASON)";
+    assert_eq!(words(start.lines()[0]), words(header));
+}
+
+#[test]
+fn the_start_view_shows_when_the_plan_says() {
+    let (slotd, [running, pending, _]) = queue();
+    let end = squeue(&slotd, &["-h", "-j", &running.to_string(), "-o", "%e"]);
+    let start = squeue(&slotd, &["--start", "-h", "-j", &pending.to_string(), "-o", "%S"]);
+    assert_eq!(start.text(), end.text());
+}
+
+#[test]
+fn percent_formats_are_slurm_s_to_the_letter() {
+    let (slotd, [running, pending, _]) = queue();
+    let (r, p) = (running.to_string(), pending.to_string());
+    let both = format!("{r},{p}");
+    let show = |format: &str| squeue(&slotd, &["-S", "i", "-j", &both, "-o", format]).stdout;
+    assert_eq!(show("%i|%j|%t"), format!("JOBID|NAME|ST\n{r}|runner|R\n{p}|a-very-long-job-name|PD\n"));
+    assert_eq!(
+        show("%10i<%.10j>%3t%5D"),
+        format!("JOBID     <      NAME>ST NODES\n{r:<10}<    runner>R  1    \n{p:<10}<a-very-lon>PD 1    \n")
+    );
+    assert_eq!(
+        show("%.18i %.9P %.8j %.2t %.6D").lines().next().unwrap(),
+        "             JOBID PARTITION     NAME ST  NODES"
+    );
+    assert_eq!(show("plain text"), "plain text\n".repeat(3));
+    let one = |code: &str| squeue(&slotd, &["-h", "-j", &r, "-o", code]).text().to_owned();
+    for (code, value) in [
+        ("%A", r.as_str()),
+        ("%C", "3"),
+        ("%D", "1"),
+        ("%F", &r),
+        ("%K", "N/A"),
+        ("%P", "cpu"),
+        ("%T", "RUNNING"),
+        ("%Z", &slotd.work().display().to_string()),
+        ("%a", "(null)"),
+        ("%h", "OK"),
+        ("%k", "hi"),
+        ("%l", "30:00"),
+        ("%m", "1G"),
+        ("%q", "normal"),
+        ("%r", "None"),
+        ("%v", "(null)"),
+        ("%y", "0"),
+    ] {
+        assert_eq!(one(code), value, "{code}");
+    }
+    assert_eq!(one("%u"), slotd.sh("id -un").ok().text());
+    assert_eq!(one("%U"), slotd.sh("id -u").ok().text());
+    assert_eq!(one("%R"), one("%N"));
+}
+
+#[test]
+fn field_names_print_the_book_s_table_after_o() {
+    let (slotd, [running, ..]) = queue();
+    let out = squeue(
+        &slotd,
+        &["-j", &running.to_string(), "-o", "JobID,JobName,State,ReqCPUS,NTasks,ReqMem,ReqGPU,TimeLimit"],
+    );
+    let lines = out.lines();
+    assert_eq!(words(lines[0]).len(), 8);
+    assert_eq!(words(lines[1])[..2], [running.to_string(), "runner".to_owned()]);
+    assert_eq!(words(lines[1])[3], "3");
+    let fields = "JobID,Partition,Name,JobName,User,ST,State,Time,Elapsed,TimeLimit,Time_Limit,NTasks,CPUS,ReqCPUS,ReqMem,\
+                  ReqGPU,ReqGPUS,Start,StartTime,NodeList(Reason),NodeListReason,Reason,NodeList";
+    assert_eq!(words(squeue(&slotd, &["-o", fields]).lines()[0]).len(), 23);
+}
+
+#[test]
+fn capital_o_is_slurm_s() {
+    let (slotd, [running, ..]) = queue();
+    let r = running.to_string();
+    assert_eq!(
+        squeue(&slotd, &["-h", "-j", &r, "-O", "jobid:5,name:4,statecompact:3"]).stdout,
+        format!("{r:<5}runnR  \n")
+    );
+    assert_eq!(
+        squeue(&slotd, &["-j", &r, "-O", "JobID,Name,State"]).stdout,
+        format!("{:<20}{:<20}{:<20}\n{r:<20}{:<20}{:<20}\n", "JOBID", "NAME", "STATE", "runner", "RUNNING")
+    );
+}
+
+#[test]
+fn an_unknown_field_is_an_error() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("squeue", &["-o", "nosuch"]);
+    assert_ne!(out.code, 0);
+    assert!(out.stderr.contains("nosuch"), "{}", out.stderr);
+    let out = slotd.cmd("squeue", &["-O", "nosuch"]);
+    assert!(out.stderr.contains("nosuch"), "{}", out.stderr);
+}
+
+#[test]
+fn filters_pick_jobs() {
+    let (slotd, [running, pending, held]) = queue();
+    let ids = |args: &[&str]| {
+        let mut found: Vec<u32> = squeue(&slotd, &[&["-h", "-o", "%i"], args].concat())
+            .lines()
+            .iter()
+            .map(|id| id.parse().unwrap())
+            .collect();
+        found.sort_unstable();
+        found
+    };
+    assert_eq!(ids(&[]), [running, pending, held]);
+    assert_eq!(ids(&["-t", "R"]), [running]);
+    assert_eq!(ids(&["-t", "pd,running"]), [running, pending, held]);
+    assert_eq!(ids(&["--states=PENDING"]), [pending, held]);
+    assert_eq!(ids(&["-n", "runner"]), [running]);
+    assert_eq!(ids(&["-j", &format!("{running},{held}")]), [running, held]);
+    assert_eq!(ids(&["-p", "cpu"]), [running, pending, held]);
+    assert_eq!(ids(&["-p", "nopart"]), [] as [u32; 0]);
+    assert_eq!(ids(&["--me"]), [running, pending, held]);
+    let me = slotd.sh("id -un").ok().text().to_owned();
+    assert_eq!(ids(&["-u", &me]), [running, pending, held]);
+    assert_eq!(ids(&[&format!("-u{me}")]), [running, pending, held]);
+    assert_eq!(ids(&[&format!("--user={me}")]), [running, pending, held]);
+    // A prefix that only one option begins with, and options after others joined.
+    assert_eq!(ids(&["--job", &running.to_string()]), [running]);
+    assert_eq!(squeue(&slotd, &["-hlu", &me]).lines().len(), 3);
+}
+
+#[test]
+fn ended_jobs_are_shown_when_asked_for() {
+    let slotd = Slotd::start();
+    let done = slotd.wrap(&[], "true");
+    let failed = slotd.wrap(&[], "false");
+    slotd.wait_end(done);
+    slotd.wait_end(failed);
+    assert_eq!(squeue(&slotd, &["-h"]).stdout, "");
+    for option in ["--all", "-tall", "--states=all"] {
+        let mut lines: Vec<String> =
+            squeue(&slotd, &["-h", option, "-o", "%i %t"]).lines().iter().map(|l| (*l).to_owned()).collect();
+        lines.sort();
+        assert_eq!(lines, [format!("{done} CD"), format!("{failed} F")], "{option}");
+    }
+    assert_eq!(squeue(&slotd, &["-h", "-t", "F", "-o", "%i"]).text(), failed.to_string());
+    assert_eq!(squeue(&slotd, &["-h", "-j", &done.to_string()]).stdout, "");
+}
+
+#[test]
+fn unknown_ids_and_states_are_told_as_slurm_does() {
+    let (slotd, [running, ..]) = queue();
+    let out = slotd.cmd("squeue", &["-j", "999999"]).fails(1);
+    assert_eq!(out.stderr, "slurm_load_jobs error: Invalid job id specified\n");
+    let out = slotd.cmd("squeue", &["-h", "-o", "%i", "-j", &format!("999999,{running}")]).ok();
+    assert_eq!(out.text(), running.to_string());
+    let out = slotd.cmd("squeue", &["-j", "abc"]).fails(1);
+    assert_eq!(out.stderr, "squeue: error: Invalid job id: abc\n");
+    let out = slotd.cmd("squeue", &["-t", "bogus"]).fails(1);
+    assert!(out.stderr.starts_with("squeue: error: Invalid job state specified: bogus\n"), "{}", out.stderr);
+    let out = slotd.cmd("squeue", &["-u", "nosuchuser"]).ok();
+    assert!(out.stderr.starts_with("squeue: error: Invalid user: nosuchuser\n"), "{}", out.stderr);
+    assert_eq!(out.lines().len(), 1);
+}
+
+#[test]
+fn rows_are_sorted_as_asked() {
+    let (slotd, [running, pending, held]) = queue();
+    let ids = |sort: &str| {
+        squeue(&slotd, &["-h", "-o", "%i", "-S", sort])
+            .lines()
+            .iter()
+            .map(|id| id.parse().unwrap())
+            .collect::<Vec<u32>>()
+    };
+    assert_eq!(ids("i"), [running, pending, held]);
+    assert_eq!(ids("-i"), [held, pending, running]);
+    assert_eq!(ids("j"), [pending, held, running]);
+}
+
+#[test]
+fn arrays_are_compact_while_they_wait() {
+    let slotd = Setup::default().set("SLOTD_CPUS", 2).start();
+    let job = slotd.wrap(&["-a", "1-9%2"], "exec sleep 1000");
+    slotd.wait("two tasks", || {
+        (slotd.records(job).iter().filter(|r| r.state() == "RUNNING").count() == 2).then_some(())
+    });
+    let ids = |args: &[&str]| {
+        let out = squeue(&slotd, &[&["-h", "-o", "%i %t"], args].concat());
+        let mut lines: Vec<String> = out.lines().iter().map(|l| (*l).to_owned()).collect();
+        lines.sort();
+        lines
+    };
+    let compact = [format!("{job}_1 R"), format!("{job}_2 R"), format!("{job}_[3-9%2] PD")];
+    assert_eq!(ids(&[]), compact);
+    let spread: Vec<String> =
+        (1..=9).map(|task| format!("{job}_{task} {}", if task < 3 { "R" } else { "PD" })).collect();
+    assert_eq!(ids(&["-r"]), spread);
+    assert_eq!(ids(&["--array"]), spread);
+    assert_eq!(ids(&["-j", &format!("{job}_5")]), [format!("{job}_5 PD")]);
+    assert_eq!(ids(&["-j", &format!("{job}_1")]), [format!("{job}_1 R")]);
+}
+
+#[test]
+fn steps_are_shown_when_asked_for() {
+    let slotd = Slotd::start();
+    let job = slotd.script(&[], "#!/bin/sh\nsrun sh -c 'echo > inner; exec sleep 1000'\n");
+    slotd.wait_text("inner", "");
+    let out = squeue(&slotd, &["-h", "-s"]);
+    let ids: Vec<&str> = out.lines().iter().map(|line| line.split_whitespace().next().unwrap()).collect();
+    assert!(
+        ids.contains(&format!("{job}.batch").as_str()) && ids.contains(&format!("{job}.0").as_str()),
+        "{}",
+        out.stdout
+    );
+}
+
+#[test]
+fn the_environment_sets_defaults() {
+    let (slotd, [running, ..]) = queue();
+    let with = |name: &str, value: &str, args: &[&str]| {
+        let mut command = slotd.command("squeue");
+        command.env(name, value).args(args);
+        slotd.run(command).ok()
+    };
+    assert_eq!(with("SQUEUE_FORMAT", "%i:%t", &["-h", "-t", "R"]).text(), format!("{running}:R"));
+    assert_eq!(with("SQUEUE_STATES", "R", &["-h", "-o", "%i"]).text(), running.to_string());
+    let seconds = with("SLURM_TIME_FORMAT", "%s", &["-h", "-t", "R", "-o", "%S"]);
+    assert_eq!(seconds.text(), (slotd.job(running).start() / 1_000_000).to_string());
+    let slurm = with("SLOTD_OUTPUT", "slurm", &[]);
+    assert_eq!(
+        slurm.lines()[0],
+        "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)"
+    );
+}
+
+#[test]
+fn json_can_be_parsed_and_names_each_job() {
+    let (slotd, ids) = queue();
+    let out = squeue(&slotd, &["--json"]);
+    let json: serde_json::Value = serde_json::from_str(&out.stdout).unwrap();
+    let mut found: Vec<u64> =
+        json["jobs"].as_array().unwrap().iter().filter_map(|job| job["job_id"].as_u64()).collect();
+    found.sort_unstable();
+    assert_eq!(found, ids.map(u64::from));
+}
+
+#[test]
+fn extra_words_are_refused() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("squeue", &["extra"]).fails(1);
+    assert!(out.stderr.contains("extra"), "{}", out.stderr);
+}
+
+#[test]
+fn a_name_of_many_bytes_breaks_no_table() {
+    let slotd = Slotd::start();
+    slotd.wrap(&["-H", "-J", "täg 日本語 \t|x"], "true");
+    let out = squeue(&slotd, &[]);
+    assert_eq!(out.lines().len(), 2, "{}", out.stdout);
+    assert_eq!(squeue(&slotd, &["-h", "-o", "%j"]).text(), "täg 日本語 \t|x");
+}

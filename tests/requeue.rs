@@ -1,0 +1,115 @@
+//! Requeue once, and scontrol requeue.
+
+mod common;
+
+use common::Slotd;
+
+#[test]
+fn a_failure_requeues_once_and_then_stands() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["--requeue"], "echo run $SLURM_RESTART_COUNT; exit 1");
+    let ended = slotd.wait_state(job, "FAILED");
+    assert_eq!((ended.restarts(), ended.exit().as_str()), (1, "1:0"));
+    // The second run's output follows the first one's.
+    assert_eq!(slotd.output(job), "run\nrun 1\n");
+}
+
+#[test]
+fn a_time_limit_requeues_once() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["--requeue", "-t", "0:01"], "echo run >> runs; exec sleep 1000");
+    let ended = slotd.wait_state(job, "TIMEOUT");
+    assert_eq!(ended.restarts(), 1);
+    assert_eq!(slotd.read("runs"), "run\nrun\n");
+}
+
+#[test]
+fn success_does_not_requeue() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["--requeue"], "true");
+    assert_eq!(slotd.wait_state(job, "COMPLETED").restarts(), 0);
+}
+
+#[test]
+fn a_second_run_that_succeeds_is_a_success() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["--requeue"], "[ -e marker ] || { touch marker; exit 1; }");
+    let ended = slotd.wait_state(job, "COMPLETED");
+    assert_eq!((ended.restarts(), ended.exit().as_str()), (1, "0:0"));
+}
+
+#[test]
+fn a_cancelled_job_is_not_requeued() {
+    let slotd = Slotd::start();
+    let job = slotd.endless(&["--requeue"]);
+    slotd.cancel(job);
+    assert_eq!(slotd.wait_state(job, "CANCELLED").restarts(), 0);
+}
+
+#[test]
+fn a_job_without_the_option_is_not_requeued() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&[], "exit 1");
+    assert_eq!(slotd.wait_state(job, "FAILED").restarts(), 0);
+}
+
+#[test]
+fn the_first_failure_returns_the_job_to_pending() {
+    let slotd = Slotd::start();
+    // The second run finds no room: between the two the job is to be seen as pending.
+    let job = slotd.wrap(&["--requeue", "-c", "4"], &format!("{}; exit 1", slotd.gate("go")));
+    slotd.wait_state(job, "RUNNING");
+    let next = slotd.wrap(&["-c", "4", "--priority", "4294967290"], "exec sleep 1000");
+    slotd.open("go");
+    slotd.wait_state(next, "RUNNING");
+    let again = slotd.queued(job);
+    assert_eq!((again.state().as_str(), again.restarts()), ("PENDING", 1));
+    slotd.cancel(next);
+    slotd.wait_state(job, "FAILED");
+}
+
+#[test]
+fn scontrol_requeues_a_running_job_under_its_number() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&[], "echo run $SLURM_RESTART_COUNT; [ \"$SLURM_RESTART_COUNT\" ] && exit 0; exec sleep 1000");
+    slotd.wait_text(&format!("slurm-{job}.out"), "run");
+    slotd.cmd("scontrol", &["requeue", &job.to_string()]).ok();
+    let ended = slotd.wait_state(job, "COMPLETED");
+    assert_eq!(ended.restarts(), 1);
+    let output = slotd.output(job);
+    assert!(output.starts_with("run\n") && output.ends_with("run 1\n"), "{output}");
+    assert!(output.contains("DUE TO JOB REQUEUE ***"), "{output}");
+}
+
+#[test]
+fn a_job_may_requeue_itself() {
+    let slotd = Slotd::start();
+    let script = "#!/bin/sh\nif [ -z \"$SLURM_RESTART_COUNT\" ]; then scontrol requeue $SLURM_JOB_ID; exec sleep 1000; fi\necho again\n";
+    let job = slotd.script(&[], script);
+    assert_eq!(slotd.wait_state(job, "COMPLETED").restarts(), 1);
+    assert!(slotd.output(job).ends_with("again\n"));
+}
+
+#[test]
+fn no_requeue_forbids_it() {
+    let slotd = Slotd::start();
+    let job = slotd.endless(&["--no-requeue"]);
+    let out = slotd.cmd("scontrol", &["requeue", &job.to_string()]).fails(1);
+    assert!(out.stderr.contains(&format!("Requested operation is presently disabled for job {job}")), "{}", out.stderr);
+    assert_eq!(slotd.state(job), "RUNNING");
+}
+
+#[test]
+fn a_requeue_survives_the_death_of_the_daemon() {
+    let mut slotd = Slotd::start();
+    let gate = slotd.gate("go");
+    let job = slotd.wrap(&["--requeue"], &format!("echo run $SLURM_RESTART_COUNT >> runs; {gate}; exit 1"));
+    slotd.wait_text("runs", "run");
+    slotd.kill9();
+    slotd.open("go");
+    slotd.wait("its end", || slotd.job_dir(job).join("exit_status").exists().then_some(()));
+    slotd.start_daemon();
+    let ended = slotd.wait_state(job, "FAILED");
+    assert_eq!(ended.restarts(), 1);
+    assert_eq!(slotd.read("runs"), "run\nrun 1\n");
+}

@@ -1,0 +1,184 @@
+//! CPUs, memory, GPUs, exclusiveness; where GPUs come from; limits by cgroups.
+
+mod common;
+
+use common::{Setup, Slotd, proc};
+use std::collections::BTreeMap;
+
+#[test]
+fn gpus_are_assigned_by_number_and_exported() {
+    let slotd = Setup::default().set("SLOTD_GPU_COUNT", 4).start();
+    let script = "echo $CUDA_VISIBLE_DEVICES $SLURM_JOB_GPUS $SLURM_GPUS_ON_NODE";
+    let job = slotd.wrap(&["-p", "gpu", "-G", "3"], script);
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "0,1,2 0,1,2 3\n");
+    for ask in ["--gres=gpu:2", "--gpus-per-node=2", "--gpus=2", "-G2"] {
+        let job = slotd.wrap(&["-p", "gpu", ask], script);
+        slotd.wait_state(job, "COMPLETED");
+        assert_eq!(slotd.output(job), "0,1 0,1 2\n", "{ask}");
+    }
+    let job = slotd.wrap(&[], "echo \"[$CUDA_VISIBLE_DEVICES$SLURM_JOB_GPUS]\"");
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "[]\n");
+}
+
+#[test]
+fn no_gpu_is_given_twice() {
+    let slotd = Setup::default().set("SLOTD_GPU_COUNT", 3).set("SLOTD_CPUS", 16).start();
+    let jobs: Vec<u32> = (0..20)
+        .map(|i| slotd.wrap(&["-p", "gpu", "-G", &(1 + i % 2).to_string(), "--mem", "1"], "sleep 0.03"))
+        .collect();
+    let mut spans: BTreeMap<u64, Vec<(i64, i64)>> = BTreeMap::new();
+    for job in jobs {
+        let record = slotd.wait_state(job, "COMPLETED");
+        let ids = record.gpu_ids();
+        assert_eq!(ids.len() as u64, record.tres().2);
+        for id in ids {
+            spans.entry(id).or_default().push((record.start(), record.end()));
+        }
+    }
+    for (gpu, spans) in &mut spans {
+        spans.sort_unstable();
+        for pair in spans.windows(2) {
+            assert!(pair[0].1 <= pair[1].0, "GPU {gpu} was given twice: {pair:?}");
+        }
+    }
+}
+
+#[test]
+fn gpus_stay_with_their_jobs_through_a_restart() {
+    let mut slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
+    let first = slotd.endless(&["-p", "gpu"]);
+    let waits = slotd.wrap(&["-p", "gpu", "-G", "2"], "true");
+    slotd.crash();
+    slotd.wait_reason(waits, "Resources");
+    slotd.cancel(first);
+    slotd.wait_state(waits, "COMPLETED");
+}
+
+#[test]
+fn gpus_come_from_nvidia_smi() {
+    let mut slotd = Setup::default().unset("SLOTD_GPU_COUNT").prepare();
+    slotd.program("../bin/nvidia-smi", "#!/bin/sh\necho '0, NVIDIA H200, GPU-a'\necho '1, NVIDIA H200, GPU-b'\n");
+    slotd.start_daemon();
+    let job = slotd.wrap(&["-p", "gpu", "-G", "2"], "echo $CUDA_VISIBLE_DEVICES");
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "0,1\n");
+    let gres = slotd.cmd("sinfo", &["-h", "-p", "gpu", "-o", "%G"]).ok();
+    assert!(gres.text().contains("2"), "{}", gres.stdout);
+}
+
+#[test]
+fn a_failing_nvidia_smi_means_no_gpus_and_a_daemon_that_serves() {
+    let mut slotd = Setup::default().unset("SLOTD_GPU_COUNT").prepare();
+    slotd.program("../bin/nvidia-smi", "#!/bin/sh\necho broken >&2\nexit 9\n");
+    slotd.start_daemon();
+    slotd.cmd("sbatch", &["-p", "gpu", "--wrap", "true"]).fails(1);
+    let job = slotd.wrap(&[], "true");
+    slotd.wait_state(job, "COMPLETED");
+}
+
+#[test]
+fn gpus_are_looked_for_again_on_sighup() {
+    let mut slotd = Setup::default().unset("SLOTD_GPU_COUNT").prepare();
+    slotd.program("../bin/nvidia-smi", "#!/bin/sh\ncat \"$0.list\"\n");
+    let list = |text: &str| std::fs::write(slotd.base.join("bin/nvidia-smi.list"), text).unwrap();
+    list("0, NVIDIA H200, GPU-a\n");
+    let pid = {
+        slotd.start_daemon();
+        slotd.daemon_pid()
+    };
+    slotd.cmd("sbatch", &["-p", "gpu", "-G", "2", "--wrap", "true"]).fails(1);
+    std::fs::write(slotd.base.join("bin/nvidia-smi.list"), "0, NVIDIA H200, GPU-a\n1, NVIDIA H200, GPU-b\n").unwrap();
+    proc::signal(pid, proc::HUP);
+    slotd.wait("the second GPU", || {
+        (slotd.cmd("sbatch", &["-p", "gpu", "-G", "2", "--wrap", "true"]).code == 0).then_some(())
+    });
+}
+
+#[test]
+fn gpus_are_not_forgotten_because_nvidia_smi_fails_once() {
+    let mut slotd = Setup::default().unset("SLOTD_GPU_COUNT").prepare();
+    slotd.program(
+        "../bin/nvidia-smi",
+        "#!/bin/sh\n[ -e \"$0.broken\" ] && { touch \"$0.asked\"; exit 9; }\necho '0, NVIDIA H200, GPU-a'\n",
+    );
+    slotd.start_daemon();
+    std::fs::write(slotd.base.join("bin/nvidia-smi.broken"), "").unwrap();
+    proc::signal(slotd.daemon_pid(), proc::HUP);
+    slotd.wait("the question", || slotd.base.join("bin/nvidia-smi.asked").exists().then_some(()));
+    slotd.wait("the daemon's word about it", || slotd.log().contains("GPUs could not be looked for").then_some(()));
+    let job = slotd.wrap(&["-p", "gpu"], "echo $CUDA_VISIBLE_DEVICES");
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "0\n");
+}
+
+#[test]
+fn an_exclusive_job_has_the_host_alone() {
+    let slotd = Slotd::start();
+    let running = slotd.endless(&[]);
+    let exclusive = slotd.wrap(&["--exclusive"], &slotd.gate("go"));
+    slotd.wait("a reason", || {
+        let job = slotd.queued(exclusive);
+        (job.state() == "PENDING" && job.reason() != "None").then_some(())
+    });
+    slotd.cancel(running);
+    slotd.wait_state(exclusive, "RUNNING");
+    let other = slotd.wrap(&[], "true");
+    slotd.wait("a reason", || {
+        let job = slotd.queued(other);
+        (job.state() == "PENDING" && job.reason() != "None").then_some(())
+    });
+    slotd.open("go");
+    slotd.wait_state(other, "COMPLETED");
+}
+
+#[test]
+fn partitions_are_views_of_one_host() {
+    let slotd = Setup::default().set("SLOTD_CPU_PARTITIONS", "short,long").set("SLOTD_GPU_COUNT", 1).start();
+    let first = slotd.endless(&["-p", "long", "-c", "4"]);
+    let second = slotd.wrap(&["-p", "short"], "true");
+    slotd.wait_reason(second, "Resources");
+    let third = slotd.wrap(&["-p", "gpu"], "true");
+    slotd.wait("a reason", || (slotd.queued(third).reason() == "Priority").then_some(()));
+    assert_eq!(slotd.job(slotd.wrap(&["-H"], "true")).partition(), "short");
+    slotd.cancel(first);
+    slotd.wait_state(third, "COMPLETED");
+}
+
+#[test]
+fn the_first_of_several_partitions_that_fits_is_taken() {
+    let slotd = Setup::default().set("SLOTD_CPU_PARTITIONS", "short,long").start();
+    let job = slotd.wrap(&["-p", "long,short"], "echo $SLURM_JOB_PARTITION");
+    slotd.wait_state(job, "COMPLETED");
+    assert!(["long\n", "short\n"].contains(&slotd.output(job).as_str()));
+}
+
+#[test]
+fn a_cgroup_base_that_is_none_fails_the_launch_and_says_so() {
+    let slotd = Setup::default().prepare();
+    let base = slotd.base.join("no-cgroup");
+    std::fs::create_dir(&base).unwrap();
+    let mut slotd = slotd;
+    slotd.reset_var("SLOTD_CGROUP_BASE", base.display());
+    slotd.start_daemon();
+    let job = slotd.wrap(&[], "echo ran > ran");
+    let ended = slotd.wait_state(job, "FAILED");
+    assert_eq!(ended.reason(), "JobLaunchFailure");
+    assert!(!slotd.exists("ran"));
+    let log = slotd.log();
+    assert!(log.contains("cgroup") && log.contains("no-cgroup"), "{log}");
+    let out = slotd.cmd("srun", &["true"]);
+    assert_ne!(out.code, 0);
+    assert!(out.stderr.contains("cgroup"), "{}", out.stderr);
+}
+
+#[test]
+fn the_host_s_own_resources_are_found_where_nothing_is_set() {
+    let slotd = Setup::default().unset("SLOTD_CPUS").unset("SLOTD_MEMORY_MB").start();
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    let total = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let kb: u64 = total.lines().next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap();
+    let shown = slotd.cmd("sinfo", &["-h", "-p", "cpu", "-o", "%c %m"]).ok();
+    assert_eq!(shown.text(), format!("{cpus} {}", kb / 1024));
+}

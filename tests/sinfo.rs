@@ -1,0 +1,115 @@
+//! sinfo.
+
+mod common;
+
+use common::{Setup, Slotd};
+
+fn table(slotd: &Slotd, args: &[&str]) -> Vec<Vec<String>> {
+    let out = slotd.cmd("sinfo", args).ok();
+    out.lines().iter().map(|line| line.split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
+}
+
+fn host(slotd: &Slotd) -> String {
+    slotd.sh("hostname -s").ok().text().to_owned()
+}
+
+#[test]
+fn one_row_is_shown_for_each_partition() {
+    let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
+    let rows = table(&slotd, &[]);
+    assert_eq!(rows[0], ["PARTITION", "HOSTNAMES", "STATE", "FEATURES", "GRES_USED"]);
+    let host = host(&slotd);
+    assert_eq!(rows[1], ["cpu*", &host, "idle", "cpu", "N/A"]);
+    assert_eq!(rows[2][..3], ["gpu", &host, "idle"]);
+    assert_eq!(rows[2][4], "gpu:0");
+    assert_eq!(rows.len(), 3);
+}
+
+#[test]
+fn without_gpus_there_is_no_gpu_partition() {
+    let slotd = Slotd::start();
+    assert_eq!(table(&slotd, &[]).len(), 2);
+}
+
+#[test]
+fn use_is_shown() {
+    let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
+    let job = slotd.endless(&["-p", "gpu", "-G", "1", "-c", "2", "--mem", "1G"]);
+    let rows = table(&slotd, &["--noheader"]);
+    assert_eq!(rows[0][2], "mix");
+    assert_eq!(rows[1][4], "gpu:1");
+    let long = table(&slotd, &["-l"]);
+    let header = "PARTITION | HOSTNAMES | STATE | FEATURES | CPUS | CPU_ALLOC | MEMORY | MEM_ALLOC | GPUS | GPU_ALLOC | RUNNING | PENDING | GRES_USED";
+    assert_eq!(long[0], header.split(" | ").collect::<Vec<_>>());
+    let cell = |name: &str| long[2][long[0].iter().position(|h| h == name).unwrap()].clone();
+    assert_eq!(
+        (cell("CPUS"), cell("CPU_ALLOC"), cell("GPUS"), cell("GPU_ALLOC")),
+        ("4".into(), "2".into(), "2".into(), "1".into())
+    );
+    assert_eq!((cell("RUNNING"), cell("PENDING")), ("1".into(), "0".into()));
+    slotd.cancel(job);
+    slotd.wait_end(job);
+    assert_eq!(table(&slotd, &["--noheader"])[0][2], "idle");
+    slotd.endless(&["-c", "4"]);
+    assert_eq!(table(&slotd, &["--noheader"])[0][2], "alloc");
+}
+
+#[test]
+fn the_node_view_joins_the_partitions() {
+    let slotd = Setup::default().set("SLOTD_GPU_COUNT", 1).set("SLOTD_CPU_PARTITIONS", "cpu,long").start();
+    let rows = table(&slotd, &["-N"]);
+    assert_eq!(rows[0], ["PARTITION", "HOSTNAMES", "STATE"]);
+    assert_eq!(rows[1], ["cpu*,long,gpu", &host(&slotd), "idle"]);
+    assert_eq!(rows.len(), 2);
+    assert_eq!(table(&slotd, &["--Node", "--noheader"]).len(), 1);
+}
+
+#[test]
+fn partitions_may_be_chosen() {
+    let slotd = Setup::default().set("SLOTD_CPU_PARTITIONS", "cpu,long").start();
+    assert_eq!(table(&slotd, &["--noheader", "-p", "long"])[0][0], "long");
+    assert_eq!(table(&slotd, &["-h", "-p", "long,cpu"]).len(), 2);
+    assert_eq!(table(&slotd, &["-p", "nopart"]).len(), 1);
+}
+
+#[test]
+fn formats_are_slurm_s() {
+    let slotd = Slotd::start();
+    let host = host(&slotd);
+    let show = |format: &str| slotd.cmd("sinfo", &["-o", format]).ok().stdout;
+    assert_eq!(
+        show("%P|%a|%l|%D|%N|%c|%m"),
+        format!("PARTITION|AVAIL|TIMELIMIT|NODES|NODELIST|CPUS|MEMORY\ncpu*|up|infinite|1|{host}|4|8192\n")
+    );
+    assert_eq!(show("%.10P<%6t>%.5D"), " PARTITION<STATE >NODES\n      cpu*<idle  >    1\n");
+    assert_eq!(slotd.cmd("sinfo", &["-h", "-o", "%C"]).ok().text(), "0/4/0/4");
+    assert_eq!(slotd.cmd("sinfo", &["-h", "-o", "%R %T %t"]).ok().text(), "cpu idle idle");
+}
+
+#[test]
+fn field_names_of_the_book_are_known() {
+    let slotd = Slotd::start();
+    let fields = "Partition,Hostnames,Hostname,NodeList,State,Features,CPUS,CPU_ALLOC,CPUSLOAD,CPUALLOC,Memory,Mem,MEM_ALLOC,\
+                  MemoryAllocated,MemAlloc,GPUS,GPU_ALLOC,GpusAllocated,GpuAlloc,Running,RunningJobs,Pending,PendingJobs,GRES_USED,GresUsed";
+    let rows = table(&slotd, &["-o", fields]);
+    assert_eq!((rows[0].len(), rows[1].len()), (25, 25));
+    let out = slotd.cmd("sinfo", &["-o", "nosuch"]);
+    assert_ne!(out.code, 0);
+    assert!(out.stderr.contains("nosuch"), "{}", out.stderr);
+}
+
+#[test]
+fn slurm_s_columns_may_be_the_default() {
+    let slotd = Slotd::start();
+    let mut command = slotd.command("sinfo");
+    command.env("SLOTD_OUTPUT", "slurm");
+    let out = slotd.run(command).ok();
+    assert_eq!(out.lines()[0], "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST");
+}
+
+#[test]
+fn json_can_be_parsed() {
+    let slotd = Slotd::start();
+    let json: serde_json::Value = serde_json::from_str(&slotd.cmd("sinfo", &["--json"]).ok().stdout).unwrap();
+    assert!(json.is_object());
+}

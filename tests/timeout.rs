@@ -1,0 +1,72 @@
+//! Time limits.
+
+mod common;
+
+use common::{Setup, Slotd, proc};
+
+#[test]
+fn a_job_is_ended_at_its_limit() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-t", "0:01"], "echo begun; exec sleep 1000");
+    let ended = slotd.wait_state(job, "TIMEOUT");
+    assert_eq!(ended.reason(), "TimeLimit");
+    assert!(ended.end() - ended.start() >= 1_000_000);
+    let output = slotd.output(job);
+    let line = output.lines().nth(1).unwrap();
+    assert!(line.starts_with(&format!("slurmstepd: error: *** JOB {job} ON ")), "{output}");
+    assert!(line.contains(" CANCELLED AT ") && line.ends_with(" DUE TO TIME LIMIT ***"), "{output}");
+    assert_eq!(slotd.sacct(job, "state,exitcode"), "TIMEOUT|0:0");
+}
+
+#[test]
+fn a_job_within_its_limit_is_left_alone() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-t", "1"], "sleep 0.1");
+    slotd.wait_state(job, "COMPLETED");
+}
+
+#[test]
+fn what_ignores_the_word_gets_the_sword_after_the_grace() {
+    let slotd = Setup::default().set("SLOTD_KILL_WAIT", 1).start();
+    let job = slotd.wrap(&["-t", "0:01"], "trap 'echo asked' TERM; while :; do sleep 0.05; done");
+    let ended = slotd.wait_state(job, "TIMEOUT");
+    let ran = ended.end() - ended.start();
+    assert!(ran >= 2_000_000, "{ran} microseconds");
+    assert!(slotd.output(job).contains("asked\n"));
+}
+
+#[test]
+fn a_script_that_saves_and_exits_at_the_limit_is_still_a_timeout() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-t", "0:01"], "trap 'echo saved > saved; exit 0' TERM; while :; do sleep 0.05; done");
+    slotd.wait_state(job, "TIMEOUT");
+    assert_eq!(slotd.read("saved"), "saved\n");
+}
+
+#[test]
+fn every_process_of_the_job_is_ended() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-t", "0:01"], "setsid sleep 1000 & (trap '' TERM; sleep 1000) & nohup sleep 1000 & wait");
+    slotd.wait_state(job, "TIMEOUT");
+    assert!(!slotd.processes().iter().any(|pid| proc::cmdline(*pid).starts_with("sleep 1000")));
+}
+
+#[test]
+fn the_ladder_of_one_job_does_not_hold_up_others() {
+    let slotd = Setup::default().set("SLOTD_KILL_WAIT", 600).start();
+    let stubborn = slotd.wrap(&["-t", "0:01"], "trap '' TERM; while :; do sleep 0.05; done");
+    slotd.wait_text(&format!("slurm-{stubborn}.out"), "DUE TO TIME LIMIT");
+    let other = slotd.wrap(&["-t", "0:01"], "exec sleep 1000");
+    slotd.wait_state(other, "TIMEOUT");
+    let quick = slotd.wrap(&[], "true");
+    slotd.wait_state(quick, "COMPLETED");
+    assert!(!slotd.job(stubborn).is_over());
+}
+
+#[test]
+fn an_array_task_has_the_limit_for_itself() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-a", "0-1%1", "-t", "0:01"], "if [ $SLURM_ARRAY_TASK_ID = 0 ]; then exec sleep 1000; fi");
+    let tasks = slotd.wait_array(job, 2);
+    assert_eq!((tasks[0].state().as_str(), tasks[1].state().as_str()), ("TIMEOUT", "COMPLETED"));
+}

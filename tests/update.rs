@@ -1,0 +1,147 @@
+//! scontrol update.
+
+mod common;
+
+use common::{Setup, Slotd};
+
+#[track_caller]
+fn update(slotd: &Slotd, job: u32, change: &str) {
+    slotd.cmd("scontrol", &["update", "job", &job.to_string(), change]).ok();
+}
+
+#[test]
+fn a_pending_job_takes_every_key_of_the_book() {
+    let slotd = Setup::default().set("SLOTD_CPU_PARTITIONS", "cpu,other").start();
+    let job = slotd.wrap(&["-H"], "true");
+    let field = |key: &str| slotd.job(job).0["request"][key].clone();
+    update(&slotd, job, "JobName=renamed");
+    assert_eq!(field("name"), "renamed");
+    update(&slotd, job, "Name=again");
+    assert_eq!(field("name"), "again");
+    update(&slotd, job, "Partition=other");
+    assert_eq!(slotd.job(job).partition(), "other");
+    update(&slotd, job, "TimeLimit=02:00:00");
+    assert_eq!(field("time_limit_secs"), 7200);
+    update(&slotd, job, "Time=10");
+    assert_eq!(field("time_limit_secs"), 600);
+    update(&slotd, job, "Priority=77");
+    assert_eq!(slotd.job(job).0["priority"], 77);
+}
+
+#[test]
+fn slurm_s_form_is_understood() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-H"], "true");
+    slotd.cmd("scontrol", &["update", &format!("JobId={job}"), "JobName=x", "TimeLimit=5"]).ok();
+    let record = slotd.job(job);
+    assert_eq!((&record.0["request"]["name"], &record.0["request"]["time_limit_secs"]), (&"x".into(), &300.into()));
+}
+
+#[test]
+fn a_running_job_takes_a_time_limit_and_nothing_of_the_others() {
+    let slotd = Setup::default().set("SLOTD_CPU_PARTITIONS", "cpu,other").start();
+    let job = slotd.endless(&[]);
+    for change in ["JobName=x", "Partition=other", "Priority=5"] {
+        let out = slotd.cmd("scontrol", &["update", "job", &job.to_string(), change]);
+        assert_ne!(out.code, 0, "{change}");
+        assert_ne!(out.stderr, "", "{change}");
+    }
+    update(&slotd, job, "TimeLimit=0:01");
+    slotd.wait_state(job, "TIMEOUT");
+    let out = slotd.cmd("scontrol", &["update", "job", &job.to_string(), "TimeLimit=10"]);
+    assert_ne!(out.code, 0);
+}
+
+#[test]
+fn a_longer_limit_keeps_a_job_alive() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-t", "0:02"], &format!("echo ready; {}", slotd.gate("go")));
+    slotd.wait_text(&format!("slurm-{job}.out"), "ready");
+    let start = slotd.job(job).start();
+    update(&slotd, job, "TimeLimit=10");
+    let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_micros() as i64;
+    common::until(|| (now() > start + 2_500_000).then_some(())).unwrap();
+    slotd.open("go");
+    slotd.wait_state(job, "COMPLETED");
+}
+
+#[test]
+fn a_higher_priority_moves_a_job_ahead() {
+    let slotd = Slotd::start();
+    let running = slotd.endless(&["-c", "4"]);
+    let first = slotd.wrap(&["-c", "4"], "echo first >> order");
+    let second = slotd.wrap(&["-c", "4"], "echo second >> order");
+    update(&slotd, second, "Priority=4294967294");
+    slotd.cancel(running);
+    slotd.wait_state(first, "COMPLETED");
+    slotd.wait_state(second, "COMPLETED");
+    assert_eq!(slotd.read("order"), "second\nfirst\n");
+}
+
+#[test]
+fn a_changed_dependency_counts() {
+    let slotd = Slotd::start();
+    let first = slotd.endless(&[]);
+    let second = slotd.wrap(&["-d", &format!("afterok:{first}")], "true");
+    slotd.wait_reason(second, "Dependency");
+    update(&slotd, second, "Dependency=");
+    slotd.wait_state(second, "COMPLETED");
+}
+
+#[test]
+fn an_array_s_throttle_can_be_changed() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-a", "1-4%1", "--mem", "1"], "exec sleep 1000");
+    let running = || slotd.records(job).iter().filter(|r| r.state() == "RUNNING").count();
+    slotd.wait("one task", || (running() == 1).then_some(()));
+    update(&slotd, job, "ArrayTaskThrottle=3");
+    slotd.wait("three tasks", || (running() == 3).then_some(()));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_changes_nothing() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-H", "-J", "kept"], "true");
+    let before = slotd.job(job).0;
+    for change in [
+        "Nonsense=1",
+        "TimeLimit=never",
+        "Partition=nopart",
+        "Priority=abc",
+        "JobName",
+        "Dependency=foo:1",
+        "NumCPUs=99",
+    ] {
+        let out = slotd.cmd("scontrol", &["update", "job", &job.to_string(), change]);
+        assert_ne!(out.code, 0, "{change}");
+        assert_ne!(out.stderr, "", "{change}");
+    }
+    assert_eq!(slotd.job(job).0, before);
+    slotd.cmd("scontrol", &["update", "job", "999999", "JobName=x"]).fails(1);
+}
+
+#[test]
+fn changes_survive_the_death_of_the_daemon() {
+    let mut slotd = Slotd::start();
+    let job = slotd.wrap(&["-H"], "true");
+    update(&slotd, job, "JobName=kept");
+    update(&slotd, job, "TimeLimit=7");
+    slotd.crash();
+    let record = slotd.job(job);
+    assert_eq!((&record.0["request"]["name"], &record.0["request"]["time_limit_secs"]), (&"kept".into(), &420.into()));
+}
+
+#[test]
+fn size_and_comment_can_be_changed_while_it_waits() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-H"], "true");
+    update(&slotd, job, "NumCPUs=3");
+    update(&slotd, job, "MinMemoryNode=2G");
+    update(&slotd, job, "Comment=hello");
+    let record = slotd.job(job);
+    assert_eq!(record.tres(), (3, 2048, 0));
+    assert_eq!(record.0["request"]["comment"], "hello");
+    update(&slotd, job, "StartTime=now+1hour");
+    slotd.cmd("scontrol", &["release", &job.to_string()]).ok();
+    slotd.wait_reason(job, "BeginTime");
+}

@@ -1,0 +1,77 @@
+//! --signal: a warning before the time limit.
+
+mod common;
+
+use common::{Setup, Slotd};
+
+const LOOP: &str = "while :; do sleep 0.05; done";
+
+#[test]
+fn a_script_that_saves_at_the_warning_is_a_success() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-t", "0:04", "--signal", "B:USR1@3"], &format!("trap 'echo saved; exit 0' USR1; {LOOP}"));
+    let ended = slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "saved\n");
+    let ran = ended.end() - ended.start();
+    assert!((1_000_000..4_000_000).contains(&ran), "warned after {ran} microseconds");
+}
+
+#[test]
+fn without_steps_the_job_s_own_processes_with_a_handler_are_told() {
+    let slotd = Slotd::start();
+    // The child has no handler and would die of the signal: it must not.
+    let script = format!("(sleep 0.01; exec sleep 1000) & trap 'echo saved; kill $!; exit 0' USR1; {LOOP}");
+    let job = slotd.wrap(&["-t", "0:04", "--signal", "USR1@3"], &script);
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "saved\n");
+}
+
+#[test]
+fn a_job_without_a_handler_is_not_killed_by_its_warning() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-t", "0:03", "--signal", "USR1@2"], "exec sleep 1000");
+    let ended = slotd.wait_state(job, "TIMEOUT");
+    assert!(ended.end() - ended.start() >= 3_000_000);
+}
+
+#[test]
+fn the_steps_are_told_and_not_the_batch_shell() {
+    let slotd = Slotd::start();
+    let script = format!(
+        "#!/bin/sh\ntrap 'echo shell' USR1\nsrun sh -c 'trap \"echo step; exit 9\" USR1; {LOOP}' 2>/dev/null\necho rc=$?\n"
+    );
+    let job = slotd.script(&["-t", "0:04", "--signal=USR1@3"], &script);
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "step\nrc=9\n");
+}
+
+#[test]
+fn b_tells_the_batch_shell_alone() {
+    let slotd = Slotd::start();
+    let script = format!(
+        "#!/bin/sh\ntrap 'echo shell; kill $!; exit 0' USR1\nsh -c 'trap \"echo child\" USR1; {LOOP}' &\nwait\n"
+    );
+    let job = slotd.script(&["-t", "0:04", "--signal=B:USR1@3"], &script);
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "shell\n");
+}
+
+#[test]
+fn a_warning_is_given_once_even_through_a_restart() {
+    let mut slotd = Setup::default().start();
+    let job = slotd.wrap(&["-t", "0:05", "--signal", "B:USR1@4"], &format!("trap 'echo warned' USR1; {LOOP}"));
+    slotd.wait_text(&format!("slurm-{job}.out"), "warned");
+    slotd.crash();
+    slotd.wait_state(job, "TIMEOUT");
+    assert_eq!(slotd.output(job).matches("warned").count(), 1, "{}", slotd.output(job));
+}
+
+#[test]
+fn signals_have_names_and_numbers() {
+    let slotd = Slotd::start();
+    for signal in ["USR2", "SIGUSR2", "12"] {
+        let spec = format!("B:{signal}@3");
+        let job = slotd.wrap(&["-t", "0:04", "--signal", &spec], &format!("trap 'exit 0' USR2; {LOOP}"));
+        slotd.wait_state(job, "COMPLETED");
+    }
+}
