@@ -3,9 +3,14 @@
 mod common;
 
 use common::Slotd;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use serde_json::json;
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
 
 #[test]
 fn a_full_standard_output_is_an_error_and_no_panic_and_the_job_is_told() {
@@ -92,4 +97,26 @@ fn runner_sh_runs_whatever_is_in_the_path_of_the_root() {
     let again = slotd.sh(&format!("sh \"$SLOTD_ROOT/lib/jobs/{job}/runner.sh\""));
     assert_eq!((again.code, again.stderr.as_str()), (0, ""));
     assert_eq!(slotd.read("out"), "hello\n");
+}
+
+#[test]
+fn more_clients_than_the_usual_limit_on_files_keep_nobody_out() {
+    let slotd = Slotd::setup().prepare();
+    let mut command = slotd.daemon_command();
+    let low = || {
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        Ok(setrlimit(Resource::RLIMIT_NOFILE, 128.min(hard), hard)?)
+    };
+    // SAFETY: two system calls, and nothing else, between fork and exec.
+    unsafe { command.pre_exec(low) };
+    let mut daemon = command.stderr(Stdio::null()).spawn().unwrap();
+    slotd.wait("the daemon", || slotd.ask(&json!("Ping")).ok());
+    let socket = slotd.root.join("run/slotd.sock");
+    let idle: Vec<UnixStream> = (0..300).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    let job = slotd.wrap(&["-o", "out"], "ulimit -Sn");
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.read("out"), "128\n", "jobs keep the limit that the daemon was started with");
+    drop(idle);
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
 }
