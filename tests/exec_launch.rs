@@ -429,7 +429,7 @@ async fn one_bad_task_ends_the_step_where_that_was_asked_for() {
         .map(|rank| TaskSpec { rank, env: vec![("R".into(), rank.to_string())], ..TaskSpec::default() })
         .collect();
     let record = lab.run(&spec).await;
-    assert_eq!(record.tasks, [ExitCode::signal(libc::SIGKILL), ExitCode::status(5)]);
+    assert_eq!(record.tasks, [ExitCode::signal(libc::SIGTERM), ExitCode::status(5)]);
 }
 
 #[tokio::test]

@@ -199,14 +199,25 @@ impl SchedulerActor {
     /// Who waits for an array hears of its end when its last task is over, with the exit code of the worst.
     fn tell_array(&mut self, array: JobId, ended: &JobView) {
         let Some(watch) = self.watchers.get_mut(&array) else { return };
-        if watch.worst.as_ref().is_none_or(|worst| ended.exit.as_shell() > worst.exit.as_shell()) {
+        let worse = |worst: &Option<Box<JobView>>, view: &JobView| {
+            worst.as_ref().is_none_or(|worst| view.exit.as_shell() > worst.exit.as_shell())
+        };
+        if worse(&watch.worst, ended) {
             watch.worst = Some(Box::new(ended.clone()));
         }
-        let all = self.core.resolve(&JobRef::job(array));
-        if all.iter().all(|id| self.core.job(*id).is_none_or(|job| job.state.is_terminal()))
-            && let Some(watch) = self.watchers.remove(&array)
-            && let Some(worst) = watch.worst
-        {
+        let all: Vec<JobView> =
+            self.core.resolve(&JobRef::job(array)).into_iter().filter_map(|id| self.view(id)).collect();
+        if all.iter().any(|view| !view.state.is_terminal()) {
+            return;
+        }
+        // Tasks that ended in the same commit are announced one after the other: the last word is about all of them.
+        let Some(mut watch) = self.watchers.remove(&array) else { return };
+        for view in all {
+            if worse(&watch.worst, &view) {
+                watch.worst = Some(Box::new(view));
+            }
+        }
+        if let Some(worst) = watch.worst {
             for watcher in watch.senders {
                 let _ = watcher.send(News::Ended(worst.clone()));
             }

@@ -15,9 +15,10 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(socket: UnixStream) -> io::Result<Peer> {
+    /// `incoming` holds what was read from the socket already.
+    pub(super) fn new(socket: UnixStream, incoming: wire::FrameBuffer) -> io::Result<Peer> {
         socket.set_nonblocking(true)?;
-        Ok(Peer { socket, incoming: wire::FrameBuffer::default(), outgoing: Vec::new() })
+        Ok(Peer { socket, incoming, outgoing: Vec::new() })
     }
 
     /// Sends what it can of what is queued. An error means that the daemon is gone.

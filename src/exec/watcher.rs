@@ -59,8 +59,8 @@ fn now() -> Timestamp {
 fn run(control: OwnedFd, lock: File) -> io::Result<()> {
     become_watcher()?;
     let nofile = task::raise_nofile();
-    let Some((spec, handed)) = read_launch(&control)? else { return Ok(()) };
-    let mut peer = Some(Peer::new(UnixStream::from(control))?);
+    let Some((spec, handed, early)) = read_launch(&control)? else { return Ok(()) };
+    let mut peer = Some(Peer::new(UnixStream::from(control), early)?);
 
     let started = now();
     let failed = |why: String| ExitRecord {
@@ -136,6 +136,8 @@ fn run(control: OwnedFd, lock: File) -> io::Result<()> {
         watcher.launch_error = Some(why);
         watcher.begin_killing();
     }
+    // Commands that came together with the launch make no further noise.
+    watcher.hear();
     let record = watcher.stay();
     watcher.finish(&record, &dir, &name);
     Ok(())
@@ -158,8 +160,9 @@ fn become_watcher() -> io::Result<()> {
     Ok(())
 }
 
-/// The launch; `None` where the daemon went away before it had sent all of it.
-fn read_launch(control: &OwnedFd) -> io::Result<Option<(LaunchSpec, Vec<OwnedFd>)>> {
+/// The launch, its descriptors, and what came behind it: commands may follow at once. `None` where the daemon went away
+/// before it had sent all of it.
+fn read_launch(control: &OwnedFd) -> io::Result<Option<(LaunchSpec, Vec<OwnedFd>, wire::FrameBuffer)>> {
     let mut frames = Vec::with_capacity(3);
     let mut buffer = wire::FrameBuffer::default();
     let mut fds = Vec::new();
@@ -170,12 +173,14 @@ fn read_launch(control: &OwnedFd) -> io::Result<Option<(LaunchSpec, Vec<OwnedFd>
             return Ok(None);
         }
         buffer.push(&buf[..n]);
-        while let Some(frame) = buffer.next_frame()? {
+        while frames.len() < 3
+            && let Some(frame) = buffer.next_frame()?
+        {
             frames.push(frame);
         }
     }
     let env = frames.pop().unwrap_or_default();
-    Ok(Some((wire::decode_launch(&frames[0], &frames[1], env)?, fds)))
+    Ok(Some((wire::decode_launch(&frames[0], &frames[1], env)?, fds, buffer)))
 }
 
 struct Task {
@@ -415,7 +420,7 @@ impl Watcher {
         if !allowed {
             return;
         }
-        self.peer = Peer::new(socket).ok();
+        self.peer = Peer::new(socket, wire::FrameBuffer::default()).ok();
         if let Some(event) = self.started_event.clone() {
             tell(&mut self.peer, &event);
             for i in 0..self.tasks.len() {

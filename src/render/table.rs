@@ -54,7 +54,7 @@ pub fn pad(out: &mut String, text: &str, to: usize, right: bool) {
     }
 }
 
-/// A value as it may stand in a line: control characters as `scontrol show` writes them (`\\012`), so that a job's name
+/// A value as it may stand in a line: control characters but the tab as `scontrol show` writes them (`\\012`), so that a job's name
 /// with a newline in it is not two rows, and one with an escape does nothing to a terminal.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.chars().any(char::is_control) {
@@ -62,7 +62,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
     let mut out = String::with_capacity(text.len() + 8);
     for c in text.chars() {
-        if c.is_control() {
+        if c.is_control() && c != '\t' {
             let _ = write!(out, "\\{:03o}", u32::from(c));
         } else {
             out.push(c);
