@@ -23,6 +23,7 @@ use crate::model::{JobState, Partition, Timestamp};
 use crate::sched::{self, Core};
 use crate::store::{Reader, Store};
 use actix::prelude::*;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::fmt;
@@ -93,6 +94,7 @@ pub fn run(root: PathBuf, lookup: impl Fn(&str) -> Option<OsString>) -> Result<(
 
 async fn serve(config: Config, paths: Paths, mut store: Store, reader_path: PathBuf) -> Result<(), DaemonError> {
     let launcher = Launcher::start(paths.root()).map_err(failed("the launcher"))?;
+    raise_descriptor_limit();
     // A bad base is an error of each launch, told where it is felt; the daemon itself can serve.
     let cgroups = config.cgroup_base.as_ref().map(|base| Arc::new(CgroupBase::new(base)));
     let inventory = GpuInventoryActor::new(config.gpu_count).start();
@@ -145,6 +147,7 @@ async fn serve(config: Config, paths: Paths, mut store: Store, reader_path: Path
         outputs: RunnerOutputs {
             step_started: scheduler.clone().recipient(),
             task_ended: scheduler.clone().recipient(),
+            step_stopping: scheduler.clone().recipient(),
             step_ended: scheduler.clone().recipient(),
             job_ended: scheduler.clone().recipient(),
             died: scheduler.clone().recipient(),
@@ -195,6 +198,16 @@ async fn serve(config: Config, paths: Paths, mut store: Store, reader_path: Path
     let _ = std::fs::remove_file(paths.socket());
     log::info!("slotd goes down; running jobs go on");
     Ok(())
+}
+
+/// Each client and each running step holds a descriptor: a thousand waiting ones must not keep others out. The launcher
+/// has the old limit already, and gives it to the jobs.
+fn raise_descriptor_limit() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(soft, hard)| if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) });
+    if let Err(e) = raised {
+        log::warn!("the limit on open files stays as it is: {e}");
+    }
 }
 
 /// Waits for SIGTERM or SIGINT; SIGHUP looks for GPUs again.

@@ -22,6 +22,7 @@
 use crate::exec::launch_spec::LaunchSpec;
 use crate::exec::step_handle::{Identity, Opening, StepHandle};
 use crate::exec::{watcher, wire};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -41,6 +42,9 @@ pub const LAUNCHER_ARG: &str = "__launcher";
 pub struct Launcher {
     program: PathBuf,
     root: PathBuf,
+    /// The soft limit on descriptors that this process began with: every launcher has it, and so has every job, however
+    /// far the daemon raised its own since.
+    nofile: u64,
     process: Mutex<Process>,
 }
 
@@ -62,8 +66,9 @@ impl Launcher {
 
     /// Starts a launcher from another `slotd` program.
     pub fn start_program(program: &Path, root: &Path) -> io::Result<Launcher> {
-        let process = Process::start(program, root)?;
-        Ok(Launcher { program: program.to_owned(), root: root.to_owned(), process: Mutex::new(process) })
+        let nofile = getrlimit(Resource::RLIMIT_NOFILE)?.0;
+        let process = Process::start(program, root, nofile)?;
+        Ok(Launcher { program: program.to_owned(), root: root.to_owned(), nofile, process: Mutex::new(process) })
     }
 
     /// The process id of the launcher.
@@ -86,7 +91,7 @@ impl Launcher {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         let mut result = process.hand_over(&theirs);
         if result.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::WouldBlock) {
-            process.replace(&self.program, &self.root)?;
+            process.replace(&self.program, &self.root, self.nofile)?;
             result = process.hand_over(&theirs);
         }
         match result {
@@ -102,7 +107,7 @@ impl Launcher {
 }
 
 impl Process {
-    fn start(program: &Path, root: &Path) -> io::Result<Process> {
+    fn start(program: &Path, root: &Path, nofile: u64) -> io::Result<Process> {
         // Made here so that a failure is the daemon's error and not a line in the launcher's.
         lock_file(root, libc::LOCK_SH)?;
         let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
@@ -111,6 +116,7 @@ impl Process {
             .arg0("slotd")
             .arg(LAUNCHER_ARG)
             .arg(root)
+            .arg(nofile.to_string())
             .env_clear()
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
@@ -125,8 +131,8 @@ impl Process {
         wire::send_some(self.socket.as_raw_fd(), &[0], &[step_socket.as_raw_fd()], &mut 0)
     }
 
-    fn replace(&mut self, program: &Path, root: &Path) -> io::Result<()> {
-        let fresh = Process::start(program, root)?;
+    fn replace(&mut self, program: &Path, root: &Path, nofile: u64) -> io::Result<()> {
+        let fresh = Process::start(program, root, nofile)?;
         let mut old = std::mem::replace(self, fresh);
         // It is dead already, or deaf: in either case it must not stay as a zombie.
         let _ = old.child.kill();
@@ -162,11 +168,11 @@ pub(super) fn lock_file(root: &Path, operation: i32) -> io::Result<File> {
     }
 }
 
-/// The launcher process: `slotd __launcher <root>`, its socket as standard input. Never returns to the caller: in
+/// The launcher process: `slotd __launcher <root> <soft limit on descriptors>`, its socket as standard input. Never returns to the caller: in
 /// each forked watcher the process ends with the step.
 pub fn launcher_main(args: &[String]) -> ! {
     let code = match args {
-        [root] => match serve(Path::new(root)) {
+        [root, nofile] => match serve(Path::new(root), nofile.parse().ok()) {
             Ok(()) => 0,
             Err(e) => {
                 eprintln!("slotd: launcher: {e}");
@@ -181,7 +187,10 @@ pub fn launcher_main(args: &[String]) -> ! {
     std::process::exit(code)
 }
 
-fn serve(root: &Path) -> io::Result<()> {
+fn serve(root: &Path, nofile: Option<u64>) -> io::Result<()> {
+    if let (Some(soft), Ok((_, hard))) = (nofile, getrlimit(Resource::RLIMIT_NOFILE)) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, soft.min(hard), hard);
+    }
     let lock = lock_file(root, libc::LOCK_SH)?;
     // A leader of its own session, so that Ctrl-C in the daemon's terminal is the daemon's alone.
     let _ = nix::unistd::setsid();

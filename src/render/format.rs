@@ -3,7 +3,7 @@
 //! The grammar and its quirks are Slurm's: `%[.][width]code`, text between codes is kept, `%%` is one `%`, and a lone
 //! `%` at the end is nothing. Which codes and names exist is the business of each command's field table.
 
-use crate::render::table::{cut, pad};
+use crate::render::table::{cut, pad, printable};
 use std::fmt;
 
 /// The width of a column of `-O` where none is given.
@@ -145,6 +145,7 @@ impl Format {
                 Piece::Column { field, width, right } => {
                     let field = &fields[*field];
                     let text = value(field);
+                    let text = printable(&text);
                     let shown = if *width > 0 && field.cut.applies(&text, header) { cut(&text, *width) } else { &text };
                     pad(out, shown, *width, *right);
                 }

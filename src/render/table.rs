@@ -1,11 +1,15 @@
 //! Rows of cells to lines of text: the book's table and Slurm's columns.
 
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
 /// The book's table: columns as wide as their widest cell, ` | ` between them, no blanks at the end of a line.
 ///
 /// Without `header` the widths come from the rows alone. A row with fewer cells than there are headers ends early.
 pub fn book(headers: &[&str], rows: &[Vec<String>], header: bool) -> String {
+    let rows: Vec<Vec<Cow<'_, str>>> = rows.iter().map(|r| r.iter().map(|cell| printable(cell)).collect()).collect();
     let mut widths: Vec<usize> = headers.iter().map(|h| if header { width(h) } else { 0 }).collect();
-    for row in rows {
+    for row in &rows {
         for (w, cell) in widths.iter_mut().zip(row) {
             *w = (*w).max(width(cell));
         }
@@ -14,8 +18,8 @@ pub fn book(headers: &[&str], rows: &[Vec<String>], header: bool) -> String {
     if header {
         book_line(&mut out, headers.iter().copied(), &widths);
     }
-    for row in rows {
-        book_line(&mut out, row.iter().map(String::as_str), &widths);
+    for row in &rows {
+        book_line(&mut out, row.iter().map(AsRef::as_ref), &widths);
     }
     out
 }
@@ -48,6 +52,23 @@ pub fn pad(out: &mut String, text: &str, to: usize, right: bool) {
     if !right {
         out.extend(std::iter::repeat_n(' ', fill));
     }
+}
+
+/// A value as it may stand in a line: control characters as `scontrol show` writes them (`\\012`), so that a job's name
+/// with a newline in it is not two rows, and one with an escape does nothing to a terminal.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(char::is_control) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if c.is_control() {
+            let _ = write!(out, "\\{:03o}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// The first `to` characters of `text`.
@@ -87,6 +108,12 @@ mod tests {
     #[test]
     fn an_empty_table_is_its_header() {
         assert_eq!(book(&["JOBID", "ST"], &[], true), "JOBID | ST\n");
+    }
+
+    #[test]
+    fn a_value_with_a_newline_or_an_escape_stays_in_its_row() {
+        assert_eq!(book(&["NAME", "ST"], &rows(&[&["a\nb\u{1b}[2J", "R"]]), false), "a\\012b\\033[2J | R\n");
+        assert_eq!(printable("größe \"x\""), "größe \"x\"");
     }
 
     #[test]

@@ -74,7 +74,8 @@ fn ask(text: &str) -> Option<GpuAsk> {
     let is_name = |model: &str| {
         model.starts_with(|c: char| c.is_ascii_alphanumeric())
             && model.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '+'))
-            && !model.bytes().all(|b| b.is_ascii_digit())
+            // A name has a letter in it: `0.5` is a mistake.
+            && model.bytes().any(|b| b.is_ascii_alphabetic())
     };
     match model {
         Some(model) if !is_name(model) => None,
@@ -138,7 +139,6 @@ mod tests {
         assert_eq!(parse_gpus("2"), Ok(ask(None, 2)));
         assert_eq!(parse_gpus("a100:2"), Ok(ask(Some("a100"), 2)));
         assert_eq!(parse_gpus("a100:1,a100:2"), Ok(ask(Some("a100"), 3)));
-        assert_eq!(parse_gpus("1.5"), Ok(ask(Some("1.5"), 1)));
         // As in Slurm a bare word is a model, which the host then lacks (golden M, `--gpus=abc`).
         assert_eq!(parse_gpus("abc"), Ok(ask(Some("abc"), 1)));
         assert_eq!(parse_gpus("gpu:2"), Ok(ask(None, 2)));
@@ -164,7 +164,7 @@ mod tests {
             assert_eq!(error.to_string(), format!("Invalid generic resource (gres) specification: {text}"));
             assert_eq!((error.exit_code(), error.submission), (1, false));
         }
-        for text in ["", "-1", "a100:", ":2", "1 5", "2,"] {
+        for text in ["", "-1", "a100:", ":2", "1 5", "2,", "1.5", "0.5:1"] {
             assert!(parse_gpus(text).is_err(), "{text}");
         }
     }

@@ -97,11 +97,22 @@ pub fn maybe_listed(names: &[String], value: Option<&str>) -> bool {
 
 /// Whether a job has a place on one of these nodes: only what runs or ran has one.
 pub fn on_nodes(nodes: &[String], job: &JobView, node: &str) -> bool {
-    nodes.is_empty() || (job.state != JobState::Pending && nodes.iter().any(|name| name == node))
+    nodes.is_empty() || (job.state != JobState::Pending && nodes.iter().any(|name| is_node(name, node)))
+}
+
+/// Whether a name is that of the one node. The book's examples call it `localhost`.
+pub fn is_node(name: &str, node: &str) -> bool {
+    name == node || name == "localhost"
 }
 
 /// Users that do not exist: Slurm says so and goes on.
 pub fn unknown_users(users: &[String]) -> Vec<&String> {
     let known = |user: &String| user.parse::<u32>().is_ok() || crate::host::user::uid_of(user).is_some();
     users.iter().filter(|user| !known(user)).collect()
+}
+
+/// Names for the numbers that users were given by.
+pub fn user_names(users: &[String]) -> Vec<String> {
+    let name = |user: &String| user.parse::<u32>().map_or_else(|_| user.clone(), crate::host::user::user_name);
+    users.iter().map(name).collect()
 }

@@ -301,7 +301,7 @@ impl Session<'_> {
             Show::Node(name) => {
                 let node = self.node()?;
                 let ctx = ctx(self.origin, node.now);
-                if let Some(name) = name.as_ref().filter(|name| **name != node.host.name && *name != "localhost") {
+                if let Some(name) = name.as_ref().filter(|name| !output::is_node(name, &node.host.name)) {
                     return self.not_found(&format!("Node {name}"));
                 }
                 if let Some(machine) = self.scontrol.machine {

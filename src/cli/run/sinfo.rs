@@ -53,7 +53,7 @@ fn once(sinfo: &Sinfo, layout: &Layout, origin: &Origin) -> Done {
     options.header = !sinfo.no_header;
     options.partitions = (!sinfo.partitions.is_empty()).then(|| sinfo.partitions.clone());
     options.by_partition = sinfo.sort.as_deref().and_then(by_partition);
-    let named = sinfo.nodes.is_empty() || sinfo.nodes.iter().any(|n| *n == node.host.name || n == "localhost");
+    let named = sinfo.nodes.is_empty() || sinfo.nodes.iter().any(|name| output::is_node(name, &node.host.name));
     let in_state =
         sinfo.states.is_empty() || state_list_matches(&sinfo.states.join(","), &node).map_err(format_error)?;
     options.shows_node = named && in_state && !sinfo.dead;

@@ -27,7 +27,7 @@ pub fn run(argv: &[OsString]) -> Done {
         if squeue.help_format {
             return output::print(&helpformat());
         }
-        if let Some(name) = squeue.nodes.iter().find(|name| **name != origin.host && *name != "localhost") {
+        if let Some(name) = squeue.nodes.iter().find(|name| !output::is_node(name, &origin.host)) {
             return Err(CliError::error(1, format!("Invalid node name {name}")));
         }
         let table = Table::of(&squeue, face(&origin))?;
@@ -101,6 +101,7 @@ fn filter(squeue: &Squeue, table: &Table) -> JobFilter {
         partitions: squeue.partitions.clone(),
         accounts: squeue.accounts.clone(),
         without_paths: !paths,
+        without_steps: matches!(table, Table::Jobs { .. }),
     }
 }
 

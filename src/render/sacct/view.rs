@@ -250,7 +250,7 @@ fn print_columns(rows: &[Row<'_>], columns: &[(usize, i32)], options: &Options<'
     for row in rows {
         line(&mut out, columns, options, |f| {
             let fit = if FIELDS[f].number { Fit::Whole } else { Fit::Plus };
-            ((FIELDS[f].get)(row, ctx), fit)
+            (table::printable(&(FIELDS[f].get)(row, ctx)).into_owned(), fit)
         });
     }
     out

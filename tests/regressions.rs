@@ -1,0 +1,122 @@
+//! What once broke when somebody tried to break it, each with a test that it does not any more.
+
+mod common;
+
+use common::Slotd;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use serde_json::json;
+use std::ffi::OsStr;
+use std::fs::{self, OpenOptions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+
+#[test]
+fn a_full_standard_output_is_an_error_and_no_panic_and_the_job_is_told() {
+    let slotd = Slotd::start();
+    let mut sbatch = slotd.command("sbatch");
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    sbatch.args(["--wrap", "true"]).stdout(full);
+    let out = sbatch.output().unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    let stderr = String::from_utf8(out.stderr).unwrap();
+    assert!(stderr.starts_with("sbatch: error: standard output: "), "{stderr}");
+    assert!(stderr.ends_with("sbatch: error: job 1 was submitted\n"), "{stderr}");
+    slotd.wait_end(1);
+}
+
+#[test]
+fn a_script_without_end_is_refused() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("sbatch", &["/dev/zero"]).fails(1);
+    assert!(out.stderr.contains("/dev/zero") && out.stderr.contains("larger than"), "{}", out.stderr);
+    assert!(slotd.all_records().is_empty());
+}
+
+#[test]
+fn a_working_directory_that_is_no_text_is_refused() {
+    let slotd = Slotd::start();
+    let dir = slotd.work().join(OsStr::from_bytes(b"bad\xff"));
+    fs::create_dir(&dir).unwrap();
+    for command in ["sbatch", "srun", "salloc"] {
+        let mut command_line = slotd.command(command);
+        command_line.args(["-J", "x", "/bin/true"]).env("PWD", &dir).current_dir(&dir);
+        let out = slotd.run(command_line).fails(1);
+        assert!(out.stderr.contains("not valid UTF-8"), "{command}: {}", out.stderr);
+    }
+    assert!(slotd.all_records().is_empty());
+    assert_eq!(fs::read_dir(slotd.work()).unwrap().count(), 1, "no other directory was made");
+}
+
+#[test]
+fn a_runtime_root_that_is_no_text_is_refused() {
+    let slotd = Slotd::setup().prepare();
+    let mut daemon = slotd.daemon_command();
+    let root = slotd.work().join(OsStr::from_bytes(b"root\xff"));
+    let out = daemon.env("SLOTD_ROOT", &root).output().unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    let stderr = String::from_utf8(out.stderr).unwrap();
+    assert!(stderr.contains("the runtime root is not valid UTF-8"), "{stderr}");
+    assert!(!root.exists());
+}
+
+#[test]
+fn a_relative_runtime_root_is_absolute_for_its_jobs() {
+    let mut slotd = Slotd::setup().prepare();
+    // Daemons of tests start in `/`.
+    let relative = slotd.root.strip_prefix("/").unwrap().display().to_string();
+    slotd.reset_var("SLOTD_ROOT", relative);
+    slotd.start_daemon();
+    let job = slotd.wrap(&[], "echo $SLOTD_ROOT; srun echo a step");
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), format!("{}\na step\n", slotd.root.display()));
+}
+
+#[test]
+fn a_job_name_with_a_newline_is_one_row() {
+    let slotd = Slotd::start();
+    let job = slotd.endless(&["-J", "two\nrows"]);
+    let table = slotd.cmd("squeue", &["-h"]).ok();
+    assert_eq!(table.lines().len(), 1, "{}", table.stdout);
+    assert!(table.stdout.contains("two\\012rows"), "{}", table.stdout);
+    let parsable = slotd.cmd("sacct", &["-XPn", "-o", "jobname,state"]).ok();
+    assert_eq!(parsable.stdout, "two\\012rows|RUNNING\n");
+    slotd.cancel(job);
+}
+
+#[test]
+fn runner_sh_runs_whatever_is_in_the_path_of_the_root() {
+    let mut slotd = Slotd::setup().prepare();
+    slotd.root = slotd.base.join("odd '\"\ntouch $HOME");
+    slotd.start_daemon();
+    let job = slotd.wrap(&["-o", "out"], "echo hello");
+    slotd.wait_state(job, "COMPLETED");
+    let runner = slotd.wait("runner.sh", || fs::read_to_string(slotd.job_dir(job).join("runner.sh")).ok());
+    assert!(runner.lines().nth(1).unwrap().ends_with("/runner.sh"), "{runner}");
+    let again = slotd.sh(&format!("sh \"$SLOTD_ROOT/lib/jobs/{job}/runner.sh\""));
+    assert_eq!((again.code, again.stderr.as_str()), (0, ""));
+    assert_eq!(slotd.read("out"), "hello\n");
+}
+
+#[test]
+fn more_clients_than_the_usual_limit_on_files_keep_nobody_out() {
+    let slotd = Slotd::setup().prepare();
+    let mut command = slotd.daemon_command();
+    let low = || {
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+        Ok(setrlimit(Resource::RLIMIT_NOFILE, 128.min(hard), hard)?)
+    };
+    // SAFETY: two system calls, and nothing else, between fork and exec.
+    unsafe { command.pre_exec(low) };
+    let mut daemon = command.stderr(Stdio::null()).spawn().unwrap();
+    slotd.wait("the daemon", || slotd.ask(&json!("Ping")).ok());
+    let socket = slotd.root.join("run/slotd.sock");
+    let idle: Vec<UnixStream> = (0..300).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    let job = slotd.wrap(&["-o", "out"], "ulimit -Sn");
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.read("out"), "128\n", "jobs keep the limit that the daemon was started with");
+    drop(idle);
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+}
