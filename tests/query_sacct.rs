@@ -230,7 +230,7 @@ fn filters_pick_records() {
     };
     assert_eq!(ids(&[]), [good, bad, held]);
     assert_eq!(ids(&["-s", "F", "-j", &format!("{good},{bad},{held}")]), [bad]);
-    assert_eq!(ids(&["-s", "FAILED,CD", "-S", "now-1hour", "-E", "now"]), [good, bad]);
+    assert_eq!(ids(&["-s", "FAILED,CD", "-S", "now-1hour", "-E", "now+1minute"]), [good, bad]);
     assert_eq!(ids(&["--name=bad,held"]), [bad, held]);
     assert_eq!(ids(&["-p", "nopart"]), [] as [u32; 0]);
     assert_eq!(ids(&["-p", "cpu"]), [good, bad, held]);
@@ -239,6 +239,17 @@ fn filters_pick_records() {
     assert_eq!(sacct(&slotd, &["-XPnu", &me, "-o", "jobid"]).lines().len(), 3);
     assert_eq!(ids(&["-S", "now-1hour"]).len(), 3);
     assert_eq!(ids(&["-S", "2001-01-01", "-E", "2001-01-02"]), [] as [u32; 0]);
+}
+
+#[test]
+fn a_window_up_to_now_has_the_jobs_of_this_second() {
+    let slotd = Slotd::start();
+    // Slurm counts in seconds: a job that was submitted and is asked for within one second is in the window.
+    for _ in 0..6 {
+        let job = slotd.wrap(&["-H"], "true").to_string();
+        let out = sacct(&slotd, &["-nXP", "-S", "now-1hour", "-E", "now", "-o", "jobid"]);
+        assert!(out.lines().contains(&job.as_str()), "job {job} is not among {:?}", out.lines());
+    }
 }
 
 #[test]
