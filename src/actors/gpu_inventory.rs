@@ -47,12 +47,14 @@ impl Handler<ProbeGpus> for GpuInventoryActor {
 
     fn handle(&mut self, _: ProbeGpus, _: &mut Self::Context) -> Self::Result {
         let count = self.count;
+        // A driver that does not answer once has not taken the GPUs away.
+        let known = self.known.clone();
         let probe = async move {
             match count {
                 Some(n) => gpus::counted(n),
                 None => gpus::probe(PROBE_TIMEOUT).await.unwrap_or_else(|e| {
                     log::warn!("GPUs could not be looked for: {e}");
-                    Vec::new()
+                    known
                 }),
             }
         };

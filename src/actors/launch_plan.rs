@@ -4,7 +4,7 @@
 
 use crate::actors::messages::LaunchStep;
 use crate::exec::environment::{self, JobFacts, StepFacts};
-use crate::exec::launch_spec::{LaunchSpec, Rlimit, Sink, Source, TaskSpec};
+use crate::exec::launch_spec::{LaunchSpec, OwnEnd, Rlimit, Sink, Source, TaskSpec};
 use crate::host::paths::Paths;
 use crate::model::change::LaunchTexts;
 use crate::model::partition::Host;
@@ -15,13 +15,21 @@ use crate::model::{ArrayRole, Job, JobId, JobRequest, StepId, StepKey, Timestamp
 use crate::protocol::request::Stream;
 use crate::spec::cpu_bind::{self, CpuBind};
 use crate::spec::filename::{FilenameVars, NO_VAL, expand};
+use crate::spec::gpu_bind::{self, GpuBind};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The instant as local time, `2026-11-20T23:14:49`.
 pub fn local_iso(at: Timestamp) -> String {
     jiff::Timestamp::from_second(at.as_secs())
         .map(|t| t.to_zoned(crate::host::zone::local()).strftime("%Y-%m-%dT%H:%M:%S").to_string())
         .unwrap_or_else(|_| at.as_secs().to_string())
+}
+
+/// Local time against UTC at this instant, seconds.
+fn utc_offset_secs(at: Timestamp) -> i32 {
+    let zone = crate::host::zone::local();
+    jiff::Timestamp::from_second(at.as_secs()).map_or(0, |t| zone.to_offset(t).seconds())
 }
 
 fn vars(id: JobId, role: &ArrayRole, request: &JobRequest, host: &str, step: StepId, task: u32) -> FilenameVars {
@@ -107,9 +115,13 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
                 None => Sink::SameAsStdout,
                 Some(pattern) => Sink::File { path: file(pattern, rank), append },
             },
-            env: environment::task_environment(rank, task_gpus(&request.gpu, &alloc, rank, ntasks).as_deref()),
+            env: environment::task_environment(
+                rank,
+                task_gpus(&GpuBind::Auto, &request.gpu, &alloc, rank, ntasks).as_deref(),
+            ),
             cpus: task_cpus(&bind, &alloc.cpu_ids, rank, ntasks, request.cpus_per_task.unwrap_or(1)),
             argv: None,
+            report_binding: None,
         })
         .collect();
     LaunchSpec {
@@ -131,11 +143,11 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
     }
 }
 
-/// The launch of a step.
+/// The launch of a step. `kill_wait` is the time between SIGTERM and SIGKILL where its watcher ends it by itself.
 ///
 /// # Errors
 /// The request does not fit together: fewer streams or commands than tasks, an unreadable binding.
-pub fn step_launch(m: &LaunchStep, paths: &Paths) -> Result<LaunchSpec, String> {
+pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result<LaunchSpec, String> {
     let launch = &m.launch;
     let (job, host, step) = (&m.job, &m.host, m.step.step);
     let ntasks = launch.ntasks.max(1);
@@ -152,6 +164,11 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths) -> Result<LaunchSpec, String> 
         None => CpuBind::Auto,
         Some(text) => cpu_bind::parse(text).map_err(|e| e.to_string())?,
     };
+    let gpu_bind = match &launch.gpu_bind {
+        None => GpuBind::Auto,
+        Some(text) => gpu_bind::parse(text).map_err(|e| e.to_string())?,
+    };
+    let gpus = |rank: u32| task_gpus(&gpu_bind, &launch.gpu, &m.alloc, rank, ntasks);
     let root = paths.root().to_string_lossy().into_owned();
     let whole = job.alloc.clone().unwrap_or_default();
     let facts = facts(job, &whole, host, &root);
@@ -189,9 +206,13 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths) -> Result<LaunchSpec, String> 
             },
             stdout: sink(&streams.stdout),
             stderr: sink(&streams.stderr),
-            env: environment::task_environment(rank, task_gpus(&launch.gpu, &m.alloc, rank, ntasks).as_deref()),
+            env: environment::task_environment(rank, gpus(rank).as_deref()),
             cpus: task_cpus(&bind, &m.alloc.cpu_ids, rank, ntasks, launch.cpus_per_task.unwrap_or(1)),
             argv: (launch.argv.len() > 1).then(|| launch.argv[rank as usize].clone()),
+            report_binding: launch.report_cpu_bind.then(|| {
+                let (units, kind) = reported(&bind);
+                format!("cpu-bind{units}={kind} - {}, task {rank:2} {rank:2}", host.name)
+            }),
         }
     };
     Ok(LaunchSpec {
@@ -207,18 +228,39 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths) -> Result<LaunchSpec, String> 
         tasks: (0..ntasks).map(task).collect(),
         pty: launch.pty,
         kill_on_bad_exit: launch.kill_on_bad_exit,
+        time_limit_secs: launch.time_limit_secs,
+        own_end: match launch.kill_on_bad_exit || launch.time_limit_secs.is_some() {
+            true => OwnEnd {
+                grace_ms: u64::try_from(kill_wait.as_millis()).unwrap_or(u64::MAX),
+                node: host.name.clone(),
+                utc_offset_secs: utc_offset_secs(job.start.unwrap_or_default()),
+            },
+            false => OwnEnd::default(),
+        },
         tie_fd: launch.tie,
         ..LaunchSpec::default()
     })
 }
 
-/// The GPUs of one task where each has its own (`--gpus-per-task`).
-fn task_gpus(ask: &GpuRequest, alloc: &Allocation, rank: u32, ntasks: u32) -> Option<Vec<u32>> {
-    let each = ask.per_task? as usize;
-    if ntasks <= 1 || each == 0 {
-        return None;
+/// The GPUs of one task where it does not see all of the step's (`--gpus-per-task`, `--gpu-bind`).
+fn task_gpus(bind: &GpuBind, ask: &GpuRequest, alloc: &Allocation, rank: u32, ntasks: u32) -> Option<Vec<u32>> {
+    gpu_bind::gpus_of(bind, ask.per_task.filter(|_| ntasks > 1), &alloc.gpu_ids, rank)
+}
+
+/// Slurm's words for a binding in the report of `--cpu-bind=verbose`.
+fn reported(bind: &CpuBind) -> (&'static str, &'static str) {
+    match bind {
+        CpuBind::Auto => ("", "MASK"),
+        CpuBind::None => ("", "NONE"),
+        CpuBind::Threads => ("-threads", "MASK"),
+        CpuBind::Cores => ("-cores", "MASK"),
+        CpuBind::Sockets => ("-sockets", "MASK"),
+        CpuBind::Ldoms => ("-ldoms", "MASK"),
+        CpuBind::Rank => ("", "RANK"),
+        CpuBind::RankLdom => ("", "LDRANK"),
+        CpuBind::MapCpu(_) => ("", "MAP "),
+        CpuBind::MaskCpu(_) => ("", "MASK"),
     }
-    Some(alloc.gpu_ids.iter().copied().skip(rank as usize * each).take(each).collect())
 }
 
 /// The CPUs of one task (srun man page, `--cpu-bind`; book, "CPU Binding"). Empty: not bound.
@@ -265,7 +307,8 @@ mod tests {
     fn each_task_has_its_own_gpus_where_they_were_asked_for_by_task() {
         let ask = GpuRequest { per_task: Some(2), ..GpuRequest::default() };
         let alloc = Allocation { tres: Tres::ZERO, cpu_ids: vec![], gpu_ids: vec![1, 3, 5, 7] };
-        assert_eq!(task_gpus(&ask, &alloc, 1, 2), Some(vec![5, 7]));
-        assert_eq!(task_gpus(&GpuRequest::default(), &alloc, 1, 2), None);
+        assert_eq!(task_gpus(&GpuBind::Auto, &ask, &alloc, 1, 2), Some(vec![5, 7]));
+        assert_eq!(task_gpus(&GpuBind::Auto, &GpuRequest::default(), &alloc, 1, 2), None);
+        assert_eq!(task_gpus(&GpuBind::Single(1), &GpuRequest::default(), &alloc, 1, 2), Some(vec![3]));
     }
 }

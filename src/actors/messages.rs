@@ -2,7 +2,7 @@
 //! tense and have none.
 
 use crate::actors::news::NewsSender;
-use crate::exec::launch_spec::{ExitRecord, StepCommand};
+use crate::exec::launch_spec::{ExitRecord, StepCommand, StepUsage};
 use crate::model::change::{Change, LaunchTexts};
 use crate::model::job::ClientProcess;
 use crate::model::partition::{Gpu, Host};
@@ -10,7 +10,7 @@ use crate::model::query::AcctFilter;
 use crate::model::view::{JobList, JobView, NodeView};
 use crate::model::{ExitCode, Job, JobId, JobRef, JobRequest, JobState, Reason, StepId, StepKey};
 use crate::protocol::answer::{Outcome, Refused};
-use crate::protocol::request::{CancelAsk, ControlAction, JobFilter, StepLaunch};
+use crate::protocol::request::{CancelAsk, ControlAction, JobFilter, StepLaunch, UsageAsk};
 use crate::sched::{EndCause, EndedJob, Estimate, JobOutcome, SignalTarget, StopCause};
 use crate::store::StoreError;
 use actix::Message;
@@ -45,6 +45,11 @@ pub struct TestSubmission {
 #[derive(Message)]
 #[rtype(result = "JobList")]
 pub struct QueryJobs(pub JobFilter);
+
+/// The running steps of these jobs with their present use, and their processes.
+#[derive(Message)]
+#[rtype(result = "(JobList, Vec<(StepKey, Vec<i32>)>)")]
+pub struct QueryUsage(pub UsageAsk);
 
 #[derive(Message)]
 #[rtype(result = "NodeView")]
@@ -168,6 +173,15 @@ pub struct TaskEnded {
     pub step: StepKey,
     pub rank: u32,
     pub exit: ExitCode,
+}
+
+/// A ladder runs on a step: it was told to end, and is killed if it does not.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct StepStopping {
+    pub step: StepKey,
+    /// It is over by then, as a rule.
+    pub wait_secs: u64,
 }
 
 /// A numbered or interactive step is over.
@@ -299,6 +313,13 @@ pub struct StopStep {
 pub struct CommandStep {
     pub step: StepId,
     pub command: StepCommand,
+}
+
+/// What a step uses now; `None` where it has just ended.
+#[derive(Message)]
+#[rtype(result = "Option<StepUsage>")]
+pub struct MeasureStep {
+    pub step: StepId,
 }
 
 #[derive(Message)]

@@ -14,6 +14,9 @@ pub enum News {
         step: StepId,
         pids: Vec<u32>,
     },
+    StepStopping {
+        wait_secs: u64,
+    },
     TaskEnded {
         task: u32,
         exit: ExitCode,

@@ -2,7 +2,7 @@
 //!
 //! Owns the connections to the job's steps (their process groups belong to the steps' watchers), the job's cgroup, and
 //! the timers of its time limit and of the kill ladder. Receives the scheduler's commands for this job and the steps'
-//! events. Sends the facts [`StepStarted`], [`TaskEnded`], [`StepEnded`] and, once nothing of the job is left,
+//! events. Sends the facts [`StepStarted`], [`TaskEnded`], [`StepStopping`], [`StepEnded`] and, once nothing of the job is left,
 //! [`JobEnded`]. It is made idle and launches when the commit that makes the job RUNNING is acknowledged. It stops after
 //! [`JobEnded`]; if it dies before, a drop guard says so ([`RunnerDied`]).
 //!
@@ -16,7 +16,7 @@
 use crate::actors::launch_plan;
 use crate::actors::messages::*;
 use crate::exec::cgroup::{CgroupBase, JobCgroup};
-use crate::exec::launch_spec::{ExitRecord, SignalTarget as Whom, StepCommand, StepEvent};
+use crate::exec::launch_spec::{ExitRecord, SignalTarget as Whom, StepCommand, StepEvent, StepUsage};
 use crate::exec::step_handle::StepCommands;
 use crate::exec::{Adoption, LaunchSpec, Launcher, StepHandle, adopt};
 use crate::host::paths::Paths;
@@ -30,6 +30,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 mod ladder;
 
@@ -43,6 +44,7 @@ const LAUNCH_TRIES: u32 = 3;
 pub struct RunnerOutputs {
     pub step_started: Recipient<StepStarted>,
     pub task_ended: Recipient<TaskEnded>,
+    pub step_stopping: Recipient<StepStopping>,
     pub step_ended: Recipient<StepEnded>,
     pub job_ended: Recipient<JobEnded>,
     pub died: Recipient<RunnerDied>,
@@ -85,6 +87,8 @@ struct LiveStep {
     tries: u32,
     /// A ladder runs on this step alone.
     stopped: Option<StopCause>,
+    /// Who waits to hear what it uses.
+    measured_for: Vec<oneshot::Sender<StepUsage>>,
 }
 
 pub struct RunnerActor {
@@ -97,6 +101,8 @@ pub struct RunnerActor {
     ladder: Ladder,
     /// How the batch script or the run's command ended.
     main: Option<ExitRecord>,
+    /// Why nothing can be launched in this allocation.
+    broken: Option<String>,
     done: bool,
 }
 
@@ -119,6 +125,7 @@ impl RunnerActor {
             cgroup: None,
             ladder: Ladder::default(),
             main: None,
+            broken: None,
             done: false,
         }
     }
@@ -163,7 +170,7 @@ impl RunnerActor {
     /// Listens to a step from now on.
     fn follow(&mut self, step: StepId, handle: StepHandle, ctx: &mut Context<Self>) {
         let (commands, mut events) = handle.split();
-        self.steps.insert(step, LiveStep { commands, retry: None, tries: 0, stopped: None });
+        self.steps.insert(step, LiveStep { commands, retry: None, tries: 0, stopped: None, measured_for: Vec::new() });
         let me = ctx.address();
         actix::spawn(async move {
             loop {
@@ -216,9 +223,9 @@ impl RunnerActor {
             EndCause::LaunchFailed
         } else if record.oom || self.cgroup.as_ref().is_some_and(|cgroup| cgroup.oom_kills() > 0) {
             EndCause::OutOfMemory
-        } else if self.ladder.timed_out {
+        } else if self.ladder.timed_out || record.timed_out {
             EndCause::TimeLimit
-        } else if stopped || self.ladder.stopping.is_some() {
+        } else if stopped || record.stopped || self.ladder.stopping.is_some() {
             EndCause::Stopped
         } else {
             EndCause::Exited
@@ -358,8 +365,12 @@ impl Handler<OpenAllocation> for RunnerActor {
     fn handle(&mut self, m: OpenAllocation, ctx: &mut Self::Context) {
         self.begin(m.job, m.host, ctx);
         if let Err(e) = self.make_cgroup() {
-            // Told to the client with its first step, and recorded with the job.
             log::error!("job {}: {e}", self.id);
+            if self.job.as_ref().is_some_and(|job| job.client.is_some()) {
+                // Its client is about to launch something, and is told then.
+                self.broken = Some(e);
+                return;
+            }
             let now = (self.setup.clock)();
             let outcome = JobOutcome {
                 exit: ExitCode::LAUNCH_FAILED,
@@ -402,7 +413,10 @@ impl Handler<LaunchStep> for RunnerActor {
                 ExitRecord { exit: ExitCode::signal(libc::SIGTERM), started: now, ended: now, ..Default::default() };
             return self.step_over(step, record, Some(EndCause::Stopped), ctx);
         }
-        match launch_plan::step_launch(&m, &self.setup.paths) {
+        if let Some(why) = self.broken.clone() {
+            return self.launch_failed(step, &why, ctx);
+        }
+        match launch_plan::step_launch(&m, &self.setup.paths, self.setup.kill_wait) {
             Ok(spec) => self.launch(spec, m.fds, ctx),
             Err(e) => self.launch_failed(step, &e, ctx),
         }
@@ -426,7 +440,13 @@ impl Handler<StepNews> for RunnerActor {
             }
             Some(StepEvent::Ended(record)) => self.step_over(step, record, None, ctx),
             Some(StepEvent::Refused(why)) => self.launch_failed(step, &why, ctx),
-            Some(StepEvent::Usage(_)) => {}
+            Some(StepEvent::Usage(usage)) => {
+                let waiting = self.steps.get_mut(&step).map(|live| std::mem::take(&mut live.measured_for));
+                for asker in waiting.unwrap_or_default() {
+                    // Whoever asked may have gone.
+                    let _ = asker.send(usage.clone());
+                }
+            }
             None if self.steps.contains_key(&step) => self.look_again(step, false, ctx),
             None => {}
         }
@@ -440,6 +460,19 @@ impl Handler<CommandStep> for RunnerActor {
         if let Some(live) = self.steps.get(&m.step) {
             live.commands.send(m.command);
         }
+    }
+}
+
+impl Handler<MeasureStep> for RunnerActor {
+    type Result = ResponseFuture<Option<StepUsage>>;
+
+    fn handle(&mut self, m: MeasureStep, _: &mut Self::Context) -> Self::Result {
+        let Some(live) = self.steps.get_mut(&m.step) else { return Box::pin(async { None }) };
+        let (tx, rx) = oneshot::channel();
+        live.measured_for.push(tx);
+        live.commands.send(StepCommand::Usage);
+        // A step that ends before it answers drops the sender.
+        Box::pin(async move { rx.await.ok() })
     }
 }
 

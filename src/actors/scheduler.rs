@@ -266,7 +266,7 @@ impl SchedulerActor {
             return;
         };
         self.step_news.insert(step, news);
-        let Some(job) = self.core.job(step.job).cloned() else { return };
+        let Some(job) = self.core.job(step.job).map(Job::without_steps) else { return };
         let host = self.core.config().host.clone();
         self.runner(step.job).do_send(LaunchStep { step, job: Box::new(job), host, alloc, launch, env, fds });
     }
@@ -659,6 +659,16 @@ impl Handler<TaskEnded> for SchedulerActor {
     fn handle(&mut self, m: TaskEnded, _: &mut Self::Context) {
         if let Some(news) = self.step_news.get(&m.step) {
             let _ = news.send(News::TaskEnded { task: m.rank, exit: m.exit });
+        }
+    }
+}
+
+impl Handler<StepStopping> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, m: StepStopping, _: &mut Self::Context) {
+        if let Some(news) = self.step_news.get(&m.step) {
+            let _ = news.send(News::StepStopping { wait_secs: m.wait_secs });
         }
     }
 }

@@ -92,6 +92,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Srun>, CliErro
         Some(_) if options.no_wait && choices.from_environment("jobid") => None,
         other => other,
     };
+    choices.read("gpu-bind", options.gpu_bind.as_ref(), spec::gpu_bind::parse)?;
     let cpu_bind = choices.read("cpu-bind", options.cpu_bind.as_ref(), spec::cpu_bind::parse)?;
     let streams = streams(&options, &choices)?;
     if options.no_wait {

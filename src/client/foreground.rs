@@ -12,10 +12,10 @@ use crate::client::terminal::{self, Raw};
 use crate::host::paths::Paths;
 use crate::model::job::ClientProcess;
 use crate::model::view::JobView;
-use crate::model::{ExitCode, JobId, StepId, StepKey};
+use crate::model::{ExitCode, JobId, JobRef, StepId, StepKey, TaskSet};
 use crate::protocol::answer::{Answer, Refused};
 use crate::protocol::frame::FrameError;
-use crate::protocol::request::{Request, StepLaunch, Stream, TaskStreams};
+use crate::protocol::request::{CancelAsk, Request, StepLaunch, Stream, TaskStreams};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -79,6 +79,8 @@ pub enum StepOutcome {
         exit: ExitCode,
         tasks: Vec<ExitCode>,
         error: Option<String>,
+        /// The daemon had told it to end.
+        stopped: bool,
     },
     /// It was never started.
     Refused(Refused),
@@ -92,6 +94,10 @@ pub trait Listener {
     fn waits(&mut self, job: JobId);
     /// The step that waited has started.
     fn started(&mut self, job: JobId);
+    /// The daemon ends the step, which may take so long.
+    fn aborted(&mut self, wait_secs: u64);
+    /// From now on the terminal is raw, or is so no more: a line there needs a carriage return.
+    fn raw(&mut self, on: bool);
     /// A line for the user.
     fn say(&mut self, line: &str);
 }
@@ -353,7 +359,7 @@ pub fn run_step(
     wishes: &Wishes,
     listener: &mut dyn Listener,
 ) -> Result<StepOutcome, ClientError> {
-    let job = launch.job;
+    let (job, tasks, kill_on_bad_exit) = (launch.job, launch.ntasks.max(1), launch.kill_on_bad_exit);
     let signals = Signals::take()?;
     let (ends, send) = connect(&mut launch, wishes)?;
     let raw_fds: Vec<RawFd> = send.iter().map(AsRawFd::as_raw_fd).collect();
@@ -376,11 +382,17 @@ pub fn run_step(
         waiting: None,
         interrupted: None,
         first_end: None,
+        ended: vec![None; tasks as usize],
+        kill_on_bad_exit,
+        aborted: false,
+        stop_wanted: false,
         waited: false,
     };
+    listener.raw(raw.is_some());
     let outcome = session.run(listener);
     session.drain();
     drop(raw);
+    listener.raw(false);
     outcome
 }
 
@@ -398,6 +410,14 @@ struct Foreground<'a> {
     waiting: Option<Return>,
     interrupted: Option<Instant>,
     first_end: Option<Instant>,
+    /// By rank: how they ended, as far as they did.
+    ended: Vec<Option<ExitCode>>,
+    /// The step's watcher ends the step when a task fails.
+    kill_on_bad_exit: bool,
+    /// The daemon told the step to end.
+    aborted: bool,
+    /// The step is to be ended as soon as there is a daemon to ask.
+    stop_wanted: bool,
     waited: bool,
 }
 
@@ -425,8 +445,8 @@ impl Foreground<'_> {
             if ready.is_empty() {
                 // The time after the first task's end (`--wait`) is over.
                 self.first_end = None;
-                listener.say("error: tasks did not exit in time, killing the step");
-                self.signal(libc::SIGKILL)?;
+                self.report(listener);
+                self.stop()?;
             }
             for source in ready {
                 match source {
@@ -454,11 +474,25 @@ impl Foreground<'_> {
                     listener.started(self.job);
                 }
             }
-            Answer::TaskEnded { .. } => {
-                self.first_end.get_or_insert_with(Instant::now);
+            Answer::TaskEnded { task, exit } => {
+                if !self.aborted {
+                    self.first_end.get_or_insert_with(Instant::now);
+                }
+                if self.kill_on_bad_exit && !exit.is_success() && self.ended.iter().flatten().all(|e| e.is_success()) {
+                    listener.say(&format!("Terminating StepId={}", self.name()));
+                }
+                if let Some(ended) = self.ended.get_mut(task as usize) {
+                    *ended = Some(exit);
+                }
+            }
+            Answer::StepStopping { wait_secs } if !self.aborted => {
+                self.aborted = true;
+                self.first_end = None;
+                listener.aborted(wait_secs);
             }
             Answer::StepEnded { exit, tasks, error } => {
-                return Ok(Some(StepOutcome::Ended { step: self.step, exit, tasks, error }));
+                let stopped = self.aborted;
+                return Ok(Some(StepOutcome::Ended { step: self.step, exit, tasks, error, stopped }));
             }
             Answer::Refused(refused) => return Ok(Some(StepOutcome::Refused(refused))),
             Answer::Ended { view } => {
@@ -556,6 +590,42 @@ impl Foreground<'_> {
         )?;
         *self.conn = fresh;
         self.waiting = None;
+        if self.stop_wanted { self.stop() } else { Ok(()) }
+    }
+
+    /// `12.0`.
+    fn name(&self) -> StepKey {
+        StepKey { job: self.job, step: self.step.unwrap_or(StepId::Num(0)) }
+    }
+
+    /// Slurm's lines before the end of `--wait`: which tasks still run.
+    fn report(&self, listener: &mut dyn Listener) {
+        let name = self.name();
+        listener.say(&format!("First task exited {}s ago", self.wishes.wait_secs.unwrap_or(0)));
+        for (word, over) in [("running", false), ("exited", true)] {
+            let ranks: Vec<u32> =
+                (0..).zip(&self.ended).filter(|(_, end)| end.is_some() == over).map(|(rank, _)| rank).collect();
+            if !ranks.is_empty() {
+                let plural = if ranks.len() > 1 { "tasks" } else { "task" };
+                listener.say(&format!("StepId={name} {plural} {}: {word}", TaskSet::from_sorted(&ranks)));
+            }
+        }
+        listener.say(&format!("Terminating StepId={name}"));
+    }
+
+    /// Has the daemon kill the step; when it is back, where it is away.
+    fn stop(&mut self) -> Result<(), ClientError> {
+        let Some(step) = self.step else { return Ok(()) };
+        self.stop_wanted = self.waiting.is_some();
+        if !self.stop_wanted {
+            let ask = CancelAsk {
+                refs: vec![JobRef { job: self.job, tasks: None, step: Some(step) }],
+                signal: Some(libc::SIGKILL),
+                uid: nix::unistd::getuid().as_raw(),
+                ..CancelAsk::default()
+            };
+            self.conn.send(&Request::Cancel(ask), &[])?;
+        }
         Ok(())
     }
 
@@ -587,7 +657,7 @@ impl Foreground<'_> {
                     self.signal(number)?;
                     if again || self.wishes.quit_on_interrupt {
                         listener.say("forcing job termination");
-                        self.signal(libc::SIGKILL)?;
+                        self.stop()?;
                     }
                 }
                 libc::SIGHUP | libc::SIGTERM if self.step.is_none() => return Err(ClientError::Interrupted(number)),

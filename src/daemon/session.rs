@@ -163,6 +163,10 @@ impl Session {
                 }
                 Err(e) => Some(refused(e.0)),
             },
+            Request::Usage(ask) => {
+                let (list, processes) = hub.scheduler.send(QueryUsage(ask)).await?;
+                plain(Answer::Usage { list, processes })
+            }
             Request::Node => plain(Answer::Node(hub.scheduler.send(QueryNode).await?)),
             Request::Config => plain(Answer::Config(hub.config.clone())),
             Request::Diagnostics => plain(Answer::Diagnostics(hub.scheduler.send(QueryDiagnostics).await?)),
@@ -292,6 +296,7 @@ impl Session {
                 self.ties.tickets.clear();
                 Answer::StepStarted { step, pids }
             }
+            News::StepStopping { wait_secs } => Answer::StepStopping { wait_secs },
             News::TaskEnded { task, exit } => Answer::TaskEnded { task, exit },
             News::StepEnded { exit, tasks, error } => Answer::StepEnded { exit, tasks, error },
             News::StepRefused(text) => {

@@ -1,6 +1,6 @@
 //! Which CPUs a process may run on. What a `--cpu-bind` means for a task is decided elsewhere; here it is done.
 
-use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use std::io;
 
@@ -19,6 +19,21 @@ pub fn bind(cpus: &[u32]) -> io::Result<()> {
     sched_setaffinity(Pid::from_raw(0), &set).map_err(|e| failed(cpus, e))
 }
 
+/// The CPUs that the calling process may use, as Slurm writes them: a hexadecimal mask without leading zeros.
+pub fn mask() -> String {
+    let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return "0x0".to_owned() };
+    let is_set = |cpu: usize| cpu < CpuSet::count() && set.is_set(cpu).unwrap_or(false);
+    let digits: String = (0..CpuSet::count().div_ceil(4))
+        .rev()
+        .map(|digit| (0..4).fold(0, |bits, bit| bits | u32::from(is_set(digit * 4 + bit)) << bit))
+        .map(|digit| char::from_digit(digit, 16).unwrap_or('0'))
+        .collect();
+    match digits.trim_start_matches('0') {
+        "" => "0x0".to_owned(),
+        significant => format!("0x{significant}"),
+    }
+}
+
 fn failed(cpus: &[u32], e: nix::Error) -> io::Error {
     let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
     io::Error::new(io::Error::from(e).kind(), format!("could not bind to CPUs {}: {}", list.join(","), e.desc()))
@@ -27,7 +42,6 @@ fn failed(cpus: &[u32], e: nix::Error) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::sched::sched_getaffinity;
 
     #[test]
     fn a_thread_runs_where_it_was_bound() {
@@ -38,6 +52,7 @@ mod tests {
             bind(&[cpu]).unwrap();
             let now = sched_getaffinity(Pid::from_raw(0)).unwrap();
             assert!((0..CpuSet::count()).all(|c| now.is_set(c).unwrap() == (c as u32 == cpu)));
+            assert_eq!(mask(), format!("{:#x}", 1u128 << cpu));
             bind(&[]).unwrap();
         })
         .join()

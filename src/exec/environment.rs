@@ -202,13 +202,14 @@ pub fn step_environment(job: &JobFacts, step: &StepFacts) -> Variables {
 }
 
 /// What differs from task to task (golden E-09). `SLURM_TASK_PID` is set by the task itself. `gpus` are those of this
-/// task alone, where each has its own (`--gpus-per-task`, golden M-10).
+/// task alone, where it does not see all of the step's (`--gpus-per-task`, golden M-10; `--gpu-bind`).
 pub fn task_environment(rank: u32, gpus: Option<&[u32]>) -> Variables {
     let mut b = Builder(Vec::with_capacity(4));
     b.set("SLURM_PROCID", rank);
     b.set("SLURM_LOCALID", rank);
     if let Some(ids) = gpus {
         b.set("CUDA_VISIBLE_DEVICES", list(ids));
+        b.set("GPU_DEVICE_ORDINAL", list(ids));
     }
     b.0
 }

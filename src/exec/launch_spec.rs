@@ -43,6 +43,11 @@ pub struct LaunchSpec {
     pub cgroup: Option<PathBuf>,
     /// The whole step ends when a task ends with anything but 0 (`srun --kill-on-bad-exit`).
     pub kill_on_bad_exit: bool,
+    /// The step's own time limit, seconds from its start, suspension not counted (`srun --time` inside a job). That of
+    /// the job is the daemon's business; this one holds whether a daemon runs or not.
+    pub time_limit_secs: Option<u64>,
+    /// What a watcher needs to know to end its step by itself.
+    pub own_end: OwnEnd,
     /// Write `<job_dir>/runner.sh`, which reproduces this launch by hand.
     pub write_runner: bool,
     /// Index of a handed-over socket or pipe: when its other end is closed, the step is ended (a client that died).
@@ -68,10 +73,25 @@ impl Default for LaunchSpec {
             pty: false,
             cgroup: None,
             kill_on_bad_exit: false,
+            time_limit_secs: None,
+            own_end: OwnEnd::default(),
             write_runner: false,
             tie_fd: None,
         }
     }
+}
+
+/// How a watcher ends its step by itself, at the step's time limit or after a task that failed: with Slurm's line in its
+/// output, SIGTERM, and SIGKILL after the grace.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OwnEnd {
+    /// Between SIGTERM and SIGKILL (Slurm's `KillWait`), milliseconds.
+    pub grace_ms: u64,
+    /// The host's name, for the line.
+    pub node: String,
+    /// Local time against UTC, seconds, for the line.
+    pub utc_offset_secs: i32,
 }
 
 /// A resource limit: the number that `setrlimit` takes, and the two values. `u64::MAX` is unlimited.
@@ -97,6 +117,10 @@ pub struct TaskSpec {
     /// Another command than the step's (`srun --multi-prog`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub argv: Option<Vec<String>>,
+    /// Before the command starts, a line on standard error that tells the CPUs it may use
+    /// (`srun --cpu-bind=verbose`): what stands before the process id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub report_binding: Option<String>,
 }
 
 /// Where a task reads from.
@@ -188,6 +212,11 @@ pub enum StepCommand {
         signal: i32,
         target: SignalTarget,
     },
+    /// The warning before the time limit: a signal that a step gets once, however many daemons send it.
+    Warn {
+        signal: i32,
+        target: SignalTarget,
+    },
     /// A line for the standard error of task 0; a newline is added.
     Notice(String),
     /// SIGSTOP to every process.
@@ -214,6 +243,10 @@ pub struct ExitRecord {
     pub ended: Timestamp,
     /// The kernel killed a process of the step's cgroup for its memory.
     pub oom: bool,
+    /// The step's own time limit was reached.
+    pub timed_out: bool,
+    /// The watcher ended the step, since a task of it failed ([`LaunchSpec::kill_on_bad_exit`]).
+    pub stopped: bool,
     /// Why no task was started: state FAILED, reason JobLaunchFailure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launch_error: Option<String>,

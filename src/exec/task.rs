@@ -160,8 +160,10 @@ fn prepare(birth: &Birth) -> Result<(), String> {
             return Err(format!("could not get a controlling terminal: {}", Errno::last().desc()));
         }
     }
-    if let Err(e) = affinity::bind(&task.cpus) {
-        say(&format!("error: {e}"));
+    affinity::bind(&task.cpus).map_err(|e| e.to_string())?;
+    if let Some(text) = &task.report_binding {
+        let line = format!("{text} [{}]: mask {} set\n", std::process::id(), affinity::mask());
+        let _ = nix::unistd::write(borrow(2), line.as_bytes());
     }
     for limit in birth.nofile.iter().chain(&spec.rlimits) {
         set_limit(limit);

@@ -16,7 +16,9 @@
 //! outlives it, and the times of all of them count.
 
 use crate::exec::job_files::{self, Files};
-use crate::exec::launch_spec::{ExitRecord, LaunchSpec, SignalTarget, StepCommand, StepEvent, StepUsage, socket_name};
+use crate::exec::launch_spec::{
+    ExitRecord, LaunchSpec, OwnEnd, SignalTarget, StepCommand, StepEvent, StepUsage, socket_name,
+};
 use crate::exec::peer::{Peer, poll, poll_fd, tell, tell_last};
 use crate::exec::task::{self, Birth};
 use crate::exec::{adopt, cgroup, proc, runner_script, wire};
@@ -119,6 +121,11 @@ fn run(control: OwnedFd, lock: File) -> io::Result<()> {
         launch_error: None,
         peak_rss_kb: 0,
         kill: None,
+        warned: false,
+        deadline: spec.time_limit_secs.map(|secs| Instant::now() + Duration::from_secs(secs)),
+        suspended_at: None,
+        timed_out: false,
+        stopped: false,
         next_sample: Instant::now() + FIRST_SAMPLE,
         sample_pause: FIRST_SAMPLE,
         spec,
@@ -200,6 +207,13 @@ struct Watcher {
     peak_rss_kb: u64,
     tie: Option<OwnedFd>,
     kill: Option<Kill>,
+    /// `StepCommand::Warn` was obeyed.
+    warned: bool,
+    /// Of the step's own time limit.
+    deadline: Option<Instant>,
+    suspended_at: Option<Instant>,
+    timed_out: bool,
+    stopped: bool,
     next_sample: Instant,
     sample_pause: Duration,
 }
@@ -289,7 +303,7 @@ impl Watcher {
         let until = match &self.kill {
             // Deaths are events; the short wait is for a process that forked while it was killed.
             Some(kill) => kill.hard_from.saturating_duration_since(now).max(Duration::from_millis(100)),
-            None => self.next_sample.saturating_duration_since(now),
+            None => self.due().saturating_duration_since(now),
         };
         poll(&mut fds, Some(until));
         let [signals, listener, peer, starting, tie] = fds.map(|fd| fd.revents);
@@ -314,11 +328,40 @@ impl Watcher {
             let since = Instant::now();
             self.kill.get_or_insert(Kill { since, hard_from: since + TIED_GRACE });
         }
+        if self.limit_is_reached() {
+            self.timed_out = true;
+            self.end_by_itself(" DUE TO TIME LIMIT");
+        }
         if Instant::now() >= self.next_sample {
             self.sample();
             self.sample_pause = (self.sample_pause * 2).min(LAST_SAMPLE);
             self.next_sample = Instant::now() + self.sample_pause;
         }
+    }
+
+    /// When to wake up though nothing happens.
+    fn due(&self) -> Instant {
+        match self.deadline {
+            Some(deadline) if self.suspended_at.is_none() => deadline.min(self.next_sample),
+            _ => self.next_sample,
+        }
+    }
+
+    fn limit_is_reached(&self) -> bool {
+        let is_over = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        is_over && self.suspended_at.is_none() && self.kill.is_none()
+    }
+
+    /// Slurm's line, SIGTERM, and SIGKILL after the grace: whether a daemon runs or not.
+    fn end_by_itself(&mut self, why: &str) {
+        let OwnEnd { grace_ms, node, utc_offset_secs } = &self.spec.own_end;
+        let at = iso_time(now(), *utc_offset_secs);
+        self.notice(&format!("slurmstepd: error: *** STEP {} ON {node} CANCELLED AT {at}{why} ***", self.spec.step));
+        signal_all(libc::SIGTERM);
+        // A stopped process would not see it.
+        signal_all(libc::SIGCONT);
+        let since = Instant::now();
+        self.kill = Some(Kill { since, hard_from: since + Duration::from_millis(*grace_ms) });
     }
 
     /// The pipe that tasks hold until they execute: text is a failure, its end is the start. True where there may be more.
@@ -392,9 +435,22 @@ impl Watcher {
     fn obey(&mut self, command: StepCommand) {
         match command {
             StepCommand::Signal { signal, target } => self.signal(signal, target),
+            StepCommand::Warn { .. } if self.warned => {}
+            StepCommand::Warn { signal, target } => {
+                self.warned = true;
+                self.signal(signal, target);
+            }
             StepCommand::Notice(text) => self.notice(&text),
-            StepCommand::Suspend => signal_all(libc::SIGSTOP),
-            StepCommand::Resume => signal_all(libc::SIGCONT),
+            StepCommand::Suspend => {
+                self.suspended_at.get_or_insert_with(Instant::now);
+                signal_all(libc::SIGSTOP);
+            }
+            StepCommand::Resume => {
+                if let (Some(since), Some(deadline)) = (self.suspended_at.take(), &mut self.deadline) {
+                    *deadline += since.elapsed();
+                }
+                signal_all(libc::SIGCONT);
+            }
             StepCommand::KillAll => self.begin_killing(),
             StepCommand::Usage => {
                 let usage = self.sample();
@@ -470,7 +526,8 @@ impl Watcher {
                         self.tasks[i].exit = Some(exit);
                         self.tell_end(i);
                         if self.spec.kill_on_bad_exit && !exit.is_success() && self.kill.is_none() {
-                            self.begin_killing();
+                            self.stopped = true;
+                            self.end_by_itself("");
                         }
                     }
                 }
@@ -513,6 +570,8 @@ impl Watcher {
             started: self.started,
             ended: now(),
             oom: self.spec.cgroup.as_deref().is_some_and(|dir| cgroup::oom_kills(dir) > self.oom_before),
+            timed_out: self.timed_out,
+            stopped: self.stopped,
             launch_error: self.launch_error.clone(),
             tasks,
         }
@@ -563,6 +622,19 @@ fn signal_all(signal: i32) {
         }
         seen.extend(fresh);
     }
+}
+
+/// `2026-11-20T23:14:49`, so many seconds away from UTC.
+fn iso_time(at: Timestamp, utc_offset_secs: i32) -> String {
+    let secs = at.as_secs().saturating_add(i64::from(utc_offset_secs));
+    // SAFETY: gmtime_r reads one live value and fills in another, for which all zeros is a value.
+    let t = unsafe {
+        let mut t: libc::tm = std::mem::zeroed();
+        libc::gmtime_r(&secs, &mut t);
+        t
+    };
+    let (year, month) = (t.tm_year + 1900, t.tm_mon + 1);
+    format!("{year:04}-{month:02}-{:02}T{:02}:{:02}:{:02}", t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec)
 }
 
 /// What all processes that have ended used, as far as somebody waited for them.

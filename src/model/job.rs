@@ -100,6 +100,37 @@ impl Job {
         self.role.array_job(self.id)
     }
 
+    /// The record as a launch needs it: a copy of a thousand steps for each of them would cost more than the launch.
+    pub fn without_steps(&self) -> Job {
+        Job {
+            id: self.id,
+            role: self.role.clone(),
+            request: Arc::clone(&self.request),
+            partition: self.partition.clone(),
+            tres: self.tres,
+            priority: self.priority,
+            hold: self.hold,
+            state: self.state,
+            reason: self.reason,
+            submit: self.submit,
+            eligible: self.eligible,
+            start: self.start,
+            end: self.end,
+            suspended_at: self.suspended_at,
+            suspended_us: self.suspended_us,
+            exit: self.exit,
+            derived_exit: self.derived_exit,
+            restarts: self.restarts,
+            alloc: self.alloc.clone(),
+            usage: self.usage,
+            steps: Vec::new(),
+            next_step: self.next_step,
+            client: self.client,
+            cancelled_by: self.cancelled_by,
+            system_comment: self.system_comment.clone(),
+        }
+    }
+
     /// The array tasks of a compact record.
     pub fn compact_tasks(&self) -> Option<&TaskSet> {
         match &self.role {

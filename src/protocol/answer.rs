@@ -1,7 +1,7 @@
 //! What the daemon says: answers to requests, and news on a connection that waits.
 
 use crate::model::view::{JobList, JobView, NodeView};
-use crate::model::{ExitCode, JobId, StepId, Timestamp};
+use crate::model::{ExitCode, JobId, StepId, StepKey, Timestamp};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -28,6 +28,12 @@ pub enum Answer {
     /// The raw part is the script, or the environment as `KEY=VALUE\0` entries.
     Script,
     Diagnostics(Vec<(String, String)>),
+    /// Jobs with those of their steps that were asked for and run, each with its use up to now.
+    Usage {
+        list: JobList,
+        /// The processes of each step.
+        processes: Vec<(StepKey, Vec<i32>)>,
+    },
     /// The request was understood and refused.
     Refused(Refused),
 
@@ -44,6 +50,10 @@ pub enum Answer {
     StepStarted {
         step: StepId,
         pids: Vec<u32>,
+    },
+    /// The step was told to end, and is killed if it has not ended by then.
+    StepStopping {
+        wait_secs: u64,
     },
     TaskEnded {
         task: u32,

@@ -52,6 +52,8 @@ pub enum Request {
     BatchScript(JobId),
     /// The environment that a batch job was submitted with. Answered by `Script`.
     BatchEnv(JobId),
+    /// What running steps use at this moment (sstat). Answered by `Usage`.
+    Usage(UsageAsk),
     Diagnostics,
 }
 
@@ -87,6 +89,8 @@ pub struct JobFilter {
     pub accounts: Vec<String>,
     /// The paths of the standard streams are not asked for: they cost more than most of a view.
     pub without_paths: bool,
+    /// Steps are not asked for: a job may have thousands.
+    pub without_steps: bool,
 }
 
 impl JobFilter {
@@ -120,6 +124,15 @@ pub enum ControlAction {
     Notify(String),
     /// `KEY=VALUE` pairs, as `spec::update` understood them.
     Update(Vec<crate::model::update::Update>),
+}
+
+/// Which running steps `sstat` is about.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UsageAsk {
+    pub steps: Vec<JobRef>,
+    /// Of a job that is named without a step: all its running steps, rather than the first.
+    pub all_steps: bool,
 }
 
 /// scancel's request.
@@ -215,6 +228,13 @@ pub struct StepLaunch {
     pub gpu: crate::model::request::GpuRequest,
     /// As `spec::cpu_bind` prints it.
     pub cpu_bind: Option<String>,
+    /// A line on each task's standard error that tells its CPUs (`--cpu-bind=verbose`).
+    #[serde(default)]
+    pub report_cpu_bind: bool,
+    /// As `spec::gpu_bind` reads it.
+    #[serde(default)]
+    pub gpu_bind: Option<String>,
+    /// The step's own limit.
     pub time_limit_secs: Option<u64>,
     /// The command line.
     pub submit_line: String,

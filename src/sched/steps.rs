@@ -170,7 +170,9 @@ impl Core {
             overlap: is_shared(ask),
         };
         // A second interactive step takes the place of the first.
-        job.steps.retain(|old| old.id != step_id);
+        if step_id == StepId::Interactive {
+            job.steps.retain(|old| old.id != step_id);
+        }
         job.steps.push(step.clone());
         // The number of the next step is found again from the steps, so that the record need not be written.
         out.changes.push(Change::PutStep { job: id, step: Box::new(step) });

@@ -64,6 +64,13 @@ pub fn batch_ranks(request: &JobRequest, setting: BatchTasks) -> bool {
 /// For records that come from the store.
 pub fn view_of(job: &Job, setting: BatchTasks) -> JobView {
     JobView {
+        steps: own_step(job).into_iter().chain(job.steps.iter().cloned()).collect(),
+        ..view_without_steps(job, setting)
+    }
+}
+
+fn view_without_steps(job: &Job, setting: BatchTasks) -> JobView {
+    JobView {
         id: job.id,
         role: job.role.clone(),
         request: job.request.clone(),
@@ -86,7 +93,7 @@ pub fn view_of(job: &Job, setting: BatchTasks) -> JobView {
         restarts: job.restarts,
         alloc: job.alloc.clone(),
         usage: job.usage,
-        steps: own_step(job).into_iter().chain(job.steps.iter().cloned()).collect(),
+        steps: Vec::new(),
         cancelled_by: job.cancelled_by,
         system_comment: job.system_comment.clone(),
         std_out: job.request.std_out.clone().unwrap_or_default(),
@@ -104,8 +111,15 @@ impl Core {
     /// One record as it is now. Where nothing else is known its expected start is its begin time; the forecast is
     /// `fill_expected_starts`.
     pub fn view(&self, id: JobId, now: Timestamp) -> Option<JobView> {
+        let job = self.job(id)?;
+        let steps = own_step(job).into_iter().chain(job.steps.iter().cloned()).collect();
+        Some(JobView { steps, ..self.view_without_steps(id, now)? })
+    }
+
+    /// As [`Self::view`], for who does not look at the steps: a job may have thousands.
+    pub fn view_without_steps(&self, id: JobId, now: Timestamp) -> Option<JobView> {
         let record = self.jobs.get(&id)?;
-        let mut view = view_of(&record.job, self.config.batch_tasks);
+        let mut view = view_without_steps(&record.job, self.config.batch_tasks);
         view.reason = self.reason(id, now);
         if let Some(waits) = &record.waits {
             view.dependency = self.dependency_text(&record.job, waits, now);

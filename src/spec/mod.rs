@@ -14,6 +14,7 @@ pub mod directive;
 pub mod error;
 pub mod export;
 pub mod filename;
+pub mod gpu_bind;
 pub mod gres;
 pub mod hostlist;
 pub mod ids;

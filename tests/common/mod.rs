@@ -31,7 +31,8 @@ const LOOK: Duration = Duration::from_millis(10);
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_slotd");
 
-const COMMANDS: [&str; 9] = ["slotd", "sbatch", "srun", "salloc", "squeue", "sacct", "scontrol", "scancel", "sinfo"];
+const COMMANDS: [&str; 11] =
+    ["slotd", "sbatch", "srun", "salloc", "squeue", "sacct", "scontrol", "scancel", "sinfo", "sstat", "sattach"];
 
 /// Waits until `look` gives something. `None` at the deadline.
 pub fn until<T>(look: impl FnMut() -> Option<T>) -> Option<T> {

@@ -2,12 +2,25 @@
 //! from timestamps, so that a restart of the daemon or a suspension changes nothing.
 
 use super::RunnerActor;
+use crate::actors::messages::StepStopping;
 use crate::exec::launch_spec::{SignalTarget as Whom, StepCommand};
+use crate::exec::step_handle::StepCommands;
 use crate::model::request::WarnSignal;
-use crate::model::{StepId, Timestamp};
+use crate::model::{StepId, StepKey, Timestamp};
 use crate::sched::{EndCause, StopCause};
 use actix::prelude::*;
 use std::time::Duration;
+
+/// Without a grace SIGKILL is the first signal, so that nothing is told to have ended by another one.
+fn end(commands: &StepCommands, grace: Duration) {
+    if grace.is_zero() {
+        commands.send(StepCommand::KillAll);
+        return;
+    }
+    // A stopped process would not see the signal.
+    commands.send(StepCommand::Resume);
+    commands.send(StepCommand::Signal { signal: libc::SIGTERM, target: Whom::Processes });
+}
 
 /// How long the processes of a client that is gone, or of an allocation that was given back, may take to end.
 const ORPHAN_GRACE: Duration = Duration::from_millis(500);
@@ -88,7 +101,7 @@ impl RunnerActor {
                 (false, true) => continue,
                 (false, false) => Whom::Processes,
             };
-            live.commands.send(StepCommand::Signal { signal, target });
+            live.commands.send(StepCommand::Warn { signal, target });
         }
     }
 
@@ -121,13 +134,13 @@ impl RunnerActor {
         };
         live.stopped = Some(cause);
         live.commands.send(StepCommand::Notice(line));
-        live.commands.send(StepCommand::Resume);
-        live.commands.send(StepCommand::Signal { signal: libc::SIGTERM, target: Whom::Processes });
         let grace = match cause {
             StopCause::ClientLost | StopCause::Released => ORPHAN_GRACE,
             StopCause::Killed { .. } => Duration::ZERO,
             StopCause::Cancelled { .. } | StopCause::Requeue | StopCause::Deadline => self.setup.kill_wait,
         };
+        end(&live.commands, grace);
+        self.tell_stopping(step);
         ctx.run_later(grace, move |actor, _| {
             if let Some(live) = actor.steps.get(&step) {
                 live.commands.send(StepCommand::KillAll);
@@ -141,9 +154,10 @@ impl RunnerActor {
         for (step, live) in &self.steps {
             let told = if *step == StepId::Batch { None } else { Some(*step) };
             live.commands.send(StepCommand::Notice(self.notice(told, suffix, now)));
-            // A stopped process would not see the signal.
-            live.commands.send(StepCommand::Resume);
-            live.commands.send(StepCommand::Signal { signal: libc::SIGTERM, target: Whom::Processes });
+            if let Some(step) = told {
+                self.tell_stopping(step);
+            }
+            end(&live.commands, grace);
         }
         if let Some(timer) = self.ladder.kill_timer.take() {
             ctx.cancel_future(timer);
@@ -153,6 +167,13 @@ impl RunnerActor {
                 live.commands.send(StepCommand::KillAll);
             }
         }));
+    }
+
+    /// The step's client is told how long it may take, in Slurm's reckoning: the grace, and two seconds for the rest.
+    fn tell_stopping(&self, step: StepId) {
+        let wait_secs = self.setup.kill_wait.as_secs() + 2;
+        let step = StepKey { job: self.id, step };
+        self.setup.outputs.step_stopping.do_send(StepStopping { step, wait_secs });
     }
 
     /// Slurm's line in the output of what is being ended.

@@ -2,9 +2,9 @@
 
 use super::SchedulerActor;
 use crate::actors::launch_plan::fill_paths;
-use crate::actors::messages::QueryJobs;
+use crate::actors::messages::{MeasureStep, QueryJobs, QueryUsage};
 use crate::model::view::{JobList, JobView};
-use crate::model::{JobId, JobRef};
+use crate::model::{JobId, JobRef, StepId, StepKey};
 use crate::protocol::request::JobFilter;
 use actix::prelude::*;
 
@@ -15,7 +15,10 @@ impl Handler<QueryJobs> for SchedulerActor {
         let now = self.now();
         let (ids, unknown) = self.chosen(&filter);
         // Views are made of what is wanted alone: the queue may be long, and nothing else happens meanwhile.
-        let mut jobs: Vec<JobView> = ids.into_iter().filter_map(|id| self.core.view(id, now)).collect();
+        let mut jobs: Vec<JobView> = match filter.without_steps {
+            true => ids.into_iter().filter_map(|id| self.core.view_without_steps(id, now)).collect(),
+            false => ids.into_iter().filter_map(|id| self.core.view(id, now)).collect(),
+        };
         if filter.expected_starts {
             self.core.fill_expected_starts(&mut jobs, now);
         }
@@ -57,4 +60,65 @@ impl SchedulerActor {
         ids.dedup();
         (ids, unknown)
     }
+}
+
+impl Handler<QueryUsage> for SchedulerActor {
+    type Result = ResponseFuture<(JobList, Vec<(StepKey, Vec<i32>)>)>;
+
+    fn handle(&mut self, QueryUsage(ask): QueryUsage, _: &mut Self::Context) -> Self::Result {
+        let now = self.now();
+        let mut jobs: Vec<JobView> = Vec::new();
+        let mut unknown = Vec::new();
+        for wanted in &ask.steps {
+            let ids = self.core.resolve(&JobRef { step: None, ..wanted.clone() });
+            if ids.is_empty() {
+                unknown.push(wanted.job);
+            }
+            for mut view in ids.into_iter().filter_map(|id| self.core.view(id, now)) {
+                view.steps.retain(|step| !step.state.is_terminal());
+                let chosen = match wanted.step {
+                    Some(step) => vec![step],
+                    None if ask.all_steps => view.steps.iter().map(|step| step.id).collect(),
+                    None => first(&view).into_iter().collect(),
+                };
+                view.steps.retain(|step| chosen.contains(&step.id));
+                match jobs.iter_mut().find(|job| job.id == view.id) {
+                    Some(job) => {
+                        let known: Vec<StepId> = job.steps.iter().map(|step| step.id).collect();
+                        job.steps.extend(view.steps.into_iter().filter(|step| !known.contains(&step.id)));
+                    }
+                    None => jobs.push(view),
+                }
+            }
+        }
+        let keys: Vec<StepKey> =
+            jobs.iter().flat_map(|job| job.steps.iter().map(|step| StepKey { job: job.id, step: step.id })).collect();
+        let asked: Vec<_> = keys
+            .into_iter()
+            .filter_map(|key| Some((key, self.runners.get(&key.job)?.send(MeasureStep { step: key.step }))))
+            .collect();
+        Box::pin(async move {
+            let mut processes = Vec::new();
+            for (key, answer) in asked {
+                // A runner that has just ended has nothing more to tell.
+                let Ok(Some(usage)) = answer.await else { continue };
+                let of_job = jobs.iter_mut().filter(|job| job.id == key.job);
+                for step in of_job.flat_map(|job| &mut job.steps).filter(|step| step.id == key.step) {
+                    step.usage = usage.total;
+                }
+                processes.push((key, usage.pids));
+            }
+            (JobList { jobs, now, unknown }, processes)
+        })
+    }
+}
+
+/// The step that sstat means where none is named: the running one with the lowest number; the batch script or salloc's
+/// command where srun has none running.
+fn first(job: &JobView) -> Option<StepId> {
+    let numbered = |step: StepId| match step {
+        StepId::Num(number) => (0, number),
+        StepId::Interactive | StepId::Batch => (1, 0),
+    };
+    job.steps.iter().map(|step| step.id).min_by_key(|step| numbered(*step))
 }

@@ -27,6 +27,7 @@ mod scontrol;
 mod sinfo;
 mod squeue;
 mod srun;
+mod sstat;
 mod tasks;
 
 /// What a command prints on standard output and its exit code, or its error.
@@ -36,7 +37,7 @@ pub type Done = Result<u8, CliError>;
 type Applet = fn(&[OsString]) -> Done;
 
 /// The commands. Only an exact name counts: a renamed binary (`slotd-1.2`) is `slotd`.
-const APPLETS: [(&str, Applet); 8] = [
+const APPLETS: [(&str, Applet); 9] = [
     ("sbatch", sbatch::run),
     ("srun", srun::run),
     ("salloc", salloc::run),
@@ -45,6 +46,7 @@ const APPLETS: [(&str, Applet); 8] = [
     ("scontrol", scontrol::run),
     ("scancel", scancel::run),
     ("sinfo", sinfo::run),
+    ("sstat", sstat::run),
 ];
 
 /// Runs the process.

@@ -110,3 +110,9 @@ pub fn unknown_users(users: &[String]) -> Vec<&String> {
     let known = |user: &String| user.parse::<u32>().is_ok() || crate::host::user::uid_of(user).is_some();
     users.iter().filter(|user| !known(user)).collect()
 }
+
+/// Names for the numbers that users were given by.
+pub fn user_names(users: &[String]) -> Vec<String> {
+    let name = |user: &String| user.parse::<u32>().map_or_else(|_| user.clone(), crate::host::user::user_name);
+    users.iter().map(name).collect()
+}

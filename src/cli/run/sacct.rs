@@ -7,7 +7,7 @@ use crate::cli::origin::Origin;
 use crate::cli::sacct::{Parsable, Sacct, SacctFormat, parse};
 use crate::model::query::AcctFilter;
 use crate::model::view::{JobList, JobView};
-use crate::model::{ArrayRole, JobId};
+use crate::model::{ArrayRole, JobId, Timestamp};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::sacct::{Layout, Lines, Options, Rows, View, helpformat, print};
@@ -25,10 +25,9 @@ pub fn run(argv: &[OsString]) -> Done {
     })
 }
 
-/// Names for the numbers that users were given by.
-fn user_names(users: &[String]) -> Vec<String> {
-    let name = |user: &String| user.parse::<u32>().map_or_else(|_| user.clone(), crate::host::user::user_name);
-    users.iter().map(name).collect()
+/// A window is given in whole seconds, the last of which belongs to it: what ended a moment ago ended until `now`.
+fn to_end_of_second(time: Timestamp) -> Timestamp {
+    Timestamp::from_secs(time.as_secs()).plus(std::time::Duration::from_micros(999_999))
 }
 
 fn carry_out(sacct: &Sacct, origin: &Origin) -> Done {
@@ -38,7 +37,7 @@ fn carry_out(sacct: &Sacct, origin: &Origin) -> Done {
     let filter = AcctFilter {
         jobs: sacct.jobs.clone().unwrap_or_default(),
         names: sacct.names.clone(),
-        users: user_names(&sacct.users),
+        users: output::user_names(&sacct.users),
         partitions: sacct.partitions.clone(),
         accounts: sacct.accounts.clone(),
         states: match &sacct.states {
@@ -46,7 +45,7 @@ fn carry_out(sacct: &Sacct, origin: &Origin) -> Done {
             Some(StateFilter::Some(states)) => Some(states.clone()),
         },
         since: Some(sacct.start),
-        until: sacct.end,
+        until: sacct.end.map(to_end_of_second),
     };
     let mut list = match ask(&Request::Accounting(filter), &[])?.0 {
         Answer::Jobs(list) => list,
@@ -158,6 +157,12 @@ fn table(sacct: &Sacct, jobs: &[JobView], ctx: &Ctx) -> Result<String, CliError>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_second_of_a_window_belongs_to_it() {
+        assert_eq!(to_end_of_second(Timestamp(7_200_000)), Timestamp(7_999_999));
+        assert_eq!(to_end_of_second(Timestamp(7_000_000)), Timestamp(7_999_999));
+    }
 
     #[test]
     fn tasks_stand_in_their_order_where_the_array_does() {

@@ -108,7 +108,7 @@ impl Session {
             return Ok(0);
         }
         let (launch, wishes) = self.plan(job, view.request.task_count());
-        let mut voice = Voice { command: "salloc", quiet: self.salloc.quiet };
+        let mut voice = Voice::new("salloc", self.salloc.quiet);
         let outcome = match run_step(&mut conn, &link, launch, &self.env, &wishes, &mut voice) {
             Err(ClientError::Interrupted(signal)) => return Ok(u8::try_from(128 + signal).unwrap_or(1)),
             other => other?,
@@ -151,6 +151,8 @@ impl Session {
             kill_on_bad_exit: false,
             gpu: Default::default(),
             cpu_bind: None,
+            report_cpu_bind: false,
+            gpu_bind: None,
             time_limit_secs: None,
             submit_line: self.line.clone(),
         };

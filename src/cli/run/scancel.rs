@@ -15,8 +15,11 @@ pub fn run(argv: &[OsString]) -> Done {
 }
 
 fn carry_out(scancel: Scancel, uid: u32) -> Done {
+    if let Some(user) = super::output::unknown_users(&scancel.users).first() {
+        return Err(CliError::error(1, format!("Invalid user name: {user}")));
+    }
     let filter = CancelFilter {
-        users: scancel.users.clone(),
+        users: super::output::user_names(&scancel.users),
         names: scancel.names.clone(),
         partitions: scancel.partitions.clone(),
         accounts: scancel.accounts.clone(),

@@ -101,6 +101,7 @@ fn filter(squeue: &Squeue, table: &Table) -> JobFilter {
         partitions: squeue.partitions.clone(),
         accounts: squeue.accounts.clone(),
         without_paths: !paths,
+        without_steps: matches!(table, Table::Jobs { .. }),
     }
 }
 

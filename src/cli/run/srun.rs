@@ -73,7 +73,8 @@ fn submit_only(srun: Srun, tz: &jiff::tz::TimeZone) -> Done {
 
 /// A step of a job that runs.
 fn inside(srun: Srun, job: &JobRef, line: &str) -> Done {
-    let filter = JobFilter { jobs: vec![job.clone()], ..JobFilter::default() };
+    let filter =
+        JobFilter { jobs: vec![job.clone()], without_paths: true, without_steps: true, ..JobFilter::default() };
     let paths = paths()?;
     let mut conn = Connection::open(&paths)?;
     let view = match conn.ask(&Request::Jobs(filter), &[])?.0 {
@@ -156,7 +157,7 @@ fn revoked(srun: &Srun, job: JobId, view: &JobView) -> CliError {
 
 fn step(srun: &Srun, conn: &mut Connection, link: &Link, view: &JobView, line: &str) -> Done {
     let (launch, wishes) = plan(srun, view, line)?;
-    let mut voice = Voice { command: "srun", quiet: srun.quiet };
+    let mut voice = Voice::new("srun", srun.quiet);
     let outcome = match run_step(conn, link, launch, &srun.env, &wishes, &mut voice) {
         Err(ClientError::Interrupted(signal)) => return Ok(u8::try_from(128 + signal).unwrap_or(1)),
         other => other?,
@@ -245,7 +246,10 @@ fn plan(srun: &Srun, view: &JobView, line: &str) -> Result<(StepLaunch, Wishes),
         kill_on_bad_exit: srun.kill_on_bad_exit.unwrap_or(false),
         gpu: ask.gpu.clone(),
         cpu_bind: Some(ask.cpu_bind.to_string()),
-        time_limit_secs: ask.time_limit_secs,
+        report_cpu_bind: ask.report_cpu_bind,
+        gpu_bind: ask.gpu_bind.clone(),
+        // Of an allocation of its own the limit is the job's.
+        time_limit_secs: ask.time_limit_secs.filter(|_| srun.inside.is_some()),
         submit_line: line.to_owned(),
     };
     Ok((launch, wishes))

@@ -78,28 +78,46 @@ pub fn failures(node: &str, tasks: &[ExitCode]) -> Vec<String> {
 
 /// What the user hears while a step runs.
 pub struct Voice {
-    pub command: &'static str,
-    pub quiet: bool,
+    command: &'static str,
+    quiet: bool,
+    raw: bool,
+}
+
+impl Voice {
+    pub fn new(command: &'static str, quiet: bool) -> Self {
+        Voice { command, quiet, raw: false }
+    }
+
+    fn news(&mut self, line: &str) {
+        if !self.quiet {
+            self.say(line);
+        }
+    }
 }
 
 impl Listener for Voice {
     fn waits(&mut self, job: JobId) {
-        if !self.quiet {
-            eprintln!(
-                "{}: Job {job} step creation temporarily disabled, retrying (Requested nodes are busy)",
-                self.command
-            );
-        }
+        self.news(&format!("Job {job} step creation temporarily disabled, retrying (Requested nodes are busy)"));
     }
 
     fn started(&mut self, job: JobId) {
-        if !self.quiet {
-            eprintln!("{}: Step created for job {job}", self.command);
+        self.news(&format!("Step created for job {job}"));
+    }
+
+    fn aborted(&mut self, wait_secs: u64) {
+        // The command of salloc is no step for the user: what is said of it is what became of the allocation.
+        if self.command == "srun" {
+            self.say(&format!("Job step aborted: Waiting up to {wait_secs} seconds for job step to finish."));
         }
     }
 
+    fn raw(&mut self, on: bool) {
+        self.raw = on;
+    }
+
     fn say(&mut self, line: &str) {
-        eprintln!("{}: {line}", self.command);
+        let end = if self.raw { "\r\n" } else { "\n" };
+        eprint!("{}: {line}{end}", self.command);
     }
 }
 
@@ -114,10 +132,11 @@ pub fn verdict(node: &str, job: JobId, outcome: &StepOutcome) -> Result<(u8, Vec
         StepOutcome::Ended { error: Some(error), .. } => {
             Err(CliError::error(1, format!("task launch for StepId={job} failed: {error}")))
         }
-        StepOutcome::Ended { step, exit, tasks, error: None } => {
+        StepOutcome::Ended { step, exit, tasks, error: None, stopped } => {
             let mut lines: Vec<String> =
                 failures(node, tasks).into_iter().map(|line| format!("error: {line}")).collect();
-            if matches!(exit.signal, libc::SIGKILL | libc::SIGTERM) {
+            // Of a step that was told to end srun has said so already.
+            if !stopped && matches!(exit.signal, libc::SIGKILL | libc::SIGTERM) {
                 lines.push(format!("Force Terminated StepId={job}.{}", step.unwrap_or(StepId::Num(0))));
             }
             Ok((u8::try_from(exit.as_shell()).unwrap_or(1), lines))

@@ -97,8 +97,10 @@ fn state(row: &Row<'_>) -> String {
 fn exit_code(row: &Row<'_>) -> String {
     match row.step {
         Some(step) => step.exit.to_string(),
-        // Slurm's accounting shows how the job's own process ended, and a cancellation is not its doing.
-        None if row.job.state == JobState::Cancelled && row.job.exit.signal != 0 => "0:0".to_owned(),
+        // Slurm's accounting shows how the job's own process ended, and what ended it from outside is not its doing.
+        None if matches!(row.job.state, JobState::Cancelled | JobState::Timeout) && row.job.exit.signal != 0 => {
+            "0:0".to_owned()
+        }
         None => row.job.exit.to_string(),
     }
 }
