@@ -4,6 +4,8 @@ mod common;
 
 use common::Slotd;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use serde_json::json;
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
@@ -119,4 +121,15 @@ fn more_clients_than_the_usual_limit_on_files_keep_nobody_out() {
     drop(idle);
     daemon.kill().unwrap();
     daemon.wait().unwrap();
+}
+
+#[test]
+fn a_job_that_waits_for_the_reader_of_its_output_pipe_ends_by_the_first_signal() {
+    let slotd = Slotd::setup().set("SLOTD_KILL_WAIT", 1000).start();
+    mkfifo(&slotd.path("pipe"), Mode::S_IRWXU).unwrap();
+    let job = slotd.wrap(&["-o", "pipe"], "echo never");
+    // Made just before its task is.
+    slotd.wait("the script", || slotd.job_dir(job).join("runner.sh").exists().then_some(()));
+    slotd.cancel(job);
+    slotd.wait_state(job, "CANCELLED");
 }

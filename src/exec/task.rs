@@ -186,6 +186,10 @@ fn join(cgroup: &Path) -> Result<(), String> {
 }
 
 fn connect(streams: &Streams) -> Result<(), String> {
+    if streams.iter().any(|stream| matches!(stream, Stream::Fifo { .. })) {
+        // Nobody may ever open the other end: a task that waits for that must hear a SIGTERM.
+        reset_signals();
+    }
     for (target, stream) in streams.iter().enumerate() {
         let source = match stream {
             Stream::Raw(fd) => *fd,
