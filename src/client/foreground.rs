@@ -8,6 +8,7 @@
 
 use crate::client::connection::{ClientError, Connection, Return};
 use crate::client::relay::{self, Relay};
+use crate::client::share::Share;
 use crate::client::terminal::{self, Raw};
 use crate::host::paths::Paths;
 use crate::model::job::ClientProcess;
@@ -103,14 +104,18 @@ pub trait Listener {
 }
 
 struct Output {
+    task: u32,
     from: OwnedFd,
     relay: Relay,
     to_stderr: bool,
 }
 
 struct Input {
+    task: u32,
     to: OwnedFd,
     pending: Vec<u8>,
+    /// The task reads no more.
+    is_closed: bool,
 }
 
 /// This client's ends of the tasks' streams.
@@ -185,7 +190,7 @@ fn connect(launch: &mut StepLaunch, wishes: &Wishes) -> io::Result<(Ends, Vec<Ow
             } else {
                 let (theirs, ours) = pipe()?;
                 nonblocking(&ours)?;
-                ends.inputs.push(Input { to: ours, pending: Vec::new() });
+                ends.inputs.push(Input { task, to: ours, pending: Vec::new(), is_closed: false });
                 send.push(theirs);
                 Stream::Fd(send.len() - 1)
             };
@@ -208,7 +213,12 @@ fn connect(launch: &mut StepLaunch, wishes: &Wishes) -> io::Result<(Ends, Vec<Ow
                 nonblocking(&ours)?;
                 let label = wishes.label.then(|| relay::label(task, tasks));
                 let unbuffered = wishes.unbuffered || (tasks == 1 && !wishes.label);
-                ends.outputs.push(Output { from: ours, relay: Relay::new(label, unbuffered), to_stderr: which == 1 });
+                ends.outputs.push(Output {
+                    task,
+                    from: ours,
+                    relay: Relay::new(label, unbuffered),
+                    to_stderr: which == 1,
+                });
                 send.push(theirs);
                 Stream::Fd(send.len() - 1)
             };
@@ -387,6 +397,7 @@ pub fn run_step(
         aborted: false,
         stop_wanted: false,
         waited: false,
+        share: None,
     };
     listener.raw(raw.is_some());
     let outcome = session.run(listener);
@@ -419,6 +430,8 @@ struct Foreground<'a> {
     /// The step is to be ended as soon as there is a daemon to ask.
     stop_wanted: bool,
     waited: bool,
+    /// Those who joined with sattach.
+    share: Option<Share>,
 }
 
 /// What a poll entry stands for.
@@ -430,6 +443,8 @@ enum Source {
     Input(usize),
     Output(usize),
     Master,
+    Share,
+    Guest(usize),
 }
 
 impl Foreground<'_> {
@@ -453,12 +468,15 @@ impl Foreground<'_> {
                     Source::Daemon => self.daemon_ready()?,
                     Source::Signals => self.signalled(listener)?,
                     Source::Stdin => self.read_stdin(),
-                    Source::Input(i) => self.feed(i),
+                    Source::Input(i) => self.ends.inputs.get_mut(i).into_iter().for_each(feed),
                     Source::Output(i) => self.forward(i),
                     Source::Master => self.relay_terminal(),
+                    Source::Share => self.share.iter_mut().for_each(Share::accept),
+                    Source::Guest(i) => self.hear_guest(i),
                 }
             }
-            self.ends.inputs.retain(|input| self.stdin_open || !input.pending.is_empty());
+            self.share.iter_mut().for_each(Share::tidy);
+            self.ends.inputs.retain(|input| !input.is_closed && (self.stdin_open || !input.pending.is_empty()));
         }
     }
 
@@ -470,6 +488,7 @@ impl Foreground<'_> {
             }
             Answer::StepStarted { step, .. } => {
                 self.step = Some(step);
+                self.open_share();
                 if std::mem::take(&mut self.waited) {
                     listener.started(self.job);
                 }
@@ -515,7 +534,7 @@ impl Foreground<'_> {
         entries.push((daemon, PollFlags::POLLIN, Source::Daemon));
         entries.push((self.signals.fd.as_fd(), PollFlags::POLLIN, Source::Signals));
         let stdin = io::stdin();
-        let hungry = self.ends.inputs.iter().all(|input| input.pending.is_empty());
+        let hungry = self.ends.inputs.iter().all(|input| input.is_closed || input.pending.is_empty());
         let relayed = !self.ends.inputs.is_empty() || self.ends.master.is_some();
         if self.stdin_open && relayed && hungry && self.step.is_some() {
             entries.push((stdin.as_fd(), PollFlags::POLLIN, Source::Stdin));
@@ -530,6 +549,15 @@ impl Foreground<'_> {
         }
         if let Some(master) = &self.ends.master {
             entries.push((master.as_fd(), PollFlags::POLLIN, Source::Master));
+        }
+        if let Some(share) = &self.share {
+            entries.push((share.listener(), PollFlags::POLLIN, Source::Share));
+            for (i, (guest, is_behind)) in share.guests().enumerate() {
+                // What guests type is taken in as slowly as the tasks read.
+                let mut flags = if hungry { PollFlags::POLLIN } else { PollFlags::empty() };
+                flags.set(PollFlags::POLLOUT, is_behind);
+                entries.push((guest, flags, Source::Guest(i)));
+            }
         }
         let mut fds: Vec<PollFd<'_>> = entries.iter().map(|(fd, flags, _)| PollFd::new(*fd, *flags)).collect();
         let timeout = match (self.wishes.wait_secs, self.first_end) {
@@ -674,9 +702,9 @@ impl Foreground<'_> {
             Ok(n) => match &self.ends.master {
                 Some(master) => write_whole(master.as_fd(), &chunk[..n]),
                 None => {
-                    for i in 0..self.ends.inputs.len() {
-                        self.ends.inputs[i].pending.extend_from_slice(&chunk[..n]);
-                        self.feed(i);
+                    for input in &mut self.ends.inputs {
+                        input.pending.extend_from_slice(&chunk[..n]);
+                        feed(input);
                     }
                 }
             },
@@ -685,27 +713,33 @@ impl Foreground<'_> {
         }
     }
 
-    /// Writes what a task can take now. A task that closed its input gets nothing more.
-    fn feed(&mut self, i: usize) {
-        let Some(input) = self.ends.inputs.get_mut(i) else { return };
-        if input.pending.is_empty() {
-            self.ends.inputs.remove(i);
+    /// Where the tasks' streams pass through here, others may join. Without a socket for them nothing else is lost.
+    fn open_share(&mut self) {
+        let (Some(step), None) = (self.step, &self.share) else { return };
+        if self.ends.outputs.is_empty() && self.ends.inputs.is_empty() && self.ends.master.is_none() {
             return;
         }
-        match write(&input.to, &input.pending) {
-            Ok(n) => {
-                input.pending.drain(..n);
+        let tasks = u32::try_from(self.ended.len()).unwrap_or(1);
+        let job_dir = self.link.paths.job_dir(self.job);
+        self.share = Share::open(&job_dir, step, tasks, self.ends.master.is_some()).ok();
+    }
+
+    fn hear_guest(&mut self, guest: usize) {
+        let heard = self.share.as_mut().map(|share| share.serve(guest)).unwrap_or_default();
+        for (task, data) in heard {
+            if let Some(master) = &self.ends.master {
+                write_whole(master.as_fd(), &data);
             }
-            Err(Errno::EINTR | Errno::EAGAIN) => {}
-            Err(_) => {
-                self.ends.inputs.remove(i);
+            for input in self.ends.inputs.iter_mut().filter(|input| task.is_none_or(|task| task == input.task)) {
+                input.pending.extend_from_slice(&data);
+                feed(input);
             }
         }
     }
 
     fn forward(&mut self, i: usize) {
         let Some(output) = self.ends.outputs.get_mut(i) else { return };
-        if !pump(output) {
+        if !pump(output, &mut self.share) {
             self.ends.outputs.remove(i);
         }
     }
@@ -715,7 +749,12 @@ impl Foreground<'_> {
         let mut chunk = [0; 65_536];
         match read(master, &mut chunk) {
             Ok(0) => self.ends.master = None,
-            Ok(n) => write_whole(io::stdout().as_fd(), &chunk[..n]),
+            Ok(n) => {
+                write_whole(io::stdout().as_fd(), &chunk[..n]);
+                if let Some(share) = &mut self.share {
+                    share.show(0, false, &chunk[..n]);
+                }
+            }
             Err(Errno::EINTR | Errno::EAGAIN) => {}
             // EIO: the program closed its terminal.
             Err(_) => self.ends.master = None,
@@ -725,7 +764,7 @@ impl Foreground<'_> {
     /// The step is over and with it all its processes: what they have written is there, and nothing more comes.
     fn drain(&mut self) {
         for output in &mut self.ends.outputs {
-            while pump(output) {
+            while pump(output, &mut self.share) {
                 if !readable_now(output.from.as_fd()) {
                     let _ = finish(output);
                     break;
@@ -738,13 +777,27 @@ impl Foreground<'_> {
     }
 }
 
+/// Writes what a task can take now. A task that closed its input gets nothing more; neither does one whose pipe has
+/// something to say though nothing waits for it.
+fn feed(input: &mut Input) {
+    if input.pending.is_empty() {
+        input.is_closed = true;
+        return;
+    }
+    match write(&input.to, &input.pending) {
+        Ok(n) => drop(input.pending.drain(..n)),
+        Err(Errno::EINTR | Errno::EAGAIN) => {}
+        Err(_) => input.is_closed = true,
+    }
+}
+
 fn readable_now(fd: BorrowedFd<'_>) -> bool {
     let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
     matches!(poll(&mut fds, PollTimeout::ZERO), Ok(n) if n > 0)
 }
 
 /// Moves what is there from a task to our stream. False at its end.
-fn pump(output: &mut Output) -> bool {
+fn pump(output: &mut Output, share: &mut Option<Share>) -> bool {
     let mut chunk = [0; 65_536];
     match read(&output.from, &mut chunk) {
         Ok(0) => {
@@ -752,6 +805,9 @@ fn pump(output: &mut Output) -> bool {
             false
         }
         Ok(n) => {
+            if let Some(share) = share {
+                share.show(output.task, output.to_stderr, &chunk[..n]);
+            }
             let pushed = if output.to_stderr {
                 output.relay.push(&chunk[..n], &mut io::stderr())
             } else {

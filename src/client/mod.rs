@@ -2,9 +2,11 @@
 //!
 //! Blocking and without a runtime: a command lives for a millisecond. Nothing here parses options or prints results.
 
+pub mod attach;
 pub mod connection;
 pub mod foreground;
 pub mod relay;
+pub mod share;
 pub mod terminal;
 
 pub use connection::{ClientError, Connection};

@@ -21,6 +21,7 @@ mod output;
 mod pids;
 mod sacct;
 mod salloc;
+mod sattach;
 mod sbatch;
 mod scancel;
 mod scontrol;
@@ -37,7 +38,7 @@ pub type Done = Result<u8, CliError>;
 type Applet = fn(&[OsString]) -> Done;
 
 /// The commands. Only an exact name counts: a renamed binary (`slotd-1.2`) is `slotd`.
-const APPLETS: [(&str, Applet); 9] = [
+const APPLETS: [(&str, Applet); 10] = [
     ("sbatch", sbatch::run),
     ("srun", srun::run),
     ("salloc", salloc::run),
@@ -47,6 +48,7 @@ const APPLETS: [(&str, Applet); 9] = [
     ("scancel", scancel::run),
     ("sinfo", sinfo::run),
     ("sstat", sstat::run),
+    ("sattach", sattach::run),
 ];
 
 /// Runs the process.

@@ -1,0 +1,287 @@
+//! Joining a step that runs already (sattach): as a guest of its client where the streams pass through that, otherwise
+//! as a reader of the files that the tasks write to.
+
+use crate::client::relay::{self, Relay};
+use crate::client::share::{self, MAX_DATA, Parcel};
+use crate::client::terminal::Raw;
+use crate::exec::proc;
+use crate::model::StepId;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::unistd::read;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+/// What is shown and typed.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Joining {
+    /// `None`: all tasks.
+    pub input_task: Option<u32>,
+    pub output_task: Option<u32>,
+    pub error_task: Option<u32>,
+    pub label: bool,
+    /// Keys go to the step's terminal one by one.
+    pub pty: bool,
+}
+
+/// Why a step could not be joined, for the user.
+#[derive(Debug)]
+pub enum JoinError {
+    /// Its output goes where nobody else can read it.
+    NotShared,
+    /// `--pty`, and the step has no terminal; or this process has none.
+    NoTerminal,
+    Io(io::Error),
+}
+
+impl From<io::Error> for JoinError {
+    fn from(e: io::Error) -> Self {
+        JoinError::Io(e)
+    }
+}
+
+/// Joins a step and stays until it is over. `pids` are its processes, for the case that nobody shares it.
+///
+/// # Errors
+/// See [`JoinError`].
+pub fn attach(job_dir: &Path, step: StepId, pids: &[i32], joining: Joining) -> Result<(), JoinError> {
+    match share::join(job_dir, step) {
+        Ok(mut socket) => {
+            let mut bytes = Vec::new();
+            let hello = loop {
+                if let Some(parcel) = Parcel::take(&mut bytes)? {
+                    break parcel;
+                }
+                if !receive(&mut socket, &mut bytes)? {
+                    // It ended just now.
+                    return Ok(());
+                }
+            };
+            let Parcel::Hello { tasks, pty } = hello else { return Err(JoinError::NotShared) };
+            if joining.pty && !(pty && io::stdin().is_terminal()) {
+                return Err(JoinError::NoTerminal);
+            }
+            Ok(guest(&mut socket, bytes, tasks, joining)?)
+        }
+        Err(_) if joining.pty => Err(JoinError::NoTerminal),
+        Err(_) => follow(pids, joining),
+    }
+}
+
+fn receive(socket: &mut impl Read, bytes: &mut Vec<u8>) -> io::Result<bool> {
+    let mut chunk = [0; MAX_DATA];
+    loop {
+        match socket.read(&mut chunk) {
+            Ok(n) => {
+                bytes.extend_from_slice(&chunk[..n]);
+                return Ok(n > 0);
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == io::ErrorKind::ConnectionReset => return Ok(false),
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// What is shown of all the streams, each with its place in a line.
+struct Screen {
+    joining: Joining,
+    tasks: u32,
+    relays: BTreeMap<(u32, bool), Relay>,
+}
+
+impl Screen {
+    fn show(&mut self, task: u32, is_stderr: bool, data: &[u8]) -> io::Result<()> {
+        let Joining { label, output_task, error_task, .. } = self.joining;
+        let only = if is_stderr { error_task } else { output_task };
+        if only.is_some_and(|only| only != task) {
+            return Ok(());
+        }
+        let label = label.then(|| relay::label(task, self.tasks));
+        let unbuffered = label.is_none();
+        let relay = self.relays.entry((task, is_stderr)).or_insert_with(|| Relay::new(label, unbuffered));
+        match is_stderr {
+            true => relay.push(data, &mut io::stderr()),
+            false => relay.push(data, &mut io::stdout().lock()),
+        }
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        for ((_, is_stderr), relay) in &mut self.relays {
+            match is_stderr {
+                true => relay.finish(&mut io::stderr())?,
+                false => relay.finish(&mut io::stdout().lock())?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn guest(
+    socket: &mut std::os::unix::net::UnixStream,
+    mut bytes: Vec<u8>,
+    tasks: u32,
+    joining: Joining,
+) -> io::Result<()> {
+    let stdin = io::stdin();
+    let _raw = if joining.pty { Some(Raw::enter(stdin.as_fd())?) } else { None };
+    let mut screen = Screen { joining, tasks, relays: BTreeMap::new() };
+    let mut is_typing = true;
+    loop {
+        while let Some(parcel) = Parcel::take(&mut bytes)? {
+            match parcel {
+                Parcel::Output { task, is_stderr, data } => screen.show(task, is_stderr, &data)?,
+                Parcel::Ended => return screen.finish(),
+                Parcel::Hello { .. } | Parcel::Input { .. } => {}
+            }
+        }
+        let mut fds = vec![PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+        if is_typing {
+            fds.push(PollFd::new(stdin.as_fd(), PollFlags::POLLIN));
+        }
+        wait(&mut fds)?;
+        let is_ready = |i: usize| fds.get(i).and_then(PollFd::revents).is_some_and(|r: PollFlags| !r.is_empty());
+        let (from_host, from_user) = (is_ready(0), is_ready(1));
+        if from_user {
+            let mut chunk = [0; 4096];
+            match read(stdin.as_fd(), &mut chunk) {
+                // The end of our input is not the end of the tasks': their own client has a say in that.
+                Ok(0) => is_typing = false,
+                Ok(n) => {
+                    let data = chunk[..n].to_vec();
+                    socket.write_all(&Parcel::Input { task: joining.input_task, data }.encode())?;
+                }
+                Err(Errno::EINTR | Errno::EAGAIN) => {}
+                Err(_) => is_typing = false,
+            }
+        }
+        // A host that dies takes its step along.
+        if from_host && !receive(socket, &mut bytes)? {
+            return screen.finish();
+        }
+    }
+}
+
+fn wait(fds: &mut [PollFd<'_>]) -> io::Result<()> {
+    loop {
+        match poll(fds, PollTimeout::NONE) {
+            Ok(_) => return Ok(()),
+            Err(Errno::EINTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+/// A file that a task writes to, read from its present end on.
+struct Followed {
+    task: u32,
+    is_stderr: bool,
+    file: File,
+}
+
+impl Followed {
+    fn pump(&mut self, screen: &mut Screen) -> io::Result<()> {
+        let mut chunk = [0; MAX_DATA];
+        loop {
+            match self.file.read(&mut chunk) {
+                Ok(0) => return Ok(()),
+                Ok(n) => screen.show(self.task, self.is_stderr, &chunk[..n])?,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
+/// Shows what the tasks add to their files until the last of them has ended.
+fn follow(pids: &[i32], joining: Joining) -> Result<(), JoinError> {
+    let tasks = tasks_among(pids);
+    let watch = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).map_err(io::Error::from)?;
+    let mut followed: Vec<Followed> = Vec::new();
+    let mut alive: Vec<OwnedFd> = Vec::new();
+    let mut seen: Vec<PathBuf> = Vec::new();
+    for (&task, &pid) in &tasks {
+        // The process first, so that its end is not missed.
+        let Some(process) = open_process(pid) else { continue };
+        alive.push(process);
+        for (fd, is_stderr) in [(1, false), (2, true)] {
+            let link = PathBuf::from(format!("/proc/{pid}/fd/{fd}"));
+            let Ok(target) = std::fs::read_link(&link) else { continue };
+            let is_plain = std::fs::metadata(&link).is_ok_and(|meta| {
+                let kind = meta.file_type();
+                kind.is_file() && !kind.is_char_device()
+            });
+            // A file that several streams share is shown once.
+            if !is_plain || seen.contains(&target) {
+                continue;
+            }
+            let mut file = File::open(&link)?;
+            file.seek(SeekFrom::End(0))?;
+            watch.add_watch(&link, AddWatchFlags::IN_MODIFY).map_err(io::Error::from)?;
+            seen.push(target);
+            followed.push(Followed { task, is_stderr, file });
+        }
+    }
+    if followed.is_empty() {
+        return Err(JoinError::NotShared);
+    }
+    let count = tasks.keys().next_back().map_or(1, |last| last + 1);
+    let mut screen = Screen { joining, tasks: count, relays: BTreeMap::new() };
+    while !alive.is_empty() {
+        let mut fds: Vec<PollFd<'_>> = alive.iter().map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)).collect();
+        fds.push(PollFd::new(watch.as_fd(), PollFlags::POLLIN));
+        wait(&mut fds)?;
+        let over: Vec<bool> = fds.iter().map(|fd| fd.revents().is_some_and(|r| !r.is_empty())).collect();
+        let mut place = 0;
+        alive.retain(|_| {
+            place += 1;
+            !over[place - 1]
+        });
+        while watch.read_events().is_ok_and(|events| !events.is_empty()) {}
+        for file in &mut followed {
+            file.pump(&mut screen)?;
+        }
+    }
+    Ok(screen.finish()?)
+}
+
+/// The first process of each rank: processes come parents first, and children inherit their rank's name.
+fn tasks_among(pids: &[i32]) -> BTreeMap<u32, i32> {
+    let mut tasks = BTreeMap::new();
+    for &pid in pids {
+        let rank = std::fs::read(format!("/proc/{pid}/environ")).ok().and_then(|env| rank_of(&env));
+        tasks.entry(rank.unwrap_or(0)).or_insert(pid);
+    }
+    tasks
+}
+
+fn rank_of(environ: &[u8]) -> Option<u32> {
+    let value = environ.split(|b| *b == 0).find_map(|entry| entry.strip_prefix(b"SLURM_PROCID="))?;
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+/// A descriptor that becomes readable when the process ends.
+fn open_process(pid: i32) -> Option<OwnedFd> {
+    // SAFETY: a system call with numbers; its result is checked.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    // SAFETY: the kernel has just made this descriptor.
+    let fd = (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })?;
+    // The number may have gone to another process before the descriptor was open: that one has no such environment.
+    proc::stat(pid).is_some_and(|stat| stat.state != b'Z').then_some(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_is_read_from_the_environment() {
+        assert_eq!(rank_of(b"A=1\0SLURM_PROCID=12\0B=2\0"), Some(12));
+        assert_eq!(rank_of(b"A=1\0XSLURM_PROCID=12\0"), None);
+    }
+}
