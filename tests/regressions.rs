@@ -133,3 +133,14 @@ fn a_job_that_waits_for_the_reader_of_its_output_pipe_ends_by_the_first_signal()
     slotd.cancel(job);
     slotd.wait_state(job, "CANCELLED");
 }
+
+#[test]
+fn who_waits_hears_of_the_end_however_soon_ended_jobs_leave_the_memory() {
+    let slotd = Slotd::setup().set("SLOTD_MIN_JOB_AGE", 0).start();
+    let waits = |args: &[&str], script: &str| slotd.cmd("sbatch", &[&["-W", "--wrap", script], args].concat());
+    waits(&[], "exit 3").fails(3);
+    // The task that has the array's number ends, and is forgotten, before the others.
+    waits(&["-a", "0-2"], "[ $SLURM_JOB_ID = $SLURM_ARRAY_JOB_ID ] || sleep 0.3; exit $SLURM_ARRAY_TASK_ID").fails(2);
+    slotd.cmd("srun", &["sh", "-c", "exit 4"]).fails(4);
+    slotd.cmd("salloc", &["sh", "-c", "exit 5"]).fails(5);
+}

@@ -65,6 +65,8 @@ struct Round;
 struct InFlight {
     seq: u64,
     effects: Vec<Effect>,
+    /// The jobs that these effects end, as they are at their end: a commit may take longer than they stay in memory.
+    ended: Vec<JobView>,
     then: Option<Box<dyn FnOnce()>>,
 }
 
@@ -140,8 +142,15 @@ impl SchedulerActor {
                 _ => None,
             })
             .collect();
+        let ended = effects
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Ended(id) => self.view(*id),
+                _ => None,
+            })
+            .collect();
         self.outputs.store.do_send(Commit { seq: self.seq, changes, texts_for });
-        self.in_flight.push_back(InFlight { seq: self.seq, effects, then });
+        self.in_flight.push_back(InFlight { seq: self.seq, effects, ended, then });
     }
 
     /// As [`Self::commit_then`], and asks for a round.
@@ -257,12 +266,16 @@ impl SchedulerActor {
                     let _ = ticket.news.send(News::StepRefused(refusal.lines(&what).join("\n")));
                 }
             }
-            Effect::Ended(id) => self.announce_end(id),
+            // Announced with the view of their commit.
+            Effect::Ended(_) => {}
             Effect::Requeued(id) => {
                 self.runners.remove(&id);
             }
+            // One task of an array has the array's number, and may be gone long before the others.
             Effect::Gone(id) => {
-                self.watchers.remove(&id);
+                if self.core.resolve(&JobRef::job(id)).is_empty() {
+                    self.watchers.remove(&id);
+                }
             }
         }
     }
@@ -279,9 +292,8 @@ impl SchedulerActor {
         self.runner(step.job).do_send(LaunchStep { step, job: Box::new(job), host, alloc, launch, env, fds });
     }
 
-    fn announce_end(&mut self, id: JobId) {
-        self.runners.remove(&id);
-        let Some(view) = self.view(id) else { return };
+    fn announce_end(&mut self, view: JobView) {
+        let id = view.id;
         self.counters.ended += 1;
         match &view.role {
             ArrayRole::None => {
@@ -400,8 +412,18 @@ impl Handler<Committed> for SchedulerActor {
         };
         let Some(done) = self.in_flight.pop_front() else { return };
         debug_assert_eq!(done.seq, seq);
+        let mut ended = done.ended.into_iter().peekable();
         for effect in done.effects {
-            self.carry_out(effect, &mut texts);
+            match effect {
+                // One view for each, in the same order.
+                Effect::Ended(id) => {
+                    self.runners.remove(&id);
+                    if let Some(view) = ended.next_if(|view| view.id == id) {
+                        self.announce_end(view);
+                    }
+                }
+                other => self.carry_out(other, &mut texts),
+            }
         }
         if let Some(then) = done.then {
             then();

@@ -92,7 +92,15 @@ impl Config {
             }
         };
         let seconds = |name: &'static str, default: Duration| -> Result<Duration, ConfigError> {
-            Ok(number(name, "a number of seconds")?.map_or(default, Duration::from_secs))
+            // As far as any time in Slurm goes; beyond that sums of times would overflow.
+            match number(name, "a number of seconds up to 4294967295")? {
+                Some(n) if n > u64::from(u32::MAX) => Err(ConfigError {
+                    variable: name,
+                    value: n.to_string(),
+                    expected: "a number of seconds up to 4294967295",
+                }),
+                given => Ok(given.map_or(default, Duration::from_secs)),
+            }
         };
         let small = |name: &'static str, expected: &'static str, max: u64| -> Result<Option<u32>, ConfigError> {
             match number(name, expected)? {
@@ -183,6 +191,7 @@ mod tests {
             ("SLOTD_CPU_PARTITIONS", "a b"),
             ("SLOTD_BATCH_TASKS", "sometimes"),
             ("SLOTD_KILL_WAIT", "-1"),
+            ("SLOTD_MIN_JOB_AGE", "18446744073709551615"),
             ("SLOTD_CPUS", "0"),
         ] {
             let error = read(&[(name, value)]).unwrap_err();
