@@ -214,11 +214,11 @@ impl SchedulerActor {
         if worse(&watch.worst, ended) {
             watch.worst = Some(Box::new(ended.clone()));
         }
-        let all: Vec<JobView> =
-            self.core.resolve(&JobRef::job(array)).into_iter().filter_map(|id| self.view(id)).collect();
-        if all.iter().any(|view| !view.state.is_terminal()) {
+        let ids = self.core.resolve(&JobRef::job(array));
+        if ids.iter().any(|id| self.core.job(*id).is_some_and(|job| !job.state.is_terminal())) {
             return;
         }
+        let all: Vec<JobView> = ids.into_iter().filter_map(|id| self.view(id)).collect();
         // Tasks that ended in the same commit are announced one after the other: the last word is about all of them.
         let Some(mut watch) = self.watchers.remove(&array) else { return };
         for view in all {
