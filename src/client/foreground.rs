@@ -33,9 +33,6 @@ const MAX_FDS: usize = 253;
 /// Two Ctrl-C within this time while the tasks do not react end the step.
 const SECOND_INTERRUPT: Duration = Duration::from_secs(1);
 
-/// How often a client in the background looks whether the keys that are typed are for it.
-const BACKGROUND_REST: Duration = Duration::from_millis(500);
-
 /// Who this client is, and where it can come back to.
 #[derive(Debug, Clone)]
 pub struct Link {
@@ -263,9 +260,7 @@ struct Signals {
 
 impl Signals {
     fn take() -> io::Result<Signals> {
-        let mut set: SigSet = FORWARDED.into_iter().collect();
-        // In the background of a terminal a read fails then, rather than stopping the client and what it relays.
-        set.add(Signal::SIGTTIN);
+        let set: SigSet = FORWARDED.into_iter().collect();
         let before = SigSet::thread_get_mask()?;
         set.thread_block()?;
         let fd = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
@@ -394,7 +389,6 @@ pub fn run_step(
         signals,
         wishes: *wishes,
         stdin_open: true,
-        stdin_rests: None,
         waiting: None,
         interrupted: None,
         first_end: None,
@@ -423,8 +417,6 @@ struct Foreground<'a> {
     signals: Signals,
     wishes: Wishes,
     stdin_open: bool,
-    /// Until then our terminal is not read.
-    stdin_rests: Option<Instant>,
     /// The daemon is gone, and this tells of its return.
     waiting: Option<Return>,
     interrupted: Option<Instant>,
@@ -465,7 +457,8 @@ impl Foreground<'_> {
                 }
             }
             let ready = self.wait()?;
-            if ready.is_empty() && self.wait_left().is_some_and(|left| left.is_zero()) {
+            if ready.is_empty() {
+                // The time after the first task's end (`--wait`) is over.
                 self.first_end = None;
                 self.report(listener);
                 self.stop()?;
@@ -531,13 +524,7 @@ impl Foreground<'_> {
         Ok(None)
     }
 
-    /// Time left of `--wait` after the end of the first task.
-    fn wait_left(&self) -> Option<Duration> {
-        let secs = self.wishes.wait_secs.filter(|secs| *secs > 0)?;
-        Some(Duration::from_secs(secs).saturating_sub(self.first_end?.elapsed()))
-    }
-
-    /// Blocks until something can be done. Empty: something is due instead.
+    /// Blocks until something can be done. Empty: the time of `--wait` is over.
     fn wait(&mut self) -> Result<Vec<Source>, ClientError> {
         let mut entries: Vec<(BorrowedFd<'_>, PollFlags, Source)> = Vec::new();
         let daemon = match &self.waiting {
@@ -549,9 +536,7 @@ impl Foreground<'_> {
         let stdin = io::stdin();
         let hungry = self.ends.inputs.iter().all(|input| input.is_closed || input.pending.is_empty());
         let relayed = !self.ends.inputs.is_empty() || self.ends.master.is_some();
-        let rest =
-            self.stdin_rests.map(|until| until.saturating_duration_since(Instant::now())).filter(|r| !r.is_zero());
-        if self.stdin_open && relayed && hungry && self.step.is_some() && rest.is_none() {
+        if self.stdin_open && relayed && hungry && self.step.is_some() {
             entries.push((stdin.as_fd(), PollFlags::POLLIN, Source::Stdin));
         }
         for (i, input) in self.ends.inputs.iter().enumerate() {
@@ -575,9 +560,13 @@ impl Foreground<'_> {
             }
         }
         let mut fds: Vec<PollFd<'_>> = entries.iter().map(|(fd, flags, _)| PollFd::new(*fd, *flags)).collect();
-        // A poll counts milliseconds: rounded up, so that what is due is due when it returns.
-        let due = [self.wait_left(), rest].into_iter().flatten().min().map(|left| left + Duration::from_millis(1));
-        let timeout = due.map_or(PollTimeout::NONE, |left| PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX));
+        let timeout = match (self.wishes.wait_secs, self.first_end) {
+            (Some(secs), Some(first)) if secs > 0 => {
+                let left = Duration::from_secs(secs).saturating_sub(first.elapsed());
+                PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+            }
+            _ => PollTimeout::NONE,
+        };
         loop {
             match poll(&mut fds, timeout) {
                 Err(Errno::EINTR) => {}
@@ -720,8 +709,6 @@ impl Foreground<'_> {
                 }
             },
             Err(Errno::EINTR | Errno::EAGAIN) => {}
-            // We are in the background: what is typed is for somebody else. Nothing tells when that changes.
-            Err(Errno::EIO) if io::stdin().is_terminal() => self.stdin_rests = Some(Instant::now() + BACKGROUND_REST),
             Err(_) => self.stdin_open = false,
         }
     }

@@ -15,7 +15,6 @@ use crate::protocol::answer::Answer;
 use crate::protocol::request::{Request, StepLaunch, Submit};
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::path::Path;
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = submitting_origin()?;
@@ -85,8 +84,7 @@ impl Session {
             }
             Grant::Ended(_) => {
                 return Err(CliError::new(Mark::Plain, 1, "Job has been cancelled")
-                    .and(Mark::Plain, format!("Job allocation {job} has been revoked."))
-                    .and(Mark::Error, "Job submit/allocate failed: Job/step already completing or completed"));
+                    .and(Mark::Plain, format!("Job allocation {job} has been revoked.")));
             }
             Grant::Interrupted(_) => {
                 self.say(&format!("Job allocation {job} has been revoked."));
@@ -109,13 +107,6 @@ impl Session {
         if self.salloc.no_shell {
             return Ok(0);
         }
-        if let Some(program) = self.salloc.command.first().filter(|program| !self.is_found(program)) {
-            conn.send(&Request::Release { job, exit: ExitCode::status(1) }, &[])?;
-            let _ = wait_end(&mut conn);
-            eprintln!("salloc: error: _fork_command: Unable to find command \"{program}\"");
-            self.say(&farewell(job, JobState::Completed));
-            return Ok(1);
-        }
         let (launch, wishes) = self.plan(job, view.request.task_count());
         let mut voice = Voice::new("salloc", self.salloc.quiet);
         let outcome = match run_step(&mut conn, &link, launch, &self.env, &wishes, &mut voice) {
@@ -123,16 +114,6 @@ impl Session {
             other => other?,
         };
         self.end(conn, job, outcome)
-    }
-
-    /// Whether there is a file to run. Whether it may be run shows when it is.
-    fn is_found(&self, program: &str) -> bool {
-        let dir = Path::new(&self.salloc.work_dir);
-        if program.contains('/') {
-            return dir.join(program).exists();
-        }
-        let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-        std::env::split_paths(&path).any(|place| dir.join(place).join(program).is_file())
     }
 
     /// The command, one process a rank; or one shell.
