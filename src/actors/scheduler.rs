@@ -218,6 +218,11 @@ impl SchedulerActor {
         if ids.iter().any(|id| self.core.job(*id).is_some_and(|job| !job.state.is_terminal())) {
             return;
         }
+        // An end counts when it is durable: one whose commit is under way will be announced, and asks again.
+        let is_under_way = |effect: &Effect| matches!(effect, Effect::Ended(id) if ids.contains(id));
+        if self.in_flight.iter().any(|commit| commit.effects.iter().any(is_under_way)) {
+            return;
+        }
         let all: Vec<JobView> = ids.into_iter().filter_map(|id| self.view(id)).collect();
         // Tasks that ended in the same commit are announced one after the other: the last word is about all of them.
         let Some(mut watch) = self.watchers.remove(&array) else { return };

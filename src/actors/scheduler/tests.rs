@@ -161,3 +161,31 @@ async fn who_waits_for_an_array_hears_of_its_last_task() {
     rest.await.expect("an answer");
     assert!(matches!(heard.recv().await, Some(News::Ended(_))));
 }
+
+#[actix_rt::test]
+async fn the_end_of_an_array_is_told_only_when_all_of_it_is_durable() {
+    let mut lab = Lab::new();
+    let array = lab.submit(|request| {
+        request.array = Some(ArraySpec { tasks: TaskSet::from_sorted(&[1, 2]), limit: None });
+    });
+    lab.acknowledge().await;
+    let id = array.await.expect("an answer").expect("a job");
+    let (news, mut heard) = mpsc::unbounded_channel();
+    assert!(lab.scheduler.send(WatchJob { job: id, news }).await.expect("an answer").is_some());
+    let cancel = |tasks: Option<TaskSet>| {
+        CancelJobs(crate::protocol::request::CancelAsk {
+            refs: vec![JobRef { job: id, tasks, step: None }],
+            ..Default::default()
+        })
+    };
+    let one = lab.scheduler.send(cancel(Some(TaskSet::one(2))));
+    let rest = lab.scheduler.send(cancel(None));
+    let first = lab.commits.recv().await.expect("a commit");
+    let second = lab.commits.recv().await.expect("a commit");
+    lab.scheduler.do_send(Committed { seq: first.seq, result: Ok(Vec::new()) });
+    one.await.expect("an answer");
+    assert!(heard.try_recv().is_err(), "the second end is not durable yet");
+    lab.scheduler.do_send(Committed { seq: second.seq, result: Ok(Vec::new()) });
+    rest.await.expect("an answer");
+    assert!(matches!(heard.recv().await, Some(News::Ended(_))));
+}
