@@ -95,7 +95,7 @@ fn malformed_json_is_refused_and_the_connection_goes_on() {
         b"null",
         b"\"Nonsense\"",
         br#"{"Submit":{}}"#,
-        br#"{"Submit":{"request":{"ntasks":-1},"script_len":0,"wait":false,"test_only":false,"failure":"","client":null}}"#,
+        br#"{"Submit":{"request":{"ntasks":-1},"script_len":0,"wait":false,"test_only":false,"failure":"","client":{"pid":1,"start_ticks":0}}}"#,
         br#"{"Jobs":{"jobs":[{"job":99999999999999}]}}"#,
         b"\xff\xfe\x00",
         deep.as_bytes(),
@@ -125,7 +125,7 @@ fn a_script_shorter_than_announced_submits_nothing() {
     let slotd = Slotd::start();
     let submit = json!({ "Submit": {
         "request": { "name": "short", "user": "u", "work_dir": "/", "submit_line": "", "submit_host": "" },
-        "script_len": 1000, "wait": false, "test_only": false, "failure": "", "client": null } });
+        "script_len": 1000, "wait": false, "test_only": false, "failure": "", "client": { "pid": 1, "start_ticks": 0 } } });
     let mut socket = connect(&slotd.root).unwrap();
     socket.write_all(&frame(submit.to_string().as_bytes(), b"#!/bin/sh\n")).unwrap();
     let answer = receive(&mut socket).unwrap();
@@ -139,7 +139,7 @@ fn a_request_that_asks_for_the_impossible_is_refused() {
     let slotd = Slotd::start();
     // What no command would send: numbers at the edge, a step of a job that is none, a job of no size.
     let launch = json!({ "LaunchStep": {
-        "job": 77, "name": "x", "interactive": false, "ntasks": u32::MAX, "cpus_per_task": u32::MAX, "mem_mb": u64::MAX,
+        "job": 77, "client": { "pid": 1, "start_ticks": 0 }, "again": false, "name": "x", "interactive": false, "ntasks": u32::MAX, "cpus_per_task": u32::MAX, "mem_mb": u64::MAX,
         "gpus": u32::MAX, "overlap": false, "immediate": false, "overcommit": false, "argv": [], "work_dir": "/",
         "umask": null, "streams": [], "pty": true, "tie": 9, "label": false, "kill_on_bad_exit": false, "gpu": {},
         "cpu_bind": "nonsense", "time_limit_secs": u64::MAX, "submit_line": "" } });
@@ -151,7 +151,7 @@ fn a_request_that_asks_for_the_impossible_is_refused() {
         json!({ "request": { "gpu": { "per_task": u32::MAX }, "ntasks": u32::MAX, "work_dir": "/" } }),
         json!({ "request": { "partition": "\u{0}", "work_dir": "" } }),
     ] {
-        let mut submit = json!({ "script_len": 0, "wait": false, "test_only": false, "failure": "No", "client": null });
+        let mut submit = json!({ "script_len": 0, "wait": false, "test_only": false, "failure": "No", "client": { "pid": 1, "start_ticks": 0 } });
         submit["request"] = request["request"].clone();
         submit["request"]["name"] = json!("edge");
         // Refused or taken: either is an answer.

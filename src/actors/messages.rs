@@ -4,7 +4,7 @@
 use crate::actors::news::NewsSender;
 use crate::exec::launch_spec::{ExitRecord, StepCommand, StepUsage};
 use crate::model::change::{Change, LaunchTexts};
-use crate::model::job::ClientProcess;
+use crate::model::job::{Client, ClientProcess};
 use crate::model::partition::{Gpu, Host};
 use crate::model::query::AcctFilter;
 use crate::model::view::{JobList, JobView, NodeView};
@@ -24,7 +24,9 @@ use std::os::fd::OwnedFd;
 pub struct SubmitJob {
     pub request: JobRequest,
     pub texts: LaunchTexts,
-    pub client: Option<ClientProcess>,
+    pub client: Client,
+    /// It may be in the queue already.
+    pub again: bool,
     /// What a refusal's reason is put after.
     pub failure: String,
     /// What the database knows of dependencies that are no longer in memory.
@@ -93,9 +95,8 @@ pub struct WatchJob {
 pub struct AttachClient {
     pub job: JobId,
     pub client: ClientProcess,
-    pub step: Option<StepKey>,
-    /// It launched a step and has not heard of its end, known by number or not.
-    pub waits_for_step: bool,
+    /// The step whose end it waits for.
+    pub step: Option<StepId>,
     /// It holds the allocation, rather than being a guest with a step in it.
     pub holds: bool,
     pub news: NewsSender,

@@ -283,12 +283,7 @@ impl RunnerActor {
             Ok(Adoption::Ended(record)) => self.step_over(step, record, None, ctx),
             Ok(Adoption::NeverLaunched) if at_start => {
                 let now = (self.setup.clock)();
-                let mut record = ExitRecord { run: self.run(), started: now, ended: now, ..ExitRecord::default() };
-                if step != StepId::Batch {
-                    // A batch job is launched again; a step's client has to know that nothing ran.
-                    record.exit = ExitCode::LAUNCH_FAILED;
-                    record.launch_error = Some("the daemon was restarted before it was launched".to_owned());
-                }
+                let record = ExitRecord { run: self.run(), started: now, ended: now, ..ExitRecord::default() };
                 self.step_over(step, record, Some(EndCause::NeverLaunched), ctx);
             }
             Ok(Adoption::NeverLaunched) => match self.steps.get_mut(&step) {
@@ -366,7 +361,7 @@ impl Handler<OpenAllocation> for RunnerActor {
         self.begin(m.job, m.host, ctx);
         if let Err(e) = self.make_cgroup() {
             log::error!("job {}: {e}", self.id);
-            if self.job.as_ref().is_some_and(|job| job.client.is_some()) {
+            if self.job.as_ref().is_some_and(|job| job.holder().is_some()) {
                 // Its client is about to launch something, and is told then.
                 self.broken = Some(e);
                 return;

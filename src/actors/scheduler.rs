@@ -7,14 +7,14 @@
 
 use crate::actors::launch_plan::fill_paths;
 use crate::actors::messages::*;
-use crate::actors::news::{News, NewsSender};
+use crate::actors::news::NewsSender;
 use crate::actors::runner::{RunnerActor, RunnerSeed};
 use crate::model::change::LaunchTexts;
 use crate::model::job::ClientProcess;
 use crate::model::partition::Host;
 use crate::model::view::{JobView, NodeView, PartitionView};
-use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRef, JobRequest, Partition, StepId, StepKey, Timestamp};
-use crate::protocol::answer::{Outcome, Refused};
+use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRef, JobRequest, Partition, StepKey, Timestamp};
+use crate::protocol::answer::{Answer, Outcome, Refused};
 use crate::protocol::request::StepLaunch;
 use crate::sched::{
     Core, Effect, EndCause, JobOutcome, Outbox, Refusal, StepAsk, StepKind, StepOutcome, StepStart, Submission,
@@ -96,6 +96,8 @@ pub struct SchedulerActor {
     runners: HashMap<JobId, Addr<RunnerActor>>,
     watchers: HashMap<JobId, Watch>,
     step_news: HashMap<StepKey, NewsSender>,
+    /// Steps whose processes are known to exist, and those processes.
+    running_steps: HashMap<StepKey, Vec<u32>>,
     tickets: HashMap<u64, Ticket>,
     /// Running jobs of an earlier daemon, to be taken over at the start.
     adopt: Vec<Job>,
@@ -116,6 +118,7 @@ impl SchedulerActor {
             runners: HashMap::new(),
             watchers: HashMap::new(),
             step_news: HashMap::new(),
+            running_steps: HashMap::new(),
             tickets: HashMap::new(),
             adopt,
             counters: Counters::default(),
@@ -199,7 +202,7 @@ impl SchedulerActor {
         Some(view)
     }
 
-    fn tell(&mut self, job: JobId, news: News) {
+    fn tell(&mut self, job: JobId, news: Answer) {
         if let Some(watch) = self.watchers.get_mut(&job) {
             watch.senders.retain(|watcher| watcher.send(news.clone()).is_ok());
         }
@@ -233,7 +236,7 @@ impl SchedulerActor {
         }
         if let Some(worst) = watch.worst {
             for watcher in watch.senders {
-                let _ = watcher.send(News::Ended(worst.clone()));
+                let _ = watcher.send(Answer::Ended { view: worst.clone() });
             }
         }
     }
@@ -255,7 +258,7 @@ impl SchedulerActor {
                 let host = self.core.config().host.clone();
                 self.runner(id).do_send(OpenAllocation { job: Box::new(job), host });
                 if let Some(view) = self.view(id) {
-                    self.tell(id, News::Granted(Box::new(view)));
+                    self.tell(id, Answer::Granted { view: Box::new(view) });
                 }
             }
             Effect::Stop { job, cause } => self.runner(job).do_send(StopJob { cause }),
@@ -268,7 +271,8 @@ impl SchedulerActor {
             Effect::StepRefused { ticket, refusal } => {
                 if let Some(ticket) = self.tickets.remove(&ticket) {
                     let what = format!("Unable to create step for job {}", ticket.job);
-                    let _ = ticket.news.send(News::StepRefused(refusal.lines(&what).join("\n")));
+                    let refused = Refused { lines: refusal.lines(&what), exit: 1 };
+                    let _ = ticket.news.send(Answer::Refused(refused));
                 }
             }
             // Announced with the view of their commit.
@@ -297,12 +301,30 @@ impl SchedulerActor {
         self.runner(step.job).do_send(LaunchStep { step, job: Box::new(job), host, alloc, launch, env, fds });
     }
 
+    /// A client that an earlier daemon had is back for its step: it hears what became of it, now or later.
+    fn rejoin(&mut self, key: StepKey, news: NewsSender) {
+        let Some(step) = self.core.job(key.job).and_then(|job| job.steps.iter().find(|step| step.id == key.step))
+        else {
+            return;
+        };
+        if step.state.is_terminal() {
+            let ended = Answer::StepEnded { exit: step.exit, tasks: Vec::new(), error: None };
+            // After the commit of that end, should it be under way.
+            return self.commit_then(Outbox::default(), Some(Box::new(move || drop(news.send(ended)))));
+        }
+        // Of a step that has not been found running yet the runner will tell: it runs, it has ended, or it never began.
+        if let Some(pids) = self.running_steps.get(&key) {
+            let _ = news.send(Answer::StepStarted { step: key.step, pids: pids.clone() });
+        }
+        self.step_news.insert(key, news);
+    }
+
     fn announce_end(&mut self, view: JobView) {
         let id = view.id;
         self.counters.ended += 1;
         match &view.role {
             ArrayRole::None => {
-                self.tell(id, News::Ended(Box::new(view.clone())));
+                self.tell(id, Answer::Ended { view: Box::new(view.clone()) });
                 self.watchers.remove(&id);
             }
             role => {
@@ -312,8 +334,9 @@ impl SchedulerActor {
             }
         }
         // Steps whose end nobody reported: their runner was lost with the job.
+        self.running_steps.retain(|step, _| step.job != id);
         for (_, news) in self.step_news.extract_if(|step, _| step.job == id) {
-            let _ = news.send(News::Ended(Box::new(view.clone())));
+            let _ = news.send(Answer::Ended { view: Box::new(view.clone()) });
         }
         self.outputs.notifier.do_send(NotifyEnd {
             job_id: match &view.role {
@@ -459,7 +482,23 @@ impl Handler<SubmitJob> for SchedulerActor {
         }
         let now = self.now();
         let mut out = Outbox::default();
-        let submission = Submission { texts: m.texts, client: m.client, ended: m.ended, ..self.judged(m.request) };
+        if let Some(id) = self.core.submitted_by(m.client.process).filter(|_| m.again) {
+            let view = self.view(id).filter(|_| m.news.is_some());
+            if let (Some(news), Some(view)) = (m.news, view) {
+                match view.state {
+                    state if state.is_terminal() => drop(news.send(Answer::Ended { view: Box::new(view) })),
+                    state => {
+                        if state.is_active() && m.client.holds {
+                            let _ = news.send(Answer::Granted { view: Box::new(view) });
+                        }
+                        self.watch(id, news);
+                    }
+                }
+            }
+            return self.reply_after(out, Ok(id));
+        }
+        let client = Some(m.client);
+        let submission = Submission { texts: m.texts, client, ended: m.ended, ..self.judged(m.request) };
         match self.core.submit(submission, now, &mut out) {
             Err(refusal) => {
                 let refused = submission_refused(&m.failure, &refusal);
@@ -551,33 +590,18 @@ impl Handler<AttachClient> for SchedulerActor {
         let mut out = Outbox::default();
         if !view.state.is_terminal() {
             self.watch(m.job, m.news.clone());
-        }
-        if !view.state.is_terminal() && m.holds {
-            self.core.set_client(m.job, Some(m.client), &mut out);
-        }
-        if !m.waits_for_step {
-            return self.reply_after(out, Ok(view));
-        }
-        // The daemon may have died before it told the client which step it was: the client's own allocation has no
-        // other but the last one.
-        let found = match m.step {
-            Some(step) => view.steps.iter().find(|s| s.id == step.step),
-            None if m.holds => view.steps.iter().filter(|s| s.id != StepId::Batch).max_by_key(|s| s.start),
-            None => None,
-        };
-        match found {
-            Some(over) if over.state.is_terminal() => {
-                let _ = m.news.send(News::StepEnded { exit: over.exit, tasks: Vec::new(), error: None });
+            if m.holds {
+                self.core.set_holder(m.job, m.client, &mut out);
             }
-            Some(live) => {
-                let step = StepKey { job: m.job, step: live.id };
-                let _ = m.news.send(News::StepStarted { step: live.id, pids: Vec::new() });
-                self.step_news.insert(step, m.news);
+        }
+        let known = m.step.and_then(|step| view.steps.iter().find(|known| known.id == step));
+        match (m.step, known) {
+            (Some(step), None) => {
+                let text = format!("the daemon knows no step {} any more", StepKey { job: m.job, step });
+                return Box::pin(async move { Err(Refused::new(text)) });
             }
-            None => {
-                let lost = "the daemon was restarted before the step was started: run it again";
-                return Box::pin(async move { Err(Refused::new(lost)) });
-            }
+            (_, Some(step)) => self.rejoin(StepKey { job: m.job, step: step.id }, m.news),
+            (None, None) => {}
         }
         self.reply_after(out, Ok(view))
     }
@@ -590,6 +614,12 @@ impl Handler<CreateStep> for SchedulerActor {
         let now = self.now();
         let mut out = Outbox::default();
         let launch = &m.launch;
+        if launch.again
+            && let Some(step) = self.core.step_of(launch.job, launch.client).map(|step| step.id)
+        {
+            self.rejoin(StepKey { job: launch.job, step }, m.news);
+            return self.reply_after(out, Ok(()));
+        }
         let ask = StepAsk {
             kind: if launch.interactive { StepKind::Interactive } else { StepKind::Numbered },
             name: launch.name.clone(),
@@ -601,6 +631,7 @@ impl Handler<CreateStep> for SchedulerActor {
             overcommit: launch.overcommit,
             immediate: launch.immediate,
             ticket: m.ticket,
+            client: Some(launch.client),
             submit_line: launch.submit_line.clone(),
         };
         let job = launch.job;
@@ -618,7 +649,7 @@ impl Handler<CreateStep> for SchedulerActor {
                         out.effects.push(Effect::LaunchStep { step, ticket: m.ticket, alloc });
                     }
                     StepStart::Waits => {
-                        let _ = news.send(News::StepWaits);
+                        let _ = news.send(Answer::StepWaits);
                     }
                 }
                 self.commit(out, ctx);
@@ -664,7 +695,7 @@ impl Handler<ClientGone> for SchedulerActor {
 
     fn handle(&mut self, m: ClientGone, ctx: &mut Self::Context) {
         // A client that came back on another connection has taken the allocation over.
-        if self.core.job(m.job).and_then(|job| job.client) == Some(m.client) && !self.is_watched(m.job) {
+        if self.core.job(m.job).and_then(Job::holder) == Some(m.client) && !self.is_watched(m.job) {
             let mut out = Outbox::default();
             self.core.client_lost(m.job, self.now(), &mut out);
             self.commit(out, ctx);
@@ -683,8 +714,9 @@ impl Handler<StepStarted> for SchedulerActor {
 
     fn handle(&mut self, m: StepStarted, _: &mut Self::Context) {
         if let Some(news) = self.step_news.get(&m.step) {
-            let _ = news.send(News::StepStarted { step: m.step.step, pids: m.pids });
+            let _ = news.send(Answer::StepStarted { step: m.step.step, pids: m.pids.clone() });
         }
+        self.running_steps.insert(m.step, m.pids);
     }
 }
 
@@ -693,7 +725,7 @@ impl Handler<TaskEnded> for SchedulerActor {
 
     fn handle(&mut self, m: TaskEnded, _: &mut Self::Context) {
         if let Some(news) = self.step_news.get(&m.step) {
-            let _ = news.send(News::TaskEnded { task: m.rank, exit: m.exit });
+            let _ = news.send(Answer::TaskEnded { task: m.rank, exit: m.exit });
         }
     }
 }
@@ -703,7 +735,7 @@ impl Handler<StepStopping> for SchedulerActor {
 
     fn handle(&mut self, m: StepStopping, _: &mut Self::Context) {
         if let Some(news) = self.step_news.get(&m.step) {
-            let _ = news.send(News::StepStopping { wait_secs: m.wait_secs });
+            let _ = news.send(Answer::StepStopping { wait_secs: m.wait_secs });
         }
     }
 }
@@ -716,9 +748,14 @@ impl Handler<StepEnded> for SchedulerActor {
         let record = &m.record;
         let outcome = StepOutcome { exit: record.exit, usage: record.usage, cause: m.cause, ended: record.ended };
         self.core.on_step_ended(m.step, outcome, self.now(), &mut out);
+        self.running_steps.remove(&m.step);
         let news = self.step_news.remove(&m.step);
-        let told =
-            News::StepEnded { exit: record.exit, tasks: record.tasks.clone(), error: record.launch_error.clone() };
+        let told = match m.cause {
+            EndCause::NeverLaunched => Answer::StepLost,
+            _ => {
+                Answer::StepEnded { exit: record.exit, tasks: record.tasks.clone(), error: record.launch_error.clone() }
+            }
+        };
         self.commit_then(
             out,
             Some(Box::new(move || {
@@ -773,7 +810,7 @@ impl Handler<GpusChanged> for SchedulerActor {
 
 /// The client that an allocation of an earlier daemon belongs to, for those that may still come back.
 pub fn clients_to_expect(jobs: &[Job]) -> Vec<(JobId, ClientProcess)> {
-    jobs.iter().filter(|job| !job.state.is_terminal()).filter_map(|job| Some((job.id, job.client?))).collect()
+    jobs.iter().filter(|job| !job.state.is_terminal()).filter_map(|job| Some((job.id, job.holder()?))).collect()
 }
 
 /// One [`Outcome`] for a target.

@@ -72,9 +72,9 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Salloc>, CliEr
     };
     let (options, choices) = reader.finish::<SallocOpts>(origin, &[])?;
     let job = &options.job;
-    // The name does not follow the command (golden E-14).
-    let mut request =
-        Submission { job, choices: &choices, origin }.request(JobKind::Allocation, "interactive", argv)?;
+    // The name does not follow the command (golden E-14, L-17).
+    let name = if options.no_shell { "no-shell" } else { "interactive" };
+    let mut request = Submission { job, choices: &choices, origin }.request(JobKind::Allocation, name, argv)?;
     request.immediate_secs = immediate_secs(&choices, &options.immediate)?;
     let command: Vec<String> = choices.operands.iter().map(|operand| operand.text.clone()).collect();
     request.command = command.first().cloned();

@@ -3,7 +3,8 @@
 use crate::host::paths::Paths;
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::{self, Frame, FrameError, HEADER, MAX_JSON};
-use crate::protocol::request::Request;
+use crate::protocol::request::{Request, Submit};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use std::fmt;
@@ -12,6 +13,10 @@ use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a command that the daemon has left without an answer waits for the next daemon.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why the daemon could not be asked.
 #[derive(Debug)]
@@ -219,20 +224,52 @@ impl Return {
     }
 }
 
-/// Waits until the daemon of this root is back, and connects to it.
+/// Waits until the daemon of this root is back, and connects to it. `patience`: how long; `None` for ever.
 ///
 /// # Errors
-/// Its directory cannot be watched.
-pub fn reopen(paths: &Paths) -> Result<Connection, ClientError> {
+/// Its directory cannot be watched, or it did not come back in time.
+pub fn reopen(paths: &Paths, patience: Option<Duration>) -> Result<Connection, ClientError> {
     let back = Return::watch(paths)?;
+    let begun = Instant::now();
     loop {
-        if let Ok(conn) = Connection::open(paths) {
-            return Ok(conn);
-        }
-        let mut fds = [nix::poll::PollFd::new(back.as_fd(), nix::poll::PollFlags::POLLIN)];
-        match nix::poll::poll(&mut fds, nix::poll::PollTimeout::NONE) {
+        let error = match Connection::open(paths) {
+            Ok(conn) => return Ok(conn),
+            Err(error) => error,
+        };
+        let timeout = match patience {
+            None => PollTimeout::NONE,
+            Some(patience) => match patience.checked_sub(begun.elapsed()) {
+                None => return Err(error),
+                Some(left) => PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX),
+            },
+        };
+        match poll(&mut [PollFd::new(back.as_fd(), PollFlags::POLLIN)], timeout) {
             Ok(_) | Err(nix::Error::EINTR) => back.clear(),
             Err(e) => return Err(io::Error::from(e).into()),
+        }
+    }
+}
+
+/// Hands a submission to the daemon. One that goes away before it answered is waited for and asked again: the submission
+/// is known by the process that makes it, so that it counts once. `lost` is called when that happens.
+///
+/// # Errors
+/// No daemon is there, or it did not come back in time.
+pub fn submit(
+    paths: &Paths,
+    mut submission: Submit,
+    raw: &[u8],
+    lost: &mut dyn FnMut(),
+) -> Result<(Connection, Answer), ClientError> {
+    let mut conn = Connection::open(paths)?;
+    loop {
+        match conn.ask(&Request::Submit(Box::new(submission.clone())), raw) {
+            Err(ClientError::Broken(FrameError::Closed | FrameError::Io(_))) if !submission.again => {
+                lost();
+                conn = reopen(paths, Some(PATIENCE))?;
+                submission.again = true;
+            }
+            other => return other.map(|(answer, _)| (conn, answer)),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! or a vanished client ends the session and nothing else.
 
 use crate::actors::messages::*;
-use crate::actors::news::{News, NewsSender};
+use crate::actors::news::NewsSender;
 use crate::actors::{ReaderActor, SchedulerActor};
 use crate::daemon::wire::{FrameReader, write_all};
 use crate::exec::launch_spec::{SignalTarget, StepCommand};
@@ -82,7 +82,10 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
         let written = tokio::select! {
             // Answers go out before news that came later than the request: both wait in order of their making.
             biased;
-            Some(news) = incoming_news.recv() => send(&socket, session.news_answer(news), Vec::new()).await,
+            Some(news) = incoming_news.recv() => {
+                session.heed(&news);
+                send(&socket, news, Vec::new()).await
+            }
             frame = frames.recv() => match frame {
                 Some(Ok((frame, fds))) => match session.answer(frame, fds).await {
                     Some((answer, raw)) => send(&socket, answer, raw).await,
@@ -184,9 +187,9 @@ impl Session {
                 Some(_) => None,
                 None => Some(refused("Invalid job id specified")),
             },
-            Request::Attach { job, client, step, waits_for_step, holds } => {
+            Request::Attach { job, client, step, holds } => {
                 let news = self.news.clone();
-                match hub.scheduler.send(AttachClient { job, client, step, waits_for_step, holds, news }).await? {
+                match hub.scheduler.send(AttachClient { job, client, step, holds, news }).await? {
                     Ok(view) => {
                         self.ties.allocation = holds.then_some((job, client));
                         plain(Answer::Granted { view: Box::new(view) })
@@ -198,7 +201,7 @@ impl Session {
             Request::SignalStep { step, signal } => {
                 let command = StepCommand::Signal { signal, target: SignalTarget::Tasks };
                 hub.scheduler.send(TellStep { step, command }).await?;
-                None
+                plain(Answer::Signalled)
             }
             Request::Release { job, exit } => {
                 self.ties.allocation = None;
@@ -248,18 +251,19 @@ impl Session {
                 Err(refused) => Answer::Refused(refused),
             }));
         }
-        let waits = submit.wait || submit.client.is_some();
+        let waits = submit.wait || submit.client.holds;
         let message = SubmitJob {
             request: submit.request,
             texts,
             client: submit.client,
+            again: submit.again,
             failure: submit.failure,
             ended,
             news: waits.then(|| self.news.clone()),
         };
         Ok(plain(match self.hub.scheduler.send(message).await? {
             Ok(job) => {
-                self.ties.allocation = submit.client.map(|client| (job, client));
+                self.ties.allocation = submit.client.holds.then_some((job, submit.client.process));
                 Answer::Submitted { job }
             }
             Err(refused) => Answer::Refused(refused),
@@ -284,24 +288,12 @@ impl Session {
         })
     }
 
-    fn news_answer(&mut self, news: News) -> Answer {
+    /// What the news mean for what this client holds.
+    fn heed(&mut self, news: &Answer) {
         match news {
-            News::Granted(view) => Answer::Granted { view },
-            News::Ended(view) => {
-                self.ties.allocation = None;
-                Answer::Ended { view }
-            }
-            News::StepWaits => Answer::StepWaits,
-            News::StepStarted { step, pids } => {
-                self.ties.tickets.clear();
-                Answer::StepStarted { step, pids }
-            }
-            News::StepStopping { wait_secs } => Answer::StepStopping { wait_secs },
-            News::TaskEnded { task, exit } => Answer::TaskEnded { task, exit },
-            News::StepEnded { exit, tasks, error } => Answer::StepEnded { exit, tasks, error },
-            News::StepRefused(text) => {
-                Answer::Refused(Refused { lines: text.lines().map(str::to_owned).collect(), exit: 1 })
-            }
+            Answer::Ended { .. } => self.ties.allocation = None,
+            Answer::StepStarted { .. } => self.ties.tickets.clear(),
+            _ => {}
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! One decision makes a few of these; they are committed together before anything else happens because of it.
 
-use crate::model::{Job, JobId, Step};
+use crate::model::{Job, JobId, Step, StepId};
 
 /// One change of the durable copy.
 #[derive(Debug, Clone)]
@@ -14,6 +14,8 @@ pub enum Change {
     Update(Box<Job>),
     /// A step as it is now: inserted or replaced.
     PutStep { job: JobId, step: Box<Step> },
+    /// A step of which no process was ever started.
+    DropStep { job: JobId, step: StepId },
     /// A record that turned out never to have been (the last task of an array that was merged away).
     Delete(JobId),
 }

@@ -33,12 +33,28 @@ pub enum Hold {
     Admin,
 }
 
-/// The process on whose behalf an allocation exists: when it is gone the allocation ends.
+/// A process, for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ClientProcess {
     pub pid: u32,
     /// Field 22 of `/proc/pid/stat`: tells a later process with the same pid apart.
     pub start_ticks: u64,
+}
+
+/// The process that made a submission. Its name is also that of the submission: one process makes one, so that a
+/// submission that is made again, since no answer came to the first, is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Client {
+    #[serde(flatten)]
+    pub process: ClientProcess,
+    /// The allocation lives and dies with it (salloc, srun), rather than being left to itself (sbatch).
+    #[serde(default = "yes")]
+    pub holds: bool,
+}
+
+/// Records that an earlier slotd wrote have clients that hold their allocation, and no others.
+fn yes() -> bool {
+    true
 }
 
 /// A job record: a plain job, the rest of an array, an array task, or an allocation.
@@ -75,8 +91,7 @@ pub struct Job {
     pub usage: Usage,
     pub steps: Vec<Step>,
     pub next_step: u32,
-    /// The client of a salloc or foreground srun.
-    pub client: Option<ClientProcess>,
+    pub client: Option<Client>,
     /// Who cancelled it (uid), for `CANCELLED by 0`.
     pub cancelled_by: Option<u32>,
     /// What slotd has to say about it, as Slurm's `SystemComment`: why its launch failed.
@@ -129,6 +144,11 @@ impl Job {
             cancelled_by: self.cancelled_by,
             system_comment: self.system_comment.clone(),
         }
+    }
+
+    /// The process that the allocation lives and dies with.
+    pub fn holder(&self) -> Option<ClientProcess> {
+        self.client.filter(|client| client.holds).map(|client| client.process)
     }
 
     /// The array tasks of a compact record.

@@ -1,5 +1,6 @@
 //! A launch inside an allocation.
 
+use crate::model::job::ClientProcess;
 use crate::model::tres::{Allocation, Usage};
 use crate::model::{ExitCode, JobState, StepId, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -22,4 +23,7 @@ pub struct Step {
     /// `--overlap`: it takes nothing from the other steps.
     #[serde(default)]
     pub overlap: bool,
+    /// The process that asked for it: one process asks for one step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<ClientProcess>,
 }

@@ -34,6 +34,8 @@ pub enum Answer {
         /// The processes of each step.
         processes: Vec<(StepKey, Vec<i32>)>,
     },
+    /// The signal is on its way.
+    Signalled,
     /// The request was understood and refused.
     Refused(Refused),
 
@@ -59,6 +61,8 @@ pub enum Answer {
         task: u32,
         exit: ExitCode,
     },
+    /// The daemon died before it started anything of the step: the launch is to be asked for again.
+    StepLost,
     /// The step is over.
     StepEnded {
         exit: ExitCode,

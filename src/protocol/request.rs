@@ -1,8 +1,8 @@
 //! What clients ask.
 
-use crate::model::job::ClientProcess;
+use crate::model::job::{Client, ClientProcess};
 use crate::model::query::AcctFilter;
-use crate::model::{Job, JobId, JobRef, JobRequest, JobState, StepKey};
+use crate::model::{Job, JobId, JobRef, JobRequest, JobState, StepId, StepKey};
 use serde::{Deserialize, Serialize};
 
 /// One request. The raw part of its frame is empty but for [`Request::Submit`] and [`Request::LaunchStep`].
@@ -31,9 +31,7 @@ pub enum Request {
         job: JobId,
         client: ClientProcess,
         /// The step whose end the client waits for, if it had started.
-        step: Option<StepKey>,
-        /// It launched a step and has not heard of its end, known by number or not.
-        waits_for_step: bool,
+        step: Option<StepId>,
         /// The allocation is this client's own, and ends with it.
         holds: bool,
     },
@@ -67,8 +65,12 @@ pub struct Submit {
     pub test_only: bool,
     /// What a refusal's reason is put after: `Batch job submission failed`.
     pub failure: String,
-    /// Of an allocation: the process that will hold it. Its connection gets the allocation's news.
-    pub client: Option<ClientProcess>,
+    /// The process that submits. If it will hold the allocation its connection gets the allocation's news.
+    pub client: Client,
+    /// It has been asked before, and the answer got lost with the daemon: if that was carried out, nothing is done but
+    /// to answer.
+    #[serde(default)]
+    pub again: bool,
 }
 
 /// Which jobs a query is about. Empty lists mean "all".
@@ -197,6 +199,11 @@ pub struct TaskStreams {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StepLaunch {
     pub job: JobId,
+    /// The process that asks. It asks for one step.
+    pub client: ClientProcess,
+    /// It has asked before, and the daemon went away before the step was known to run: if that was carried out, nothing
+    /// is done but to tell what became of it.
+    pub again: bool,
     pub name: String,
     /// The command of salloc rather than a step of srun.
     pub interactive: bool,

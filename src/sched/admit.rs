@@ -196,7 +196,7 @@ fn new_job(
     id: JobId,
     request: JobRequest,
     admitted: Admitted,
-    client: Option<crate::model::job::ClientProcess>,
+    client: Option<crate::model::job::Client>,
     now: Timestamp,
 ) -> Job {
     let role = match &request.array {

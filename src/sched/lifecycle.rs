@@ -10,7 +10,7 @@ use super::types::{Effect, EndCause, JobOutcome, Outbox, StopCause};
 use super::waits::Outlook;
 use crate::model::change::Change;
 use crate::model::dependency::DependencyTerm;
-use crate::model::job::ClientProcess;
+use crate::model::job::{Client, ClientProcess};
 use crate::model::request::JobKind;
 use crate::model::tres::Usage;
 use crate::model::{ExitCode, JobId, JobState, Reason, Step, Timestamp};
@@ -154,12 +154,23 @@ impl Core {
         self.settle(now, out);
     }
 
-    /// Another process stands for the allocation now, or none (`salloc --no-shell`).
-    pub fn set_client(&mut self, id: JobId, client: Option<ClientProcess>, out: &mut Outbox) {
-        if let Some(record) = self.jobs.get_mut(&id) {
+    /// This process stands for the allocation now.
+    pub fn set_holder(&mut self, id: JobId, process: ClientProcess, out: &mut Outbox) {
+        let client = Some(Client { process, holds: true });
+        if let Some(record) = self.jobs.get_mut(&id)
+            && record.job.client != client
+        {
             record.job.client = client;
             self.save(id, out);
         }
+    }
+
+    /// The job that this process has submitted, of those in memory: of an array its number.
+    pub fn submitted_by(&self, process: ClientProcess) -> Option<JobId> {
+        let jobs = self.jobs.values().map(|record| &record.job);
+        let job =
+            jobs.filter(|job| job.client.is_some_and(|client| client.process == process)).min_by_key(|job| job.id)?;
+        Some(job.array_job_id().unwrap_or(job.id))
     }
 
     /// RUNNING or SUSPENDED to COMPLETING, and the ladder is set up. The reason says what it is to end as.

@@ -261,6 +261,7 @@ fn happen(d: &mut Double, event: Event) {
                     overcommit: false,
                     immediate: false,
                     ticket: 0,
+                    client: None,
                     submit_line: String::new(),
                 };
                 let _ = d.act(|core, now, out| core.create_step(job.id, ask, now, out));

@@ -7,6 +7,7 @@
 use super::core::Core;
 use super::types::{Effect, EndCause, Outbox, Refusal, StepAsk, StepKind, StepOutcome, StepStart};
 use crate::model::change::Change;
+use crate::model::job::ClientProcess;
 use crate::model::tres::Allocation;
 use crate::model::{ExitCode, Job, JobId, JobState, Step, StepId, StepKey, Timestamp, Tres, tres::Usage};
 use std::collections::BTreeSet;
@@ -89,6 +90,11 @@ impl Core {
         }
     }
 
+    /// The step that this process asked for.
+    pub fn step_of(&self, job: JobId, client: ClientProcess) -> Option<&Step> {
+        self.job(job)?.steps.iter().rev().find(|step| step.client == Some(client))
+    }
+
     /// The processes of a step are gone. Its exit code counts towards the job's derived one.
     pub fn on_step_ended(&mut self, key: StepKey, outcome: StepOutcome, now: Timestamp, out: &mut Outbox) {
         let Some(record) = self.jobs.get_mut(&key.job) else { return };
@@ -97,6 +103,12 @@ impl Core {
         let Some(step) = job.steps.iter_mut().rev().find(|step| step.id == key.step) else { return };
         if !is_live(step) {
             return;
+        }
+        if outcome.cause == EndCause::NeverLaunched {
+            // Nothing of it ever was: its client asks anew, and nobody else has heard of it.
+            job.steps.retain(|step| step.id != key.step);
+            out.changes.push(Change::DropStep { job: key.job, step: key.step });
+            return self.start_waiting_steps(key.job, now, out);
         }
         step.state = match outcome.cause {
             EndCause::Exited if is_stopping && !outcome.exit.is_success() => JobState::Cancelled,
@@ -168,6 +180,7 @@ impl Core {
             usage: Usage::default(),
             submit_line: ask.submit_line.clone(),
             overlap: is_shared(ask),
+            client: ask.client,
         };
         // A second interactive step takes the place of the first.
         if step_id == StepId::Interactive {

@@ -174,6 +174,10 @@ impl Double {
                     job.steps.retain(|old| old.id != step.id);
                     job.steps.push(*step);
                 }
+                Change::DropStep { job, step } => {
+                    let job = self.store.get_mut(&job).expect("a step of a record that is not there");
+                    job.steps.retain(|old| old.id != step);
+                }
                 Change::Delete(id) => {
                     self.store.remove(&id);
                 }

@@ -4,6 +4,7 @@ use super::testing::*;
 use super::*;
 use crate::model::array::ArraySpec;
 use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
+use crate::model::job::ClientProcess;
 use crate::model::job::Hold;
 use crate::model::request::MemRequest;
 use crate::model::tres::Usage;
@@ -1069,6 +1070,7 @@ fn step(ntasks: u32) -> StepAsk {
         overcommit: false,
         immediate: false,
         ticket: 7,
+        client: None,
         submit_line: "srun hostname".to_string(),
     }
 }
@@ -1078,6 +1080,28 @@ fn end_step(d: &mut Double, key: StepKey, exit: ExitCode) {
         let outcome = StepOutcome { exit, usage: Usage::default(), cause: EndCause::Exited, ended: now };
         core.on_step_ended(key, outcome, now, out);
     });
+}
+
+#[test]
+fn a_step_that_was_never_launched_leaves_nothing_behind_and_its_client_asks_anew() {
+    let mut d = Double::new(2, 1000, 0);
+    let id = d.submit(ask().allocation().cpus(2));
+    d.plan();
+    let create = |d: &mut Double, ask: StepAsk| d.act(|core, now, out| core.create_step(id, ask, now, out));
+    let client = ClientProcess { pid: 7, start_ticks: 70 };
+    let launch = || StepAsk { client: Some(client), ..step(1) };
+    let start = create(&mut d, launch()).unwrap();
+    let StepStart::Now(key, _) = start else { panic!("{start:?}") };
+    assert_eq!(d.core.step_of(id, client).map(|step| step.id), Some(key.step));
+    assert_eq!(d.core.step_of(id, ClientProcess { start_ticks: 71, ..client }), None);
+    d.act(|core, now, out| {
+        let (exit, usage) = (ExitCode::OK, Usage::default());
+        core.on_step_ended(key, StepOutcome { exit, usage, cause: EndCause::NeverLaunched, ended: now }, now, out);
+    });
+    assert_eq!(d.core.step_of(id, client), None);
+    assert_eq!(d.store[&id].steps, []);
+    let again = create(&mut d, launch()).unwrap();
+    assert!(matches!(again, StepStart::Now(..)), "its CPUs are free: {again:?}");
 }
 
 #[test]

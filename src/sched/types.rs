@@ -2,7 +2,7 @@
 
 use crate::model::change::{Change, LaunchTexts};
 use crate::model::dependency::Dependency;
-use crate::model::job::{ClientProcess, Hold};
+use crate::model::job::{Client, ClientProcess, Hold};
 use crate::model::partition::Host;
 use crate::model::tres::{Allocation, Usage};
 use crate::model::{ExitCode, Job, JobId, JobRequest, Partition, StepId, StepKey, Timestamp};
@@ -125,8 +125,7 @@ pub enum SignalTarget {
 pub struct Submission {
     pub request: JobRequest,
     pub texts: LaunchTexts,
-    /// The process an allocation lives and dies with.
-    pub client: Option<ClientProcess>,
+    pub client: Option<Client>,
     /// Whether the host meets `request.constraint`; `None` where none was given.
     pub constraint_ok: Option<bool>,
     /// Hosts named by `--nodelist`, expanded.
@@ -301,6 +300,7 @@ pub struct StepAsk {
     pub immediate: bool,
     /// The caller's name for this request, should it have to wait.
     pub ticket: u64,
+    pub client: Option<ClientProcess>,
     pub submit_line: String,
 }
 

@@ -45,6 +45,7 @@ pub fn own_step(job: &Job) -> Option<Step> {
         usage: job.usage,
         submit_line: String::new(),
         overlap: true,
+        client: None,
     })
 }
 

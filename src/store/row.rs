@@ -3,7 +3,7 @@
 //! Nothing is guessed: a text that no version of slotd writes is an error that names its column.
 
 use crate::model::array::{TaskRange, TaskSet};
-use crate::model::job::{ClientProcess, Hold};
+use crate::model::job::{Client, ClientProcess, Hold};
 use crate::model::tres::{Allocation, Usage};
 use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp, Tres};
 use crate::store::error::StoreError;
@@ -71,6 +71,7 @@ pub(super) struct StepRow {
     pub system_us: i64,
     pub submit_line: String,
     pub overlap: bool,
+    pub client: Option<String>,
 }
 
 impl JobRow {
@@ -177,7 +178,7 @@ impl JobRow {
             },
             steps,
             next_step: small("next_step", self.next_step)?,
-            client: self.client.map(|text| from_json::<ClientProcess>("jobs", "client", &text)).transpose()?,
+            client: self.client.map(|text| from_json::<Client>("jobs", "client", &text)).transpose()?,
             cancelled_by: self.cancelled_by.map(|uid| small("cancelled_by", uid)).transpose()?,
             system_comment: self.system_comment,
         })
@@ -202,6 +203,7 @@ impl StepRow {
             system_us: size("system_us", step.usage.system_us)?,
             submit_line: step.submit_line.clone(),
             overlap: step.overlap,
+            client: step.client.as_ref().map(|client| to_json("steps", "client", client)).transpose()?,
         })
     }
 
@@ -223,6 +225,7 @@ impl StepRow {
             },
             submit_line: self.submit_line,
             overlap: self.overlap,
+            client: self.client.map(|text| from_json::<ClientProcess>("steps", "client", &text)).transpose()?,
         })
     }
 }

@@ -63,6 +63,7 @@ diesel::table! {
         system_us -> BigInt,
         submit_line -> Text,
         overlap -> Bool,
+        client -> Nullable<Text>,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::model::array::{ArraySpec, TaskSet};
 use crate::model::change::{Change, LaunchTexts, Texts};
-use crate::model::job::{ClientProcess, Hold};
+use crate::model::job::{Client, ClientProcess, Hold};
 use crate::model::request::MemRequest;
 use crate::model::tres::{Allocation, Usage};
 use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp, Tres};
@@ -87,6 +87,7 @@ pub fn step(id: StepId) -> Step {
         usage: Usage::default(),
         submit_line: String::new(),
         overlap: false,
+        client: None,
     }
 }
 
@@ -154,7 +155,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let id = prop_oneof![Just(StepId::Batch), Just(StepId::Interactive), any::<u32>().prop_map(StepId::Num)];
     let ids = btree_set(id, 0..4);
     let one = (any::<String>(), any::<u32>(), state(), timestamp(), option::of(timestamp()), exit(), allocation());
-    (ids, one, usage(), any::<String>(), any::<bool>()).prop_map(|(ids, one, usage, submit_line, overlap)| {
+    let rest = (any::<String>(), any::<bool>(), option::of(process()));
+    (ids, one, usage(), rest).prop_map(|(ids, one, usage, (submit_line, overlap, client))| {
         let (name, ntasks, state, start, end, exit, alloc) = one;
         let of = |id| Step {
             id,
@@ -168,9 +170,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             usage,
             submit_line: submit_line.clone(),
             overlap,
+            client,
         };
         ids.into_iter().map(of).collect()
     })
+}
+
+fn process() -> impl Strategy<Value = ClientProcess> {
+    (any::<u32>(), stored_u64()).prop_map(|(pid, start_ticks)| ClientProcess { pid, start_ticks })
 }
 
 /// Requests differ in a few words, so that some are equal.
@@ -205,7 +212,7 @@ pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
     let hold = proptest::sample::select(&[Hold::No, Hold::User, Hold::Admin][..]);
     let times = (timestamp(), vec(option::of(timestamp()), 4), stored_u64());
     let numbers = (any::<u32>(), any::<u32>(), any::<u32>(), exit(), exit(), option::of(any::<u32>()));
-    let held = (tres(), option::of(allocation()), usage(), steps(), option::of((any::<u32>(), stored_u64())));
+    let held = (tres(), option::of(allocation()), usage(), steps(), option::of((process(), any::<bool>())));
     (request(), role(id), words, hold, times, numbers, held).prop_map(
         move |(request, role, (partition, reason, state), hold, times, numbers, held)| {
             let (submit, times, suspended_us) = times;
@@ -234,7 +241,7 @@ pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
                 usage,
                 steps,
                 next_step,
-                client: client.map(|(pid, start_ticks)| ClientProcess { pid, start_ticks }),
+                client: client.map(|(process, holds)| Client { process, holds }),
                 cancelled_by,
                 system_comment: cancelled_by.map(|by| format!("words {by}")),
             }

@@ -4,7 +4,7 @@
 
 use crate::model::change::{Change, LaunchTexts, Texts};
 use crate::model::query::EndedJob;
-use crate::model::{Job, JobId, JobRef, Timestamp};
+use crate::model::{Job, JobId, JobRef, StepId, Timestamp};
 use crate::store::error::StoreError;
 use crate::store::intern::{RequestCache, text_row};
 use crate::store::row::{JobRow, StepRow};
@@ -180,6 +180,7 @@ fn apply(conn: &mut SqliteConnection, requests: &mut RequestCache, change: &Chan
         Change::Insert { job, texts } => insert(conn, requests, job, texts),
         Change::Update(job) => update(conn, requests, job),
         Change::PutStep { job, step } => put_step(conn, &StepRow::new(*job, step)?),
+        Change::DropStep { job, step } => drop_step(conn, *job, *step),
         Change::Delete(job) => delete(conn, *job),
     }
 }
@@ -226,6 +227,13 @@ fn update(conn: &mut SqliteConnection, requests: &mut RequestCache, job: &Job) -
 
 fn put_step(conn: &mut SqliteConnection, row: &StepRow) -> Result<(), StoreError> {
     diesel::replace_into(steps::table).values(row).execute(conn).map_err(StoreError::sql("store a step"))?;
+    Ok(())
+}
+
+fn drop_step(conn: &mut SqliteConnection, job: JobId, step: StepId) -> Result<(), StoreError> {
+    diesel::delete(steps::table.find((i64::from(job.0), step.to_string())))
+        .execute(conn)
+        .map_err(StoreError::sql("delete a step"))?;
     Ok(())
 }
 

@@ -177,7 +177,10 @@ impl RunnerActor {
         let now = (self.setup.clock)();
         for (step, live) in &self.steps {
             let told = if *step == StepId::Batch { None } else { Some(*step) };
-            live.commands.send(StepCommand::Notice(self.notice(told, suffix, now)));
+            // Of the command of salloc its client says what became of the allocation.
+            if *step != StepId::Interactive {
+                live.commands.send(StepCommand::Notice(self.notice(told, suffix, now)));
+            }
             if let Some(step) = told {
                 self.tell_stopping(step);
             }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::model::TaskSet;
 use crate::model::array::ArraySpec;
+use crate::model::job::Client;
 use crate::model::partition::Host;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
@@ -22,6 +23,10 @@ impl Handler<Commit> for SlowStore {
     fn handle(&mut self, commit: Commit, _: &mut Self::Context) {
         let _ = self.commits.send(commit);
     }
+}
+
+fn client(pid: u32) -> Client {
+    Client { process: ClientProcess { pid, start_ticks: 1 }, holds: false }
 }
 
 struct Deaf;
@@ -83,7 +88,8 @@ impl Lab {
         self.scheduler.send(SubmitJob {
             request,
             texts: LaunchTexts::default(),
-            client: None,
+            client: client(1),
+            again: false,
             failure: "Batch job submission failed".to_owned(),
             ended: Vec::new(),
             news: None,
@@ -109,6 +115,34 @@ async fn a_number_is_told_only_when_the_job_is_durable() {
     assert_eq!(commit.changes.len(), 1);
     lab.scheduler.do_send(Committed { seq: commit.seq, result: Ok(Vec::new()) });
     assert_eq!(answer.await.expect("an answer"), Ok(JobId(1)));
+}
+
+#[actix_rt::test]
+async fn a_submission_that_is_made_again_counts_once() {
+    let mut lab = Lab::new();
+    let first = lab.submit(|_| {});
+    lab.acknowledge().await;
+    let id = first.await.expect("an answer").expect("a job");
+    let again = |pid, again| {
+        let request =
+            JobRequest { name: "t".to_owned(), work_dir: "/".to_owned(), hold: true, ..JobRequest::default() };
+        lab.scheduler.send(SubmitJob {
+            request,
+            texts: LaunchTexts::default(),
+            client: client(pid),
+            again,
+            failure: String::new(),
+            ended: Vec::new(),
+            news: None,
+        })
+    };
+    let (known, unknown, other) = (again(1, true), again(2, true), again(1, false));
+    assert!(lab.acknowledge().await.changes.is_empty());
+    assert_eq!(known.await.expect("an answer"), Ok(id));
+    assert_eq!(lab.acknowledge().await.changes.len(), 1);
+    assert_eq!(unknown.await.expect("an answer"), Ok(JobId(2)), "nobody has it: it is made now");
+    assert_eq!(lab.acknowledge().await.changes.len(), 1);
+    assert_eq!(other.await.expect("an answer"), Ok(JobId(3)), "a first submission is never an old one");
 }
 
 #[actix_rt::test]
@@ -159,7 +193,7 @@ async fn who_waits_for_an_array_hears_of_its_last_task() {
     let rest = lab.scheduler.send(CancelJobs(rest));
     lab.acknowledge().await;
     rest.await.expect("an answer");
-    assert!(matches!(heard.recv().await, Some(News::Ended(_))));
+    assert!(matches!(heard.recv().await, Some(Answer::Ended { .. })));
 }
 
 #[actix_rt::test]
@@ -187,5 +221,5 @@ async fn the_end_of_an_array_is_told_only_when_all_of_it_is_durable() {
     assert!(heard.try_recv().is_err(), "the second end is not durable yet");
     lab.scheduler.do_send(Committed { seq: second.seq, result: Ok(Vec::new()) });
     rest.await.expect("an answer");
-    assert!(matches!(heard.recv().await, Some(News::Ended(_))));
+    assert!(matches!(heard.recv().await, Some(Answer::Ended { .. })));
 }

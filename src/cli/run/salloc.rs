@@ -1,7 +1,7 @@
 //! `salloc`: an allocation, and a command or a shell inside it.
 
 use super::output::print;
-use super::tasks::{Voice, all_streams, limits, link, verdict};
+use super::tasks::{Voice, all_streams, client, hand_in, limits, link, verdict};
 use super::{Done, parsed, paths, refused, submitting_origin, unexpected};
 use crate::cli::error::{CliError, Mark};
 use crate::cli::job_env::Export;
@@ -9,12 +9,14 @@ use crate::cli::salloc::{Salloc, parse};
 use crate::client::connection::{ClientError, Connection};
 use crate::client::foreground::{Grant, StepOutcome, Wishes, run_step, wait_for_grant};
 use crate::host::system;
+use crate::model::job::ClientProcess;
 use crate::model::request::ExportSpec;
 use crate::model::{ExitCode, JobId, JobState};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{Request, StepLaunch, Submit};
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::path::Path;
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = submitting_origin()?;
@@ -48,10 +50,7 @@ impl Session {
     }
 
     fn carry_out(self) -> Done {
-        let paths = paths()?;
-        let mut conn = Connection::open(&paths)?;
-        let mut link = link(paths, None);
-        let client = (!self.salloc.no_shell).then_some(link.client);
+        let mut link = link(paths()?);
         let request = self.salloc.request.clone();
         let submit = Submit {
             request,
@@ -59,9 +58,11 @@ impl Session {
             wait: self.salloc.no_shell,
             test_only: false,
             failure: "Job submit/allocate failed".to_owned(),
-            client,
+            client: client(!self.salloc.no_shell),
+            again: false,
         };
-        let job = match conn.ask(&Request::Submit(Box::new(submit)), &[])?.0 {
+        let (mut conn, answer) = hand_in(&link.paths, submit, &[], "salloc")?;
+        let job = match answer {
             Answer::Submitted { job } => job,
             Answer::Refused(why) => return Err(refused(why).with_exit(self.salloc.error_exit)),
             other => return Err(unexpected(&other)),
@@ -84,7 +85,8 @@ impl Session {
             }
             Grant::Ended(_) => {
                 return Err(CliError::new(Mark::Plain, 1, "Job has been cancelled")
-                    .and(Mark::Plain, format!("Job allocation {job} has been revoked.")));
+                    .and(Mark::Plain, format!("Job allocation {job} has been revoked."))
+                    .and(Mark::Error, "Job submit/allocate failed: Job/step already completing or completed"));
             }
             Grant::Interrupted(_) => {
                 self.say(&format!("Job allocation {job} has been revoked."));
@@ -107,7 +109,14 @@ impl Session {
         if self.salloc.no_shell {
             return Ok(0);
         }
-        let (launch, wishes) = self.plan(job, view.request.task_count());
+        if let Some(program) = self.salloc.command.first().filter(|program| !self.is_found(program)) {
+            conn.send(&Request::Release { job, exit: ExitCode::status(1) }, &[])?;
+            let _ = wait_end(&mut conn);
+            eprintln!("salloc: error: _fork_command: Unable to find command \"{program}\"");
+            self.say(&farewell(job, JobState::Completed));
+            return Ok(1);
+        }
+        let (launch, wishes) = self.plan(job, link.client, view.request.task_count());
         let mut voice = Voice::new("salloc", self.salloc.quiet);
         let outcome = match run_step(&mut conn, &link, launch, &self.env, &wishes, &mut voice) {
             Err(ClientError::Interrupted(signal)) => return Ok(u8::try_from(128 + signal).unwrap_or(1)),
@@ -116,8 +125,18 @@ impl Session {
         self.end(conn, job, outcome)
     }
 
+    /// Whether there is a file to run. Whether it may be run shows when it is.
+    fn is_found(&self, program: &str) -> bool {
+        let dir = Path::new(&self.salloc.work_dir);
+        if program.contains('/') {
+            return dir.join(program).exists();
+        }
+        let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+        std::env::split_paths(&path).any(|place| dir.join(place).join(program).is_file())
+    }
+
     /// The command, one process a rank; or one shell.
-    fn plan(&self, job: JobId, tasks: u32) -> (StepLaunch, Wishes) {
+    fn plan(&self, job: JobId, client: ClientProcess, tasks: u32) -> (StepLaunch, Wishes) {
         let (argv, ntasks) = match self.salloc.command.as_slice() {
             [] => (vec![self.shell.clone(), "-i".to_owned()], 1),
             command => (command.to_vec(), tasks.max(1)),
@@ -131,6 +150,8 @@ impl Session {
         };
         let launch = StepLaunch {
             job,
+            client,
+            again: false,
             name: self.salloc.command.first().cloned().unwrap_or_else(|| self.shell.clone()),
             interactive: true,
             ntasks,

@@ -11,7 +11,17 @@ use crate::protocol::request::{Request, UsageAsk};
 use std::ffi::OsString;
 
 pub fn run(argv: &[OsString]) -> Done {
-    parsed(parse(argv, &origin())?, |sattach| carry_out(&sattach))
+    let origin = origin();
+    parsed(parse(argv, &origin)?, |sattach| {
+        let step = &sattach.step;
+        let own = ["SLURM_JOB_ID", "SLURM_STEP_ID"].map(|name| origin.nonempty(name).unwrap_or_default());
+        if [step.job.to_string(), step.step.map_or_else(String::new, |step| step.to_string())] == own && !sattach.layout
+        {
+            // It would show its own output again and again.
+            return Err(CliError::error(1, format!("this is StepId={step} itself: run sattach outside of it")));
+        }
+        carry_out(&sattach)
+    })
 }
 
 fn carry_out(sattach: &Sattach) -> Done {

@@ -1,6 +1,7 @@
 //! `sbatch`: submit, and print the number when it is durable.
 
 use super::output::print;
+use super::tasks::{client, hand_in};
 use super::{Done, TEST_FAILURE, parsed, paths, refused, submitting_origin, trial_refused, unexpected};
 use crate::cli::error::{CliError, Mark};
 use crate::cli::sbatch::{Sbatch, Text, parse};
@@ -50,7 +51,6 @@ fn submit(sbatch: Sbatch, tz: &jiff::tz::TimeZone) -> Done {
     }
     let with_exit = |error: CliError| error.with_exit(sbatch.error_exit);
     let paths = paths()?;
-    let mut conn = Connection::open(&paths).map_err(|e| with_exit(e.into()))?;
     let raw = [sbatch.texts.script.as_slice(), &sbatch.texts.env].concat();
     let submit = Submit {
         request: sbatch.request,
@@ -58,9 +58,10 @@ fn submit(sbatch: Sbatch, tz: &jiff::tz::TimeZone) -> Done {
         wait: sbatch.wait,
         test_only: sbatch.test_only,
         failure: if sbatch.test_only { TEST_FAILURE } else { "Batch job submission failed" }.to_owned(),
-        client: None,
+        client: client(false),
+        again: false,
     };
-    let (answer, _) = conn.ask(&Request::Submit(Box::new(submit)), &raw).map_err(|e| with_exit(unanswered(e)))?;
+    let (conn, answer) = hand_in(&paths, submit, &raw, "sbatch").map_err(with_exit)?;
     match answer {
         Answer::Refused(why) if sbatch.test_only => Err(with_exit(trial_refused(why))),
         Answer::Refused(why) => Err(with_exit(refused(why))),
@@ -87,18 +88,6 @@ fn submit(sbatch: Sbatch, tz: &jiff::tz::TimeZone) -> Done {
     }
 }
 
-/// The daemon went away over a submission. Asking again could make two jobs of one.
-fn unanswered(error: ClientError) -> CliError {
-    match error {
-        ClientError::Broken(FrameError::Closed | FrameError::Io(_)) => CliError::error(
-            1,
-            "the daemon closed the connection before it answered: the job may be in the queue or not",
-        )
-        .and(Mark::Bare, "  hint: look with `squeue` or `sacct` before you submit it again"),
-        other => other.into(),
-    }
-}
-
 /// `-W`: the job's exit code; 1 where a signal or a cancellation ended it (golden B-14 to B-19).
 ///
 /// A daemon that is restarted meanwhile is waited for, and asked again.
@@ -107,7 +96,7 @@ fn wait(mut conn: Connection, paths: &Paths, job: JobId) -> Done {
         match conn.receive() {
             Ok((answer, _)) => break answer,
             Err(ClientError::Broken(FrameError::Closed | FrameError::Io(_))) => {
-                conn = reopen(paths)?;
+                conn = reopen(paths, None)?;
                 conn.send(&Request::WaitEnd(job), &[])?;
             }
             Err(error) => return Err(error.into()),

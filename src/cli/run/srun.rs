@@ -1,18 +1,21 @@
 //! `srun`: a step, in an allocation of its own where there is none.
 
 use super::output::print;
-use super::tasks::{Voice, all_streams, limits, link, verdict};
+use super::tasks::{Voice, all_streams, client, hand_in, limits, link, verdict};
 use super::{Done, parsed, paths, refused, submitting_origin, unexpected};
 use crate::cli::error::{CliError, Mark};
 use crate::cli::srun::{Srun, parse};
 use crate::cli::step::Stream as Wanted;
-use crate::client::connection::{ClientError, Connection};
+use crate::client::connection::{ClientError, Connection, PATIENCE, reopen};
 use crate::client::foreground::{Feed, Grant, Link, Wishes, run_step, wait_for_grant};
+use crate::host::paths::Paths;
 use crate::host::system;
+use crate::model::job::ClientProcess;
 use crate::model::request::{MemRequest, OpenMode};
 use crate::model::view::JobView;
 use crate::model::{ExitCode, JobId, JobRef};
 use crate::protocol::answer::Answer;
+use crate::protocol::frame::FrameError;
 use crate::protocol::request::{JobFilter, Request, StepLaunch, Stream, Submit, TaskStreams};
 use crate::spec::multi_prog;
 use std::ffi::OsString;
@@ -51,10 +54,10 @@ fn submit_only(srun: Srun, tz: &jiff::tz::TimeZone) -> Done {
         wait: false,
         test_only: srun.test_only,
         failure: if srun.test_only { super::TEST_FAILURE } else { FAILURE }.to_owned(),
-        client: None,
+        client: client(false),
+        again: false,
     };
-    let (answer, _) = Connection::open(&paths()?)?.ask(&Request::Submit(Box::new(submit)), &srun.env)?;
-    match answer {
+    match hand_in(&paths()?, submit, &srun.env, "srun")?.1 {
         Answer::Refused(why) => Err(if srun.test_only { super::trial_refused(why) } else { refused(why) }),
         Answer::Submitted { job } => {
             if srun.quiet {
@@ -76,8 +79,8 @@ fn inside(srun: Srun, job: &JobRef, line: &str) -> Done {
     let filter =
         JobFilter { jobs: vec![job.clone()], without_paths: true, without_steps: true, ..JobFilter::default() };
     let paths = paths()?;
-    let mut conn = Connection::open(&paths)?;
-    let view = match conn.ask(&Request::Jobs(filter), &[])?.0 {
+    let (mut conn, answer) = confirm(&paths, job, &Request::Jobs(filter))?;
+    let view = match answer {
         Answer::Jobs(list) => list.jobs.into_iter().find(|view| view.state.is_active()),
         Answer::Refused(why) => return Err(refused(why)),
         other => return Err(unexpected(&other)),
@@ -87,24 +90,36 @@ fn inside(srun: Srun, job: &JobRef, line: &str) -> Done {
         let hint = format!("Check SLURM_JOB_ID environment variable. Expired or invalid job {job}");
         return Err(CliError::error(1, text).and(Mark::Plain, hint));
     };
-    let link = link(paths, None);
+    let link = link(paths);
     step(&srun, &mut conn, &link, &view, line)
+}
+
+/// Asks about the job. A daemon that is away while its job runs comes back: it is waited for.
+fn confirm(paths: &Paths, job: &JobRef, request: &Request) -> Result<(Connection, Answer), CliError> {
+    let ask = |mut conn: Connection| conn.ask(request, &[]).map(|(answer, _)| (conn, answer));
+    match Connection::open(paths).and_then(ask) {
+        Err(ClientError::NoDaemon { .. } | ClientError::Broken(FrameError::Closed | FrameError::Io(_))) => {
+            eprintln!("srun: Unable to confirm allocation for job {job}: the daemon is away, waiting for it");
+            Ok(reopen(paths, Some(PATIENCE)).and_then(ask)?)
+        }
+        other => Ok(other?),
+    }
 }
 
 /// An allocation of its own, one step in it, and back.
 fn outside(srun: Srun, line: &str) -> Done {
-    let paths = paths()?;
-    let mut conn = Connection::open(&paths)?;
-    let mut link = link(paths, None);
+    let mut link = link(paths()?);
     let submit = Submit {
         request: srun.request.clone(),
         script_len: 0,
         wait: false,
         test_only: false,
         failure: FAILURE.to_owned(),
-        client: Some(link.client),
+        client: client(true),
+        again: false,
     };
-    let job = match conn.ask(&Request::Submit(Box::new(submit)), &[])?.0 {
+    let (mut conn, answer) = hand_in(&link.paths, submit, &[], "srun")?;
+    let job = match answer {
         Answer::Submitted { job } => job,
         Answer::Refused(why) => return Err(refused(why).with_exit(srun.error_exit)),
         other => return Err(unexpected(&other)),
@@ -156,7 +171,7 @@ fn revoked(srun: &Srun, job: JobId, view: &JobView) -> CliError {
 }
 
 fn step(srun: &Srun, conn: &mut Connection, link: &Link, view: &JobView, line: &str) -> Done {
-    let (launch, wishes) = plan(srun, view, line)?;
+    let (launch, wishes) = plan(srun, view, link.client, line)?;
     let mut voice = Voice::new("srun", srun.quiet);
     let outcome = match run_step(conn, link, launch, &srun.env, &wishes, &mut voice) {
         Err(ClientError::Interrupted(signal)) => return Ok(u8::try_from(128 + signal).unwrap_or(1)),
@@ -171,7 +186,7 @@ fn step(srun: &Srun, conn: &mut Connection, link: &Link, view: &JobView, line: &
 }
 
 /// The launch, and how its streams are connected.
-fn plan(srun: &Srun, view: &JobView, line: &str) -> Result<(StepLaunch, Wishes), CliError> {
+fn plan(srun: &Srun, view: &JobView, client: ClientProcess, line: &str) -> Result<(StepLaunch, Wishes), CliError> {
     let ask = &srun.step;
     let ntasks = ask.ntasks.or(ask.ntasks_per_node).unwrap_or_else(|| view.request.task_count()).max(1);
     let argv = if srun.multi_prog {
@@ -221,6 +236,8 @@ fn plan(srun: &Srun, view: &JobView, line: &str) -> Result<(StepLaunch, Wishes),
     let cpus = ask.cpus_per_task.unwrap_or(1).saturating_mul(ntasks);
     let launch = StepLaunch {
         job: view.id,
+        client,
+        again: false,
         name: ask.name.clone(),
         interactive: false,
         ntasks,

@@ -1,18 +1,45 @@
 //! What srun and salloc have in common: the launch, and what is said about its end.
 
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, Mark};
+use crate::client::connection::{ClientError, Connection, submit};
 use crate::client::foreground::{Feed, Link, Listener, StepOutcome, Wishes};
 use crate::exec::proc;
 use crate::host::paths::Paths;
-use crate::model::job::ClientProcess;
+use crate::model::job::{Client, ClientProcess};
 use crate::model::{ExitCode, JobId, StepId};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::Submit;
 use std::ffi::CStr;
 
-/// This process, so that the daemon can tell whether it still lives.
-pub fn link(paths: Paths, allocation: Option<JobId>) -> Link {
+/// This process as the one that submits, and that its allocation lives and dies with or not.
+pub fn client(holds: bool) -> Client {
     let pid = std::process::id();
     let start_ticks = i32::try_from(pid).ok().and_then(proc::start_ticks).unwrap_or(0);
-    Link { paths, allocation, client: ClientProcess { pid, start_ticks } }
+    Client { process: ClientProcess { pid, start_ticks }, holds }
+}
+
+/// The way back to the daemon for this process.
+pub fn link(paths: Paths) -> Link {
+    Link { paths, allocation: None, client: client(false).process }
+}
+
+/// Hands a submission to the daemon. The connection is the one on which it was answered.
+///
+/// # Errors
+/// No daemon is there; or it went away before it answered, and did not come back.
+pub fn hand_in(paths: &Paths, submission: Submit, raw: &[u8], command: &str) -> Result<(Connection, Answer), CliError> {
+    let mut was_lost = false;
+    let mut lost = || {
+        was_lost = true;
+        eprintln!("{command}: the daemon went away before it answered: waiting for it to come back");
+    };
+    submit(paths, submission, raw, &mut lost).map_err(|error| match error {
+        error @ ClientError::NoDaemon { .. } if was_lost => CliError::from(error).and(
+            Mark::Error,
+            "the job may be in the queue or not: look with `squeue` or `sacct` before you submit it again",
+        ),
+        error => error.into(),
+    })
 }
 
 /// Limits that tasks inherit from the client (`--propagate`, which is on by default in Slurm).

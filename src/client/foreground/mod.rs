@@ -7,7 +7,6 @@
 //! waits for the next one and comes back to its step.
 
 use crate::client::connection::{ClientError, Connection, Return};
-use crate::client::relay::{self, Relay};
 use crate::client::share::Share;
 use crate::client::terminal::{self, Raw};
 use crate::host::paths::Paths;
@@ -16,19 +15,25 @@ use crate::model::view::JobView;
 use crate::model::{ExitCode, JobId, JobRef, StepId, StepKey, TaskSet};
 use crate::protocol::answer::{Answer, Refused};
 use crate::protocol::frame::FrameError;
-use crate::protocol::request::{CancelAsk, Request, StepLaunch, Stream, TaskStreams};
+use crate::protocol::request::{CancelAsk, Request, StepLaunch};
+use keyboard::Keyboard;
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::unistd::{pipe2, read, write};
-use std::io::{self, IsTerminal, Write};
+use nix::unistd::read;
+use signals::Signals;
+use std::collections::VecDeque;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
+use streams::{Ends, connect, feed, finish, pump, readable_now, write_whole};
 
-/// Descriptors that one message carries (SCM_MAX_FD).
-const MAX_FDS: usize = 253;
+mod grant;
+mod keyboard;
+mod signals;
+mod streams;
+
+pub use grant::{Grant, wait_for_grant};
+pub use streams::{Feed, Wishes};
 
 /// Two Ctrl-C within this time while the tasks do not react end the step.
 const SECOND_INTERRUPT: Duration = Duration::from_secs(1);
@@ -40,34 +45,6 @@ pub struct Link {
     /// The allocation that this client holds; `None` for a step in somebody else's.
     pub allocation: Option<JobId>,
     pub client: ClientProcess,
-}
-
-/// How the tasks' streams are connected, where no file is named for them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Wishes {
-    pub label: bool,
-    pub unbuffered: bool,
-    /// A pseudo-terminal for task 0, relayed to this client's terminal.
-    pub pty: bool,
-    /// The program gets this client's streams as they are, terminals included (salloc without a pseudo-terminal).
-    pub as_is: bool,
-    pub stdin: Feed,
-    pub stdout: Feed,
-    pub stderr: Feed,
-    pub quit_on_interrupt: bool,
-    /// End the other tasks so many seconds after the first one ended.
-    pub wait_secs: Option<u64>,
-}
-
-/// Which tasks have a stream to this client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Feed {
-    #[default]
-    All,
-    Task(u32),
-    Nobody,
-    /// Named in the launch already: a file.
-    Given,
 }
 
 /// What happened to a step.
@@ -103,260 +80,6 @@ pub trait Listener {
     fn say(&mut self, line: &str);
 }
 
-struct Output {
-    task: u32,
-    from: OwnedFd,
-    relay: Relay,
-    to_stderr: bool,
-}
-
-struct Input {
-    task: u32,
-    to: OwnedFd,
-    pending: Vec<u8>,
-    /// The task reads no more.
-    is_closed: bool,
-}
-
-/// This client's ends of the tasks' streams.
-struct Ends {
-    inputs: Vec<Input>,
-    outputs: Vec<Output>,
-    master: Option<OwnedFd>,
-    /// While it is open the step goes on.
-    _tie: OwnedFd,
-}
-
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(pipe2(OFlag::O_CLOEXEC)?)
-}
-
-fn nonblocking(fd: &OwnedFd) -> io::Result<()> {
-    nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    Ok(())
-}
-
-fn is_null(fd: BorrowedFd<'_>) -> bool {
-    // SAFETY: makedev is arithmetic.
-    nix::sys::stat::fstat(fd)
-        .is_ok_and(|s| s.st_rdev == libc::makedev(1, 3) && s.st_mode & libc::S_IFMT == libc::S_IFCHR)
-}
-
-/// Fills in the streams of the launch. Returns our ends and the descriptors to send.
-fn connect(launch: &mut StepLaunch, wishes: &Wishes) -> io::Result<(Ends, Vec<OwnedFd>)> {
-    let tasks = launch.ntasks.max(1);
-    let (tie_theirs, tie_ours) = pipe()?;
-    let mut send: Vec<OwnedFd> = vec![tie_theirs];
-    launch.tie = Some(0);
-    let mut ends = Ends { inputs: Vec::new(), outputs: Vec::new(), master: None, _tie: tie_ours };
-    if wishes.pty {
-        let pty = terminal::like(io::stdin().as_fd())?;
-        nonblocking(&pty.master)?;
-        ends.master = Some(pty.master);
-        send.push(pty.slave);
-        let on_pty = TaskStreams { stdin: Stream::Fd(1), stdout: Stream::Fd(1), stderr: Stream::Fd(1) };
-        launch.streams = vec![on_pty; tasks as usize];
-        launch.pty = true;
-        return Ok((ends, send));
-    }
-    let alone = tasks == 1 && !wishes.label;
-    let mut stdin_direct: Option<usize> = None;
-    let mut direct: [Option<usize>; 2] = [None, None];
-    let own = |fd: BorrowedFd<'_>, send: &mut Vec<OwnedFd>| -> io::Result<usize> {
-        send.push(fd.try_clone_to_owned()?);
-        Ok(send.len() - 1)
-    };
-    if launch.streams.is_empty() {
-        let none = TaskStreams { stdin: Stream::Null, stdout: Stream::Null, stderr: Stream::SameAsStdout };
-        launch.streams = vec![none; tasks as usize];
-    }
-    for task in 0..tasks {
-        let streams = &mut launch.streams[task as usize];
-        let fed = |feed: Feed| match feed {
-            Feed::All => true,
-            Feed::Task(only) => only == task,
-            Feed::Nobody | Feed::Given => false,
-        };
-        if fed(wishes.stdin) {
-            let stdin = io::stdin();
-            let as_is = wishes.as_is || is_null(stdin.as_fd()) || (tasks == 1 && !stdin.is_terminal());
-            streams.stdin = if as_is {
-                let at = match stdin_direct {
-                    Some(at) => at,
-                    None => own(stdin.as_fd(), &mut send)?,
-                };
-                stdin_direct = Some(at);
-                Stream::Fd(at)
-            } else {
-                let (theirs, ours) = pipe()?;
-                nonblocking(&ours)?;
-                ends.inputs.push(Input { task, to: ours, pending: Vec::new(), is_closed: false });
-                send.push(theirs);
-                Stream::Fd(send.len() - 1)
-            };
-        }
-        for (which, feed) in [wishes.stdout, wishes.stderr].into_iter().enumerate() {
-            if !fed(feed) {
-                continue;
-            }
-            let is_terminal = if which == 0 { io::stdout().is_terminal() } else { io::stderr().is_terminal() };
-            let stream = if wishes.as_is || (alone && !is_terminal) {
-                let at = match direct[which] {
-                    Some(at) => at,
-                    None if which == 0 => own(io::stdout().as_fd(), &mut send)?,
-                    None => own(io::stderr().as_fd(), &mut send)?,
-                };
-                direct[which] = Some(at);
-                Stream::Fd(at)
-            } else {
-                let (ours, theirs) = pipe()?;
-                nonblocking(&ours)?;
-                let label = wishes.label.then(|| relay::label(task, tasks));
-                let unbuffered = wishes.unbuffered || (tasks == 1 && !wishes.label);
-                ends.outputs.push(Output {
-                    task,
-                    from: ours,
-                    relay: Relay::new(label, unbuffered),
-                    to_stderr: which == 1,
-                });
-                send.push(theirs);
-                Stream::Fd(send.len() - 1)
-            };
-            if which == 0 {
-                streams.stdout = stream;
-            } else {
-                streams.stderr = stream;
-            }
-        }
-    }
-    if send.len() > MAX_FDS {
-        return Err(io::Error::other(format!(
-            "{tasks} tasks need {} descriptors for their streams, {MAX_FDS} can be handed over: send the output to files \
-             with --output",
-            send.len()
-        )));
-    }
-    Ok((ends, send))
-}
-
-/// Signals that are meant for the tasks when this client gets them.
-const FORWARDED: [Signal; 9] = [
-    Signal::SIGINT,
-    Signal::SIGTERM,
-    Signal::SIGQUIT,
-    Signal::SIGHUP,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-    Signal::SIGALRM,
-    Signal::SIGCONT,
-    Signal::SIGWINCH,
-];
-
-/// Keeps the signals for [`SignalFd`] as long as it lives.
-struct Signals {
-    fd: SignalFd,
-    before: SigSet,
-}
-
-impl Signals {
-    fn take() -> io::Result<Signals> {
-        let set: SigSet = FORWARDED.into_iter().collect();
-        let before = SigSet::thread_get_mask()?;
-        set.thread_block()?;
-        let fd = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-        Ok(Signals { fd, before })
-    }
-}
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        let _ = self.before.thread_set_mask();
-    }
-}
-
-/// What became of the wait for an allocation.
-#[derive(Debug)]
-#[must_use]
-pub enum Grant {
-    Granted(Box<JobView>),
-    /// It was cancelled, or ended otherwise, before or instead.
-    Ended(Box<JobView>),
-    /// This client got the signal and gives up; with its connection the request ends.
-    Interrupted(i32),
-}
-
-/// How long a grant may take before the user is told that the job waits.
-const PATIENCE: Duration = Duration::from_millis(60);
-
-/// Waits until an allocation runs. `queued` is called once, if that is not at once.
-///
-/// # Errors
-/// The connection carries something that makes no sense.
-pub fn wait_for_grant(
-    conn: &mut Connection,
-    link: &Link,
-    job: JobId,
-    queued: &mut dyn FnMut(),
-) -> Result<Grant, ClientError> {
-    let signals = Signals::take()?;
-    let mut told = false;
-    let mut back: Option<Return> = None;
-    loop {
-        while let Some(answer) = conn.next_whole()? {
-            match answer {
-                Answer::Granted { view } if view.state.is_terminal() => return Ok(Grant::Ended(view)),
-                Answer::Granted { view } if view.state.is_active() => return Ok(Grant::Granted(view)),
-                Answer::Ended { view } => return Ok(Grant::Ended(view)),
-                Answer::Refused(why) => {
-                    return Err(ClientError::Broken(FrameError::Io(io::Error::other(why.lines.join("; ")))));
-                }
-                _ => {}
-            }
-        }
-        let daemon = back.as_ref().map_or_else(|| conn.as_fd(), AsFd::as_fd);
-        let mut fds = [PollFd::new(daemon, PollFlags::POLLIN), PollFd::new(signals.fd.as_fd(), PollFlags::POLLIN)];
-        let timeout =
-            if told { PollTimeout::NONE } else { PollTimeout::try_from(PATIENCE).unwrap_or(PollTimeout::MAX) };
-        match poll(&mut fds, timeout) {
-            Ok(0) => {
-                told = true;
-                queued();
-                continue;
-            }
-            Err(Errno::EINTR) => continue,
-            Err(e) => return Err(io::Error::from(e).into()),
-            Ok(_) => {}
-        }
-        if let Ok(Some(info)) = signals.fd.read_signal() {
-            let number = info.ssi_signo as i32;
-            if matches!(number, libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT) {
-                return Ok(Grant::Interrupted(number));
-            }
-            continue;
-        }
-        let lost = match &back {
-            Some(back) => {
-                back.clear();
-                true
-            }
-            None => !matches!(conn.fill(), Ok(true)),
-        };
-        if lost {
-            if back.is_none() {
-                back = Some(Return::watch(&link.paths)?);
-            }
-            if let Ok(mut fresh) = Connection::open(&link.paths) {
-                fresh.send(
-                    &Request::Attach { job, client: link.client, step: None, waits_for_step: false, holds: true },
-                    &[],
-                )?;
-                *conn = fresh;
-                back = None;
-            }
-        }
-    }
-}
-
 /// Launches a step and stays with it until it is over.
 ///
 /// # Errors
@@ -372,9 +95,6 @@ pub fn run_step(
     let (job, tasks, kill_on_bad_exit) = (launch.job, launch.ntasks.max(1), launch.kill_on_bad_exit);
     let signals = Signals::take()?;
     let (ends, send) = connect(&mut launch, wishes)?;
-    let raw_fds: Vec<RawFd> = send.iter().map(AsRawFd::as_raw_fd).collect();
-    conn.send_with_fds(&Request::LaunchStep(Box::new(launch)), env, &raw_fds)?;
-    drop(send);
     let stdin = io::stdin();
     let raw = match ends.master {
         Some(_) => Raw::enter(stdin.as_fd()).ok(),
@@ -389,22 +109,34 @@ pub fn run_step(
         signals,
         wishes: *wishes,
         stdin_open: true,
-        waiting: None,
+        keyboard: Keyboard::default(),
+        launch: Some(Launch { request: launch, env, fds: send }),
+        away: None,
         interrupted: None,
         first_end: None,
         ended: vec![None; tasks as usize],
         kill_on_bad_exit,
         aborted: false,
         stop_wanted: false,
+        signals_sent: VecDeque::new(),
         waited: false,
         share: None,
     };
     listener.raw(raw.is_some());
-    let outcome = session.run(listener);
+    let outcome = session.ask(false).and_then(|()| session.run(listener));
+    session.launch = None;
     session.drain();
     drop(raw);
     listener.raw(false);
     outcome
+}
+
+/// What the daemon was asked for, until the step is known to run: a daemon that dies before is asked again.
+struct Launch<'a> {
+    request: StepLaunch,
+    env: &'a [u8],
+    /// The tasks' ends of the streams.
+    fds: Vec<OwnedFd>,
 }
 
 struct Foreground<'a> {
@@ -417,8 +149,10 @@ struct Foreground<'a> {
     signals: Signals,
     wishes: Wishes,
     stdin_open: bool,
+    keyboard: Keyboard,
+    launch: Option<Launch<'a>>,
     /// The daemon is gone, and this tells of its return.
-    waiting: Option<Return>,
+    away: Option<Return>,
     interrupted: Option<Instant>,
     first_end: Option<Instant>,
     /// By rank: how they ended, as far as they did.
@@ -427,8 +161,10 @@ struct Foreground<'a> {
     kill_on_bad_exit: bool,
     /// The daemon told the step to end.
     aborted: bool,
-    /// The step is to be ended as soon as there is a daemon to ask.
+    /// The step is to be ended: the next daemon is asked again.
     stop_wanted: bool,
+    /// Signals for the tasks that the daemon has not acknowledged.
+    signals_sent: VecDeque<i32>,
     waited: bool,
     /// Those who joined with sattach.
     share: Option<Share>,
@@ -450,7 +186,7 @@ enum Source {
 impl Foreground<'_> {
     fn run(&mut self, listener: &mut dyn Listener) -> Result<StepOutcome, ClientError> {
         loop {
-            while self.waiting.is_none() {
+            while self.away.is_none() {
                 let Some(answer) = self.conn.next_whole()? else { break };
                 if let Some(outcome) = self.hear(answer, listener)? {
                     return Ok(outcome);
@@ -467,7 +203,7 @@ impl Foreground<'_> {
                 match source {
                     Source::Daemon => self.daemon_ready()?,
                     Source::Signals => self.signalled(listener)?,
-                    Source::Stdin => self.read_stdin(),
+                    Source::Stdin => self.read_stdin()?,
                     Source::Input(i) => self.ends.inputs.get_mut(i).into_iter().for_each(feed),
                     Source::Output(i) => self.forward(i),
                     Source::Master => self.relay_terminal(),
@@ -483,11 +219,16 @@ impl Foreground<'_> {
     fn hear(&mut self, answer: Answer, listener: &mut dyn Listener) -> Result<Option<StepOutcome>, ClientError> {
         match answer {
             Answer::StepWaits => {
-                self.waited = true;
-                listener.waits(self.job);
+                // A new daemon has it wait again.
+                if !std::mem::replace(&mut self.waited, true) {
+                    listener.waits(self.job);
+                }
             }
+            Answer::StepLost => self.ask(true)?,
+            Answer::Signalled => drop(self.signals_sent.pop_front()),
             Answer::StepStarted { step, .. } => {
                 self.step = Some(step);
+                self.launch = None;
                 self.open_share();
                 if std::mem::take(&mut self.waited) {
                     listener.started(self.job);
@@ -527,7 +268,7 @@ impl Foreground<'_> {
     /// Blocks until something can be done. Empty: the time of `--wait` is over.
     fn wait(&mut self) -> Result<Vec<Source>, ClientError> {
         let mut entries: Vec<(BorrowedFd<'_>, PollFlags, Source)> = Vec::new();
-        let daemon = match &self.waiting {
+        let daemon = match &self.away {
             Some(back) => back.as_fd(),
             None => self.conn.as_fd(),
         };
@@ -537,7 +278,7 @@ impl Foreground<'_> {
         let hungry = self.ends.inputs.iter().all(|input| input.is_closed || input.pending.is_empty());
         let relayed = !self.ends.inputs.is_empty() || self.ends.master.is_some();
         if self.stdin_open && relayed && hungry && self.step.is_some() {
-            entries.push((stdin.as_fd(), PollFlags::POLLIN, Source::Stdin));
+            entries.push((self.keyboard.source(stdin.as_fd()), PollFlags::POLLIN, Source::Stdin));
         }
         for (i, input) in self.ends.inputs.iter().enumerate() {
             // Also without anything to write: a reader that closed its end shows as an error.
@@ -586,38 +327,44 @@ impl Foreground<'_> {
     }
 
     fn daemon_ready(&mut self) -> Result<(), ClientError> {
-        if let Some(back) = &self.waiting {
+        if let Some(back) = &self.away {
             back.clear();
             return self.come_back();
         }
-        let open = match self.conn.fill() {
-            Ok(open) => open,
-            Err(ClientError::Broken(_)) => false,
-            Err(e) => return Err(e),
-        };
-        if !open {
-            self.waiting = Some(Return::watch(&self.link.paths)?);
-            return self.come_back();
-        }
-        Ok(())
+        if matches!(self.conn.fill(), Ok(true)) { Ok(()) } else { self.lose() }
     }
 
-    /// Connects to the daemon that has come back, if it has.
+    /// The daemon is gone: from now on its return is waited for.
+    fn lose(&mut self) -> Result<(), ClientError> {
+        self.away = Some(Return::watch(&self.link.paths)?);
+        self.come_back()
+    }
+
+    /// Asks the daemon to launch the step, a second time or not.
+    fn ask(&mut self, again: bool) -> Result<(), ClientError> {
+        let Some(Launch { request, env, fds }) = &self.launch else { return Ok(()) };
+        let request = Request::LaunchStep(Box::new(StepLaunch { again, ..request.clone() }));
+        let fds: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+        match self.conn.send_with_fds(&request, env, &fds) {
+            Err(ClientError::Broken(FrameError::Io(_))) => self.lose(),
+            other => other,
+        }
+    }
+
+    /// Connects to the daemon that has come back, if it has: to its step, or to ask for it again.
     fn come_back(&mut self) -> Result<(), ClientError> {
         let Ok(mut fresh) = Connection::open(&self.link.paths) else { return Ok(()) };
-        let step = self.step.map(|step| StepKey { job: self.job, step });
-        fresh.send(
-            &Request::Attach {
-                job: self.job,
-                client: self.link.client,
-                step,
-                waits_for_step: true,
-                holds: self.link.allocation.is_some(),
-            },
-            &[],
-        )?;
+        let holds = self.link.allocation.is_some();
+        if holds || self.launch.is_none() {
+            let attach = Request::Attach { job: self.job, client: self.link.client, step: self.step, holds };
+            fresh.send(&attach, &[])?;
+        }
         *self.conn = fresh;
-        self.waiting = None;
+        self.away = None;
+        self.ask(true)?;
+        for signal in std::mem::take(&mut self.signals_sent) {
+            self.signal(signal)?;
+        }
         if self.stop_wanted { self.stop() } else { Ok(()) }
     }
 
@@ -644,8 +391,8 @@ impl Foreground<'_> {
     /// Has the daemon kill the step; when it is back, where it is away.
     fn stop(&mut self) -> Result<(), ClientError> {
         let Some(step) = self.step else { return Ok(()) };
-        self.stop_wanted = self.waiting.is_some();
-        if !self.stop_wanted {
+        self.stop_wanted = true;
+        if self.away.is_none() {
             let ask = CancelAsk {
                 refs: vec![JobRef { job: self.job, tasks: None, step: Some(step) }],
                 signal: Some(libc::SIGKILL),
@@ -658,12 +405,12 @@ impl Foreground<'_> {
     }
 
     fn signal(&mut self, signal: i32) -> Result<(), ClientError> {
-        if let Some(step) = self.step
-            && self.waiting.is_none()
-        {
-            self.conn.send(&Request::SignalStep { step: StepKey { job: self.job, step }, signal }, &[])?;
+        let Some(step) = self.step else { return Ok(()) };
+        self.signals_sent.push_back(signal);
+        if self.away.is_some() {
+            return Ok(());
         }
-        Ok(())
+        self.conn.send(&Request::SignalStep { step: StepKey { job: self.job, step }, signal }, &[])
     }
 
     fn signalled(&mut self, listener: &mut dyn Listener) -> Result<(), ClientError> {
@@ -675,6 +422,10 @@ impl Foreground<'_> {
                         terminal::set_window(master.as_fd(), size);
                     }
                 }
+                libc::SIGCONT => {
+                    self.keyboard.is_ours(io::stdin().as_fd())?;
+                    self.signal(number)?;
+                }
                 libc::SIGINT if self.step.is_none() => {
                     // Nothing runs yet: the request is withdrawn with the connection.
                     return Err(ClientError::Interrupted(number));
@@ -685,6 +436,10 @@ impl Foreground<'_> {
                     self.signal(number)?;
                     if again || self.wishes.quit_on_interrupt {
                         listener.say("forcing job termination");
+                        if self.away.is_some() {
+                            // Nobody else is there to end it: its watcher does, once this process is gone.
+                            return Err(ClientError::Interrupted(number));
+                        }
                         self.stop()?;
                     }
                 }
@@ -695,7 +450,10 @@ impl Foreground<'_> {
         Ok(())
     }
 
-    fn read_stdin(&mut self) {
+    fn read_stdin(&mut self) -> io::Result<()> {
+        if !self.keyboard.is_ours(io::stdin().as_fd())? {
+            return Ok(());
+        }
         let mut chunk = [0; 65_536];
         match read(io::stdin().as_fd(), &mut chunk) {
             Ok(0) => self.stdin_open = false,
@@ -711,6 +469,7 @@ impl Foreground<'_> {
             Err(Errno::EINTR | Errno::EAGAIN) => {}
             Err(_) => self.stdin_open = false,
         }
+        Ok(())
     }
 
     /// Where the tasks' streams pass through here, others may join. Without a socket for them nothing else is lost.
@@ -775,77 +534,4 @@ impl Foreground<'_> {
             self.relay_terminal();
         }
     }
-}
-
-/// Writes what a task can take now. A task that closed its input gets nothing more; neither does one whose pipe has
-/// something to say though nothing waits for it.
-fn feed(input: &mut Input) {
-    if input.pending.is_empty() {
-        input.is_closed = true;
-        return;
-    }
-    match write(&input.to, &input.pending) {
-        Ok(n) => drop(input.pending.drain(..n)),
-        Err(Errno::EINTR | Errno::EAGAIN) => {}
-        Err(_) => input.is_closed = true,
-    }
-}
-
-fn readable_now(fd: BorrowedFd<'_>) -> bool {
-    let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
-    matches!(poll(&mut fds, PollTimeout::ZERO), Ok(n) if n > 0)
-}
-
-/// Moves what is there from a task to our stream. False at its end.
-fn pump(output: &mut Output, share: &mut Option<Share>) -> bool {
-    let mut chunk = [0; 65_536];
-    match read(&output.from, &mut chunk) {
-        Ok(0) => {
-            let _ = finish(output);
-            false
-        }
-        Ok(n) => {
-            if let Some(share) = share {
-                share.show(output.task, output.to_stderr, &chunk[..n]);
-            }
-            let pushed = if output.to_stderr {
-                output.relay.push(&chunk[..n], &mut io::stderr())
-            } else {
-                output.relay.push(&chunk[..n], &mut io::stdout().lock())
-            };
-            // Nobody reads our output any more: neither need the task go on writing to us.
-            pushed.is_ok()
-        }
-        Err(Errno::EINTR | Errno::EAGAIN) => true,
-        Err(_) => {
-            let _ = finish(output);
-            false
-        }
-    }
-}
-
-fn finish(output: &mut Output) -> io::Result<()> {
-    if output.to_stderr {
-        output.relay.finish(&mut io::stderr())
-    } else {
-        output.relay.finish(&mut io::stdout().lock())
-    }
-}
-
-/// Writes everything, waiting where a terminal takes no more for the moment.
-fn write_whole(fd: BorrowedFd<'_>, mut bytes: &[u8]) {
-    while !bytes.is_empty() {
-        match write(fd, bytes) {
-            Ok(n) => bytes = &bytes[n..],
-            Err(Errno::EINTR) => {}
-            Err(Errno::EAGAIN) => {
-                let mut fds = [PollFd::new(fd, PollFlags::POLLOUT)];
-                if !matches!(poll(&mut fds, PollTimeout::NONE), Ok(_) | Err(Errno::EINTR)) {
-                    return;
-                }
-            }
-            Err(_) => return,
-        }
-    }
-    let _ = io::stdout().flush();
 }

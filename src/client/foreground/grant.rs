@@ -1,0 +1,95 @@
+//! The wait for an allocation.
+
+use super::Link;
+use super::signals::Signals;
+use crate::client::connection::{ClientError, Connection, Return};
+use crate::model::JobId;
+use crate::model::view::JobView;
+use crate::protocol::answer::Answer;
+use crate::protocol::frame::FrameError;
+use crate::protocol::request::Request;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// What became of the wait for an allocation.
+#[derive(Debug)]
+#[must_use]
+pub enum Grant {
+    Granted(Box<JobView>),
+    /// It was cancelled, or ended otherwise, before or instead.
+    Ended(Box<JobView>),
+    /// This client got the signal and gives up; with its connection the request ends.
+    Interrupted(i32),
+}
+
+/// How long a grant may take before the user is told that the job waits.
+const PATIENCE: Duration = Duration::from_millis(60);
+
+/// Waits until an allocation runs. `queued` is called once, if that is not at once.
+///
+/// # Errors
+/// The connection carries something that makes no sense.
+pub fn wait_for_grant(
+    conn: &mut Connection,
+    link: &Link,
+    job: JobId,
+    queued: &mut dyn FnMut(),
+) -> Result<Grant, ClientError> {
+    let signals = Signals::take()?;
+    let mut told = false;
+    let mut back: Option<Return> = None;
+    loop {
+        while let Some(answer) = conn.next_whole()? {
+            match answer {
+                Answer::Granted { view } if view.state.is_terminal() => return Ok(Grant::Ended(view)),
+                Answer::Granted { view } if view.state.is_active() => return Ok(Grant::Granted(view)),
+                Answer::Ended { view } => return Ok(Grant::Ended(view)),
+                Answer::Refused(why) => {
+                    return Err(ClientError::Broken(FrameError::Io(io::Error::other(why.lines.join("; ")))));
+                }
+                _ => {}
+            }
+        }
+        let daemon = back.as_ref().map_or_else(|| conn.as_fd(), AsFd::as_fd);
+        let mut fds = [PollFd::new(daemon, PollFlags::POLLIN), PollFd::new(signals.fd.as_fd(), PollFlags::POLLIN)];
+        let timeout =
+            if told { PollTimeout::NONE } else { PollTimeout::try_from(PATIENCE).unwrap_or(PollTimeout::MAX) };
+        match poll(&mut fds, timeout) {
+            Ok(0) => {
+                told = true;
+                queued();
+                continue;
+            }
+            Err(Errno::EINTR) => continue,
+            Err(e) => return Err(io::Error::from(e).into()),
+            Ok(_) => {}
+        }
+        if let Ok(Some(info)) = signals.fd.read_signal() {
+            let number = info.ssi_signo as i32;
+            if matches!(number, libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT) {
+                return Ok(Grant::Interrupted(number));
+            }
+            continue;
+        }
+        let lost = match &back {
+            Some(back) => {
+                back.clear();
+                true
+            }
+            None => !matches!(conn.fill(), Ok(true)),
+        };
+        if lost {
+            if back.is_none() {
+                back = Some(Return::watch(&link.paths)?);
+            }
+            if let Ok(mut fresh) = Connection::open(&link.paths) {
+                fresh.send(&Request::Attach { job, client: link.client, step: None, holds: true }, &[])?;
+                *conn = fresh;
+                back = None;
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! The signals that this client takes for its tasks.
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::io;
+
+/// Signals that are meant for the tasks when this client gets them.
+const FORWARDED: [Signal; 9] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGQUIT,
+    Signal::SIGHUP,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGALRM,
+    Signal::SIGCONT,
+    Signal::SIGWINCH,
+];
+
+/// Keeps the signals for [`SignalFd`] as long as it lives.
+pub(super) struct Signals {
+    pub fd: SignalFd,
+    before: SigSet,
+}
+
+impl Signals {
+    pub fn take() -> io::Result<Signals> {
+        let set: SigSet = FORWARDED.into_iter().collect();
+        let before = SigSet::thread_get_mask()?;
+        set.thread_block()?;
+        let fd = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+        Ok(Signals { fd, before })
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        let _ = self.before.thread_set_mask();
+    }
+}
