@@ -192,3 +192,58 @@ fn salloc_s_shell_has_the_terminal() {
     assert_eq!(session.ends(), 5);
     session.shows("Relinquishing job allocation 1");
 }
+
+/// An interactive shell with job control, in a terminal.
+fn shell(slotd: &Slotd) -> Session {
+    let mut bash = slotd.shell();
+    bash.args(["-c", "PS1='$ ' exec bash --norc --noprofile -i"]);
+    let mut session = Session::start(bash);
+    session.types("echo be'gun'\n");
+    session.shows("\nbegun");
+    session
+}
+
+#[test]
+fn a_run_in_the_background_leaves_the_keys_to_the_shell() {
+    let slotd = Slotd::start();
+    let mut session = shell(&slotd);
+    let gate = slotd.gate("go");
+    session.types(&format!("srun -l sh -c '{gate}; echo it ended' &\n"));
+    slotd.wait("the client's own socket", || slotd.job_dir(1).join("0.attach").exists().then_some(()));
+    session.types("echo ty'ped'\n");
+    session.shows("\ntyped");
+    slotd.open("go");
+    session.shows("0: it ended");
+    session.types("jobs; echo no'body'\n");
+    session.shows("\nnobody");
+    assert!(!session.text().contains("Stopped"), "{}", session.text());
+}
+
+#[test]
+fn a_run_that_comes_to_the_foreground_reads_the_keys_again() {
+    let slotd = Slotd::start();
+    let mut session = shell(&slotd);
+    session.types("srun -l cat &\n");
+    slotd.wait("the client's own socket", || slotd.job_dir(1).join("0.attach").exists().then_some(()));
+    session.types("echo ty'ped'\n");
+    session.shows("\ntyped");
+    session.types("fg\n");
+    session.shows("srun -l cat\n");
+    session.types("for cat\n");
+    session.shows("0: for cat");
+    session.types("\x04");
+    session.types("echo ag'ain'\n");
+    session.shows("\nagain");
+    assert_eq!(slotd.wait_end(1).state(), "COMPLETED");
+}
+
+#[test]
+fn a_hang_up_of_the_terminal_ends_the_job() {
+    let slotd = Slotd::start();
+    let mut session = srun(&slotd, &["--pty", "sh", "-c", "trap '' HUP; echo ready; sleep 1000; :"]);
+    session.shows("ready");
+    common::proc::signal(session.child.id() as i32, libc::SIGHUP);
+    common::proc::signal(session.child.id() as i32, libc::SIGTERM);
+    session.ends();
+    slotd.wait_end(1);
+}

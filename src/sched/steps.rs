@@ -107,6 +107,9 @@ impl Core {
         if outcome.cause == EndCause::NeverLaunched {
             // Nothing of it ever was: its client asks anew, and nobody else has heard of it.
             job.steps.retain(|step| step.id != key.step);
+            if key.step == StepId::Num(job.next_step.saturating_sub(1)) {
+                job.next_step -= 1;
+            }
             out.changes.push(Change::DropStep { job: key.job, step: key.step });
             return self.start_waiting_steps(key.job, now, out);
         }

@@ -1101,7 +1101,8 @@ fn a_step_that_was_never_launched_leaves_nothing_behind_and_its_client_asks_anew
     assert_eq!(d.core.step_of(id, client), None);
     assert_eq!(d.store[&id].steps, []);
     let again = create(&mut d, launch()).unwrap();
-    assert!(matches!(again, StepStart::Now(..)), "its CPUs are free: {again:?}");
+    let StepStart::Now(next, _) = again else { panic!("its CPUs are free: {again:?}") };
+    assert_eq!(next, key, "its number is free as well");
 }
 
 #[test]

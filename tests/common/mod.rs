@@ -548,6 +548,12 @@ impl Slotd {
         self.cmd("sacct", &["-nXP", "-j", &id.to_string(), "-o", fields]).ok().text().to_owned()
     }
 
+    /// Fields of `sacct` for a job and its steps, a line each.
+    #[track_caller]
+    pub fn steps(&self, id: u32, fields: &str) -> String {
+        self.cmd("sacct", &["-nP", "-j", &id.to_string(), "-o", fields]).ok().text().to_owned()
+    }
+
     pub fn job_dir(&self, id: u32) -> PathBuf {
         self.root.join("lib/jobs").join(id.to_string())
     }

@@ -1,6 +1,6 @@
 //! The signals that this client takes for its tasks.
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::io;
 
@@ -17,7 +17,8 @@ const FORWARDED: [Signal; 9] = [
     Signal::SIGWINCH,
 ];
 
-/// Keeps the signals for [`SignalFd`] as long as it lives.
+/// Keeps the signals for [`SignalFd`] as long as it lives, and has a write to a pipe that nobody reads fail rather than
+/// end this process: a task may close its input.
 pub(super) struct Signals {
     pub fd: SignalFd,
     before: SigSet,
@@ -28,6 +29,8 @@ impl Signals {
         let set: SigSet = FORWARDED.into_iter().collect();
         let before = SigSet::thread_get_mask()?;
         set.thread_block()?;
+        // SAFETY: no handler is set.
+        unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn)? };
         let fd = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         Ok(Signals { fd, before })
     }
@@ -36,5 +39,7 @@ impl Signals {
 impl Drop for Signals {
     fn drop(&mut self) {
         let _ = self.before.thread_set_mask();
+        // SAFETY: no handler is set.
+        let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
     }
 }
