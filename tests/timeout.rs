@@ -36,6 +36,30 @@ fn what_ignores_the_word_gets_the_sword_after_the_grace() {
 }
 
 #[test]
+fn a_job_in_its_grace_is_completing_and_stays_a_timeout_whatever_happens() {
+    let mut slotd = Slotd::start();
+    let gate = slotd.gate("go");
+    let job = slotd.wrap(&["-t", "0:01"], &format!("trap '' TERM; {gate}; exit 0"));
+    slotd.wait_state(job, "COMPLETING");
+    assert_eq!(slotd.cmd("squeue", &["-h", "-o", "%t %r"]).ok().text(), "CG TimeLimit");
+    slotd.kill9();
+    slotd.open("go");
+    slotd.wait("the end of the script", || slotd.job_dir(job).join("exit_status").exists().then_some(()));
+    slotd.start_daemon();
+    let ended = slotd.wait_end(job);
+    assert_eq!((ended.state().as_str(), ended.reason().as_str()), ("TIMEOUT", "TimeLimit"));
+}
+
+#[test]
+fn the_grace_goes_on_under_the_next_daemon() {
+    let mut slotd = Setup::default().set("SLOTD_KILL_WAIT", 1).start();
+    let job = slotd.wrap(&["-t", "0:01"], "trap '' TERM; echo up; while :; do sleep 0.05; done");
+    slotd.wait_state(job, "COMPLETING");
+    slotd.crash();
+    assert_eq!(slotd.wait_end(job).state(), "TIMEOUT");
+}
+
+#[test]
 fn a_script_that_saves_and_exits_at_the_limit_is_still_a_timeout() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-t", "0:01"], "trap 'echo saved > saved; exit 0' TERM; while :; do sleep 0.05; done");

@@ -185,6 +185,13 @@ pub struct StepStopping {
     pub wait_secs: u64,
 }
 
+/// The time limit of a running job is over: its processes are told to end.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct LimitReached {
+    pub job: JobId,
+}
+
 /// A numbered or interactive step is over.
 #[derive(Message)]
 #[rtype(result = "()")]

@@ -2,7 +2,7 @@
 //!
 //! Owns the connections to the job's steps (their process groups belong to the steps' watchers), the job's cgroup, and
 //! the timers of its time limit and of the kill ladder. Receives the scheduler's commands for this job and the steps'
-//! events. Sends the facts [`StepStarted`], [`TaskEnded`], [`StepStopping`], [`StepEnded`] and, once nothing of the job is left,
+//! events. Sends the facts [`StepStarted`], [`TaskEnded`], [`StepStopping`], [`LimitReached`], [`StepEnded`] and, once nothing of the job is left,
 //! [`JobEnded`]. It is made idle and launches when the commit that makes the job RUNNING is acknowledged. It stops after
 //! [`JobEnded`]; if it dies before, a drop guard says so ([`RunnerDied`]).
 //!
@@ -45,6 +45,7 @@ pub struct RunnerOutputs {
     pub step_started: Recipient<StepStarted>,
     pub task_ended: Recipient<TaskEnded>,
     pub step_stopping: Recipient<StepStopping>,
+    pub limit_reached: Recipient<LimitReached>,
     pub step_ended: Recipient<StepEnded>,
     pub job_ended: Recipient<JobEnded>,
     pub died: Recipient<RunnerDied>,
@@ -234,7 +235,7 @@ impl RunnerActor {
 
     /// Reports the end of the job once nothing of it is left and nothing more can come.
     fn end_if_empty(&mut self, ctx: &mut Context<Self>) {
-        let over = self.main.is_some() || self.ladder.stopping.is_some() || self.ladder.timed_out;
+        let over = self.main.is_some() || self.ladder.stopping.is_some();
         if self.done || !over || !self.steps.is_empty() {
             return;
         }

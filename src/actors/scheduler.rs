@@ -740,6 +740,16 @@ impl Handler<StepStopping> for SchedulerActor {
     }
 }
 
+impl Handler<LimitReached> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, LimitReached { job }: LimitReached, ctx: &mut Self::Context) {
+        let mut out = Outbox::default();
+        self.core.limit_reached(job, self.now(), &mut out);
+        self.commit(out, ctx);
+    }
+}
+
 impl Handler<StepEnded> for SchedulerActor {
     type Result = ();
 

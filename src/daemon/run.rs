@@ -148,6 +148,7 @@ async fn serve(config: Config, paths: Paths, mut store: Store, reader_path: Path
             step_started: scheduler.clone().recipient(),
             task_ended: scheduler.clone().recipient(),
             step_stopping: scheduler.clone().recipient(),
+            limit_reached: scheduler.clone().recipient(),
             step_ended: scheduler.clone().recipient(),
             job_ended: scheduler.clone().recipient(),
             died: scheduler.clone().recipient(),

@@ -57,12 +57,30 @@ impl Ending {
 
 impl Core {
     /// All processes of a job are gone, or it never had any.
-    pub fn on_job_ended(&mut self, id: JobId, outcome: JobOutcome, now: Timestamp, out: &mut Outbox) {
+    pub fn on_job_ended(&mut self, id: JobId, mut outcome: JobOutcome, now: Timestamp, out: &mut Outbox) {
         let Some(job) = self.job(id) else { return };
         let (state, reason, by, kept_exit) = (job.state, job.reason, job.cancelled_by, job.exit);
         let may_retry = job.request.requeue && job.restarts == 0 && job.request.kind != JobKind::Allocation;
         match state {
-            JobState::Running | JobState::Suspended => {
+            JobState::Completing if reason == Reason::Requeued => self.back_to_queue(id, 1, now, out),
+            JobState::Completing if reason != Reason::TimeLimit => {
+                let is_cancelled =
+                    by.is_some() || matches!(reason, Reason::CancelledByUser | Reason::ClientLost | Reason::DeadLine);
+                let ending = if outcome.cause == EndCause::OutOfMemory {
+                    Ending { state: JobState::OutOfMemory, reason: Reason::OutOfMemory, exit: outcome.exit, by }
+                } else if is_cancelled {
+                    Ending { state: JobState::Cancelled, reason, exit: outcome.exit, by }
+                } else {
+                    // An allocation that was given back: it ended as its command did.
+                    Ending::exited(kept_exit)
+                };
+                self.finish(id, ending, outcome.usage, outcome.ended, now, out);
+            }
+            JobState::Running | JobState::Suspended | JobState::Completing => {
+                // The limit was reached, however its processes ended then, and whether a daemon saw it or not.
+                if state == JobState::Completing && matches!(outcome.cause, EndCause::Exited | EndCause::Stopped) {
+                    outcome.cause = EndCause::TimeLimit;
+                }
                 if outcome.cause == EndCause::NeverLaunched && job.request.kind != JobKind::Allocation {
                     self.back_to_queue(id, 0, now, out);
                 } else {
@@ -81,20 +99,6 @@ impl Core {
                         self.finish(id, ending, outcome.usage, outcome.ended, now, out);
                     }
                 }
-            }
-            JobState::Completing if reason == Reason::Requeued => self.back_to_queue(id, 1, now, out),
-            JobState::Completing => {
-                let is_cancelled =
-                    by.is_some() || matches!(reason, Reason::CancelledByUser | Reason::ClientLost | Reason::DeadLine);
-                let ending = if outcome.cause == EndCause::OutOfMemory {
-                    Ending { state: JobState::OutOfMemory, reason: Reason::OutOfMemory, exit: outcome.exit, by }
-                } else if is_cancelled {
-                    Ending { state: JobState::Cancelled, reason, exit: outcome.exit, by }
-                } else {
-                    // An allocation that was given back: it ended as its command did.
-                    Ending::exited(kept_exit)
-                };
-                self.finish(id, ending, outcome.usage, outcome.ended, now, out);
             }
             JobState::Pending
             | JobState::Completed
@@ -182,12 +186,30 @@ impl Core {
             record.job.reason = reason;
             match cause {
                 StopCause::Cancelled { by } | StopCause::Killed { by } => record.job.cancelled_by = Some(by),
-                StopCause::Requeue | StopCause::ClientLost | StopCause::Released | StopCause::Deadline => {}
+                StopCause::Requeue
+                | StopCause::ClientLost
+                | StopCause::Released
+                | StopCause::Deadline
+                | StopCause::TimeLimit => {}
             }
         }
         self.save(id, out);
         self.refuse_waiting_steps(id, out);
         out.effects.push(Effect::Stop { job: id, cause });
+    }
+
+    /// The ladder of the time limit is under way: its runner has begun it, since a limit holds whether the database can
+    /// be written or not.
+    pub fn limit_reached(&mut self, id: JobId, now: Timestamp, out: &mut Outbox) {
+        if self.job(id).is_some_and(|job| job.state == JobState::Running)
+            && self.transition(id, JobState::Completing, now)
+        {
+            if let Some(record) = self.jobs.get_mut(&id) {
+                record.job.reason = Reason::TimeLimit;
+            }
+            self.save(id, out);
+            self.refuse_waiting_steps(id, out);
+        }
     }
 
     /// Ends a record that never started.

@@ -62,6 +62,7 @@ impl Core {
                 (None, Reason::Requeued) => StopCause::Requeue,
                 (None, Reason::ClientLost) => StopCause::ClientLost,
                 (None, Reason::DeadLine) => StopCause::Deadline,
+                (None, Reason::TimeLimit) => StopCause::TimeLimit,
                 (None, _) => StopCause::Released,
             };
             (job.id, cause)

@@ -1083,6 +1083,22 @@ fn end_step(d: &mut Double, key: StepKey, exit: ExitCode) {
 }
 
 #[test]
+fn a_job_that_reached_its_limit_is_a_timeout_however_it_ended_then() {
+    for cause in [EndCause::Exited, EndCause::Stopped, EndCause::TimeLimit] {
+        let mut d = Double::new(4, 1000, 0);
+        let id = d.submit(ask());
+        d.plan();
+        d.act(|core, now, out| core.limit_reached(id, now, out));
+        assert_eq!(d.state(id), JobState::Completing);
+        let jobs = d.store.values().cloned().collect();
+        let again = Core::recover(d.core.config().clone(), jobs, Vec::new(), JobId(2), d.now);
+        assert_eq!(again.unfinished_stops(), [(id, StopCause::TimeLimit)]);
+        d.end(id, cause, ExitCode::OK);
+        assert_eq!((d.state(id), d.core.job(id).unwrap().reason), (JobState::Timeout, Reason::TimeLimit));
+    }
+}
+
+#[test]
 fn a_step_that_was_never_launched_leaves_nothing_behind_and_its_client_asks_anew() {
     let mut d = Double::new(2, 1000, 0);
     let id = d.submit(ask().allocation().cpus(2));

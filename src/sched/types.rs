@@ -108,6 +108,8 @@ pub enum StopCause {
     Released,
     /// `--deadline` has passed.
     Deadline,
+    /// Its time limit was reached.
+    TimeLimit,
 }
 
 /// Which processes a signal is for (scancel man page: plain, `--batch`, `--full`, and a step id).

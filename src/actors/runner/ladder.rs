@@ -2,7 +2,7 @@
 //! from the time that the job has run, so that neither a suspension nor a wall clock that is set changes the limit.
 
 use super::RunnerActor;
-use crate::actors::messages::StepStopping;
+use crate::actors::messages::{LimitReached, StepStopping};
 use crate::exec::launch_spec::{SignalTarget as Whom, StepCommand};
 use crate::exec::step_handle::StepCommands;
 use crate::model::request::WarnSignal;
@@ -86,7 +86,7 @@ impl RunnerActor {
             ctx.cancel_future(timer);
         }
         let Some(left) = self.ladder.left(Instant::now()) else { return };
-        if self.ladder.timed_out || self.ladder.stopping.is_some() {
+        if self.ladder.stopping.is_some() {
             return;
         }
         self.ladder.limit_timer = Some(ctx.run_later(left, |actor, ctx| actor.limit_reached(ctx)));
@@ -106,9 +106,8 @@ impl RunnerActor {
             Some(_) => return self.arm_limit(ctx),
             None => return,
         }
-        self.ladder.timed_out = true;
-        self.terminate(" DUE TO TIME LIMIT", self.setup.kill_wait, ctx);
-        self.end_if_empty(ctx);
+        self.setup.outputs.limit_reached.do_send(LimitReached { job: self.id });
+        self.stop(StopCause::TimeLimit, ctx);
     }
 
     /// `--signal`: `B:` the batch shell alone; otherwise the steps and not the batch shell. A job without steps, where
@@ -135,10 +134,12 @@ impl RunnerActor {
             return;
         }
         self.ladder.stopping = Some(cause);
+        self.ladder.timed_out |= cause == StopCause::TimeLimit;
         let (suffix, grace) = match cause {
             StopCause::Cancelled { .. } | StopCause::Deadline => ("", self.setup.kill_wait),
             StopCause::Killed { .. } => ("", Duration::ZERO),
             StopCause::Requeue => (" DUE TO JOB REQUEUE", self.setup.kill_wait),
+            StopCause::TimeLimit => (" DUE TO TIME LIMIT", self.setup.kill_wait),
             StopCause::ClientLost | StopCause::Released => ("", ORPHAN_GRACE),
         };
         self.terminate(suffix, grace, ctx);
@@ -161,7 +162,9 @@ impl RunnerActor {
         let grace = match cause {
             StopCause::ClientLost | StopCause::Released => ORPHAN_GRACE,
             StopCause::Killed { .. } => Duration::ZERO,
-            StopCause::Cancelled { .. } | StopCause::Requeue | StopCause::Deadline => self.setup.kill_wait,
+            StopCause::Cancelled { .. } | StopCause::Requeue | StopCause::Deadline | StopCause::TimeLimit => {
+                self.setup.kill_wait
+            }
         };
         end(&live.commands, grace);
         self.tell_stopping(step);

@@ -94,7 +94,10 @@ pub(super) fn connect(launch: &mut StepLaunch, wishes: &Wishes) -> io::Result<(E
         ends.master = Some(pty.master);
         send.push(pty.slave);
         let on_pty = TaskStreams { stdin: Stream::Fd(1), stdout: Stream::Fd(1), stderr: Stream::Fd(1) };
-        launch.streams = vec![on_pty; tasks as usize];
+        // Task 0 has the terminal, the others have nothing (srun man page, `--pty`).
+        let none = TaskStreams { stdin: Stream::Null, stdout: Stream::Null, stderr: Stream::Null };
+        launch.streams = vec![none; tasks as usize];
+        launch.streams[0] = on_pty;
         launch.pty = true;
         return Ok((ends, send));
     }
