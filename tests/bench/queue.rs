@@ -2,78 +2,18 @@
 //! after its submission, and how many jobs a second go through, looped and as one array, beside `xargs -P 2` running the
 //! same scripts. One run prints them all: `cargo bench --bench queue`.
 
+use lab::{Lab, summary, timed};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-const SLOTD: &str = env!("CARGO_BIN_EXE_slotd");
+mod lab;
+
 const ROUNDS: usize = 200;
 const JOBS: usize = 500;
-
-struct Lab {
-    dir: tempfile::TempDir,
-    daemon: Child,
-}
-
-impl Lab {
-    fn start() -> Lab {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let daemon = Command::new(SLOTD)
-            .arg("daemon")
-            .env("SLOTD_ROOT", dir.path().join("root"))
-            .env("SLOTD_CPUS", "2")
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the daemon");
-        let lab = Lab { dir, daemon };
-        let socket = lab.path("root/run/slotd.sock");
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while std::os::unix::net::UnixStream::connect(&socket).is_err() {
-            assert!(Instant::now() < deadline, "the daemon does not answer");
-            std::thread::yield_now();
-        }
-        lab
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn sbatch(&self, args: &[&str]) -> String {
-        let out = Command::new(SLOTD)
-            .arg("sbatch")
-            .args(args)
-            .env("SLOTD_ROOT", self.path("root"))
-            .current_dir(self.dir.path())
-            .output()
-            .expect("sbatch");
-        assert!(out.status.success(), "sbatch {args:?}: {}", String::from_utf8_lossy(&out.stderr));
-        String::from_utf8_lossy(&out.stdout).into_owned()
-    }
-}
-
-impl Drop for Lab {
-    fn drop(&mut self) {
-        let _ = self.daemon.kill();
-        let _ = self.daemon.wait();
-    }
-}
-
-/// Minimum and median in milliseconds.
-fn summary(mut times: Vec<Duration>) -> (f64, f64) {
-    times.sort();
-    let ms = |d: Duration| d.as_secs_f64() * 1000.0;
-    (ms(times[0]), ms(times[times.len() / 2]))
-}
-
-fn timed(mut run: impl FnMut()) -> Duration {
-    let start = Instant::now();
-    run();
-    start.elapsed()
-}
 
 fn script(path: &Path, text: &str) {
     fs::write(path, text).expect("a script");
