@@ -11,7 +11,7 @@ Usage: slotd daemon              serve SLOTD_ROOT (default ~/.local/share/slotd)
        slotd COMMAND [ARGS...]   run a Slurm command
        COMMAND [ARGS...]         the same, where COMMAND is a link to slotd
 
-Commands: sbatch srun salloc squeue sacct scontrol scancel sinfo sstat sattach
+Commands: sbatch srun salloc squeue sacct scontrol scancel sinfo sstat sattach sprio sdiag seff
 `COMMAND --help` tells of each.
 ";
 
