@@ -8,6 +8,8 @@
 #   scripts that set SLOTD_ROOT: a link costs nothing, such a script an extra process image for each call.
 # * The environment file is edited line by line. What the command line gives is written in a form that systemd and a
 #   shell read alike; every other line, be it a comment or a variable set by hand, stays as it is.
+# * Man pages and completions are written by the binary itself, end in a line that says so, and only files with that line
+#   are ever replaced or removed.
 # * Nothing is replaced in place: each file is written beside its place and renamed, so that a running program, or an
 #   interrupted installation, never sees half of one.
 
@@ -57,6 +59,8 @@ misused() {
 # In every script that this installer writes, so that it is known as ours later.
 readonly MARK='# Written by the installer of slotd.'
 readonly UNIT=slotd.service
+# The end of the last line of every man page and completion script that slotd makes.
+readonly PAGE_MARK='Made by slotd.'
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P) || exit 1
 # shellcheck source-path=SCRIPTDIR source=slotd-daemon
@@ -154,6 +158,15 @@ if $purge && ! $uninstall; then
   misused "--purge-runtime removes all jobs and their history, and is taken only together with --uninstall"
 fi
 
+# Man pages and completions: where man, bash, zsh and fish look in a home.
+data_dir=${XDG_DATA_HOME:-$home/.local/share}
+declare -A page_dirs=(
+  [man]=$data_dir/man/man1
+  [bash]=$data_dir/bash-completion/completions
+  [zsh]=$data_dir/zsh/site-functions
+  [fish]=${XDG_CONFIG_HOME:-$home/.config}/fish/completions
+)
+
 env_file=$config_dir/slotd.env
 unit_file=$unit_dir/$UNIT
 daemon_script=$bin_dir/slotd-daemon
@@ -215,6 +228,9 @@ is_ours() {
   fi
 }
 
+# Whether a man page or a completion script came from slotd.
+is_our_page() { [[ -f $1 && -r $1 && $(tail -n 1 -- "$1") == *"$PAGE_MARK" ]]; }
+
 # A systemd user manager that answers; its address may be missing from the environment, under su or cron.
 have_manager() {
   command -v systemctl >/dev/null || return 1
@@ -269,6 +285,20 @@ purge_root() {
   fi
 }
 
+# Removes the man pages and completions, and directories that are empty then.
+remove_pages() {
+  local dir path removed=false
+  for dir in "${page_dirs[@]}"; do
+    for path in "$dir"/*; do
+      if ! is_our_page "$path"; then continue; fi
+      rm -f -- "$path" || die "$path cannot be removed: remove it by hand"
+      removed=true
+    done
+    if [[ -d $dir ]]; then rmdir -- "$dir" "$(dirname -- "$dir")" 2>/dev/null || true; fi
+  done
+  if $removed; then note "removed the man pages and completions"; fi
+}
+
 uninstall() {
   local path pid left=()
   local found=false
@@ -307,6 +337,7 @@ uninstall() {
     note "removed $env_file"
     found=true
   fi
+  remove_pages
   if $found; then note "removed the commands from $bin_dir"; else note "nothing is installed in $bin_dir and $config_dir"; fi
   if $purge; then
     if [[ -d $root ]]; then purge_root; else note "there is no runtime root $root"; fi
@@ -415,6 +446,30 @@ install_commands() {
     wrapper "$bin" '' | write_file 755 "$bin_dir/slotd"
   fi
   program=$bin
+}
+
+# Replaces what an earlier version wrote; files of others stay.
+install_pages() {
+  local kind made path old
+  say "install man pages and completions for bash, zsh and fish in $data_dir and ${page_dirs[fish]}"
+  made=$(mktemp -d) || die "no temporary directory can be made: check TMPDIR"
+  for kind in man bash zsh fish; do
+    if [[ $kind == man ]]; then "$program" man "$made/man"; else "$program" completions "$kind" "$made/$kind"; fi ||
+      die "$program did not write what belongs to $kind: see its message above"
+    make_dir "${page_dirs[$kind]}"
+    for old in "${page_dirs[$kind]}"/*; do
+      if is_our_page "$old" && [[ ! -e $made/$kind/$(basename -- "$old") ]]; then rm -f -- "$old"; fi
+    done
+    for path in "$made/$kind"/*; do
+      old=${page_dirs[$kind]}/$(basename -- "$path")
+      if [[ (-e $old || -L $old) ]] && ! is_our_page "$old"; then
+        note "$old is not slotd's and stays"
+      else
+        write_file 644 "$old" <"$path"
+      fi
+    done
+  done
+  rm -rf -- "$made"
 }
 
 # The environment file with the given values; every other line stays.
@@ -584,6 +639,7 @@ first_job() {
 program=''
 install_commands
 install_settings
+install_pages
 if $skip_systemd; then
   install_daemon_script
   say "installed; nothing was started (--skip-systemd)"
