@@ -59,8 +59,8 @@ misused() {
 # In every script that this installer writes, so that it is known as ours later.
 readonly MARK='# Written by the installer of slotd.'
 readonly UNIT=slotd.service
-# The end of the last line of every man page and completion script that slotd makes.
-readonly PAGE_MARK='Made by slotd.'
+# The last line of every man page and completion script that slotd makes, a comment.
+readonly PAGE_MARK='(#|\.\\") Made by slotd\.'
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P) || exit 1
 # shellcheck source-path=SCRIPTDIR source=slotd-daemon
@@ -228,8 +228,8 @@ is_ours() {
   fi
 }
 
-# Whether a man page or a completion script came from slotd.
-is_our_page() { [[ -f $1 && -r $1 && $(tail -n 1 -- "$1") == *"$PAGE_MARK" ]]; }
+# The man pages or completion scripts in a directory that came from slotd: one process for all of them.
+our_pages() { grep -lsxE "$PAGE_MARK" -- "$1"/* || true; }
 
 # A systemd user manager that answers; its address may be missing from the environment, under su or cron.
 have_manager() {
@@ -289,11 +289,10 @@ purge_root() {
 remove_pages() {
   local dir path removed=false
   for dir in "${page_dirs[@]}"; do
-    for path in "$dir"/*; do
-      if ! is_our_page "$path"; then continue; fi
+    while IFS= read -r path; do
       rm -f -- "$path" || die "$path cannot be removed: remove it by hand"
       removed=true
-    done
+    done < <(our_pages "$dir")
     if [[ -d $dir ]]; then rmdir -- "$dir" "$(dirname -- "$dir")" 2>/dev/null || true; fi
   done
   if $removed; then note "removed the man pages and completions"; fi
@@ -448,28 +447,45 @@ install_commands() {
   program=$bin
 }
 
-# Replaces what an earlier version wrote; files of others stay.
-install_pages() {
-  local kind made path old
-  say "install man pages and completions for bash, zsh and fish in $data_dir and ${page_dirs[fish]}"
-  made=$(mktemp -d) || die "no temporary directory can be made: check TMPDIR"
-  for kind in man bash zsh fish; do
-    if [[ $kind == man ]]; then "$program" man "$made/man"; else "$program" completions "$kind" "$made/$kind"; fi ||
-      die "$program did not write what belongs to $kind: see its message above"
-    make_dir "${page_dirs[$kind]}"
-    for old in "${page_dirs[$kind]}"/*; do
-      if is_our_page "$old" && [[ ! -e $made/$kind/$(basename -- "$old") ]]; then rm -f -- "$old"; fi
-    done
-    for path in "$made/$kind"/*; do
-      old=${page_dirs[$kind]}/$(basename -- "$path")
-      if [[ (-e $old || -L $old) ]] && ! is_our_page "$old"; then
-        note "$old is not slotd's and stays"
-      else
-        write_file 644 "$old" <"$path"
-      fi
-    done
+# Puts the files that slotd has written beside a directory's own into their places; files of others stay.
+replace_pages() {
+  local dir=$1 made=$2 path old
+  local -A ours=()
+  while IFS= read -r path; do ours[$path]=true; done < <(our_pages "$dir")
+  for path in "$made"/*; do
+    old=$dir/${path##*/}
+    if [[ (-e $old || -L $old) && -z ${ours[$old]:-} ]]; then
+      note "$old is not slotd's and stays"
+      rm -f -- "$path"
+    fi
   done
-  rm -rf -- "$made"
+  for old in "${!ours[@]}"; do
+    # What only an earlier version had.
+    if [[ ! -e $made/${old##*/} ]]; then rm -f -- "$old"; fi
+  done
+  for path in "$made"/*; do
+    if [[ -e $path ]]; then chmod 644 -- "$made"/* && mv -f -t "$dir" -- "$made"/*; fi
+    return
+  done
+}
+
+install_pages() {
+  local kind dir made made_by
+  say "install man pages and completions for bash, zsh and fish in $data_dir and ${page_dirs[fish]}"
+  for kind in man bash zsh fish; do
+    dir=${page_dirs[$kind]}
+    made=$dir/.slotd.$$
+    make_dir "$dir"
+    case $kind in
+      man) made_by=(man) ;;
+      *) made_by=(completions "$kind") ;;
+    esac
+    if ! { "$program" "${made_by[@]}" "$made" && replace_pages "$dir" "$made"; }; then
+      rm -rf -- "$made"
+      die "what belongs to $kind cannot be written to $dir: see the message above"
+    fi
+    rmdir -- "$made"
+  done
 }
 
 # The environment file with the given values; every other line stays.
