@@ -8,6 +8,8 @@
 #   scripts that set SLOTD_ROOT: a link costs nothing, such a script an extra process image for each call.
 # * The environment file is edited line by line. What the command line gives is written in a form that systemd and a
 #   shell read alike; every other line, be it a comment or a variable set by hand, stays as it is.
+# * Man pages and completions are written by the binary itself, end in a line that says so, and only files with that line
+#   are ever replaced or removed.
 # * Nothing is replaced in place: each file is written beside its place and renamed, so that a running program, or an
 #   interrupted installation, never sees half of one.
 
@@ -57,6 +59,8 @@ misused() {
 # In every script that this installer writes, so that it is known as ours later.
 readonly MARK='# Written by the installer of slotd.'
 readonly UNIT=slotd.service
+# The last line of every man page and completion script that slotd makes, a comment.
+readonly PAGE_MARK='(#|\.\\") Made by slotd\.'
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P) || exit 1
 # shellcheck source-path=SCRIPTDIR source=slotd-daemon
@@ -154,6 +158,15 @@ if $purge && ! $uninstall; then
   misused "--purge-runtime removes all jobs and their history, and is taken only together with --uninstall"
 fi
 
+# Man pages and completions: where man, bash, zsh and fish look in a home.
+data_dir=${XDG_DATA_HOME:-$home/.local/share}
+declare -A page_dirs=(
+  [man]=$data_dir/man/man1
+  [bash]=$data_dir/bash-completion/completions
+  [zsh]=$data_dir/zsh/site-functions
+  [fish]=${XDG_CONFIG_HOME:-$home/.config}/fish/completions
+)
+
 env_file=$config_dir/slotd.env
 unit_file=$unit_dir/$UNIT
 daemon_script=$bin_dir/slotd-daemon
@@ -215,6 +228,9 @@ is_ours() {
   fi
 }
 
+# The man pages or completion scripts in a directory that came from slotd: one process for all of them.
+our_pages() { grep -lsxE "$PAGE_MARK" -- "$1"/* || true; }
+
 # A systemd user manager that answers; its address may be missing from the environment, under su or cron.
 have_manager() {
   command -v systemctl >/dev/null || return 1
@@ -269,6 +285,19 @@ purge_root() {
   fi
 }
 
+# Removes the man pages and completions, and directories that are empty then.
+remove_pages() {
+  local dir path removed=false
+  for dir in "${page_dirs[@]}"; do
+    while IFS= read -r path; do
+      rm -f -- "$path" || die "$path cannot be removed: remove it by hand"
+      removed=true
+    done < <(our_pages "$dir")
+    if [[ -d $dir ]]; then rmdir -- "$dir" "$(dirname -- "$dir")" 2>/dev/null || true; fi
+  done
+  if $removed; then note "removed the man pages and completions"; fi
+}
+
 uninstall() {
   local path pid left=()
   local found=false
@@ -307,6 +336,7 @@ uninstall() {
     note "removed $env_file"
     found=true
   fi
+  remove_pages
   if $found; then note "removed the commands from $bin_dir"; else note "nothing is installed in $bin_dir and $config_dir"; fi
   if $purge; then
     if [[ -d $root ]]; then purge_root; else note "there is no runtime root $root"; fi
@@ -415,6 +445,47 @@ install_commands() {
     wrapper "$bin" '' | write_file 755 "$bin_dir/slotd"
   fi
   program=$bin
+}
+
+# Puts the files that slotd has written beside a directory's own into their places; files of others stay.
+replace_pages() {
+  local dir=$1 made=$2 path old
+  local -A ours=()
+  while IFS= read -r path; do ours[$path]=true; done < <(our_pages "$dir")
+  for path in "$made"/*; do
+    old=$dir/${path##*/}
+    if [[ (-e $old || -L $old) && -z ${ours[$old]:-} ]]; then
+      note "$old is not slotd's and stays"
+      rm -f -- "$path"
+    fi
+  done
+  for old in "${!ours[@]}"; do
+    # What only an earlier version had.
+    if [[ ! -e $made/${old##*/} ]]; then rm -f -- "$old"; fi
+  done
+  for path in "$made"/*; do
+    if [[ -e $path ]]; then chmod 644 -- "$made"/* && mv -f -t "$dir" -- "$made"/*; fi
+    return
+  done
+}
+
+install_pages() {
+  local kind dir made made_by
+  say "install man pages and completions for bash, zsh and fish in $data_dir and ${page_dirs[fish]}"
+  for kind in man bash zsh fish; do
+    dir=${page_dirs[$kind]}
+    made=$dir/.slotd.$$
+    make_dir "$dir"
+    case $kind in
+      man) made_by=(man) ;;
+      *) made_by=(completions "$kind") ;;
+    esac
+    if ! { "$program" "${made_by[@]}" "$made" && replace_pages "$dir" "$made"; }; then
+      rm -rf -- "$made"
+      die "what belongs to $kind cannot be written to $dir: see the message above"
+    fi
+    rmdir -- "$made"
+  done
 }
 
 # The environment file with the given values; every other line stays.
@@ -584,6 +655,7 @@ first_job() {
 program=''
 install_commands
 install_settings
+install_pages
 if $skip_systemd; then
   install_daemon_script
   say "installed; nothing was started (--skip-systemd)"

@@ -58,11 +58,13 @@ const PURE_CRATES: [(&str, &[&str]); 4] = [
 ];
 
 /// Crates that have one home: the layers that may name them.
-const HOMES: [(&str, &[&str]); 5] = [
+const HOMES: [(&str, &[&str]); 7] = [
     ("actix", &["actors", "daemon"]),
     ("diesel", &["store"]),
     ("diesel_migrations", &["store"]),
     ("clap", &["cli"]),
+    ("clap_complete", &["cli"]),
+    ("clap_mangen", &["cli"]),
     ("cgroups_rs", &["exec"]),
 ];
 

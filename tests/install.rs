@@ -130,6 +130,8 @@ fn an_installation_runs_a_first_job_is_upgraded_under_a_running_one_and_removed(
         let link = fs::read_link(home.path(".local/bin").join(&name)).expect("a link");
         assert_eq!(link, Path::new("slotd"), "{name}");
     }
+    assert_eq!(missing_pages(&home), [""; 0]);
+    assert!(said.contains("man pages and completions"), "{said}");
 
     let script = "echo begun; until [ -e go ]; do sleep 0.05; done; echo went on";
     let job = home.run("sbatch", &["--parsable", "-o", "out", "--wrap", script]);
@@ -149,6 +151,7 @@ fn an_installation_runs_a_first_job_is_upgraded_under_a_running_one_and_removed(
     home.install(&["--uninstall"]);
     assert!(home.path(".local/share/slotd/lib/state.db").exists(), "state stays without --purge-runtime");
     assert!(!home.path(".local/bin/slotd").exists() && !home.path(".local/bin/sbatch").exists());
+    assert_eq!(missing_pages(&home).len(), 4 * (commands().len() + 1), "no page is left");
     home.install(&[]);
     assert!(home.run("sacct", &["-X", "-n", "-P", "-o", "JobID"]).starts_with("1\n"), "the history is still there");
 
@@ -157,6 +160,62 @@ fn an_installation_runs_a_first_job_is_upgraded_under_a_running_one_and_removed(
     let left: Vec<String> = home.left().into_iter().filter(|path| !kept.contains(&path.as_str())).collect();
     assert_eq!(left, [""; 0]);
     assert!(home.install(&["--uninstall", "--purge-runtime"]).contains("nothing is installed"));
+}
+
+/// The man pages and completions that are not where man and the shells look for them.
+fn missing_pages(home: &Home) -> Vec<String> {
+    let files = |name: &str| {
+        [
+            format!(".local/share/man/man1/{name}.1"),
+            format!(".local/share/bash-completion/completions/{name}"),
+            format!(".local/share/zsh/site-functions/_{name}"),
+            format!(".config/fish/completions/{name}.fish"),
+        ]
+    };
+    let names = commands().into_iter().chain(["slotd".to_owned()]);
+    names.flat_map(|name| files(&name)).filter(|file| !home.path(file).exists()).collect()
+}
+
+#[test]
+fn pages_of_others_are_neither_replaced_nor_removed() {
+    let home = Home::new(NO_MANAGER);
+    let page = ".local/share/man/man1/sbatch.1";
+    let other = ".config/fish/completions/git.fish";
+    home.script(page, ".TH sbatch 1\n");
+    home.script(other, "complete -c git\n");
+    // What an earlier version had and this one has no more.
+    let stale = ".local/share/bash-completion/completions/sold";
+    home.script(stale, "complete -f sold\n# Made by slotd.\n");
+    let said = home.install(&["--skip-systemd"]);
+    assert!(said.contains("man1/sbatch.1 is not slotd's and stays"), "{said}");
+    assert_eq!(missing_pages(&home), [""; 0]);
+    assert!(!home.path(stale).exists());
+    home.install(&["--uninstall", "--purge-runtime"]);
+    assert_eq!(fs::read_to_string(home.path(page)).expect("still there"), ".TH sbatch 1\n");
+    assert_eq!(fs::read_to_string(home.path(other)).expect("still there"), "complete -c git\n");
+    assert_eq!(missing_pages(&home).len(), 4 * (commands().len() + 1) - 1);
+}
+
+#[test]
+fn the_installed_completions_complete_in_bash() {
+    let home = Home::new(NO_MANAGER);
+    home.install(&["--skip-systemd"]);
+    let complete = |words: &[&str]| {
+        let name = words[0];
+        let script = r#"
+            . "$HOME/.local/share/bash-completion/completions/$1"
+            COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+            "_$1" "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+            echo "${COMPREPLY[*]}""#;
+        let said = must(home.command("bash").args(["-c", script, "bash"]).args(words), String::new);
+        assert!(!said.is_empty(), "{name}");
+        said.trim_end().to_owned()
+    };
+    assert_eq!(complete(&["sbatch", "--pars"]), "--parsable");
+    assert_eq!(complete(&["scontrol", "susp"]), "suspend");
+    assert_eq!(complete(&["squeue", "--me", "--js"]), "--json");
+    assert_eq!(complete(&["slotd", "sdi"]), "sdiag");
+    assert_eq!(complete(&["slotd", "seff", "--deb"]), "--debug");
 }
 
 #[test]

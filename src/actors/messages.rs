@@ -4,6 +4,7 @@
 use crate::actors::news::NewsSender;
 use crate::exec::launch_spec::{ExitRecord, StepCommand, StepUsage};
 use crate::model::change::{Change, LaunchTexts};
+use crate::model::diagnostics::Diagnostics;
 use crate::model::job::{Client, ClientProcess};
 use crate::model::partition::{Gpu, Host};
 use crate::model::query::AcctFilter;
@@ -58,8 +59,11 @@ pub struct QueryUsage(pub UsageAsk);
 pub struct QueryNode;
 
 #[derive(Message)]
-#[rtype(result = "Vec<(String, String)>")]
-pub struct QueryDiagnostics;
+#[rtype(result = "Diagnostics")]
+pub struct QueryDiagnostics {
+    /// Set the counters to zero afterwards.
+    pub reset: bool,
+}
 
 /// Puts what is in memory in the place of database records that are not over: memory knows more of them.
 #[derive(Message)]

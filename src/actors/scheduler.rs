@@ -23,6 +23,7 @@ use crate::spec::{constraint, hostlist};
 use actix::prelude::*;
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
+use std::time::Instant;
 use tokio::sync::{oneshot, watch};
 
 mod control;
@@ -67,6 +68,8 @@ struct InFlight {
     effects: Vec<Effect>,
     /// The jobs that these effects end, as they are at their end: a commit may take longer than they stay in memory.
     ended: Vec<JobView>,
+    /// When it was sent to the store; `None` for one that changes nothing there.
+    sent: Option<Instant>,
     then: Option<Box<dyn FnOnce()>>,
 }
 
@@ -109,6 +112,7 @@ pub struct SchedulerActor {
 impl SchedulerActor {
     /// `adopt`: the active jobs of the recovered core.
     pub fn new(core: Core, outputs: SchedulerOutputs, adopt: Vec<Job>) -> Self {
+        let daemon_start = outputs.daemon_start;
         SchedulerActor {
             core,
             outputs,
@@ -121,7 +125,7 @@ impl SchedulerActor {
             running_steps: HashMap::new(),
             tickets: HashMap::new(),
             adopt,
-            counters: Counters::default(),
+            counters: Counters::since(daemon_start),
             disk_is_full: false,
         }
     }
@@ -152,8 +156,9 @@ impl SchedulerActor {
                 _ => None,
             })
             .collect();
+        let sent = (!changes.is_empty()).then(Instant::now);
         self.outputs.store.do_send(Commit { seq: self.seq, changes, texts_for });
-        self.in_flight.push_back(InFlight { seq: self.seq, effects, ended, then });
+        self.in_flight.push_back(InFlight { seq: self.seq, effects, ended, sent, then });
     }
 
     /// As [`Self::commit_then`], and asks for a round.
@@ -321,7 +326,7 @@ impl SchedulerActor {
 
     fn announce_end(&mut self, view: JobView) {
         let id = view.id;
-        self.counters.ended += 1;
+        self.counters.end(view.state);
         match &view.role {
             ArrayRole::None => {
                 self.tell(id, Answer::Ended { view: Box::new(view.clone()) });
@@ -408,9 +413,9 @@ impl Handler<Round> for SchedulerActor {
         self.round_queued = false;
         let now = self.now();
         let mut out = Outbox::default();
-        let started = std::time::Instant::now();
+        let began = Instant::now();
         self.core.plan(now, &mut out);
-        self.counters.round(started.elapsed(), &out);
+        self.counters.round(began.elapsed(), &self.core, now, &out);
         self.commit_then(out, None);
         self.set_alarm();
     }
@@ -440,6 +445,9 @@ impl Handler<Committed> for SchedulerActor {
         };
         let Some(done) = self.in_flight.pop_front() else { return };
         debug_assert_eq!(done.seq, seq);
+        if let Some(sent) = done.sent {
+            self.counters.commits.add(sent.elapsed());
+        }
         let mut ended = done.ended.into_iter().peekable();
         for effect in done.effects {
             match effect {
@@ -505,7 +513,7 @@ impl Handler<SubmitJob> for SchedulerActor {
                 Box::pin(async move { Err(refused) })
             }
             Ok(id) => {
-                self.counters.submitted += 1;
+                self.counters.jobs.submitted += 1;
                 if let Some(news) = m.news {
                     self.watch(id, news);
                 }

@@ -191,9 +191,6 @@ pub const SSTAT: &[Extra] = &[kept("clusters", Some('M'), Value, "Clusters to as
 pub const SDIAG: &[Extra] = &[
     kept("all", Some('a'), Nothing, "Everything, which is the default"),
     kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one"),
-    kept("sort-by-id", Some('i'), Nothing, "Order of the calls: by kind"),
-    kept("sort-by-time", Some('t'), Nothing, "Order of the calls: by their time"),
-    kept("sort-by-time2", Some('T'), Nothing, "Order of the calls: by their mean time"),
 ];
 
 /// Of sprio.

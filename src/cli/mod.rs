@@ -11,6 +11,7 @@ pub mod job_env;
 pub mod lists;
 pub mod options;
 pub mod origin;
+pub mod pages;
 pub mod run;
 pub mod sacct;
 pub mod salloc;

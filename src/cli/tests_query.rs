@@ -456,6 +456,14 @@ fn sstat_asks_for_jobs_and_steps() {
 fn sdiag_sprio_and_seff() {
     assert!(parsed(sdiag::parse, &["sdiag", "-r"]).expect("good").reset);
     assert!(parsed(sdiag::parse, &["sdiag", "x"]).is_err());
+    for (words, order) in [
+        (&["sdiag"][..], sdiag::RequestOrder::Count),
+        (&["sdiag", "-i"], sdiag::RequestOrder::Id),
+        (&["sdiag", "-i", "--sort-by-time"], sdiag::RequestOrder::Time),
+        (&["sdiag", "-tT"], sdiag::RequestOrder::MeanTime),
+    ] {
+        assert_eq!(parsed(sdiag::parse, words).expect("good").order, order, "{words:?}");
+    }
     let got = parsed(sprio::parse, &["sprio", "-hl", "-j", "1,2", "-u", "lab"]).expect("good");
     assert!(got.no_header && got.long && got.jobs.is_some_and(|jobs| jobs.len() == 2));
     assert_eq!(parsed(seff::parse, &["seff", "12_3"]).expect("good").jobs[0].to_string(), "12_3");

@@ -4,6 +4,7 @@ pub mod alarm;
 pub mod client_watch;
 pub mod config;
 pub mod listener;
+mod requests;
 pub mod run;
 pub mod session;
 pub mod wire;

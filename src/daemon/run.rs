@@ -12,6 +12,7 @@ use crate::actors::store::{StoreOutputs, ended_facts};
 use crate::actors::{GpuInventoryActor, NotifierActor, ReaderActor, SchedulerActor, StoreActor};
 use crate::daemon::config::{Config, ConfigError};
 use crate::daemon::listener;
+use crate::daemon::requests::Requests;
 use crate::daemon::session::Hub;
 use crate::daemon::{alarm, client_watch};
 use crate::exec::cgroup::CgroupBase;
@@ -191,7 +192,15 @@ async fn serve(config: Config, paths: Paths, mut store: Store, reader_path: Path
             crate::actors::fatal()
         }
     });
-    let hub = Hub { scheduler: scheduler.clone(), reader, config: shown, clock: wall_clock, next_ticket: Cell::new(1) };
+    let hub = Hub {
+        scheduler: scheduler.clone(),
+        reader,
+        config: shown,
+        clock: wall_clock,
+        next_ticket: Cell::new(1),
+        connections: Cell::new(0),
+        requests: Requests::default(),
+    };
     let listener = listener::bind(&paths).map_err(failed("the socket"))?;
     actix::spawn(listener::serve(listener, Rc::new(hub)));
     until_told(inventory).await?;

@@ -6,6 +6,7 @@
 use crate::actors::messages::*;
 use crate::actors::news::NewsSender;
 use crate::actors::{ReaderActor, SchedulerActor};
+use crate::daemon::requests::Requests;
 use crate::daemon::wire::{FrameReader, write_all};
 use crate::exec::launch_spec::{SignalTarget, StepCommand};
 use crate::model::change::LaunchTexts;
@@ -20,6 +21,7 @@ use actix::Addr;
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::time::Instant;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
@@ -32,6 +34,9 @@ pub struct Hub {
     pub clock: fn() -> Timestamp,
     /// Names the steps' requests while they wait.
     pub next_ticket: Cell<u64>,
+    /// Clients that are connected.
+    pub connections: Cell<u64>,
+    pub requests: Requests,
 }
 
 /// What a session has to let go of when its client is gone.
@@ -77,6 +82,7 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
             }
         }
     });
+    hub.connections.update(|n| n + 1);
     let mut session = Session { hub, news, uid, ties: Ties::default() };
     loop {
         let written = tokio::select! {
@@ -104,6 +110,7 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
     }
     reader.abort();
     drop(incoming_news);
+    session.hub.connections.update(|n| n.saturating_sub(1));
     session.let_go();
 }
 
@@ -139,7 +146,11 @@ impl Session {
             Ok(request) => request,
             Err(e) => return Some(refused(e.to_string())),
         };
-        match self.carry_out(request, frame.raw, fds).await {
+        let kind = request.message_type();
+        let began = Instant::now();
+        let reply = self.carry_out(request, frame.raw, fds).await;
+        self.hub.requests.count(kind, self.uid, began.elapsed());
+        match reply {
             Ok(reply) => reply,
             Err(_) => Some(refused("the daemon is shutting down")),
         }
@@ -172,7 +183,16 @@ impl Session {
             }
             Request::Node => plain(Answer::Node(hub.scheduler.send(QueryNode).await?)),
             Request::Config => plain(Answer::Config(hub.config.clone())),
-            Request::Diagnostics => plain(Answer::Diagnostics(hub.scheduler.send(QueryDiagnostics).await?)),
+            Request::Diagnostics { reset } => {
+                let mut answer = hub.scheduler.send(QueryDiagnostics { reset }).await?;
+                answer.connections = hub.connections.get();
+                answer.requests = hub.requests.kinds();
+                answer.users = hub.requests.users();
+                if reset {
+                    hub.requests.reset();
+                }
+                plain(Answer::Diagnostics(Box::new(answer)))
+            }
             Request::Control { jobs, action } => {
                 let ended = match &action {
                     ControlAction::Update(updates) => self.facts_of(updates_targets(updates)).await?,

@@ -5,6 +5,7 @@
 pub mod array;
 pub mod change;
 pub mod dependency;
+pub mod diagnostics;
 pub mod exit;
 pub mod ids;
 pub mod job;

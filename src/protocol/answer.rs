@@ -1,5 +1,6 @@
 //! What the daemon says: answers to requests, and news on a connection that waits.
 
+use crate::model::diagnostics::Diagnostics;
 use crate::model::view::{JobList, JobView, NodeView};
 use crate::model::{ExitCode, JobId, StepId, StepKey, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -27,7 +28,7 @@ pub enum Answer {
     Done(Vec<Outcome>),
     /// The raw part is the script, or the environment as `KEY=VALUE\0` entries.
     Script,
-    Diagnostics(Vec<(String, String)>),
+    Diagnostics(Box<Diagnostics>),
     /// Jobs with those of their steps that were asked for and run, each with its use up to now.
     Usage {
         list: JobList,

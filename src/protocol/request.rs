@@ -52,7 +52,46 @@ pub enum Request {
     BatchEnv(JobId),
     /// What running steps use at this moment (sstat). Answered by `Usage`.
     Usage(UsageAsk),
-    Diagnostics,
+    /// What the daemon has done (sdiag).
+    Diagnostics {
+        /// Set the counters to zero afterwards.
+        reset: bool,
+    },
+}
+
+impl Request {
+    /// The name and the number by which sdiag counts requests. Slurm's where it has a message for it; numbers from 9000
+    /// on are slotd's own.
+    pub fn message_type(&self) -> (&'static str, u32) {
+        match self {
+            Request::Ping => ("REQUEST_PING", 1008),
+            Request::Submit(submit) if submit.test_only => ("REQUEST_JOB_WILL_RUN", 4012),
+            Request::Submit(submit) if submit.client.holds => ("REQUEST_RESOURCE_ALLOCATION", 4001),
+            Request::Submit(_) => ("REQUEST_SUBMIT_BATCH_JOB", 4003),
+            Request::Jobs(_) => ("REQUEST_JOB_INFO", 2003),
+            Request::Accounting(_) => ("DBD_GET_JOBS_COND", 1444),
+            Request::Node => ("REQUEST_NODE_INFO", 2007),
+            Request::Config => ("REQUEST_BUILD_INFO", 2001),
+            Request::Control { action, .. } => match action {
+                ControlAction::Hold | ControlAction::Release | ControlAction::Top | ControlAction::Update(_) => {
+                    ("REQUEST_UPDATE_JOB", 3001)
+                }
+                ControlAction::Requeue | ControlAction::RequeueHold => ("REQUEST_JOB_REQUEUE", 5023),
+                ControlAction::Suspend | ControlAction::Resume => ("REQUEST_SUSPEND", 5014),
+                ControlAction::Notify(_) => ("REQUEST_JOB_NOTIFY", 4022),
+            },
+            Request::Cancel(_) => ("REQUEST_KILL_JOB", 5032),
+            Request::LaunchStep(_) => ("REQUEST_JOB_STEP_CREATE", 5001),
+            Request::SignalStep { .. } => ("REQUEST_CANCEL_JOB_STEP", 5005),
+            Request::Release { .. } => ("REQUEST_COMPLETE_JOB_ALLOCATION", 5017),
+            Request::BatchScript(_) => ("REQUEST_BATCH_SCRIPT", 2051),
+            Request::Diagnostics { .. } => ("REQUEST_STATS_INFO", 2035),
+            Request::WaitEnd(_) => ("REQUEST_WAIT_END", 9001),
+            Request::Attach { .. } => ("REQUEST_ATTACH_CLIENT", 9002),
+            Request::BatchEnv(_) => ("REQUEST_BATCH_ENVIRONMENT", 9003),
+            Request::Usage(_) => ("REQUEST_STEP_USAGE", 9004),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -79,7 +79,12 @@ pub fn instant_or(t: Option<Timestamp>, otherwise: &str, ctx: &Ctx) -> String {
 
 /// The line above the tables of `squeue -l`, `-i` and `sinfo -l`: `Fri Nov 20 23:39:43 2026`.
 pub fn date_line(ctx: &Ctx) -> String {
-    zoned(ctx.now, &ctx.tz).and_then(|z| strftime("%a %b %e %H:%M:%S %Y", &z)).unwrap_or_default()
+    date(ctx.now, &ctx.tz)
+}
+
+/// An instant in the form of that line.
+pub fn date(t: Timestamp, tz: &TimeZone) -> String {
+    zoned(t, tz).and_then(|z| strftime("%a %b %e %H:%M:%S %Y", &z)).unwrap_or_default()
 }
 
 /// squeue's durations: `0:04`, `29:56`, `2:03:04`, `1-02:03:04`.

@@ -54,6 +54,11 @@ impl<'h> Round<'h> {
         Round { host, now, reservation: None }
     }
 
+    /// Whether a job was found blocked: what is considered from now on stands behind it.
+    pub fn is_blocked(&self) -> bool {
+        self.reservation.is_some()
+    }
+
     /// What this round keeps for the first job that it found blocked.
     #[cfg(test)]
     pub fn reservation(&self) -> Option<Reservation> {

@@ -11,6 +11,7 @@ use super::types::{Config, Effect, Outbox};
 use super::waits::Waits;
 use crate::model::change::{Change, Texts};
 use crate::model::dependency::{Dependency, DependencyTerm};
+use crate::model::diagnostics::RoundFacts;
 use crate::model::partition::Host;
 use crate::model::request::Sharing;
 use crate::model::{ArrayRole, Job, JobId, JobRequest, JobState, Partition, Timestamp};
@@ -63,6 +64,7 @@ pub struct Core {
     pub(super) step_waits: BTreeMap<JobId, VecDeque<StepWait>>,
     /// Records whose state has changed and whose dependents have not been told yet.
     pub(super) news: VecDeque<JobId>,
+    pub(super) last_round: RoundFacts,
 }
 
 /// The jobs that these dependencies name: what to ask the store about before `submit` and `recover`.
@@ -103,6 +105,7 @@ impl Core {
             expiring: BTreeSet::new(),
             step_waits: BTreeMap::new(),
             news: VecDeque::new(),
+            last_round: RoundFacts::default(),
         }
     }
 
@@ -118,6 +121,16 @@ impl Core {
     /// A record that is in memory.
     pub fn job(&self, id: JobId) -> Option<&Job> {
         self.jobs.get(&id).map(|record| &record.job)
+    }
+
+    /// What the last [`Core::plan`] looked at.
+    pub fn last_round(&self) -> RoundFacts {
+        self.last_round
+    }
+
+    /// Records that wait for nothing but resources.
+    pub fn queue_length(&self) -> usize {
+        self.queue.len()
     }
 
     /// All records in memory, by number.

@@ -5,6 +5,7 @@ use super::core::Core;
 use super::queue::QueueKey;
 use super::room::Want;
 use super::types::{Effect, LaunchJob, Outbox};
+use crate::model::diagnostics::RoundFacts;
 use crate::model::request::{JobKind, Sharing};
 use crate::model::{Job, JobId, JobState, Reason, Timestamp};
 use std::sync::Arc;
@@ -38,6 +39,7 @@ impl Core {
     /// One scheduling round: whatever can start, starts. To be called after facts and commands; what it does depends on
     /// the state and the time alone.
     pub fn plan(&mut self, now: Timestamp, out: &mut Outbox) {
+        self.last_round = RoundFacts::default();
         self.purge(now, out);
         // A start may let others go (`after:12`), and so may the end of one that could not wait.
         loop {
@@ -65,13 +67,28 @@ impl Core {
                 return;
             }
             // A start changes keys only to later ones: the place in the queue is found again by the key.
-            match self.try_start(key, &mut round, now, out) {
+            let is_behind = round.is_blocked();
+            let outcome = self.try_start(key, &mut round, now, out);
+            self.count_try(&outcome, is_behind);
+            match outcome {
                 Tried::Started => {}
                 Tried::Waits => tried += 1,
                 Tried::Stale => self.refresh_and_arm(key.id, now),
             }
             next = self.queue.after(key);
         }
+    }
+
+    fn count_try(&mut self, outcome: &Tried, is_behind: bool) {
+        let facts = &mut self.last_round;
+        let started = match outcome {
+            Tried::Started => true,
+            Tried::Waits => false,
+            Tried::Stale => return,
+        };
+        facts.tried += 1;
+        facts.behind += u64::from(is_behind);
+        facts.backfilled += u64::from(is_behind && started);
     }
 
     fn refresh_and_arm(&mut self, id: JobId, now: Timestamp) {

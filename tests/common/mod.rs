@@ -31,8 +31,10 @@ const LOOK: Duration = Duration::from_millis(10);
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_slotd");
 
-const COMMANDS: [&str; 11] =
-    ["slotd", "sbatch", "srun", "salloc", "squeue", "sacct", "scontrol", "scancel", "sinfo", "sstat", "sattach"];
+const COMMANDS: [&str; 14] = [
+    "slotd", "sbatch", "srun", "salloc", "squeue", "sacct", "scontrol", "scancel", "sinfo", "sstat", "sattach",
+    "sprio", "sdiag", "seff",
+];
 
 /// Waits until `look` gives something. `None` at the deadline.
 pub fn until<T>(look: impl FnMut() -> Option<T>) -> Option<T> {

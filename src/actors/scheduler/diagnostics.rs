@@ -2,52 +2,110 @@
 
 use super::SchedulerActor;
 use crate::actors::messages::QueryDiagnostics;
-use crate::sched::{Effect, Outbox};
+use crate::model::diagnostics::{Backfill, Diagnostics, JobCounts, Tally};
+use crate::model::{JobState, Timestamp};
+use crate::sched::{Core, Effect, Outbox};
 use actix::prelude::*;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-#[derive(Debug, Clone, Copy, Default)]
+/// Everything counts from `since` on.
+#[derive(Debug, Clone, Copy)]
 pub struct Counters {
-    pub submitted: u64,
-    pub started: u64,
-    pub ended: u64,
-    rounds: u64,
-    last_round: Duration,
-    longest_round: Duration,
-    all_rounds: Duration,
+    since: Timestamp,
+    pub jobs: JobCounts,
+    pub commits: Tally,
+    cycles: Tally,
+    depth: u64,
+    backfill: Backfill,
 }
 
 impl Counters {
-    pub fn round(&mut self, took: Duration, out: &Outbox) {
-        self.rounds += 1;
-        self.last_round = took;
-        self.longest_round = self.longest_round.max(took);
-        self.all_rounds += took;
+    pub fn since(since: Timestamp) -> Counters {
+        Counters {
+            since,
+            jobs: JobCounts::default(),
+            commits: Tally::default(),
+            cycles: Tally::default(),
+            depth: 0,
+            backfill: Backfill::default(),
+        }
+    }
+
+    /// Back to zero, but for what counts for the daemon's whole life.
+    fn reset(&mut self, now: Timestamp) {
+        let jobs_ever = self.backfill.jobs_ever;
+        *self = Counters::since(now);
+        self.backfill.jobs_ever = jobs_ever;
+    }
+
+    /// A scheduling round is over.
+    pub fn round(&mut self, took: Duration, core: &Core, now: Timestamp, out: &Outbox) {
         let starts = |effect: &&Effect| matches!(effect, Effect::Launch(_) | Effect::Granted(_));
-        self.started += out.effects.iter().filter(starts).count() as u64;
+        self.jobs.started += out.effects.iter().filter(starts).count() as u64;
+        let facts = core.last_round();
+        self.cycles.add(took);
+        self.depth += facts.tried;
+        if facts.behind > 0 {
+            let length = core.queue_length() as u64;
+            let backfill = &mut self.backfill;
+            backfill.cycles.add(took);
+            backfill.last_at = Some(now);
+            backfill.last_depth = facts.behind;
+            backfill.depth += facts.behind;
+            backfill.last_queue_length = length;
+            backfill.queue_length += length;
+            backfill.jobs += facts.backfilled;
+            backfill.jobs_ever += facts.backfilled;
+        }
+    }
+
+    /// A job is over.
+    pub fn end(&mut self, state: JobState) {
+        match state {
+            JobState::Completed => self.jobs.completed += 1,
+            JobState::Cancelled => self.jobs.cancelled += 1,
+            JobState::Failed | JobState::Timeout | JobState::OutOfMemory => self.jobs.failed += 1,
+            JobState::Pending | JobState::Running | JobState::Suspended | JobState::Completing => {}
+        }
     }
 }
+
+/// How often the clock is read to tell what that costs.
+const READINGS: u32 = 1000;
 
 impl Handler<QueryDiagnostics> for SchedulerActor {
     type Result = MessageResult<QueryDiagnostics>;
 
-    fn handle(&mut self, _: QueryDiagnostics, _: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, QueryDiagnostics { reset }: QueryDiagnostics, _: &mut Self::Context) -> Self::Result {
+        let now = self.now();
+        let began = Instant::now();
+        for _ in 0..READINGS {
+            std::hint::black_box(self.now());
+        }
+        let clock = began.elapsed();
         let c = self.counters;
-        let mean = c.all_rounds.checked_div(u32::try_from(c.rounds).unwrap_or(u32::MAX)).unwrap_or_default();
         let loads = self.core.partition_loads();
-        let pairs = [
-            ("Jobs submitted", c.submitted),
-            ("Jobs started", c.started),
-            ("Jobs ended", c.ended),
-            ("Jobs pending", loads.iter().map(|l| l.pending).sum()),
-            ("Jobs running", loads.iter().map(|l| l.running).sum()),
-            ("Total cycles", c.rounds),
-            ("Last cycle", c.last_round.as_micros() as u64),
-            ("Max cycle", c.longest_round.as_micros() as u64),
-            ("Mean cycle", mean.as_micros() as u64),
-            ("Commits in flight", self.in_flight.len() as u64),
-            ("Runners", self.runners.len() as u64),
-        ];
-        MessageResult(pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_string())).collect())
+        let answer = Diagnostics {
+            now,
+            daemon_start: self.outputs.daemon_start,
+            since: c.since,
+            runners: self.runners.len() as u64,
+            commits_in_flight: self.in_flight.iter().filter(|commit| commit.sent.is_some()).count() as u64,
+            jobs: c.jobs,
+            pending: loads.iter().map(|load| load.pending).sum(),
+            running: loads.iter().map(|load| load.running).sum(),
+            cycles: c.cycles,
+            depth: c.depth,
+            queue_length: self.core.queue_length() as u64,
+            backfill: c.backfill,
+            commits: c.commits,
+            clock_us: u64::try_from(clock.as_micros()).unwrap_or(u64::MAX),
+            // What the sessions count.
+            ..Diagnostics::default()
+        };
+        if reset {
+            self.counters.reset(now);
+        }
+        MessageResult(answer)
     }
 }

@@ -1,8 +1,12 @@
-//! `slotd` itself: `slotd daemon`, and help on the rest.
+//! `slotd` itself: `slotd daemon`, what the installer asks for, and help on the rest.
 
+use crate::cli::pages;
+use crate::cli::pages::completions::SHELLS;
 use crate::daemon;
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
+use std::{fs, io};
 
 const HELP: &str = "\
 slotd: Slurm for one machine
@@ -10,8 +14,11 @@ slotd: Slurm for one machine
 Usage: slotd daemon              serve SLOTD_ROOT (default ~/.local/share/slotd)
        slotd COMMAND [ARGS...]   run a Slurm command
        COMMAND [ARGS...]         the same, where COMMAND is a link to slotd
+       slotd man DIR             write the man pages into DIR
+       slotd completions SHELL DIR
+                                 write the completions for bash, zsh or fish into DIR
 
-Commands: sbatch srun salloc squeue sacct scontrol scancel sinfo sstat sattach
+Commands: sbatch srun salloc squeue sacct scontrol scancel sinfo sstat sattach sprio sdiag seff
 `COMMAND --help` tells of each.
 ";
 
@@ -32,6 +39,13 @@ pub fn main(words: &[OsString]) -> ExitCode {
             eprint!("{HELP}");
             ExitCode::from(2)
         }
+        ["man", dir] => written(write(dir, pages::manual::pages())),
+        ["completions", shell, dir] => match pages::completions::files(shell) {
+            Some(files) => written(write(dir, files)),
+            None => misused(&format!("no completions for {shell}: there are some for {}", SHELLS.join(", "))),
+        },
+        ["man", ..] => misused("man takes one directory"),
+        ["completions", ..] => misused("completions takes a shell and a directory"),
         ["daemon", extra, ..] => {
             eprintln!("slotd: error: the daemon takes no arguments: {extra}");
             ExitCode::from(2)
@@ -41,6 +55,33 @@ pub fn main(words: &[OsString]) -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn misused(why: &str) -> ExitCode {
+    eprintln!("slotd: error: {why}\nTry \"slotd --help\" for more information");
+    ExitCode::from(2)
+}
+
+fn written(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("slotd: error: {error}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// Writes files into a directory, which is made where it is missing.
+fn write(dir: &str, files: Vec<pages::File>) -> Result<(), String> {
+    let dir = Path::new(dir);
+    let failed = |path: &Path, e: io::Error| format!("{}: {e}", path.display());
+    fs::create_dir_all(dir).map_err(|e| failed(dir, e))?;
+    for file in files {
+        let path = dir.join(file.name);
+        fs::write(&path, file.text).map_err(|e| failed(&path, e))?;
+    }
+    Ok(())
 }
 
 fn serve() -> ExitCode {

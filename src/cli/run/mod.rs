@@ -25,7 +25,10 @@ mod sattach;
 mod sbatch;
 mod scancel;
 mod scontrol;
+mod sdiag;
+mod seff;
 mod sinfo;
+mod sprio;
 mod squeue;
 mod srun;
 mod sstat;
@@ -38,7 +41,7 @@ pub type Done = Result<u8, CliError>;
 type Applet = fn(&[OsString]) -> Done;
 
 /// The commands. Only an exact name counts: a renamed binary (`slotd-1.2`) is `slotd`.
-const APPLETS: [(&str, Applet); 10] = [
+const APPLETS: [(&str, Applet); 13] = [
     ("sbatch", sbatch::run),
     ("srun", srun::run),
     ("salloc", salloc::run),
@@ -49,6 +52,9 @@ const APPLETS: [(&str, Applet); 10] = [
     ("sinfo", sinfo::run),
     ("sstat", sstat::run),
     ("sattach", sattach::run),
+    ("sprio", sprio::run),
+    ("sdiag", sdiag::run),
+    ("seff", seff::run),
 ];
 
 /// Runs the process.

@@ -95,7 +95,7 @@ fn choose(sacct: &Sacct, list: &mut JobList, ctx: &Ctx) {
 
 /// By number; the tasks of an array stand where the array does, by theirs. The task that kept the array's own number is
 /// no exception.
-fn order(job: &JobView) -> (JobId, u32, JobId) {
+pub(super) fn order(job: &JobView) -> (JobId, u32, JobId) {
     let task = match &job.role {
         ArrayRole::None => 0,
         ArrayRole::Task { task, .. } => *task,

@@ -11,6 +11,11 @@ pub fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
 
 /// The document with one list.
 pub fn document(plugin: &str, list: &str, records: Vec<Value>) -> Value {
+    document_of(plugin, list, Value::Array(records))
+}
+
+/// The document with one member of any shape.
+pub fn document_of(plugin: &str, name: &str, value: Value) -> Value {
     let version = object([("major", 22.into()), ("minor", 5.into()), ("micro", 8.into())]);
     let mut members = Map::new();
     let meta = object([
@@ -19,7 +24,7 @@ pub fn document(plugin: &str, list: &str, records: Vec<Value>) -> Value {
     ]);
     members.insert("meta".to_owned(), meta);
     members.insert("errors".to_owned(), Value::Array(Vec::new()));
-    members.insert(list.to_owned(), Value::Array(records));
+    members.insert(name.to_owned(), value);
     Value::Object(members)
 }
 

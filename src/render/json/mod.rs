@@ -1,17 +1,19 @@
 //! `--json` and `--yaml`: the same records as data, in the shape of Slurm's own (OpenAPI v0.0.38, Slurm 22.05).
 //!
 //! Every document has `meta` (versions), `errors` (empty: what fails, fails before a document is begun) and one list:
-//! `jobs` (squeue, scontrol show job; another shape for sacct), `nodes` (sinfo, scontrol show node) or `partitions`.
+//! `jobs` (squeue, scontrol show job; another shape for sacct), `nodes` (sinfo, scontrol show node) or `partitions`; that of sdiag has the object `statistics` instead.
 //! Times are seconds since 1970, 0 for "none"; time limits are minutes, `null` for none; memory is in MB.
 //! Where Slurm 22.05 is known to print nonsense (`exit_code` of a failed job in sacct), the truth is printed.
 
 mod accounting;
+mod diagnostics;
 mod document;
 mod host;
 mod queue;
 mod yaml;
 
 pub use accounting::accounting;
+pub use diagnostics::diagnostics;
 pub use document::text;
 pub use host::{nodes, partitions};
 pub use queue::jobs;

@@ -1,0 +1,68 @@
+//! What the shells complete of each command.
+
+use super::{File, MARK, commands, slotd};
+use clap::Command;
+use clap::builder::PossibleValuesParser;
+use clap_complete::aot::{Bash, Fish, Zsh, generate};
+
+/// The shells that there are completions for.
+pub const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
+
+/// The first words of scontrol.
+const SCONTROL: [&str; 16] = [
+    "show",
+    "hold",
+    "uhold",
+    "release",
+    "requeue",
+    "requeuehold",
+    "suspend",
+    "resume",
+    "update",
+    "top",
+    "write",
+    "notify",
+    "listpids",
+    "wait_job",
+    "ping",
+    "version",
+];
+
+/// The files for a shell, one a command; `None` for another shell.
+pub fn files(shell: &str) -> Option<Vec<File>> {
+    let all = commands().into_iter().map(|(applet, command)| (applet.name, command)).chain([("slotd", slotd())]);
+    all.map(|(name, command)| {
+        let text = script(shell, name, with_words(name, command))?;
+        Some(File { name: file_name(shell, name), text })
+    })
+    .collect()
+}
+
+/// The name by which a shell finds the completions of a command.
+pub fn file_name(shell: &str, command: &str) -> String {
+    match shell {
+        "zsh" => format!("_{command}"),
+        "fish" => format!("{command}.fish"),
+        _ => command.to_owned(),
+    }
+}
+
+fn script(shell: &str, name: &str, mut command: Command) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    match shell {
+        "bash" => generate(Bash, &mut command, name, &mut text),
+        "zsh" => generate(Zsh, &mut command, name, &mut text),
+        "fish" => generate(Fish, &mut command, name, &mut text),
+        _ => return None,
+    }
+    text.extend(format!("\n# {MARK}\n").bytes());
+    Some(text)
+}
+
+/// The words that only completion lists: parsing takes abbreviations of them too.
+fn with_words(name: &str, command: Command) -> Command {
+    match name {
+        "scontrol" => command.mut_arg("operands", |arg| arg.value_parser(PossibleValuesParser::new(SCONTROL))),
+        _ => command,
+    }
+}

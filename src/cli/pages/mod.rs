@@ -1,0 +1,110 @@
+//! Man pages and shell completions, made of the definitions that the commands themselves are parsed with.
+//!
+//! Only texts and file names are made here; `slotd man` and `slotd completions` write them.
+
+pub mod completions;
+pub mod manual;
+mod texts;
+
+use crate::cli::choices::{Applet, definition};
+use crate::cli::{
+    sacct, salloc, salloc_options, sattach, sbatch, sbatch_options, scancel, scontrol, sdiag, seff, sinfo, sprio,
+    squeue, srun, srun_options, sstat,
+};
+use clap::{Arg, Command};
+
+/// A file to be installed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    pub name: String,
+    pub text: Vec<u8>,
+}
+
+/// Every command with its definition.
+pub fn commands() -> Vec<(Applet, Command)> {
+    vec![
+        (sbatch::APPLET, definition::<sbatch_options::SbatchOpts>(sbatch::APPLET)),
+        (srun::APPLET, definition::<srun_options::SrunOpts>(srun::APPLET)),
+        (salloc::APPLET, definition::<salloc_options::SallocOpts>(salloc::APPLET)),
+        (squeue::APPLET, definition::<squeue::SqueueOpts>(squeue::APPLET)),
+        (sacct::APPLET, definition::<sacct::SacctOpts>(sacct::APPLET)),
+        (scontrol::APPLET, definition::<scontrol::ScontrolOpts>(scontrol::APPLET)),
+        (scancel::APPLET, definition::<scancel::ScancelOpts>(scancel::APPLET)),
+        (sinfo::APPLET, definition::<sinfo::SinfoOpts>(sinfo::APPLET)),
+        (sstat::APPLET, definition::<sstat::SstatOpts>(sstat::APPLET)),
+        (sattach::APPLET, definition::<sattach::SattachOpts>(sattach::APPLET)),
+        (sprio::APPLET, definition::<sprio::SprioOpts>(sprio::APPLET)),
+        (sdiag::APPLET, definition::<sdiag::SdiagOpts>(sdiag::APPLET)),
+        (seff::APPLET, definition::<seff::SeffOpts>(seff::APPLET)),
+    ]
+}
+
+/// The end of each file's last line, by which the installer knows what it may replace and remove.
+pub const MARK: &str = "Made by slotd.";
+
+/// `slotd` itself, with the commands as its subcommands.
+fn slotd() -> Command {
+    let dir = || Arg::new("dir").value_name("DIR").required(true).value_hint(clap::ValueHint::DirPath);
+    let shell = Arg::new("shell").value_name("SHELL").required(true).value_parser(completions::SHELLS);
+    Command::new("slotd")
+        .about("Slurm for one machine")
+        .disable_help_subcommand(true)
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand(Command::new("daemon").about("Serve the runtime root"))
+        .subcommand(Command::new("man").about("Write the man pages into a directory").arg(dir()))
+        .subcommand(Command::new("completions").about("Write the completions of a shell").arg(shell).arg(dir()))
+        .subcommands(commands().into_iter().map(|(_, command)| command))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definitions_hold_together() {
+        slotd().debug_assert();
+        let names: Vec<&str> = commands().iter().map(|(applet, _)| applet.name).collect();
+        let unique: std::collections::BTreeSet<_> = names.iter().collect();
+        assert_eq!(unique.len(), names.len());
+    }
+
+    #[test]
+    fn every_page_has_its_sections_and_every_option() {
+        let pages = manual::pages();
+        for (applet, command) in commands() {
+            let page = pages.iter().find(|page| page.name == format!("{}.1", applet.name)).expect("a page");
+            let text = String::from_utf8(page.text.clone()).expect("text").replace("\\-", "-");
+            for section in
+                ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "ENVIRONMENT", "\"EXIT STATUS\"", "\"SEE ALSO\""]
+            {
+                assert!(text.contains(&format!("\n.SH {section}\n")), "{}: {section}", applet.name);
+            }
+            for long in command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(Arg::get_long) {
+                assert!(text.contains(&format!("--{long}")), "{}: --{long}", applet.name);
+            }
+            assert!(text.ends_with(&format!("{MARK}\n")), "{}", applet.name);
+            for (variable, _) in applet.variables {
+                assert!(text.contains(variable), "{}: {variable}", applet.name);
+            }
+        }
+        assert_eq!(pages.len(), commands().len() + 1);
+    }
+
+    #[test]
+    fn every_option_is_completed_in_every_shell() {
+        for shell in completions::SHELLS {
+            let files = completions::files(shell).expect("a shell");
+            assert_eq!(files.len(), commands().len() + 1, "{shell}");
+            for (applet, command) in commands() {
+                let name = completions::file_name(shell, applet.name);
+                let file = files.iter().find(|file| file.name == name).expect("a file");
+                let text = String::from_utf8(file.text.clone()).expect("text");
+                assert!(text.ends_with(&format!("\n# {MARK}\n")), "{shell}: {}", applet.name);
+                for long in command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(Arg::get_long) {
+                    assert!(text.contains(long), "{shell}: {}: --{long}", applet.name);
+                }
+            }
+        }
+        assert!(completions::files("csh").is_none());
+    }
+}

@@ -1,0 +1,273 @@
+//! What the definitions do not tell: descriptions, exit codes, variables that are no options.
+
+/// The texts of one page.
+pub struct Page {
+    pub description: &'static [&'static str],
+    /// Variables besides those that stand for options.
+    pub variables: &'static [(&'static str, &'static str)],
+    pub exits: &'static [(&'static str, &'static str)],
+}
+
+/// Of every command.
+pub const COMMON_VARIABLES: &[(&str, &str)] =
+    &[("SLOTD_ROOT", "The runtime root of the daemon to talk to. Where it is not set: ~/.local/share/slotd.")];
+
+const TIME_FORMAT: (&str, &str) =
+    ("SLURM_TIME_FORMAT", "How times are written: standard, relative, or a strftime pattern with a %.");
+const BITSTR_LEN: (&str, &str) =
+    ("SLURM_BITSTR_LEN", "The longest list of array tasks that is printed, in bytes; 0 lifts the limit.");
+const OUTPUT: (&str, &str) =
+    ("SLOTD_OUTPUT", "slurm: Slurm's own columns where no format is asked for, rather than the table with bars.");
+const EXIT_ERROR: (&str, &str) = ("SLURM_EXIT_ERROR", "The exit code of a refusal, rather than 1.");
+const EXIT_IMMEDIATE: (&str, &str) =
+    ("SLURM_EXIT_IMMEDIATE", "The exit code where --immediate was in vain, rather than 1.");
+
+const SHOWN: (&str, &str) = ("0", "What was asked for was shown.");
+const QUERY_FAILED: (&str, &str) = ("1", "An option or a value cannot be read, or the daemon does not answer.");
+const USAGE: (&str, &str) = ("255", "An option does not exist, or its value cannot be read.");
+
+/// The texts of a command.
+pub fn of(command: &str) -> &'static Page {
+    PAGES.iter().find(|(name, _)| *name == command).map_or(&EMPTY, |(_, page)| page)
+}
+
+const EMPTY: Page = Page { description: &[], variables: &[], exits: &[SHOWN, QUERY_FAILED] };
+
+static PAGES: &[(&str, Page)] = &[
+    ("sbatch", SBATCH),
+    ("srun", SRUN),
+    ("salloc", SALLOC),
+    ("squeue", SQUEUE),
+    ("sacct", SACCT),
+    ("scontrol", SCONTROL),
+    ("scancel", SCANCEL),
+    ("sinfo", SINFO),
+    ("sstat", SSTAT),
+    ("sattach", SATTACH),
+    ("sprio", SPRIO),
+    ("sdiag", SDIAG),
+    ("seff", SEFF),
+];
+
+const SBATCH: Page = Page {
+    description: &[
+        "Puts a script into the queue and prints its number, which it has when it is on disk and not before. The script is \
+         a file, standard input where no file is named, or the text of --wrap.",
+        "Lines of the script that begin with #SBATCH hold options too. Options of the command line win over variables of \
+         the environment, and these over the lines of the script.",
+    ],
+    variables: &[EXIT_ERROR],
+    exits: &[
+        ("0", "The job was submitted; with --wait: it ended well."),
+        (
+            "1",
+            "The job was refused, or the daemon does not answer; with --wait also: a signal or a cancellation ended it.",
+        ),
+        USAGE,
+        ("other", "With --wait: the exit code of the job, of an array the largest one."),
+    ],
+};
+
+const SRUN: Page = Page {
+    description: &[
+        "Runs a command as a step: within a job in the job's allocation, otherwise in an allocation of its own, for which \
+         it waits. Output comes as it is written, and signals such as Ctrl-C reach the step.",
+    ],
+    variables: &[EXIT_ERROR, EXIT_IMMEDIATE],
+    exits: &[
+        ("0", "All tasks ended well."),
+        ("1", "The launch was refused, or the daemon does not answer."),
+        ("128+N", "Signal N ended a task."),
+        USAGE,
+        ("other", "The largest exit code of a task."),
+    ],
+};
+
+const SALLOC: Page = Page {
+    description: &[
+        "Waits for an allocation and runs a command in it, your shell where none is named. srun starts steps in it. The \
+         allocation ends with the command.",
+    ],
+    variables: &[EXIT_ERROR, EXIT_IMMEDIATE],
+    exits: &[
+        ("1", "The allocation was refused, or the daemon does not answer."),
+        USAGE,
+        ("other", "The exit code of the command."),
+    ],
+};
+
+const SQUEUE: Page = Page {
+    description: &[
+        "Shows the jobs that wait, with the reason why, and those that run. The rest of a pending array is one row; --array \
+         shows each of its tasks.",
+        "Where no format is asked for, a table with bars is printed; --format and --Format are Slurm's.",
+    ],
+    variables: &[OUTPUT, TIME_FORMAT, BITSTR_LEN],
+    exits: &[
+        ("0", "The jobs were shown."),
+        (
+            "1",
+            "An option or a value cannot be read, the only job that --jobs names is unknown, or the daemon does not answer.",
+        ),
+    ],
+};
+
+const SACCT: Page = Page {
+    description: &[
+        "Shows jobs and their steps from the database, those that wait and run included: since midnight, or those that are \
+         named.",
+        "Where no format is asked for, a table with bars is printed; --format is Slurm's.",
+    ],
+    variables: &[OUTPUT, TIME_FORMAT, BITSTR_LEN],
+    exits: &[SHOWN, QUERY_FAILED],
+};
+
+const SCONTROL: Page = Page {
+    description: &[
+        "Shows jobs, steps, the node, the partitions and the configuration (show), and changes jobs: hold, uhold, release, \
+         requeue, requeuehold, suspend, resume, update, top, notify. It prints a job's script (write batch_script) and its \
+         processes (listpids), waits for an allocation (wait_job), and asks whether the daemon is there (ping).",
+        "Without a command it reads commands from standard input, a line each.",
+    ],
+    variables: &[TIME_FORMAT, BITSTR_LEN],
+    exits: &[
+        ("0", "It was done."),
+        ("1", "It was refused, the command cannot be read, or the daemon does not answer."),
+    ],
+};
+
+const SCANCEL: Page = Page {
+    description: &[
+        "Cancels jobs, array tasks and steps, or sends them a signal. A job that runs gets SIGTERM, and SIGKILL when the \
+         daemon's SLOTD_KILL_WAIT is over.",
+    ],
+    variables: &[],
+    exits: &[
+        ("0", "All was done. A job that is over or unknown is no failure, unless --signal is given."),
+        ("1", "A number or an option cannot be read, or the daemon does not answer."),
+        ("other", "The daemon refused."),
+    ],
+};
+
+const SINFO: Page = Page {
+    description: &["Shows the partitions, the node, and what of it is in use."],
+    variables: &[OUTPUT, TIME_FORMAT],
+    exits: &[SHOWN, QUERY_FAILED],
+};
+
+const SSTAT: Page = Page {
+    description: &["Shows what running steps use at this moment: memory, CPU time, processes."],
+    variables: &[],
+    exits: &[SHOWN, QUERY_FAILED],
+};
+
+const SATTACH: Page = Page {
+    description: &["Shows the output of a running step and sends it what is typed."],
+    variables: &[],
+    exits: &[
+        ("1", "There is no such running step, or the daemon does not answer."),
+        ("other", "The exit code of the step."),
+    ],
+};
+
+const SPRIO: Page = Page {
+    description: &[
+        "Shows pending jobs in the order of their priority, with what it is made of. The priority is the number that was \
+         asked for (SITE; 1 where none was), less the nice value, and at least 1. A held job has 0. Other factors of Slurm \
+         do not count, and are shown as 0.",
+        "Among equal priorities the job that was submitted first is first, and arrays take turns.",
+    ],
+    variables: &[],
+    exits: &[SHOWN, QUERY_FAILED],
+};
+
+const SDIAG: Page = Page {
+    description: &[
+        "Shows what the daemon did since its counters were last set to zero: jobs, scheduling rounds, jobs that passed others \
+         that wait, requests by kind and by user, commits to the database, and how long all of these took.",
+        "A server thread is a connected client, an agent looks after one running job, and the DBD agent queue are the commits \
+         that are not durable yet.",
+    ],
+    variables: &[],
+    exits: &[SHOWN, QUERY_FAILED],
+};
+
+const SEFF: Page = Page {
+    description: &[
+        "Shows how much of the CPU time and the memory that a job had it used. Of an array all tasks are shown. What a \
+         running job uses is measured when it is asked for.",
+    ],
+    variables: &[],
+    exits: &[
+        SHOWN,
+        ("1", "A number or an option cannot be read, or the daemon does not answer."),
+        ("2", "A job was not found."),
+    ],
+};
+
+/// The page of slotd itself.
+pub const SLOTD: Page = Page {
+    description: &[
+        "slotd queues batch scripts, arrays, pipelines and interactive work on one machine, and reserves CPUs, memory and \
+         GPUs for them. The daemon serves one runtime root. The Slurm commands are links to the program slotd, and talk to \
+         the daemon through a socket below the root.",
+        "A job outlives the daemon: the next one takes it over, with its true exit code.",
+    ],
+    variables: &[
+        ("SLOTD_ROOT", "The runtime root; commands and daemon must agree on it. Default: ~/.local/share/slotd."),
+        (
+            "SLOTD_CPU_PARTITIONS",
+            "Names of the CPU partitions, separated by commas; the first is the default partition. Default: cpu.",
+        ),
+        ("SLOTD_GPU_PARTITIONS", "Names of the GPU partitions, which exist only where there are GPUs. Default: gpu."),
+        ("SLOTD_FEATURES", "Features for --constraint, separated by commas."),
+        (
+            "SLOTD_NOTIFY_CMD",
+            "A shell command for each job that has ended. It sees SLOTD_JOB_ID, SLOTD_JOB_NAME, SLOTD_JOB_STATE, \
+             SLOTD_JOB_PARTITION and SLOTD_JOB_REASON.",
+        ),
+        ("SLOTD_NOTIFY_TIMEOUT", "Seconds after which that command is killed. Default: 30."),
+        ("SLOTD_CGROUP_BASE", "A writable cgroup v2 subtree: limits are enforced and not only reserved."),
+        ("SLOTD_GPU_COUNT", "GPUs there are. Default: what nvidia-smi says."),
+        ("SLOTD_CPUS", "CPUs to give out. Default: those that the kernel allows."),
+        ("SLOTD_MEMORY_MB", "Memory to give out, in MB. Default: MemTotal of the kernel."),
+        ("SLOTD_BATCH_TASKS", "ranks, once or auto: what --ntasks means for a batch script. Default: auto."),
+        ("SLOTD_KILL_WAIT", "Seconds between SIGTERM and SIGKILL. Default: 30."),
+        ("SLOTD_MIN_JOB_AGE", "Seconds for which squeue and scontrol still know an ended job. Default: 300."),
+        ("SLOTD_LOG", "error, warn, info, debug or trace. Default: info."),
+    ],
+    exits: &[
+        ("0", "The daemon was told to end, by SIGTERM or SIGINT; or what was asked for was done."),
+        ("1", "The daemon could not start or go on, or a file could not be written."),
+        ("2", "The command is unknown or its words make no sense."),
+    ],
+};
+
+/// The ways to call slotd.
+pub const SLOTD_FORMS: &[(&str, &str)] = &[
+    ("slotd daemon", ""),
+    ("slotd man", "DIR"),
+    ("slotd completions", "bash|zsh|fish DIR"),
+    ("slotd", "COMMAND [ARGS...]"),
+];
+
+/// What only slotd itself does.
+pub const SLOTD_COMMANDS: &[(&str, &str)] = &[
+    ("daemon", "Serves the runtime root until SIGTERM or SIGINT. Running jobs go on after that."),
+    ("man", "Writes the man pages of all commands into a directory, which is made where it is missing."),
+    (
+        "completions",
+        "Writes the completions of all commands for a shell into a directory, which is made where it is missing.",
+    ),
+];
+
+/// What signals mean to the daemon.
+pub const SIGNALS: &[(&str, &str)] =
+    &[("SIGTERM, SIGINT", "The daemon ends; running jobs go on."), ("SIGHUP", "The daemon looks for GPUs again.")];
+
+/// Below the runtime root.
+pub const FILES: &[(&str, &str)] = &[
+    ("run/slotd.sock", "The socket that commands talk to."),
+    ("lib/state.db", "The database."),
+    ("lib/jobs/ID", "The directory of a job: script.sh, runner.sh (which reproduces the launch by hand), exit_status."),
+];

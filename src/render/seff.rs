@@ -1,0 +1,181 @@
+//! seff: what a job used of what it had, in the layout of the script of that name that comes with Slurm.
+
+use crate::model::tres::Usage;
+use crate::model::view::JobView;
+use crate::model::{ArrayRole, JobState};
+use crate::render::{Ctx, job, time};
+use std::fmt::Write as _;
+
+/// What a job used, as far as the daemon's records tell: its own figures, or those of its steps while it has none.
+pub fn recorded_usage(job: &JobView) -> Usage {
+    match job.usage == Usage::default() {
+        true => job.steps.iter().fold(Usage::default(), |sum, step| sum.merge(step.usage)),
+        false => job.usage,
+    }
+}
+
+/// The report on one job, which used so much up to now.
+pub fn print(view: &JobView, usage: &Usage, ctx: &Ctx) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = report(&mut out, view, usage, ctx);
+    out
+}
+
+fn report(out: &mut String, view: &JobView, usage: &Usage, ctx: &Ctx) -> std::fmt::Result {
+    let request = &view.request;
+    writeln!(out, "Job ID: {}", view.id)?;
+    if let ArrayRole::Task { array_job, task } = &view.role {
+        writeln!(out, "Array Job ID: {array_job}_{task}")?;
+    }
+    writeln!(out, "Cluster: {}", ctx.cluster)?;
+    writeln!(out, "User/Group: {}/{}", request.user, request.group)?;
+    writeln!(out, "State: {} (exit code {})", view.state.name(), view.exit.status)?;
+    let has = job::allocated_or_asked(view);
+    if has.cpus == 1 {
+        writeln!(out, "Cores: 1")?;
+    } else {
+        writeln!(out, "Nodes: 1\nCores per node: {}", has.cpus)?;
+    }
+    if view.state == JobState::Pending {
+        return writeln!(out, "Efficiency not available for jobs in the PENDING state.");
+    }
+    let wall = view.elapsed(ctx.now);
+    let used_us = usage.user_us.saturating_add(usage.system_us);
+    let core_us = wall.as_micros() * u128::from(has.cpus);
+    writeln!(out, "CPU Utilized: {}", time::long(used_us / 1_000_000))?;
+    let core_secs = wall.as_secs().saturating_mul(u64::from(has.cpus));
+    writeln!(
+        out,
+        "CPU Efficiency: {} of {} core-walltime",
+        share(used_us as f64, core_us as f64),
+        time::long(core_secs)
+    )?;
+    writeln!(out, "Job Wall-clock time: {}", time::long(wall.as_secs()))?;
+    let asked_kib = has.mem_mb.saturating_mul(1024);
+    writeln!(out, "Memory Utilized: {}", size(usage.max_rss_kb))?;
+    writeln!(out, "Memory Efficiency: {} of {}", share(usage.max_rss_kb as f64, asked_kib as f64), size(asked_kib))?;
+    if !view.state.is_terminal() {
+        writeln!(out, "WARNING: Efficiency statistics may be misleading for {} jobs.", view.state.name())?;
+    }
+    Ok(())
+}
+
+/// `--debug`: the values that the shares are worked out from.
+pub fn debug(view: &JobView, usage: &Usage, ctx: &Ctx) -> String {
+    let (array_job, task) = match &view.role {
+        ArrayRole::Task { array_job, task } => (array_job.to_string(), task.to_string()),
+        ArrayRole::None | ArrayRole::Rest { .. } | ArrayRole::Part { .. } => (String::new(), String::new()),
+    };
+    let has = job::allocated_or_asked(view);
+    let values = [
+        ("JobID", view.id.to_string()),
+        ("ArrayJobID", array_job),
+        ("ArrayTaskID", task),
+        ("User", view.request.user.clone()),
+        ("Group", view.request.group.clone()),
+        ("State", view.state.name().to_owned()),
+        ("Clustername", ctx.cluster.clone()),
+        ("Ncpus", has.cpus.to_string()),
+        ("Nnodes", "1".to_owned()),
+        ("ReqmemKiB", has.mem_mb.saturating_mul(1024).to_string()),
+        ("CputUs", usage.user_us.saturating_add(usage.system_us).to_string()),
+        ("WalltimeUs", view.elapsed(ctx.now).as_micros().to_string()),
+        ("MemKiB", usage.max_rss_kb.to_string()),
+        ("ExitStatus", view.exit.status.to_string()),
+    ];
+    values.iter().map(|(name, value)| format!("Slurm data: {name}={value}\n")).collect()
+}
+
+fn share(part: f64, whole: f64) -> String {
+    format!("{:.2}%", if whole > 0.0 { part / whole * 100.0 } else { 0.0 })
+}
+
+/// `0.00 MB`, `908.00 KB`, `3.27 GB`.
+fn size(kib: u64) -> String {
+    if kib == 0 {
+        return "0.00 MB".to_owned();
+    }
+    let mut amount = kib as f64;
+    let mut units = ["KB", "MB", "GB", "TB"].into_iter();
+    let mut unit = units.next();
+    while amount >= 1024.0
+        && let Some(next) = units.next()
+    {
+        amount /= 1024.0;
+        unit = Some(next);
+    }
+    format!("{amount:.2} {}", unit.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::tres::Allocation;
+    use crate::model::{ExitCode, Reason, Tres};
+    use crate::render::fixture::{ctx, job};
+
+    const TRES: Tres = Tres { cpus: 4, mem_mb: 2048, gpus: 0 };
+
+    fn ended() -> JobView {
+        let exit = ExitCode { status: 3, signal: 0 };
+        let job = job(12, "j").ended(JobState::Failed, Reason::NonZeroExitCode, exit, 100, 40);
+        job.with(|j| {
+            j.tres = TRES;
+            j.alloc = Some(Allocation { tres: TRES, ..Allocation::default() });
+            j.usage = Usage { max_rss_kb: 512 * 1024, user_us: 50_000_000, system_us: 10_000_000 };
+        })
+        .build()
+    }
+
+    #[test]
+    fn a_job_that_ended_is_told_with_its_shares() {
+        let view = ended();
+        assert_eq!(
+            print(&view, &recorded_usage(&view), &ctx()),
+            "Job ID: 12\nCluster: slotd\nUser/Group: lab/lab\nState: FAILED (exit code 3)\nNodes: 1\n\
+             Cores per node: 4\nCPU Utilized: 00:01:00\nCPU Efficiency: 25.00% of 00:04:00 core-walltime\n\
+             Job Wall-clock time: 00:01:00\nMemory Utilized: 512.00 MB\nMemory Efficiency: 25.00% of 2.00 GB\n"
+        );
+    }
+
+    #[test]
+    fn an_array_task_is_told_by_both_numbers() {
+        let view = job(9, "j").task(7, 2).running(60).build();
+        let text = print(&view, &Usage::default(), &ctx());
+        assert!(text.starts_with("Job ID: 9\nArray Job ID: 7_2\n"), "{text}");
+        assert!(text.contains("\nCores: 1\nCPU Utilized: 00:00:00\nCPU Efficiency: 0.00% of 00:01:00 "), "{text}");
+        assert!(text.ends_with("\nWARNING: Efficiency statistics may be misleading for RUNNING jobs.\n"), "{text}");
+    }
+
+    #[test]
+    fn a_pending_job_has_no_efficiency() {
+        let text = print(&job(9, "j").build(), &Usage::default(), &ctx());
+        assert!(text.ends_with("Efficiency not available for jobs in the PENDING state.\n"), "{text}");
+        assert!(!text.contains("CPU Utilized"), "{text}");
+    }
+
+    #[test]
+    fn a_job_that_took_no_time_has_used_nothing_of_it() {
+        let exit = ExitCode::OK;
+        let view = job(1, "j").ended(JobState::Cancelled, Reason::None, exit, 5, 5).build();
+        assert!(print(&view, &Usage::default(), &ctx()).contains("CPU Efficiency: 0.00% of 00:00:00 core-walltime\n"));
+    }
+
+    #[test]
+    fn sizes_have_two_places_and_the_largest_unit() {
+        for (kib, text) in
+            [(0, "0.00 MB"), (908, "908.00 KB"), (1024, "1.00 MB"), (897_731, "876.69 MB"), (3 << 30, "3.00 TB")]
+        {
+            assert_eq!(size(kib), text);
+        }
+        assert_eq!(size(5 << 40), "5120.00 TB");
+    }
+
+    #[test]
+    fn the_raw_values_are_told_on_request() {
+        let view = ended();
+        let text = debug(&view, &recorded_usage(&view), &ctx());
+        assert!(text.contains("Slurm data: CputUs=60000000\nSlurm data: WalltimeUs=60000000\n"), "{text}");
+    }
+}
