@@ -178,6 +178,21 @@ fn directives_are_read_up_to_the_first_command() {
 }
 
 #[test]
+fn directives_are_read_though_carelessly_written() {
+    let slotd = Slotd::start();
+    let script = "#!/bin/sh\n#SBATCH--job-name=glued\n#SBATCH -c 2 --mem 1G \\\n#SBATCH -o out \\ \nexit 0\n";
+    let job = slotd.wait_state(slotd.script(&[], script), "COMPLETED");
+    assert_eq!(request(&job, "name"), "glued");
+    assert_eq!(job.tres(), (2, 1024, 0));
+    assert_eq!(slotd.read("out"), "");
+    // simple-slurm writes options with an optional value so; Slurm refuses it in these words.
+    slotd.write("padded.sh", "#!/bin/sh\n#SBATCH --nice                5\n");
+    let out = slotd.cmd("sbatch", &["padded.sh"]).fails(255);
+    let text = "sbatch: error: line 2: Invalid directive found in batch script: 5\n";
+    assert!(out.stderr.starts_with(text), "{}", out.stderr);
+}
+
+#[test]
 fn the_command_line_beats_the_environment_beats_directives() {
     let slotd = Slotd::start();
     slotd.write("job.sh", "#!/bin/sh\n#SBATCH -J directive -t 5 -c 2\n");

@@ -239,8 +239,10 @@ impl Reader {
                     .and(Mark::Bare, format!("Try \"{} --help\" for more information", self.applet.name))
             })?;
             if let Some(stray) = found.operands.first() {
-                let text = format!("line {line}: '{}' is not an option (a comment begins with #)", stray.text);
-                return Err(CliError::error(exit, text));
+                let text = format!("line {line}: Invalid directive found in batch script: {}", stray.text);
+                return Err(
+                    CliError::error(exit, text).and(Mark::Bare, "It is not an option. A comment begins with #.")
+                );
             }
             list.extend(found.options.into_iter().map(|given| Choice { given, source: Source::Directive(*line) }));
         }

@@ -195,7 +195,9 @@ fn a_fault_in_a_directive_names_its_line() {
         ("#SBATCH -n None", "sbatch: error: line 3: Invalid numeric value \"None\" for --ntasks.\n".into(), 1),
         (
             "#SBATCH -n 4 tasks",
-            "sbatch: error: line 3: 'tasks' is not an option (a comment begins with #)\n".into(),
+            "sbatch: error: line 3: Invalid directive found in batch script: tasks\n\
+             It is not an option. A comment begins with #.\n"
+                .into(),
             255,
         ),
         ("#SBATCH -J 'x", "sbatch: error: line 3: unmatched ' in: #SBATCH -J 'x\n".into(), 1),

@@ -114,7 +114,8 @@ impl Core {
             return self.start_waiting_steps(key.job, now, out);
         }
         step.state = match outcome.cause {
-            EndCause::Exited if is_stopping && !outcome.exit.is_success() => JobState::Cancelled,
+            // Who caught the signal and chose an exit code has FAILED with it, as in Slurm.
+            EndCause::Exited if is_stopping && outcome.exit.signal != 0 => JobState::Cancelled,
             EndCause::Exited if outcome.exit.is_success() => JobState::Completed,
             EndCause::Exited | EndCause::LaunchFailed | EndCause::RunnerLost => JobState::Failed,
             EndCause::TimeLimit => JobState::Timeout,

@@ -1237,6 +1237,36 @@ fn the_script_of_a_cancelled_job_is_shown_as_a_cancelled_step() {
 }
 
 #[test]
+fn what_caught_the_signal_and_chose_its_exit_code_has_failed_with_it() {
+    let mut d = Double::new(1, 1000, 0);
+    let id = d.submit(ask());
+    d.plan();
+    let ask = StepAsk { overlap: true, ..step(1) };
+    let StepStart::Now(catches, _) = d.act(|core, now, out| core.create_step(id, ask.clone(), now, out)).unwrap()
+    else {
+        panic!()
+    };
+    let StepStart::Now(dies, _) = d.act(|core, now, out| core.create_step(id, ask, now, out)).unwrap() else {
+        panic!()
+    };
+    d.cancel(&JobRef::job(id)).unwrap();
+    end_step(&mut d, catches, ExitCode::status(3));
+    end_step(&mut d, dies, ExitCode::signal(15));
+    d.end(id, EndCause::Stopped, ExitCode::status(9));
+    let job = d.core.job(id).unwrap();
+    let steps: Vec<_> = own_step(job).into_iter().chain(job.steps.iter().cloned()).map(|s| (s.state, s.exit)).collect();
+    assert_eq!(job.state, JobState::Cancelled);
+    assert_eq!(
+        steps,
+        [
+            (JobState::Failed, ExitCode::status(9)),
+            (JobState::Failed, ExitCode::status(3)),
+            (JobState::Cancelled, ExitCode::signal(15)),
+        ]
+    );
+}
+
+#[test]
 fn partitions_count_running_jobs_and_pending_tasks() {
     let mut d = Double::new(1, 1000, 1);
     d.submit(ask());

@@ -21,8 +21,12 @@ pub fn own_step(job: &Job) -> Option<Step> {
         JobKind::Allocation => return None,
     };
     let (start, alloc) = (job.start?, job.alloc.clone()?);
-    // Slurm shows the script of a job that was ended from outside, or died by a signal, as CANCELLED.
+    // Slurm shows the script of a job that was ended from outside, or died by a signal, as CANCELLED, and one that caught
+    // the signal and failed with a code of its own as FAILED.
     let (state, exit) = match job.state {
+        JobState::Cancelled | JobState::Timeout if job.exit.status != 0 && job.exit.signal == 0 => {
+            (JobState::Failed, job.exit)
+        }
         JobState::Cancelled | JobState::Timeout => {
             let exit = if job.exit.is_success() { ExitCode::signal(SIGTERM) } else { job.exit };
             (JobState::Cancelled, exit)

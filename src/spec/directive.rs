@@ -16,9 +16,10 @@ pub struct Directive {
 
 /// The directives of a script, down to its first command.
 ///
-/// A directive begins its line, and a blank or a tab follows `#SBATCH`. Words are parted by blanks; quotes group, a
-/// backslash takes the next character as it is, also inside quotes, and a bare `#` makes the rest a comment. Blank
-/// lines and comments do not end the search; the first other line does.
+/// A line that begins with `#SBATCH` is a directive, also where no blank follows: `#SBATCH--mem=4G` counts in Slurm.
+/// Words are parted by blanks; quotes group, a backslash takes the next character as it is, also inside quotes, and a
+/// bare `#` makes the rest a comment. So does a backslash that stands alone, which scripts have at the end of a line as
+/// if it went on. Blank lines and comments do not end the search; the first other line does.
 ///
 /// # Errors
 /// `line 3: unmatched " in: …` and, for Slurm's `#SBATCH hetjob`, that slotd has no heterogeneous jobs.
@@ -27,7 +28,7 @@ pub fn directives(script: &str) -> Result<Vec<Directive>, SpecError> {
     for (i, text) in script.lines().enumerate() {
         let line = i + 1;
         match text.strip_prefix(MAGIC) {
-            Some(rest) if rest.starts_with([' ', '\t']) => {
+            Some(rest) => {
                 let words = words(rest)
                     .map_err(|quote| SpecError::value(format!("line {line}: unmatched {quote} in: {}", shown(text))))?;
                 if let Some(word @ ("hetjob" | "packjob" | ":")) = words.first().map(String::as_str) {
@@ -39,7 +40,7 @@ pub fn directives(script: &str) -> Result<Vec<Directive>, SpecError> {
                     found.push(Directive { line, words });
                 }
             }
-            _ => {
+            None => {
                 let text = text.trim_start();
                 if !text.is_empty() && !text.starts_with('#') {
                     break;
@@ -55,9 +56,10 @@ fn words(text: &str) -> Result<Vec<String>, char> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
-    let mut chars = text.chars();
+    let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         match (quote, c) {
+            (None, '\\') if word.is_none() && chars.peek().is_none_or(|next| next.is_whitespace()) => break,
             (_, '\\') => word.get_or_insert_default().extend(chars.next()),
             (Some(q), c) if q == c => quote = None,
             (None, '\'' | '"') => {
@@ -118,8 +120,25 @@ mod tests {
     }
 
     #[test]
+    fn a_blank_after_the_magic_word_may_be_missing() {
+        assert_eq!(one("#SBATCH-N1"), ["-N1"]);
+        assert_eq!(one("#SBATCH--mem=4G -n 2"), ["--mem=4G", "-n", "2"]);
+        assert_eq!(one("#SBATCHING"), ["ING"], "is refused as no option");
+    }
+
+    #[test]
+    fn a_backslash_that_stands_alone_ends_a_directive() {
+        assert_eq!(words_of("#SBATCH -n 2 \\\n#SBATCH -c 3 \\ \n").len(), 2);
+        assert_eq!(one("#SBATCH -n 2 \\"), ["-n", "2"]);
+        assert_eq!(one("#SBATCH -n 2 \\ \t"), ["-n", "2"]);
+        assert_eq!(one("#SBATCH --comment=a\\"), ["--comment=a"]);
+        assert_eq!(one("#SBATCH --comment \\-n"), ["--comment", "-n"]);
+    }
+
+    #[test]
     fn other_comments_are_no_directives() {
-        for script in ["#SBATCH", "#SBATCH-N1", "##SBATCH -n 2", " #SBATCH -n 2", "#sbatch -n 2", "#SBATCH # -n 2", ""]
+        for script in
+            ["#SBATCH", "##SBATCH -n 2", " #SBATCH -n 2", "#sbatch -n 2", "#SBATCH # -n 2", "#SBATCH# -n 2", ""]
         {
             assert_eq!(words_of(script), [], "{script}");
         }
