@@ -234,3 +234,39 @@ fn cancelling_twice_is_cancelling_once() {
     slotd.wait_state(job, "CANCELLED");
     assert_eq!(slotd.output(job).matches("CANCELLED AT").count(), 1);
 }
+
+#[test]
+fn nothing_is_cancelled_interactively_without_a_yes() {
+    let slotd = Slotd::start();
+    let first = slotd.wrap(&["-H", "-J", "grp"], "true");
+    let second = slotd.wrap(&["-H", "-J", "grp"], "true");
+    let other = slotd.wrap(&["-H", "-J", "other"], "true");
+    let asks = |args: &[&str], answers: &str| {
+        let mut command = slotd.command("scancel");
+        command.args(args);
+        slotd.feed(command, answers)
+    };
+    let question = |id: u32, name: &str| format!("Cancel job_id={id} name={name} partition=cpu [y/n]? ");
+    // No answer is a no, also where a filter alone says which jobs.
+    let out = asks(&["-i", "-n", "grp"], "").ok();
+    assert_eq!(out.stdout, question(first, "grp") + &question(second, "grp"));
+    assert_eq!((slotd.state(first), slotd.state(second)), ("PENDING".into(), "PENDING".into()));
+    asks(&["-i", "-n", "grp"], "n\ny\n").ok();
+    assert_eq!((slotd.state(first), slotd.state(second)), ("PENDING".into(), "CANCELLED".into()));
+    let out = asks(&["-i", &other.to_string()], "y\n").ok();
+    assert_eq!(out.stdout, question(other, "other"));
+    assert_eq!(slotd.state(other), "CANCELLED");
+    // One that is over is no question.
+    let out = asks(&["-i", &other.to_string()], "y\n").fails(1);
+    let error = format!("scancel: error: Kill job error on job id {other}: Invalid job id specified\n");
+    assert_eq!((out.stdout, out.stderr), (String::new(), error));
+}
+
+#[test]
+fn scancel_v_tells_of_filters_that_nothing_matches() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("scancel", &["--name=grp", "-p", "cpu", "-v"]).ok();
+    let error = "scancel: error: No active jobs match ALL job filters, including: job_name=grp partition=cpu \n";
+    assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("", error));
+    assert_eq!(slotd.cmd("scancel", &["--name=grp"]).ok().stderr, "");
+}

@@ -355,5 +355,11 @@ fn a_huge_array_is_one_line_in_every_command() {
     assert_eq!(slotd.sacct(array, "jobid,state"), format!("{array}_[0-999999]|PENDING"));
     let out = run(&slotd, &format!("scontrol -o show job {array}_7")).ok();
     assert!(out.stdout.starts_with(&format!("JobId={array} ArrayJobId={array} ArrayTaskId=7 ")), "{}", out.stdout);
+    assert!(out.stdout.contains(&format!("/slurm-{array}_7.out ")), "{}", out.stdout);
+    // Its limit is the array's, and stands by itself.
+    let limited = slotd.wrap(&["-H", "-a", "0-9%2"], "true");
+    let out = run(&slotd, &format!("scontrol -o show job {limited}_7")).ok();
+    assert!(out.stdout.contains(" ArrayTaskId=7 ArrayTaskThrottle=2 "), "{}", out.stdout);
+    slotd.cmd("scancel", &[limited.to_string()]).ok();
     assert!(run(&slotd, "squeue --json").ok().stdout.len() < 10_000);
 }

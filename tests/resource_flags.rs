@@ -23,6 +23,15 @@ fn gpus_are_assigned_by_number_and_exported() {
 }
 
 #[test]
+fn gpus_for_each_task_are_those_of_the_job_s_steps_too() {
+    let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
+    let script = "srun -l sh -c 'echo $CUDA_VISIBLE_DEVICES $SLURM_GPUS_ON_NODE' | sort";
+    let job = slotd.wrap(&["-p", "gpu", "--gpus-per-task=1", "-n2"], script);
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "0: 0 2\n1: 1 2\n");
+}
+
+#[test]
 fn no_gpu_is_given_twice() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 3).set("SLOTD_CPUS", 16).start();
     let jobs: Vec<u32> = (0..20)

@@ -96,6 +96,8 @@ fn field_names_of_the_book_are_known() {
     let out = slotd.cmd("sinfo", &["-o", "nosuch"]);
     assert_ne!(out.code, 0);
     assert!(out.stderr.contains("nosuch"), "{}", out.stderr);
+    let out = slotd.cmd("sinfo", &["-o", "%i"]).fails(1);
+    assert!(out.stderr.starts_with("Invalid node format specification: i\nknown codes: "), "{}", out.stderr);
 }
 
 #[test]

@@ -201,7 +201,8 @@ fn asking_for_more_gpus_than_there_are_is_refused_at_once() {
     // The guide's Slurm queues it for ever; slotd says so at submission, in Slurm's words.
     let slotd = cluster().start();
     let out = slotd.sh("sbatch --gres=gpu:8 --wrap true").fails(1);
-    assert!(out.stderr.starts_with("sbatch: error: Invalid generic resource (gres) specification"), "{}", out.stderr);
+    let words = "sbatch: error: Batch job submission failed: Requested node configuration is not available\n";
+    assert!(out.stderr.contains("8 GPUs requested") && out.stderr.ends_with(words), "{}", out.stderr);
 }
 
 #[test]

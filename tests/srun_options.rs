@@ -100,6 +100,17 @@ fn export_restricts_the_environment() {
 }
 
 #[test]
+fn a_step_has_a_directory_for_temporary_files() {
+    let slotd = Slotd::start();
+    let seen = |own: Option<&str>| {
+        let mut srun = slotd.command("srun");
+        srun.env_remove("TMPDIR").envs(own.map(|dir| ("TMPDIR", dir))).args(["sh", "-c", "echo $TMPDIR"]);
+        slotd.run(srun).ok().stdout
+    };
+    assert_eq!((seen(None), seen(Some("/var/tmp"))), ("/tmp\n".to_owned(), "/var/tmp\n".to_owned()));
+}
+
+#[test]
 fn tasks_may_come_from_the_environment() {
     let slotd = Slotd::start();
     let mut srun = slotd.command("srun");

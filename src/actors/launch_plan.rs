@@ -131,8 +131,7 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
         script: (!is_run).then_some(texts.script),
         unset_env: environment::stale_variables(&texts.env),
         env: texts.env,
-        // Where the submitter has none, Slurm sets it too (golden E-02).
-        default_env: vec![("TMPDIR".to_owned(), "/tmp".to_owned())],
+        default_env: vec![tmpdir()],
         set_env: environment::batch_environment(&facts(job, &alloc, host, &root), ntasks),
         argv: request.args.clone(),
         work_dir: PathBuf::from(&request.work_dir),
@@ -141,6 +140,11 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
         write_runner: true,
         ..LaunchSpec::default()
     }
+}
+
+/// What Slurm sets too where the user has none (golden E-02, E-12, K-44).
+fn tmpdir() -> (String, String) {
+    ("TMPDIR".to_owned(), "/tmp".to_owned())
 }
 
 /// The launch of a step. `kill_wait` is the time between SIGTERM and SIGKILL where its watcher ends it by itself.
@@ -172,9 +176,11 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
     let root = paths.root().to_string_lossy().into_owned();
     let whole = job.alloc.clone().unwrap_or_default();
     let facts = facts(job, &whole, host, &root);
+    let mut default_env = Vec::new();
     let set_env = if launch.interactive {
         environment::allocation_environment(&facts)
     } else {
+        default_env.push(tmpdir());
         let step_facts = StepFacts {
             id: step,
             ntasks,
@@ -220,6 +226,7 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
         run: job.restarts,
         job_dir: paths.job_dir(job.id),
         env: m.env.clone(),
+        default_env,
         set_env,
         argv: launch.argv[0].clone(),
         work_dir: PathBuf::from(&launch.work_dir),

@@ -194,11 +194,19 @@ pub fn command(words: &[String], origin: &Origin) -> Result<Command, CliError> {
         nothing_after("ping", rest, Command::Ping)
     } else if is("version", 4) {
         nothing_after("version", rest, Command::Version)
+    } else if verb == "delete" && rest.first().is_some_and(|entity| !is_deletable(entity)) {
+        Err(bare(format!("Invalid deletion entity: {}", shown(&rest.join(" ")))))
     } else if let Some((name, why)) = REFUSED.iter().find(|(name, _)| *name == verb) {
         Err(bare(format!("{name} is not supported by slotd: {why}")))
     } else {
         Err(bare(format!("invalid keyword: {}", shown(words.first().map_or("", String::as_str)))))
     }
+}
+
+/// `PartitionName=x` and the like: what Slurm could delete.
+fn is_deletable(entity: &str) -> bool {
+    let key = entity.split('=').next().unwrap_or_default().to_ascii_lowercase();
+    ["partitionname", "reservationname", "nodename"].iter().any(|name| key.len() >= 3 && name.starts_with(&key))
 }
 
 /// A refusal without a prefix, which is scontrol's way.

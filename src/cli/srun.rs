@@ -139,7 +139,8 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Srun>, CliErro
     }))
 }
 
-/// The step. What the environment says of memory and GPUs there describes the job, not the step, once there is one.
+/// The step. What the environment says of memory and GPUs there describes the job, not the step, once there is one;
+/// but GPUs for each task are for the tasks of every step (golden M-10).
 fn step(
     options: &SrunOpts,
     choices: &Choices,
@@ -161,7 +162,10 @@ fn step(
         cpus_per_task: request.cpus_per_task,
         nodes: if jobs_own(&["nodes"]) { None } else { request.nodes },
         mem: if jobs_own(&mem) { MemRequest::Default } else { request.mem },
-        gpu: if jobs_own(&gpu) { GpuRequest::default() } else { request.gpu.clone() },
+        gpu: match jobs_own(&gpu) {
+            true => GpuRequest { per_task: request.gpu.per_task, ..GpuRequest::default() },
+            false => request.gpu.clone(),
+        },
         exact: options.exact || (inside && sized && !options.whole && !options.overlap),
         overlap: options.overlap,
         whole: options.whole,

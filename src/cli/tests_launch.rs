@@ -123,6 +123,9 @@ fn a_step_takes_from_the_environment_what_describes_it() {
     assert_eq!((step.ntasks, step.mem, step.gpu.total), (Some(1), MemRequest::PerNode(100), Some(1)));
     assert_eq!((step.name.as_str(), step.cpus_per_task), ("s", Some(2)));
     assert!(step.exact, "-c implies --exact (srun man page)");
+    let env = [("SLURM_JOB_ID", "12"), ("SLURM_GPUS", "2"), ("SLURM_GPUS_PER_TASK", "1")];
+    let gpu = srun_in(&env, &["hostname"]).expect("good").step.gpu;
+    assert_eq!(gpu, GpuRequest { per_task: Some(1), ..GpuRequest::default() });
 }
 
 #[test]
@@ -194,6 +197,8 @@ fn salloc_runs_a_command_or_a_shell() {
     assert_eq!((got.request.name.as_str(), got.request.ntasks), ("interactive", Some(1)));
     assert!(salloc(&["-p", "gpu", "-c", "4", "--mem", "8G", "-G", "1", "-t", "00:30:00"]).command.is_empty());
     assert!(salloc(&["--no-shell", "-J", "nosh"]).no_shell);
+    assert_eq!(salloc(&["--no-shell"]).request.name, "no-shell");
+    assert_eq!(salloc(&["--no-shell", "-J", "nosh"]).request.name, "nosh");
 }
 
 #[test]

@@ -296,6 +296,13 @@ fn scontrol_refuses_as_slurm_does() {
         ("H-29", &["show", "hostnames"], "scontrol: error: host list is empty\n", 0),
         ("H-37", &["show", "nosuch"], "invalid entity:nosuch for keyword:show \n", 1),
         ("H-38", &["nosuch"], "invalid keyword: nosuch\n", 1),
+        ("H-117", &["delete", "jobid=1"], "Invalid deletion entity: jobid=1\n", 1),
+        (
+            "delete of what there is",
+            &["delete", "PartitionName=x"],
+            "delete is not supported by slotd: partitions are set by SLOTD_CPU_PARTITIONS and SLOTD_GPU_PARTITIONS\n",
+            1,
+        ),
         ("H-41", &["show"], "too few arguments for keyword:show\n", 1),
         (
             "H-75",

@@ -251,7 +251,6 @@ async fn expect_client(
 
 fn find_host(config: &Config, gpus: Vec<Gpu>) -> Result<Host, DaemonError> {
     let found = cpus::probe().map_err(failed("the CPUs of this machine"))?;
-    let (kernel, arch) = system::probe_kernel();
     let cpu_ids = match config.cpus {
         None => found.cpu_ids,
         // More than there are: numbers beyond the real ones are booked like any other, and never bound to.
@@ -266,8 +265,8 @@ fn find_host(config: &Config, gpus: Vec<Gpu>) -> Result<Host, DaemonError> {
         mem_mb: config.mem_mb.unwrap_or_else(memory::probe_total_mb),
         gpus,
         features: config.features.clone(),
-        kernel,
-        arch,
+        kernel: system::probe_os(),
+        arch: system::probe_arch(),
         boot_secs: system::probe_boot_secs(),
     })
 }

@@ -34,6 +34,7 @@ pub struct Host {
     pub gpus: Vec<Gpu>,
     /// `SLOTD_FEATURES`: what `--constraint` may ask for, beside the detected GPU models.
     pub features: Vec<String>,
+    /// System, release and version: `Linux 6.1.0 #1 SMP`.
     pub kernel: String,
     pub arch: String,
     /// When the machine booted, in seconds since 1970.

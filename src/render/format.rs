@@ -85,13 +85,18 @@ impl Format {
     ///
     /// `%all` prints every field that has a code, separated by `|`.
     pub fn percent<F>(text: &str, fields: &[Field<F>]) -> Result<Self, String> {
+        Self::percent_with(text, fields, "")
+    }
+
+    /// The same, where in `%all` this text follows each code that is a capital letter.
+    pub fn percent_with<F>(text: &str, fields: &[Field<F>], after_capitals: &str) -> Result<Self, String> {
         let mut pieces = Vec::new();
         let mut parts = text.split('%');
         push_text(&mut pieces, parts.next().unwrap_or_default());
         // Slurm cuts the text at every run of `%`, which is why `%%j` reads as `%j`.
         for part in parts.filter(|p| !p.is_empty()) {
             if let Some(rest) = part.strip_prefix("all") {
-                push_all(&mut pieces, fields);
+                push_all(&mut pieces, fields, after_capitals);
                 push_text(&mut pieces, rest);
                 continue;
             }
@@ -161,15 +166,16 @@ fn push_text(pieces: &mut Vec<Piece>, text: &str) {
     }
 }
 
-fn push_all<F>(pieces: &mut Vec<Piece>, fields: &[Field<F>]) {
+fn push_all<F>(pieces: &mut Vec<Piece>, fields: &[Field<F>], after_capitals: &str) {
     let mut coded: Vec<(char, usize)> = fields.iter().enumerate().filter_map(|(i, f)| Some((f.code?, i))).collect();
     // Slurm's order: small letters first.
     coded.sort_by_key(|(c, _)| (c.is_ascii_uppercase(), *c));
-    for (i, (_, field)) in coded.into_iter().enumerate() {
+    for (i, (code, field)) in coded.into_iter().enumerate() {
         if i > 0 {
             pieces.push(Piece::Text("|".to_owned()));
         }
         pieces.push(Piece::Column { field, width: 0, right: false });
+        push_text(pieces, if code.is_ascii_uppercase() { after_capitals } else { "" });
     }
 }
 

@@ -167,6 +167,11 @@ pub fn dependency(job: &JobView) -> Option<String> {
     (!job.dependency.is_empty()).then(|| job.dependency.clone())
 }
 
+/// When the scheduler last thought of it: now, while it waits, since it thinks of all that wait.
+pub fn last_evaluation(job: &JobView, ctx: &Ctx) -> Option<Timestamp> {
+    if job.state == JobState::Pending { Some(ctx.now) } else { start(job).or(job.eligible) }
+}
+
 /// Seconds left of the time limit; `None` for no limit.
 pub fn time_left(job: &JobView, ctx: &Ctx) -> Option<u64> {
     job.request.time_limit_secs.map(|limit| limit.saturating_sub(elapsed_secs(job, ctx)))

@@ -74,8 +74,12 @@ pub fn check_size(request: &JobRequest, tres: &Tres, config: &Config) -> Result<
     };
     if tres.gpus > there {
         let kind = model.map(|model| format!("{model} ")).unwrap_or_default();
-        let detail = format!("{INVALID_GRES}: {} {kind}GPUs requested, {there} on this host", tres.gpus);
-        return Err(Refusal::only_detail(detail));
+        let asked = format!("{} {kind}GPUs requested, {there} on this host", tres.gpus);
+        // Slurm does not know the word where there are none (golden A-95), and knows too few where there are (M-14).
+        return Err(match host.gpus {
+            0 => Refusal::only_detail(format!("{INVALID_GRES}: {asked}")),
+            _ => Refusal::with_detail(format!("GPU count per node can not be satisfied: {asked}"), NODE_CONFIG),
+        });
     }
     Ok(())
 }

@@ -86,7 +86,10 @@ fn what_the_host_has_not_is_refused_with_the_value() {
     );
     assert_eq!(
         refusal(&mut d, ask().gpus(2)),
-        ["Invalid generic resource (gres) specification: 2 GPUs requested, 1 on this host"]
+        [
+            "GPU count per node can not be satisfied: 2 GPUs requested, 1 on this host",
+            "Batch job submission failed: Requested node configuration is not available",
+        ]
     );
     assert_eq!(
         refusal(&mut d, ask().with(|r| r.partition = Some("nopart".to_string()))),

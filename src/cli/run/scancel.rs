@@ -1,9 +1,11 @@
 //! `scancel`. An unknown or finished job is no error of a cancellation, as in Slurm; of a signal it is one.
 
+use super::output::maybe_listed;
 use super::{Done, ask, origin, parsed, refused, unexpected};
 use crate::cli::error::CliError;
 use crate::cli::scancel::{Scancel, parse};
-use crate::model::JobRef;
+use crate::model::view::JobView;
+use crate::model::{ArrayRole, JobRef};
 use crate::protocol::answer::{Answer, Outcome};
 use crate::protocol::request::{CancelAsk, CancelFilter, JobFilter, Request};
 use std::ffi::OsString;
@@ -29,11 +31,14 @@ fn carry_out(scancel: Scancel, uid: u32) -> Done {
         nodes: scancel.nodes.clone(),
         states: scancel.states.clone(),
     };
-    let refs = if scancel.interactive { confirmed(&scancel.refs)? } else { scancel.refs.clone() };
-    if scancel.interactive && refs.is_empty() && !scancel.refs.is_empty() {
-        return Ok(0);
+    let mut code = 0;
+    let refs = if scancel.interactive { confirmed(&scancel.refs, &filter, &mut code)? } else { scancel.refs.clone() };
+    // Without a job the filter alone would choose, and nobody has said yes to that.
+    if scancel.interactive && refs.is_empty() {
+        return Ok(code);
     }
     let named = !refs.is_empty();
+    let filters = filter_words(&filter);
     let cancel = CancelAsk { refs, filter, signal: scancel.signal, batch: scancel.batch, full: scancel.full, uid };
     let outcomes = match ask(&Request::Cancel(cancel), &[])?.0 {
         Answer::Done(outcomes) => outcomes,
@@ -41,9 +46,8 @@ fn carry_out(scancel: Scancel, uid: u32) -> Done {
         other => return Err(unexpected(&other)),
     };
     if outcomes.is_empty() && !named && scancel.verbose > 0 {
-        eprintln!("scancel: error: No active jobs match ALL job filters");
+        eprintln!("scancel: error: No active jobs match ALL job filters, including: {filters}");
     }
-    let mut code = 0;
     for Outcome { target, error, .. } in outcomes {
         let is_step = target.contains('.');
         if scancel.verbose > 0 {
@@ -68,23 +72,86 @@ fn carry_out(scancel: Scancel, uid: u32) -> Done {
     Ok(code)
 }
 
-/// `-i`: the jobs that the user said yes to.
-fn confirmed(refs: &[JobRef]) -> Result<Vec<JobRef>, CliError> {
+/// The filter as Slurm tells of it (golden I-25): a blank stands after each word.
+fn filter_words(filter: &CancelFilter) -> String {
+    let states: Vec<String> = filter.states.iter().map(|state| state.name().to_owned()).collect();
+    let lists = [
+        ("account", &filter.accounts),
+        ("job_name", &filter.names),
+        ("nodelist", &filter.nodes),
+        ("partition", &filter.partitions),
+        ("qos", &filter.qos),
+        ("reservation", &filter.reservations),
+        ("state", &states),
+        ("user_name", &filter.users),
+        ("wckey", &filter.wckeys),
+    ];
+    lists.iter().filter(|(_, list)| !list.is_empty()).map(|(key, list)| format!("{key}={} ", list.join(","))).collect()
+}
+
+/// `-i`: the jobs that the user said yes to, of those that were named or, where none was, that pass the filter. A named
+/// job that is over or unknown is an error here, as in Slurm (golden I-55).
+fn confirmed(refs: &[JobRef], filter: &CancelFilter, code: &mut u8) -> Result<Vec<JobRef>, CliError> {
     let mut taken = Vec::new();
+    if refs.is_empty() {
+        for view in live(&[], filter)? {
+            let job = match &view.role {
+                ArrayRole::Rest { tasks, .. } => JobRef { job: view.id, tasks: Some(tasks.clone()), step: None },
+                _ => JobRef::job(view.id),
+            };
+            taken.extend(says_yes(&job, &view).then_some(job));
+        }
+    }
     for job in refs {
-        let filter = JobFilter { jobs: vec![job.clone()], ..JobFilter::default() };
-        let Answer::Jobs(list) = ask(&Request::Jobs(filter), &[])?.0 else { continue };
-        let Some(view) = list.jobs.first() else {
-            taken.push(job.clone());
-            continue;
-        };
-        print!("Cancel job_id={job} name={} partition={} [y/n]? ", view.request.name, view.partition);
-        let _ = io::stdout().flush();
-        let mut answer = String::new();
-        let _ = io::stdin().lock().read_line(&mut answer);
-        if answer.trim_start().starts_with(['y', 'Y']) {
-            taken.push(job.clone());
+        let whole = JobRef { step: None, ..job.clone() };
+        match live(&[whole.clone()], filter)?.first() {
+            Some(view) => taken.extend(says_yes(job, view).then(|| job.clone())),
+            // A job that is there but for the filter is passed over in silence.
+            None if !live(&[whole.clone()], &CancelFilter::default())?.is_empty() => {}
+            None => {
+                let what = if job.step.is_some() { "job step id" } else { "job id" };
+                eprintln!("scancel: error: Kill job error on {what} {job}: Invalid job id specified");
+                *code = 1;
+            }
         }
     }
     Ok(taken)
+}
+
+/// The records that are not over, of these jobs (or of all), that pass the filter.
+fn live(jobs: &[JobRef], filter: &CancelFilter) -> Result<Vec<JobView>, CliError> {
+    let wanted = JobFilter {
+        jobs: jobs.to_vec(),
+        live_only: true,
+        states: (!filter.states.is_empty()).then(|| filter.states.clone()),
+        users: filter.users.clone(),
+        names: filter.names.clone(),
+        partitions: filter.partitions.clone(),
+        accounts: filter.accounts.clone(),
+        without_paths: true,
+        without_steps: true,
+        ..JobFilter::default()
+    };
+    let mut list = match ask(&Request::Jobs(wanted), &[])?.0 {
+        Answer::Jobs(list) => list,
+        other => return Err(unexpected(&other)),
+    };
+    // What the queue is not asked by.
+    list.jobs.retain(|job| {
+        maybe_listed(&filter.qos, job.request.qos.as_deref())
+            && maybe_listed(&filter.reservations, job.request.reservation.as_deref())
+            && maybe_listed(&filter.wckeys, job.request.wckey.as_deref())
+            && (filter.nodes.is_empty() || job.state.is_active())
+    });
+    Ok(list.jobs)
+}
+
+/// Asks. Anything but a yes, the end of the input included, is a no.
+fn says_yes(job: &JobRef, view: &JobView) -> bool {
+    let what = if job.step.is_some() { "step_id" } else { "job_id" };
+    print!("Cancel {what}={job} name={} partition={} [y/n]? ", view.request.name, view.partition);
+    let _ = io::stdout().flush();
+    let mut answer = String::new();
+    let _ = io::stdin().lock().read_line(&mut answer);
+    answer.trim_start().starts_with(['y', 'Y'])
 }

@@ -431,11 +431,20 @@ fn own_ref(job: &JobView) -> JobRef {
 fn narrow(job: &mut JobView, wanted: &[JobRef]) {
     let array = job.role.array_job(job.id);
     let asked = wanted.iter().find(|r| Some(r.job) == array).and_then(|r| r.tasks.as_ref());
-    if let (Some(asked), ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }) = (asked, &mut job.role) {
-        let common = tasks.intersection(asked);
-        if !common.is_empty() {
-            *tasks = common;
+    let (Some(asked), ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }) = (asked, &mut job.role) else {
+        return;
+    };
+    let common = tasks.intersection(asked);
+    match (array, common.first()) {
+        // One task is shown as it will be once it is by itself (golden C-43): its paths name it.
+        (Some(array_job), Some(task)) if common.len() == 1 => {
+            for path in [&mut job.std_out, &mut job.std_err, &mut job.std_in] {
+                *path = path.replace("%a", &task.to_string());
+            }
+            job.role = ArrayRole::Task { array_job, task };
         }
+        (_, Some(_)) => *tasks = common,
+        (_, None) => {}
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::output::{self, ctx, dated, face, format_error};
 use super::{Done, ask, origin, parsed, unexpected};
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, Mark};
 use crate::cli::origin::Origin;
 use crate::cli::sinfo::{Sinfo, SinfoFormat, parse};
 use crate::protocol::answer::Answer;
@@ -31,7 +31,9 @@ fn layout(sinfo: &Sinfo, origin: &Origin) -> Result<Layout, CliError> {
         reasons: sinfo.format == SinfoFormat::Reasons,
     };
     match &sinfo.format {
-        SinfoFormat::Percent(text) => Layout::parse(text, sinfo.by_node).map_err(format_error),
+        // Slurm puts no mark before this one (golden J-13).
+        SinfoFormat::Percent(text) => Layout::parse(text, sinfo.by_node)
+            .map_err(|bad| CliError::new(Mark::Bare, 1, bad.message).and(Mark::Bare, bad.hint)),
         SinfoFormat::Fields(text) => Layout::long(text).map_err(format_error),
         SinfoFormat::Default | SinfoFormat::Long | SinfoFormat::Summary | SinfoFormat::Reasons => {
             Ok(Layout::of(view, face(origin), &origin.host))

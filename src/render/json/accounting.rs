@@ -200,7 +200,15 @@ fn step(j: &JobView, s: &Step, ctx: &Ctx) -> Value {
                 ("total", micros(s.usage.user_us.saturating_add(s.usage.system_us))),
             ]),
         ),
-        ("tres", object([("allocated", tres(&s.alloc.tres, false)), ("requested", used(s, node))])),
+        (
+            "tres",
+            object([
+                ("allocated", tres(&s.alloc.tres, false)),
+                ("requested", used(s, node)),
+                // What Slurm tells of output here, which is not measured.
+                ("consumed", object(["max", "min", "average", "total"].map(|of| (of, Value::Array(Vec::new()))))),
+            ]),
+        ),
     ])
 }
 
@@ -295,5 +303,6 @@ mod tests {
         assert_eq!((&used["total"][0]["count"], &used["max"][1]["count"]), (&4.into(), &(1624 * 1024).into()));
         assert_eq!((&used["average"][1]["count"], &used["max"][1]["node"]), (&(812 * 1024).into(), &"vm".into()));
         assert_eq!(j["time"]["total"]["microseconds"], 4000);
+        assert_eq!(j["steps"][0]["tres"]["consumed"]["total"], Value::Array(Vec::new()));
     }
 }

@@ -127,6 +127,7 @@ fn life(j: &JobView, ctx: &Ctx) -> Value {
         ("end_time", epoch(facts::end_or_expected(j, ctx))),
         ("suspend_time", epoch(j.suspended_at)),
         ("pre_sus_time", suspended_secs.into()),
+        ("last_sched_evaluation", epoch(facts::last_evaluation(j, ctx))),
         ("restart_cnt", j.restarts.into()),
         ("exit_code", wait_status(j.exit)),
         ("derived_exit_code", wait_status(j.derived_exit)),
@@ -179,6 +180,9 @@ fn absent() -> Value {
         ("contiguous", false.into()),
         ("core_spec", Value::Null),
         ("cores_per_socket", Value::Null),
+        ("cpu_frequency_governor", Value::Null),
+        ("cpu_frequency_maximum", Value::Null),
+        ("cpu_frequency_minimum", Value::Null),
         ("cpus_per_tres", text()),
         ("delay_boot", 0.into()),
         ("federation_origin", text()),
@@ -197,6 +201,7 @@ fn absent() -> Value {
         ("profile", Value::Null),
         ("reboot", false.into()),
         ("resize_time", 0.into()),
+        ("show_flags", vec!["SHOW_ALL", "SHOW_DETAIL", "SHOW_LOCAL"].into()),
         ("sockets_per_board", 0.into()),
         ("sockets_per_node", Value::Null),
         ("tasks_per_board", 0.into()),
@@ -269,9 +274,10 @@ mod tests {
         for key in "account accrue_time admin_comment array_job_id array_task_id array_max_tasks array_task_string \
             association_id batch_features batch_flag batch_host flags burst_buffer burst_buffer_state cluster \
             cluster_features command comment container contiguous core_spec thread_spec cores_per_socket billable_tres \
-            cpus_per_task cpus_per_tres deadline delay_boot dependency derived_exit_code eligible_time end_time \
+            cpu_frequency_minimum cpu_frequency_maximum cpu_frequency_governor cpus_per_task cpus_per_tres deadline delay_boot dependency derived_exit_code eligible_time end_time \
             excluded_nodes exit_code features federation_origin federation_siblings_active federation_siblings_viable \
-            gres_detail group_id group_name job_id job_resources job_state licenses max_cpus max_nodes mcs_label \
+            gres_detail group_id group_name job_id job_resources job_state \
+            last_sched_evaluation show_flags licenses max_cpus max_nodes mcs_label \
             memory_per_tres name nodes nice tasks_per_core tasks_per_node tasks_per_socket tasks_per_board cpus node_count \
             tasks het_job_id het_job_id_set het_job_offset partition prefer memory_per_node memory_per_cpu \
             minimum_cpus_per_node minimum_tmp_disk_per_node preempt_time pre_sus_time priority profile qos reboot \

@@ -43,8 +43,8 @@ const SLURM_LONG: &str = "JobID,JobIDRaw,JobName,Partition,MaxVMSize,MaxVMSizeNo
     TRESUsageOutMaxNode,TRESUsageOutMaxTask,TRESUsageOutAve,TRESUsageOutTot";
 const SSTAT_DEFAULT: &str = "JobID,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,AveVMSize,MaxRSS,MaxRSSNode,MaxRSSTask,AveRSS,\
     MaxPages,MaxPagesNode,MaxPagesTask,AvePages,MinCPU,MinCPUNode,MinCPUTask,AveCPU,NTasks,AveCPUFreq,ReqCPUFreqMin,\
-    ReqCPUFreqMax,ReqCPUFreqGov,ConsumedEnergy,MaxDiskRead,MaxDiskReadNode,MaxDiskReadTask,AveDiskRead,MaxDiskWrite,\
-    MaxDiskWriteNode,MaxDiskWriteTask,AveDiskWrite,TRESUsageInAve,TRESUsageInMax,TRESUsageInMaxNode,\
+    ReqCPUFreqMax,ReqCPUFreqGov,ConsumedEnergy,MaxDiskRead,MaxDiskReadNode,MaxDiskReadTask,AveDiskRead%12,MaxDiskWrite,\
+    MaxDiskWriteNode,MaxDiskWriteTask,AveDiskWrite%12,TRESUsageInAve,TRESUsageInMax,TRESUsageInMaxNode,\
     TRESUsageInMaxTask,TRESUsageInMin,TRESUsageInMinNode,TRESUsageInMinTask,TRESUsageInTot,TRESUsageOutAve,\
     TRESUsageOutMax,TRESUsageOutMaxNode,TRESUsageOutMaxTask,TRESUsageOutMin,TRESUsageOutMinNode,TRESUsageOutMinTask,\
     TRESUsageOutTot";
@@ -680,6 +680,17 @@ mod tests {
             Layout::Table(_) | Layout::Lines(_) => 0,
         };
         assert_eq!((count(View::Brief), count(View::Long), count(View::Sstat)), (3, 54, 47));
+    }
+
+    #[test]
+    fn the_averages_of_disk_use_are_narrower_in_sstat() {
+        let header = |view| {
+            let options = Options { layout: Layout::of(view, Face::Slurm), ..Options::default() };
+            print(&[], &options, &ctx()).lines().next().unwrap_or_default().to_owned()
+        };
+        assert!(header(View::Long).contains(" MaxDiskReadTask    AveDiskRead MaxDiskWrite "));
+        assert!(header(View::Sstat).contains(" MaxDiskReadTask  AveDiskRead MaxDiskWrite "));
+        assert!(header(View::Sstat).contains(" MaxDiskWriteTask AveDiskWrite TRESUsageInAve "));
     }
 
     #[test]

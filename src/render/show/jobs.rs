@@ -109,11 +109,10 @@ fn times(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
         ("Deadline", time::instant_or(q.deadline, "N/A", ctx)),
     ]);
     let before = if j.suspended_at.is_some() { facts::elapsed_secs(j, ctx) } else { 0 };
-    let evaluated = if j.state == JobState::Pending { Some(ctx.now) } else { facts::start(j).or(j.eligible) };
     r.line(vec![
         ("SuspendTime", time::instant_or(j.suspended_at, "None", ctx)),
         ("SecsPreSuspend", before.to_string()),
-        ("LastSchedEval", unknown(evaluated)),
+        ("LastSchedEval", unknown(facts::last_evaluation(j, ctx))),
         ("Scheduler", "Main".to_owned()),
     ]);
 }

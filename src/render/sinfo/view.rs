@@ -97,7 +97,8 @@ impl Layout {
     /// # Errors
     /// An unknown code.
     pub fn percent(text: &str) -> Result<Self, FormatError> {
-        let format = Format::percent(text, FIELDS).map_err(|bad| unknown("node", &bad))?;
+        // Slurm's `%all` has a blank after these (golden J-12).
+        let format = Format::percent_with(text, FIELDS, " ").map_err(|bad| unknown("node", &bad))?;
         Ok(Layout::Lines { format, dated: false })
     }
 
@@ -538,6 +539,15 @@ mod tests {
         for code in ["%P", "%N", "%t", "%T", "%f", "%G"] {
             assert!(Layout::parse(code, false).is_ok(), "{code}");
         }
+    }
+
+    #[test]
+    fn all_has_a_blank_after_the_values_of_capital_letters() {
+        let options = Options { partitions: Some(vec!["cpu".to_owned()]), ..percent("%all") };
+        let text = print(&node(0), &options, &ctx());
+        let (header, row) = text.trim_end_matches('\n').split_once('\n').unwrap();
+        assert!(header.starts_with("AVAIL|ACTIVE_FEATURES|CPUS|") && header.ends_with("|SOCKETS |CORES |THREADS "));
+        assert!(row.starts_with("up|") && row.contains("|1:2:1|0/1 |UNLIMITED |0/2/0/2 |1 |none |"), "{row:?}");
     }
 
     #[test]

@@ -154,7 +154,7 @@ pub static FIELDS: &[Field<Get>] = &[
     named(&["HetJobID"], "HET_JOB_ID", not_available),
     named(&["HetJobIDSet"], "HET_JOB_ID_SET", not_available),
     named(&["HetJobOffset"], "HET_JOB_OFFSET", not_available),
-    named(&["LastSchedEval"], "LAST_SCHED_EVAL", |r, c| instant(r.last_sched_eval(c), c)),
+    named(&["LastSchedEval"], "LAST_SCHED_EVAL", |r, c| instant(job::last_evaluation(r.job, c), c)),
     named(&["MaxCPUs"], "MAX_CPUS", |r, _| job::allocated_or_asked(r.job).cpus.to_string()),
     named(&["MaxNodes"], "MAX_NODES", one),
     named(&["MCSLabel"], "MCSLABEL", not_available),

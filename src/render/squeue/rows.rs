@@ -42,11 +42,6 @@ impl Row<'_> {
             && self.job.reason != crate::model::Reason::BeginTime;
         if planned { ctx.node.clone() } else { "(null)".to_owned() }
     }
-
-    /// When the scheduler last thought of it: now, while it waits, since it thinks of all that wait.
-    pub fn last_sched_eval(&self, ctx: &Ctx) -> Option<Timestamp> {
-        if self.job.state == JobState::Pending { Some(ctx.now) } else { job::start(self.job) }
-    }
 }
 
 /// Makes rows of job records.
