@@ -188,7 +188,6 @@ fn a_client_that_is_killed_leaves_nothing() {
     let mut srun = slotd.command("srun");
     srun.args(["sh", "-c", "echo began; setsid sleep 1000 & sleep 1000"]);
     let running = slotd.spawn(srun);
-    slotd.wait_state(1, "RUNNING");
     let procs = base.join("job_1/step_0/cgroup.procs");
     until(|| fs::read_to_string(&procs).ok().filter(|list| list.lines().count() >= 2)).expect("the tasks");
     proc::signal(running.child.id() as i32, proc::KILL);

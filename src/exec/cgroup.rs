@@ -259,6 +259,7 @@ fn limit_ooms(dir: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::JobId;
 
     const TRES: Tres = Tres { cpus: 1, mem_mb: 64, gpus: 0 };
 
@@ -287,8 +288,10 @@ mod tests {
     #[test]
     fn where_nothing_can_be_read_nothing_was_used() {
         let cgroup = CgroupBase::new("/no/such/base").open_job(JobId(1));
-        assert_eq!(cgroup.usage(), Usage::default());
-        assert_eq!(cgroup.oom_kills(), 0);
+        assert_eq!((cgroup.oom_kills(), cgroup.limit_ooms()), (0, 0));
+        let step = cgroup.step(StepId::Batch);
+        assert_eq!((step.cpu_times(), step.oom_kills(), step.job_ran_out()), (None, 0, false));
+        step.kill();
         assert!(cgroup.remove());
     }
 
@@ -304,23 +307,40 @@ mod tests {
         let read = |name: &str| fs::read_to_string(cgroup.dir().join(name)).unwrap();
         assert_eq!(read("memory.max").trim(), (64 << 20).to_string());
         assert_eq!(read("cpu.max").trim(), "100000 100000");
-        assert_eq!(read("memory.oom.group").trim(), "1");
+        let (hungry, other) = (StepId::Num(0), StepId::Num(1));
+        cgroup.create_step(hungry, Some(32)).unwrap();
+        cgroup.create_step(other, None).unwrap();
+        assert_eq!(read("step_0/memory.max").trim(), (32 << 20).to_string());
+        assert_eq!(read("step_1/memory.max").trim(), "max");
+        let (hungry, other) = (cgroup.step(hungry), cgroup.step(other));
         // More than it may have, in one process that joins before it grows.
         let script = "echo 0 >\"$0/cgroup.procs\"; exec python3 -c 'x = bytearray(256 << 20)'";
-        let status = std::process::Command::new("sh").args(["-c", script]).arg(cgroup.dir()).status().unwrap();
-        assert!(!status.success());
-        assert!(cgroup.oom_kills() > 0);
-        assert!(cgroup.usage().user_us + cgroup.usage().system_us > 0);
+        let grow = |step: &StepCgroup| {
+            let status = std::process::Command::new("sh").args(["-c", script]).arg(&step.dir).status().unwrap();
+            assert!(!status.success());
+        };
+        grow(&hungry);
+        assert_eq!((hungry.oom_kills(), other.oom_kills(), cgroup.oom_kills()), (1, 0, 1));
+        assert!(!hungry.job_ran_out(), "the step's limit is not the job's");
+        grow(&other);
+        assert_eq!((other.oom_kills(), cgroup.oom_kills()), (1, 2));
+        assert!(other.job_ran_out());
+        assert!(hungry.cpu_times().is_some_and(|(user, system)| user + system > 0));
         let mut sleeper = std::process::Command::new("sh")
             .args(["-c", "echo 0 >\"$0/cgroup.procs\"; echo; exec sleep 600"])
-            .arg(cgroup.dir())
+            .arg(&other.dir)
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
         io::Read::read_exact(&mut sleeper.stdout.take().unwrap(), &mut [0]).unwrap();
         assert!(!cgroup.remove());
+        // A new run begins to count anew.
+        let again = base.create_job(JobId(9), &TRES).unwrap();
+        assert_eq!((again.oom_kills(), again.limit_ooms()), (0, 0));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         assert!(cgroup.kill());
         sleeper.wait().unwrap();
+        runtime.block_on(cgroup.emptied()).unwrap();
         assert!(cgroup.remove());
         assert!(!cgroup.dir().exists());
     }

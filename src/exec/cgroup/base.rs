@@ -102,7 +102,7 @@ impl CgroupBase {
             super::make(&inner)?;
             if self.is_own_service() {
                 log::warn!(
-                    "SLOTD_CGROUP_BASE={} is the cgroup of the daemon's own service: systemd before 254 cannot start the \
+                    "SLOTD_CGROUP_BASE={} is the cgroup of the daemon's own service: systemd cannot start the \
                      service again while jobs run; choose another, see README.md",
                     self.root.display()
                 );
