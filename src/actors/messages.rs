@@ -306,6 +306,11 @@ pub struct SignalJob {
     pub signal: i32,
 }
 
+/// The job has ended, and nothing will be asked of its runner any more.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Dismiss;
+
 /// SIGTERM, grace, SIGKILL to everything of the job.
 #[derive(Message)]
 #[rtype(result = "()")]

@@ -107,6 +107,15 @@ pub struct RunnerActor {
     done: bool,
 }
 
+/// Removes the cgroup of a job that has processes still: killed ones that were not reaped yet, or that cannot die.
+async fn remove_later(job: JobId, cgroup: JobCgroup) {
+    cgroup.kill();
+    let emptied = cgroup.emptied().await;
+    if emptied.is_err() || !cgroup.remove() {
+        log::warn!("job {job}: its cgroup {} could not be removed", cgroup.dir().display());
+    }
+}
+
 /// The next event of a step; `None` when its connection is closed.
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -139,6 +148,10 @@ impl RunnerActor {
         self.job.as_ref().map_or(0, |job| job.restarts)
     }
 
+    fn ooms(&self) -> u64 {
+        self.cgroup.as_ref().map_or(0, JobCgroup::oom_kills)
+    }
+
     fn is_allocation(&self) -> bool {
         self.job.as_ref().is_none_or(|job| job.request.kind == JobKind::Allocation)
     }
@@ -151,9 +164,16 @@ impl RunnerActor {
         Ok(())
     }
 
-    fn launch(&mut self, mut spec: LaunchSpec, fds: Vec<OwnedFd>, ctx: &mut Context<Self>) {
+    /// Names the step's cgroup, where there are cgroups.
+    fn place(&self, spec: &mut LaunchSpec, mem_mb: Option<u64>) -> Result<(), String> {
+        if let Some(cgroup) = &self.cgroup {
+            spec.cgroup = Some(cgroup.create_step(spec.step.step, mem_mb).map_err(|e| e.to_string())?);
+        }
+        Ok(())
+    }
+
+    fn launch(&mut self, spec: LaunchSpec, fds: Vec<OwnedFd>, ctx: &mut Context<Self>) {
         let step = spec.step.step;
-        spec.cgroup = self.cgroup.as_ref().map(|cgroup| cgroup.dir().to_owned());
         let can_retry = fds.is_empty();
         match self.setup.launcher.launch(&spec, fds) {
             Ok(handle) => {
@@ -222,7 +242,7 @@ impl RunnerActor {
     fn cause_of(&self, record: &ExitRecord, stopped: bool) -> EndCause {
         if record.launch_error.is_some() {
             EndCause::LaunchFailed
-        } else if record.oom || self.cgroup.as_ref().is_some_and(|cgroup| cgroup.oom_kills() > 0) {
+        } else if record.oom {
             EndCause::OutOfMemory
         } else if self.ladder.timed_out || record.timed_out {
             EndCause::TimeLimit
@@ -257,17 +277,23 @@ impl RunnerActor {
             },
         };
         if let Some(cgroup) = self.cgroup.take() {
-            if !self.is_allocation() {
-                outcome.usage = cgroup.usage();
-            }
-            if cgroup.oom_kills() > 0 {
+            let oom = match &self.main {
+                Some(_) => cgroup.limit_ooms() > 0,
+                // What its steps suffered before is theirs, and told by their clients.
+                None => cgroup.oom_kills() > self.ladder.ooms_before,
+            };
+            if oom {
                 outcome.cause = EndCause::OutOfMemory;
             }
-            if !cgroup.remove() {
-                log::warn!("job {}: its cgroup {} could not be removed", self.id, cgroup.dir().display());
-            }
+            self.discard(cgroup);
         }
         self.finish(outcome, ctx);
+    }
+
+    fn discard(&self, cgroup: JobCgroup) {
+        if !cgroup.remove() {
+            actix::spawn(remove_later(self.id, cgroup));
+        }
     }
 
     fn finish(&mut self, outcome: JobOutcome, ctx: &mut Context<Self>) {
@@ -303,6 +329,9 @@ impl RunnerActor {
     }
 
     fn lost(&mut self, step: StepId, ctx: &mut Context<Self>) {
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.step(step).kill();
+        }
         let killed = adopt::kill_leftovers(self.setup.paths.root(), self.key(step));
         log::error!(
             "job {}: the process that watched it is gone; {killed} processes of it were killed",
@@ -350,8 +379,11 @@ impl Handler<LaunchJob> for RunnerActor {
             return self.launch_failed(StepId::Batch, &e, ctx);
         }
         let Some(job) = &self.job else { return };
-        let spec = launch_plan::batch_launch(job, &self.host, &self.setup.paths, m.texts, launch.batch_ranks);
-        self.launch(spec, Vec::new(), ctx);
+        let mut spec = launch_plan::batch_launch(job, &self.host, &self.setup.paths, m.texts, launch.batch_ranks);
+        match self.place(&mut spec, None) {
+            Ok(()) => self.launch(spec, Vec::new(), ctx),
+            Err(e) => self.launch_failed(StepId::Batch, &e, ctx),
+        }
     }
 }
 
@@ -412,7 +444,10 @@ impl Handler<LaunchStep> for RunnerActor {
         if let Some(why) = self.broken.clone() {
             return self.launch_failed(step, &why, ctx);
         }
-        match launch_plan::step_launch(&m, &self.setup.paths, self.setup.kill_wait) {
+        let mem_mb = m.alloc.tres.mem_mb;
+        let own_mem = m.job.alloc.as_ref().is_some_and(|whole| mem_mb < whole.tres.mem_mb).then_some(mem_mb);
+        let spec = launch_plan::step_launch(&m, &self.setup.paths, self.setup.kill_wait);
+        match spec.and_then(|mut spec| self.place(&mut spec, own_mem).map(|()| spec)) {
             Ok(spec) => self.launch(spec, m.fds, ctx),
             Err(e) => self.launch_failed(step, &e, ctx),
         }
@@ -497,6 +532,18 @@ impl Handler<StopJob> for RunnerActor {
 
     fn handle(&mut self, StopJob { cause }: StopJob, ctx: &mut Self::Context) {
         self.stop(cause, ctx);
+    }
+}
+
+impl Handler<Dismiss> for RunnerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Dismiss, ctx: &mut Self::Context) {
+        if let Some(cgroup) = self.cgroup.take() {
+            self.discard(cgroup);
+        }
+        self.done = true;
+        ctx.stop();
     }
 }
 

@@ -453,7 +453,10 @@ impl Handler<Committed> for SchedulerActor {
             match effect {
                 // One view for each, in the same order.
                 Effect::Ended(id) => {
-                    self.runners.remove(&id);
+                    if let Some(runner) = self.runners.remove(&id) {
+                        // That of an allocation that was given back has not reported an end.
+                        runner.do_send(Dismiss);
+                    }
                     if let Some(view) = ended.next_if(|view| view.id == id) {
                         self.announce_end(view);
                     }

@@ -23,6 +23,8 @@ pub struct Config {
     pub notify_cmd: Option<OsString>,
     pub notify_timeout: Duration,
     pub cgroup_base: Option<PathBuf>,
+    /// `NOTIFY_SOCKET`: where systemd wants to hear that the daemon serves.
+    pub notify_socket: Option<OsString>,
     /// `None`: ask `nvidia-smi`.
     pub gpu_count: Option<u32>,
     /// `None`: what the kernel says.
@@ -128,6 +130,7 @@ impl Config {
             notify_cmd: lookup("SLOTD_NOTIFY_CMD").filter(|v| !v.is_empty()),
             notify_timeout: seconds("SLOTD_NOTIFY_TIMEOUT", DEFAULT_NOTIFY_TIMEOUT)?,
             cgroup_base: lookup("SLOTD_CGROUP_BASE").filter(|v| !v.is_empty()).map(PathBuf::from),
+            notify_socket: lookup("NOTIFY_SOCKET").filter(|v| !v.is_empty()),
             gpu_count: small("SLOTD_GPU_COUNT", "a number of GPUs from 0 to 1024", 1024)?,
             cpus: small("SLOTD_CPUS", "a number of CPUs from 1 to 65536", 65_536)?,
             mem_mb: number("SLOTD_MEMORY_MB", "a number of megabytes")?,

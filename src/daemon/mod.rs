@@ -6,6 +6,7 @@ pub mod config;
 pub mod listener;
 mod requests;
 pub mod run;
+pub mod service;
 pub mod session;
 pub mod wire;
 

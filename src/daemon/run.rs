@@ -14,7 +14,7 @@ use crate::daemon::config::{Config, ConfigError};
 use crate::daemon::listener;
 use crate::daemon::requests::Requests;
 use crate::daemon::session::Hub;
-use crate::daemon::{alarm, client_watch};
+use crate::daemon::{alarm, client_watch, service};
 use crate::exec::cgroup::CgroupBase;
 use crate::exec::{Launcher, adopt};
 use crate::host::paths::Paths;
@@ -203,7 +203,9 @@ async fn serve(config: Config, paths: Paths, mut store: Store, reader_path: Path
     };
     let listener = listener::bind(&paths).map_err(failed("the socket"))?;
     actix::spawn(listener::serve(listener, Rc::new(hub)));
+    service::tell(config.notify_socket.as_deref(), service::READY);
     until_told(inventory).await?;
+    service::tell(config.notify_socket.as_deref(), service::STOPPING);
     // Those who connect from now on are told at once that nobody is there.
     let _ = std::fs::remove_file(paths.socket());
     log::info!("slotd goes down; running jobs go on");

@@ -1,25 +1,35 @@
-//! The cgroup of a job below `SLOTD_CGROUP_BASE`: limits on memory and CPU time, what was used, and killing.
+//! The cgroups of jobs and steps below `SLOTD_CGROUP_BASE`: limits on memory and CPU time, what was used, and killing.
+//!
+//! ```text
+//! <base>/job_12               memory.max, memory.swap.max, cpu.max of the job
+//! <base>/job_12/step_batch    the batch script and its children
+//! <base>/job_12/step_0        the tasks of an srun; memory.max where the step has its own --mem
+//! ```
 //!
 //! cgroup v2 alone. The kernel does the work, cgroups-rs writes the limits, and what it has no words for
-//! (`memory.events`, `memory.oom.group`, enabling controllers one by one with an error each) is read and written
-//! here. A step has no cgroup of its own; watchers stay outside, so that they live to tell of an OOM kill.
+//! (`memory.events`, enabling controllers one by one with an error each) is read and written here. The daemon makes
+//! them, the tasks join by themselves, and watchers stay outside, so that they live to tell of an OOM kill.
 
-use crate::model::JobId;
-use crate::model::tres::{Tres, Usage};
+use crate::exec::job_files::reason;
+use crate::model::StepId;
+use crate::model::tres::Tres;
+use cgroups_rs::fs::Cgroup;
 use cgroups_rs::fs::cpu::CpuController;
-use cgroups_rs::fs::freezer::FreezerController;
 use cgroups_rs::fs::memory::MemController;
-use cgroups_rs::fs::{Cgroup, Hierarchy, Subsystem};
 use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+mod base;
+mod hierarchy;
+
+pub use base::CgroupBase;
 
 /// The period of `cpu.max`, microseconds: the kernel's default.
 const PERIOD_US: u64 = 100_000;
-
-/// What is enabled for the jobs. Both must be: the book's rule is that a failure is said and not passed over.
-const CONTROLLERS: [&str; 2] = ["cpu", "memory"];
 
 /// A cgroup could not be used: which, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,118 +51,21 @@ fn failed(path: &Path, why: impl fmt::Display) -> CgroupError {
 }
 
 fn io_failed<'a>(path: &'a Path, doing: &'a str) -> impl FnOnce(io::Error) -> CgroupError + 'a {
-    move |e| failed(path, format_args!("{doing}: {}", crate::exec::job_files::reason(&e)))
+    move |e| failed(path, format_args!("{doing}: {}", reason(&e)))
 }
 
-/// `SLOTD_CGROUP_BASE`. Nothing is looked at before the first job: a wrong base fails launches, not the daemon (book,
-/// "cgroup Setup Fails").
-#[derive(Debug, Clone)]
-pub struct CgroupBase {
-    root: PathBuf,
+/// Makes a directory; one that is there already is as good.
+fn make(dir: &Path) -> Result<(), CgroupError> {
+    match fs::create_dir(dir) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(io_failed(dir, "could not be made")(e)),
+        _ => Ok(()),
+    }
 }
 
-impl CgroupBase {
-    pub fn new(root: impl Into<PathBuf>) -> Self {
-        CgroupBase { root: root.into() }
-    }
-
-    /// Where the job's cgroup is, or would be.
-    pub fn job_dir(&self, job: JobId) -> PathBuf {
-        self.root.join(format!("job_{job}"))
-    }
-
-    /// Makes the cgroup of a job with its limits: `memory.max`, no swap, `cpu.max`, and the job as one in an OOM.
-    /// One that is there already (a requeued job, a launch after a crash) is used, limits set anew.
-    ///
-    /// # Errors
-    /// The base is no writable cgroup v2 directory with both controllers, or a limit was refused. The text names the
-    /// path and the reason.
-    pub fn create_job(&self, job: JobId, tres: &Tres) -> Result<JobCgroup, CgroupError> {
-        self.check()?;
-        self.enable_controllers()?;
-        let dir = self.job_dir(job);
-        match fs::create_dir(&dir) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(io_failed(&dir, "could not be made")(e)),
-            _ => {}
-        }
-        let cgroup = self.open_job(job);
-        if let Err(e) = cgroup.limit(tres) {
-            cgroup.remove();
-            return Err(e);
-        }
-        Ok(cgroup)
-    }
-
-    /// The cgroup of a job that another daemon made.
-    pub fn open_job(&self, job: JobId) -> JobCgroup {
-        let handle = Cgroup::load(Box::new(BaseHierarchy { root: self.root.clone() }), format!("job_{job}"));
-        JobCgroup { dir: self.job_dir(job), handle }
-    }
-
-    /// On a plain directory everything below would seem to work: files of these names would be made.
-    fn check(&self) -> Result<(), CgroupError> {
-        let stat = nix::sys::statfs::statfs(&self.root)
-            .map_err(|e| failed(&self.root, format_args!("could not be looked at: {}", e.desc())))?;
-        if stat.filesystem_type() == nix::sys::statfs::CGROUP2_SUPER_MAGIC {
-            Ok(())
-        } else {
-            Err(failed(&self.root, "is not a cgroup v2 directory"))
-        }
-    }
-
-    /// One controller a write: the kernel refuses them all where it refuses one.
-    fn enable_controllers(&self) -> Result<(), CgroupError> {
-        let available = self.read("cgroup.controllers")?;
-        let enabled = self.read("cgroup.subtree_control")?;
-        for name in CONTROLLERS {
-            if !has_word(&available, name) {
-                return Err(failed(&self.root, format_args!("the {name} controller is not available here")));
-            }
-            if has_word(&enabled, name) {
-                continue;
-            }
-            let control = self.root.join("cgroup.subtree_control");
-            let enable = || fs::write(&control, format!("+{name}"));
-            let result = match enable() {
-                // A cgroup with processes cannot have limited children: the daemon itself sits in its unit's cgroup.
-                Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
-                    self.empty()?;
-                    enable()
-                }
-                other => other,
-            };
-            result.map_err(|e| {
-                let reason = crate::exec::job_files::reason(&e);
-                failed(&self.root, format_args!("could not enable the {name} controller: {reason}"))
-            })?;
-        }
-        Ok(())
-    }
-
-    /// Moves the processes of the base into `<base>/daemon`.
-    fn empty(&self) -> Result<(), CgroupError> {
-        let inner = self.root.join("daemon");
-        match fs::create_dir(&inner) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(io_failed(&inner, "could not be made")(e));
-            }
-            _ => {}
-        }
-        let procs = inner.join("cgroup.procs");
-        for pid in self.read("cgroup.procs")?.split_whitespace() {
-            match fs::write(&procs, pid) {
-                // It has ended meanwhile.
-                Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
-                other => other.map_err(io_failed(&procs, "could not take over the daemon's processes"))?,
-            }
-        }
-        Ok(())
-    }
-
-    fn read(&self, name: &str) -> Result<String, CgroupError> {
-        let path = self.root.join(name);
-        fs::read_to_string(&path).map_err(io_failed(&path, "could not be read"))
-    }
+/// Gives a controller to the children. One controller a write: the kernel refuses them all where it refuses one.
+fn enable(dir: &Path, name: &str) -> Result<(), CgroupError> {
+    fs::write(dir.join("cgroup.subtree_control"), format!("+{name}"))
+        .map_err(|e| failed(dir, format_args!("could not enable the {name} controller: {}", reason(&e))))
 }
 
 /// A job's cgroup. Dropping it changes nothing.
@@ -161,10 +74,12 @@ pub struct JobCgroup {
     dir: PathBuf,
     /// Never cloned: a clone would forget the hierarchy.
     handle: Cgroup,
+    /// What the counters told before this run of the job.
+    past_ooms: u64,
+    past_limit_ooms: u64,
 }
 
 impl JobCgroup {
-    /// What `LaunchSpec::cgroup` wants.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -174,8 +89,7 @@ impl JobCgroup {
             self.handle.controller_of().ok_or_else(|| failed(&self.dir, "has no memory controller"))?;
         let cpu: &CpuController =
             self.handle.controller_of().ok_or_else(|| failed(&self.dir, "has no cpu controller"))?;
-        let bytes = i64::try_from(tres.mem_mb.saturating_mul(1 << 20)).unwrap_or(i64::MAX);
-        memory.set_limit(bytes).map_err(|e| failed(&self.dir, format_args!("could not set memory.max: {e}")))?;
+        set_memory(&self.dir, memory, tres.mem_mb)?;
         // Missing where the kernel does not count swap; then there is nothing to limit.
         if self.dir.join("memory.swap.max").exists() {
             memory
@@ -185,24 +99,39 @@ impl JobCgroup {
         let quota = i64::from(tres.cpus) * PERIOD_US as i64;
         cpu.set_cfs_quota_and_period(Some(quota), Some(PERIOD_US))
             .map_err(|e| failed(&self.dir, format_args!("could not set cpu.max: {e}")))?;
-        let group = self.dir.join("memory.oom.group");
-        fs::write(&group, "1").map_err(io_failed(&group, "could not be written"))
+        enable(&self.dir, "memory")
     }
 
-    /// How many processes the kernel has killed for their memory. 0 where it cannot be read.
-    pub fn oom_kills(&self) -> u64 {
-        oom_kills(&self.dir)
-    }
-
-    /// Peak memory and CPU time of all that ever ran in it. Zero where the kernel does not tell.
-    pub fn usage(&self) -> Usage {
-        let read = |name: &str| fs::read_to_string(self.dir.join(name)).unwrap_or_default();
-        let cpu = read("cpu.stat");
-        Usage {
-            max_rss_kb: read("memory.peak").trim().parse::<u64>().unwrap_or(0) / 1024,
-            user_us: parse_key(&cpu, "user_usec").unwrap_or(0),
-            system_us: parse_key(&cpu, "system_usec").unwrap_or(0),
+    /// Makes the cgroup of a step, for `LaunchSpec::cgroup`. `mem_mb` is what the step may have where that is less than the
+    /// job's.
+    ///
+    /// # Errors
+    /// It cannot be made, or the limit was refused.
+    pub fn create_step(&self, step: StepId, mem_mb: Option<u64>) -> Result<PathBuf, CgroupError> {
+        let cgroup = self.step(step);
+        make(&cgroup.dir)?;
+        if let Some(mem_mb) = mem_mb {
+            let handle = hierarchy::open(&self.dir, step_name(step));
+            let memory: &MemController =
+                handle.controller_of().ok_or_else(|| failed(&cgroup.dir, "has no memory controller"))?;
+            set_memory(&cgroup.dir, memory, mem_mb)?;
         }
+        Ok(cgroup.dir)
+    }
+
+    /// The cgroup of a step, be it there or not.
+    pub fn step(&self, step: StepId) -> StepCgroup {
+        StepCgroup::at(self.dir.join(step_name(step)))
+    }
+
+    /// How many processes of this run the kernel has killed for their memory. 0 where it cannot be read.
+    pub fn oom_kills(&self) -> u64 {
+        oom_kills(&self.dir).saturating_sub(self.past_ooms)
+    }
+
+    /// How often the job as a whole wanted more than it may have, and not only a step of it.
+    pub fn limit_ooms(&self) -> u64 {
+        limit_ooms(&self.dir).saturating_sub(self.past_limit_ooms)
     }
 
     /// Kills every process in it. False where the kernel has no `cgroup.kill` (before 5.14).
@@ -210,13 +139,97 @@ impl JobCgroup {
         self.handle.kill().is_ok()
     }
 
-    /// Removes it. False where it is still in use: a killed process leaves it when it is reaped, so try again shortly
-    /// after.
+    /// Removes it with what its steps have left. False where it is still in use: a killed process leaves it when it is
+    /// reaped.
     pub fn remove(&self) -> bool {
-        match fs::remove_dir(&self.dir) {
-            Ok(()) => true,
-            Err(e) => e.kind() == io::ErrorKind::NotFound,
+        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                let _ = fs::remove_dir(entry.path());
+            }
         }
+        remove(&self.dir)
+    }
+
+    /// Waits until no process is in it.
+    ///
+    /// # Errors
+    /// The kernel does not tell: the cgroup is gone.
+    pub async fn emptied(&self) -> io::Result<()> {
+        let path = self.dir.join("cgroup.events");
+        // Its changes are exceptional conditions to poll.
+        // SAFETY: the file is owned by the AsyncFd and stays open as long as it lives.
+        let events = unsafe { AsyncFd::register_with_interest(fs::File::open(&path)?, Interest::PRIORITY) }?;
+        loop {
+            if parse_key(&fs::read_to_string(&path)?, "populated") == Some(0) {
+                return Ok(());
+            }
+            events.ready(Interest::PRIORITY).await?.clear_ready();
+        }
+    }
+}
+
+/// A step's cgroup, as its watcher sees it. Dropping it changes nothing.
+#[derive(Debug)]
+pub struct StepCgroup {
+    dir: PathBuf,
+    /// What the counters told before.
+    past_ooms: u64,
+    past_limit_ooms: u64,
+}
+
+impl StepCgroup {
+    /// What happens from now on is the step's.
+    pub(super) fn at(dir: PathBuf) -> Self {
+        let past_ooms = oom_kills(&dir);
+        let past_limit_ooms = dir.parent().map_or(0, limit_ooms);
+        StepCgroup { dir, past_ooms, past_limit_ooms }
+    }
+
+    /// How many processes of the step the kernel has killed for their memory.
+    pub(super) fn oom_kills(&self) -> u64 {
+        oom_kills(&self.dir).saturating_sub(self.past_ooms)
+    }
+
+    /// Whether the whole job, with its other steps, wanted more than it may have.
+    pub(super) fn job_ran_out(&self) -> bool {
+        self.dir.parent().map_or(0, limit_ooms) > self.past_limit_ooms
+    }
+
+    /// CPU time of all that ever ran in it, microseconds in user mode and in the kernel, whoever waited for whom.
+    pub(super) fn cpu_times(&self) -> Option<(u64, u64)> {
+        let stat = fs::read_to_string(self.dir.join("cpu.stat")).ok()?;
+        Some((parse_key(&stat, "user_usec")?, parse_key(&stat, "system_usec")?))
+    }
+
+    /// Kills every process in it, also those that are being forked at this moment. Where the kernel has no `cgroup.kill`
+    /// (before 5.14) nothing happens.
+    pub fn kill(&self) {
+        // Not created where it is missing.
+        let _ = fs::OpenOptions::new()
+            .write(true)
+            .open(self.dir.join("cgroup.kill"))
+            .and_then(|mut file| io::Write::write_all(&mut file, b"1"));
+    }
+
+    /// Removes it. False where it is still in use.
+    pub(super) fn remove(&self) -> bool {
+        remove(&self.dir)
+    }
+}
+
+fn step_name(step: StepId) -> String {
+    format!("step_{step}")
+}
+
+fn set_memory(dir: &Path, memory: &MemController, mem_mb: u64) -> Result<(), CgroupError> {
+    let bytes = i64::try_from(mem_mb.saturating_mul(1 << 20)).unwrap_or(i64::MAX);
+    memory.set_limit(bytes).map_err(|e| failed(dir, format_args!("could not set memory.max: {e}")))
+}
+
+fn remove(dir: &Path) -> bool {
+    match fs::remove_dir(dir) {
+        Ok(()) => true,
+        Err(e) => e.kind() == io::ErrorKind::NotFound,
     }
 }
 
@@ -229,51 +242,24 @@ fn parse_key(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// `oom_kill` of `memory.events`; 0 where there is none.
-pub(super) fn oom_kills(dir: &Path) -> u64 {
-    let events = fs::read_to_string(dir.join("memory.events")).unwrap_or_default();
-    parse_key(&events, "oom_kill").unwrap_or(0)
+/// A count of `memory.events` or its like; 0 where there is none.
+fn event(dir: &Path, file: &str, key: &str) -> u64 {
+    parse_key(&fs::read_to_string(dir.join(file)).unwrap_or_default(), key).unwrap_or(0)
 }
 
-/// The tree below the base, for cgroups-rs: its own hierarchies begin at `/sys/fs/cgroup` and look at nothing else.
-#[derive(Debug, Clone)]
-struct BaseHierarchy {
-    root: PathBuf,
+fn oom_kills(dir: &Path) -> u64 {
+    event(dir, "memory.events", "oom_kill")
 }
 
-impl Hierarchy for BaseHierarchy {
-    fn v2(&self) -> bool {
-        true
-    }
-
-    fn root(&self) -> PathBuf {
-        self.root.clone()
-    }
-
-    fn subsystems(&self) -> Vec<Subsystem> {
-        let point = || (self.root.clone(), PathBuf::new(), true);
-        let (a, b, c) = point();
-        // First, since the crate takes whatever is first for questions that need no controller.
-        let mut all = vec![Subsystem::Freezer(FreezerController::new(a, b, c))];
-        let (a, b, c) = point();
-        all.push(Subsystem::Mem(MemController::new(a, b, c)));
-        let (a, b, c) = point();
-        all.push(Subsystem::Cpu(CpuController::new(a, b, c)));
-        all
-    }
-
-    fn root_control_group(&self) -> Cgroup {
-        Cgroup::load(Box::new(self.clone()), "")
-    }
-
-    fn parent_control_group(&self, path: &str) -> Cgroup {
-        Cgroup::load(Box::new(self.clone()), Path::new(path).parent().unwrap_or(Path::new("")))
-    }
+/// How often this very cgroup, not one below it, reached its limit and something had to die.
+fn limit_ooms(dir: &Path) -> u64 {
+    event(dir, "memory.events.local", "oom")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::JobId;
 
     const TRES: Tres = Tres { cpus: 1, mem_mb: 64, gpus: 0 };
 
@@ -302,8 +288,10 @@ mod tests {
     #[test]
     fn where_nothing_can_be_read_nothing_was_used() {
         let cgroup = CgroupBase::new("/no/such/base").open_job(JobId(1));
-        assert_eq!(cgroup.usage(), Usage::default());
-        assert_eq!(cgroup.oom_kills(), 0);
+        assert_eq!((cgroup.oom_kills(), cgroup.limit_ooms()), (0, 0));
+        let step = cgroup.step(StepId::Batch);
+        assert_eq!((step.cpu_times(), step.oom_kills(), step.job_ran_out()), (None, 0, false));
+        step.kill();
         assert!(cgroup.remove());
     }
 
@@ -319,23 +307,40 @@ mod tests {
         let read = |name: &str| fs::read_to_string(cgroup.dir().join(name)).unwrap();
         assert_eq!(read("memory.max").trim(), (64 << 20).to_string());
         assert_eq!(read("cpu.max").trim(), "100000 100000");
-        assert_eq!(read("memory.oom.group").trim(), "1");
+        let (hungry, other) = (StepId::Num(0), StepId::Num(1));
+        cgroup.create_step(hungry, Some(32)).unwrap();
+        cgroup.create_step(other, None).unwrap();
+        assert_eq!(read("step_0/memory.max").trim(), (32 << 20).to_string());
+        assert_eq!(read("step_1/memory.max").trim(), "max");
+        let (hungry, other) = (cgroup.step(hungry), cgroup.step(other));
         // More than it may have, in one process that joins before it grows.
         let script = "echo 0 >\"$0/cgroup.procs\"; exec python3 -c 'x = bytearray(256 << 20)'";
-        let status = std::process::Command::new("sh").args(["-c", script]).arg(cgroup.dir()).status().unwrap();
-        assert!(!status.success());
-        assert!(cgroup.oom_kills() > 0);
-        assert!(cgroup.usage().user_us + cgroup.usage().system_us > 0);
+        let grow = |step: &StepCgroup| {
+            let status = std::process::Command::new("sh").args(["-c", script]).arg(&step.dir).status().unwrap();
+            assert!(!status.success());
+        };
+        grow(&hungry);
+        assert_eq!((hungry.oom_kills(), other.oom_kills(), cgroup.oom_kills()), (1, 0, 1));
+        assert!(!hungry.job_ran_out(), "the step's limit is not the job's");
+        grow(&other);
+        assert_eq!((other.oom_kills(), cgroup.oom_kills()), (1, 2));
+        assert!(other.job_ran_out());
+        assert!(hungry.cpu_times().is_some_and(|(user, system)| user + system > 0));
         let mut sleeper = std::process::Command::new("sh")
             .args(["-c", "echo 0 >\"$0/cgroup.procs\"; echo; exec sleep 600"])
-            .arg(cgroup.dir())
+            .arg(&other.dir)
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
         io::Read::read_exact(&mut sleeper.stdout.take().unwrap(), &mut [0]).unwrap();
         assert!(!cgroup.remove());
+        // A new run begins to count anew.
+        let again = base.create_job(JobId(9), &TRES).unwrap();
+        assert_eq!((again.oom_kills(), again.limit_ooms()), (0, 0));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         assert!(cgroup.kill());
         sleeper.wait().unwrap();
+        runtime.block_on(cgroup.emptied()).unwrap();
         assert!(cgroup.remove());
         assert!(!cgroup.dir().exists());
     }

@@ -39,7 +39,7 @@ pub struct LaunchSpec {
     pub tasks: Vec<TaskSpec>,
     /// Task 0 leads a session of its own and its standard input becomes its controlling terminal.
     pub pty: bool,
-    /// A cgroup v2 directory that the tasks join. A failure is a failure of the launch.
+    /// The step's cgroup v2 directory, which the tasks join. A failure is a failure of the launch. The watcher removes it.
     pub cgroup: Option<PathBuf>,
     /// The whole step ends when a task ends with anything but 0 (`srun --kill-on-bad-exit`).
     pub kill_on_bad_exit: bool,
@@ -241,7 +241,7 @@ pub struct ExitRecord {
     pub usage: Usage,
     pub started: Timestamp,
     pub ended: Timestamp,
-    /// The kernel killed a process of the step's cgroup for its memory.
+    /// The kernel killed a process of the step's cgroup for its memory; of a batch step, of the job's for the job's limit.
     pub oom: bool,
     /// The step's own time limit was reached.
     pub timed_out: bool,

@@ -15,15 +15,16 @@
 //! when the step is over. As a subreaper it gets every process that leaves its parents, so that nothing of a step
 //! outlives it, and the times of all of them count.
 
+use crate::exec::cgroup::StepCgroup;
 use crate::exec::job_files::{self, Files};
 use crate::exec::launch_spec::{
     ExitRecord, LaunchSpec, OwnEnd, SignalTarget, StepCommand, StepEvent, StepUsage, socket_name,
 };
 use crate::exec::peer::{Peer, poll, poll_fd, tell, tell_last};
 use crate::exec::task::{self, Birth};
-use crate::exec::{adopt, cgroup, proc, runner_script, wire};
+use crate::exec::{adopt, proc, runner_script, wire};
 use crate::model::tres::Usage;
-use crate::model::{ExitCode, Timestamp};
+use crate::model::{ExitCode, StepId, Timestamp};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::fs::File;
@@ -110,7 +111,7 @@ fn run(control: OwnedFd, lock: File) -> io::Result<()> {
     chld.add(Signal::SIGCHLD);
     let signals = SignalFd::with_flags(&chld, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let mut watcher = Watcher {
-        oom_before: spec.cgroup.as_deref().map_or(0, cgroup::oom_kills),
+        cgroup: spec.cgroup.clone().map(StepCgroup::at),
         tie: spec.tie_fd.and_then(|place| handed.get(place)).and_then(|fd| fd.try_clone().ok()),
         peer,
         tasks: Vec::new(),
@@ -208,7 +209,7 @@ struct Watcher {
     started_event: Option<StepEvent>,
     started: Timestamp,
     launch_error: Option<String>,
-    oom_before: u64,
+    cgroup: Option<StepCgroup>,
     peak_rss_kb: u64,
     tie: Option<OwnedFd>,
     kill: Option<Kill>,
@@ -283,6 +284,9 @@ impl Watcher {
                     return self.record();
                 }
                 if Instant::now() >= kill.hard_from {
+                    if let Some(cgroup) = &self.cgroup {
+                        cgroup.kill();
+                    }
                     signal_all(libc::SIGKILL);
                 }
             }
@@ -528,7 +532,13 @@ impl Watcher {
                         ExitCode::status(libc::WEXITSTATUS(status))
                     };
                     if let Some(i) = self.tasks.iter().position(|t| t.pid == pid && t.exit.is_none()) {
+                        let ooms = self.oom_kills();
+                        // Whatever a task makes of the death of a child: it ran out of memory, as in Slurm.
+                        let exit = if ooms > 0 { ExitCode::OUT_OF_MEMORY } else { exit };
                         self.tasks[i].exit = Some(exit);
+                        if ooms > 0 && self.tasks.iter().all(|t| t.exit.is_some()) {
+                            self.notice(&oom_notice(ooms, &self.spec));
+                        }
                         self.tell_end(i);
                         if self.spec.kill_on_bad_exit && !exit.is_success() && self.kill.is_none() {
                             self.stopped = true;
@@ -538,6 +548,11 @@ impl Watcher {
                 }
             }
         }
+    }
+
+    /// How many processes of the step were killed for their memory.
+    fn oom_kills(&self) -> u64 {
+        self.cgroup.as_ref().map_or(0, StepCgroup::oom_kills)
     }
 
     /// Looks at what the step uses now, and remembers the most memory seen.
@@ -554,19 +569,32 @@ impl Watcher {
             usage.total.user_us += stat.user_ticks * tick_us;
             usage.total.system_us += stat.system_ticks * tick_us;
         }
+        self.count_all(&mut usage.total);
         self.peak_rss_kb = self.peak_rss_kb.max(usage.rss_kb);
         usage.total.max_rss_kb = usage.total.max_rss_kb.max(self.peak_rss_kb);
         usage
     }
 
+    /// The times by the cgroup, where there is one: it also knows of processes that nobody waited for.
+    fn count_all(&self, usage: &mut Usage) {
+        if let Some((user_us, system_us)) = self.cgroup.as_ref().and_then(StepCgroup::cpu_times) {
+            (usage.user_us, usage.system_us) = (user_us, system_us);
+        }
+    }
+
     fn record(&self) -> ExitRecord {
         let tasks: Vec<ExitCode> =
             self.tasks.iter().map(|t| t.exit.unwrap_or(ExitCode::signal(libc::SIGKILL))).collect();
+        // A batch script is the job: what its steps did not get, the job did not get.
+        let job_ran_out = || self.cgroup.as_ref().is_some_and(StepCgroup::job_ran_out);
+        let oom = self.oom_kills() > 0 || self.spec.step.step == StepId::Batch && job_ran_out();
         let exit = match &self.launch_error {
             Some(_) => ExitCode::LAUNCH_FAILED,
+            None if oom => ExitCode::OUT_OF_MEMORY,
             None => tasks.iter().fold(ExitCode::OK, |worst, task| worst.worse(*task)),
         };
         let mut usage = dead_usage();
+        self.count_all(&mut usage);
         usage.max_rss_kb = usage.max_rss_kb.max(self.peak_rss_kb);
         ExitRecord {
             run: self.spec.run,
@@ -574,7 +602,7 @@ impl Watcher {
             usage,
             started: self.started,
             ended: now(),
-            oom: self.spec.cgroup.as_deref().is_some_and(|dir| cgroup::oom_kills(dir) > self.oom_before),
+            oom,
             timed_out: self.timed_out,
             stopped: self.stopped,
             launch_error: self.launch_error.clone(),
@@ -585,6 +613,10 @@ impl Watcher {
     /// Makes the record last, removes the mark of the running step, and tells the end: in this order.
     fn finish(&mut self, record: &ExitRecord, dir: &File, socket: &str) {
         self.stderr = None;
+        if let Some(cgroup) = self.cgroup.take() {
+            // Where a process could not be killed it stays, and the daemon removes it with the job's.
+            cgroup.remove();
+        }
         loop {
             let written = job_files::write_record(&self.spec, record);
             if written.is_ok() {
@@ -627,6 +659,15 @@ fn signal_all(signal: i32) {
         }
         seen.extend(fresh);
     }
+}
+
+/// Slurm's line for the output of a step whose processes were killed for their memory.
+fn oom_notice(ooms: u64, spec: &LaunchSpec) -> String {
+    format!(
+        "slurmstepd: error: Detected {ooms} oom-kill event(s) in StepId={}. Some of your processes may have been killed \
+         by the cgroup out-of-memory handler.",
+        spec.step
+    )
 }
 
 /// `2026-11-20T23:14:49`, so many seconds away from UTC.

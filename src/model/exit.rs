@@ -16,6 +16,9 @@ impl ExitCode {
     /// The code of a job whose files could not be opened (Slurm: `0:53`).
     pub const LAUNCH_FAILED: ExitCode = ExitCode { status: 0, signal: 53 };
 
+    /// The code of a job or step that ran out of memory (Slurm: `0:125`).
+    pub const OUT_OF_MEMORY: ExitCode = ExitCode { status: 0, signal: 125 };
+
     pub fn status(status: i32) -> Self {
         ExitCode { status, signal: 0 }
     }

@@ -34,6 +34,8 @@ impl Ending {
     fn exited(exit: ExitCode) -> Self {
         let (state, reason) = match exit {
             ExitCode { status: 0, signal: 0 } => (JobState::Completed, Reason::None),
+            // A client tells how its step ended; a process cannot end so.
+            ExitCode::OUT_OF_MEMORY => (JobState::OutOfMemory, Reason::OutOfMemory),
             ExitCode { signal: 0, .. } => (JobState::Failed, Reason::NonZeroExitCode),
             ExitCode { .. } => (JobState::Failed, Reason::RaisedSignal),
         };
@@ -46,7 +48,7 @@ impl Ending {
         match outcome.cause {
             EndCause::Exited => Ending::exited(outcome.exit),
             EndCause::TimeLimit => ending(JobState::Timeout, Reason::TimeLimit),
-            EndCause::OutOfMemory => ending(JobState::OutOfMemory, Reason::OutOfMemory),
+            EndCause::OutOfMemory => Ending::exited(ExitCode::OUT_OF_MEMORY),
             EndCause::LaunchFailed => ending(JobState::Failed, Reason::JobLaunchFailure),
             EndCause::RunnerLost => ending(JobState::Failed, Reason::RunnerLost),
             // Nobody here asked for it, yet a ladder ran: the request was lost with an earlier daemon.
@@ -67,7 +69,7 @@ impl Core {
                 let is_cancelled =
                     by.is_some() || matches!(reason, Reason::CancelledByUser | Reason::ClientLost | Reason::DeadLine);
                 let ending = if outcome.cause == EndCause::OutOfMemory {
-                    Ending { state: JobState::OutOfMemory, reason: Reason::OutOfMemory, exit: outcome.exit, by }
+                    Ending { by, ..Ending::exited(ExitCode::OUT_OF_MEMORY) }
                 } else if is_cancelled {
                     Ending { state: JobState::Cancelled, reason, exit: outcome.exit, by }
                 } else {

@@ -265,7 +265,7 @@ pub enum EndCause {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobOutcome {
     pub exit: ExitCode,
-    /// Of all its processes. Of an allocation: zero, its steps have theirs.
+    /// Of its script or command. Of an allocation: zero; steps have theirs.
     pub usage: Usage,
     pub cause: EndCause,
     pub ended: Timestamp,

@@ -19,7 +19,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -28,8 +28,6 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long a condition rests between two looks at it.
 const LOOK: Duration = Duration::from_millis(10);
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_slotd");
 
 const COMMANDS: [&str; 14] = [
     "slotd", "sbatch", "srun", "salloc", "squeue", "sacct", "scontrol", "scancel", "sinfo", "sstat", "sattach",
@@ -142,7 +140,7 @@ impl Setup {
             fs::create_dir_all(made).unwrap();
         }
         for command in COMMANDS {
-            std::os::unix::fs::symlink(PROGRAM, base.join("bin").join(command)).unwrap();
+            std::os::unix::fs::symlink(program(), base.join("bin").join(command)).unwrap();
         }
         Slotd { base, root, vars: self.vars, daemon: None, _dir: dir }
     }
@@ -791,7 +789,11 @@ pub fn most_at_once(records: &[Record]) -> usize {
         .unwrap_or(0) as usize
 }
 
-/// The path of the program under test.
+/// The program under test. `SLOTD_TEST_PROGRAM` names it where the tests run on another machine than the one that built
+/// them, as those that need a delegated cgroup do in a guest.
 pub fn program() -> &'static Path {
-    Path::new(PROGRAM)
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        std::env::var_os("SLOTD_TEST_PROGRAM").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_slotd")), PathBuf::from)
+    })
 }

@@ -36,6 +36,8 @@ pub struct Ladder {
     pub warned: bool,
     pub timed_out: bool,
     pub stopping: Option<StopCause>,
+    /// How many of the job's processes had been killed for their memory when its end began.
+    pub ooms_before: u64,
     /// How the batch script or the run's command came to its end.
     pub main_cause: Option<EndCause>,
     limit_timer: Option<SpawnHandle>,
@@ -178,6 +180,9 @@ impl RunnerActor {
     /// Tells every step why, sends SIGTERM, and SIGKILL after `grace`. A second call may only shorten the grace.
     fn terminate(&mut self, suffix: &str, grace: Duration, ctx: &mut Context<Self>) {
         let now = (self.setup.clock)();
+        if self.ladder.kill_timer.is_none() {
+            self.ladder.ooms_before = self.ooms();
+        }
         for (step, live) in &self.steps {
             let told = if *step == StepId::Batch { None } else { Some(*step) };
             // Of the command of salloc its client says what became of the allocation.

@@ -7,7 +7,7 @@ use crate::cli::error::{CliError, Mark};
 use crate::cli::srun::{Srun, parse};
 use crate::cli::step::Stream as Wanted;
 use crate::client::connection::{ClientError, Connection, PATIENCE, reopen};
-use crate::client::foreground::{Feed, Grant, Link, Wishes, run_step, wait_for_grant};
+use crate::client::foreground::{Feed, Grant, Link, StepOutcome, Wishes, run_step, wait_for_grant};
 use crate::host::paths::Paths;
 use crate::host::system;
 use crate::model::job::ClientProcess;
@@ -91,7 +91,7 @@ fn inside(srun: Srun, job: &JobRef, line: &str) -> Done {
         return Err(CliError::error(1, text).and(Mark::Plain, hint));
     };
     let link = link(paths);
-    step(&srun, &mut conn, &link, &view, line)
+    step(&srun, &mut conn, &link, &view, line).map(|(code, _)| code)
 }
 
 /// Asks about the job. A daemon that is away while its job runs comes back: it is waited for.
@@ -148,11 +148,11 @@ fn outside(srun: Srun, line: &str) -> Done {
     let done = step(&srun, &mut conn, &link, &view, line);
     // A step that failed before it ran ends its allocation as well: with this connection, if not by this request.
     let exit = match &done {
-        Ok(code) => as_exit(*code),
+        Ok((_, exit)) => *exit,
         Err(error) => ExitCode::status(error.exit),
     };
     let _ = conn.send(&Request::Release { job, exit }, &[]);
-    done
+    done.map(|(code, _)| code)
 }
 
 fn as_exit(code: u8) -> ExitCode {
@@ -170,11 +170,21 @@ fn revoked(srun: &Srun, job: JobId, view: &JobView) -> CliError {
         .and(Mark::Plain, format!("Force Terminated JobId={job}: {}", view.reason))
 }
 
-fn step(srun: &Srun, conn: &mut Connection, link: &Link, view: &JobView, line: &str) -> Done {
+/// The exit code of this client, and how the step ended in the records.
+fn step(
+    srun: &Srun,
+    conn: &mut Connection,
+    link: &Link,
+    view: &JobView,
+    line: &str,
+) -> Result<(u8, ExitCode), CliError> {
     let (launch, wishes) = plan(srun, view, link.client, line)?;
     let mut voice = Voice::new("srun", srun.quiet);
     let outcome = match run_step(conn, link, launch, &srun.env, &wishes, &mut voice) {
-        Err(ClientError::Interrupted(signal)) => return Ok(u8::try_from(128 + signal).unwrap_or(1)),
+        Err(ClientError::Interrupted(signal)) => {
+            let code = u8::try_from(128 + signal).unwrap_or(1);
+            return Ok((code, as_exit(code)));
+        }
         other => other?,
     };
     let node = system::probe_host_name();
@@ -182,7 +192,10 @@ fn step(srun: &Srun, conn: &mut Connection, link: &Link, view: &JobView, line: &
     for line in lines {
         eprintln!("srun: {line}");
     }
-    Ok(code)
+    match outcome {
+        StepOutcome::Ended { exit: ExitCode::OUT_OF_MEMORY, .. } => Ok((code, ExitCode::OUT_OF_MEMORY)),
+        _ => Ok((code, as_exit(code))),
+    }
 }
 
 /// The launch, and how its streams are connected.

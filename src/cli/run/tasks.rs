@@ -96,6 +96,7 @@ pub fn failures(node: &str, tasks: &[ExitCode]) -> Vec<String> {
             let which = crate::model::TaskSet::from_sorted(&list);
             let fate = match exit.signal {
                 0 => format!("Exited with exit code {}", exit.status),
+                _ if exit == ExitCode::OUT_OF_MEMORY => "Out Of Memory".to_owned(),
                 signal => signal_text(signal),
             };
             format!("{node}: {plural} {which}: {fate}")
@@ -184,5 +185,6 @@ mod tests {
     fn tasks_of_one_fate_share_a_line() {
         let tasks = [ExitCode::status(7), ExitCode::status(7), ExitCode::OK, ExitCode::signal(libc::SIGKILL)];
         assert_eq!(failures("vm", &tasks), ["vm: tasks 0-1: Exited with exit code 7", "vm: task 3: Killed"]);
+        assert_eq!(failures("vm", &[ExitCode::OUT_OF_MEMORY]), ["vm: task 0: Out Of Memory"]);
     }
 }

@@ -16,10 +16,9 @@ pub fn accounting(jobs: &[JobView], ctx: &Ctx) -> Value {
 fn job(j: &JobView, ctx: &Ctx) -> Value {
     let q = &j.request;
     let text = |t: &Option<String>| t.as_deref().map_or(Value::Null, Value::from);
-    let usage = if j.usage == Usage::default() {
-        j.steps.iter().fold(Usage::default(), |sum, s| sum.merge(s.usage))
-    } else {
-        j.usage
+    let usage = match j.steps.as_slice() {
+        [] => j.usage,
+        steps => steps.iter().fold(Usage::default(), |sum, s| sum.merge(s.usage)),
     };
     object([
         ("job_id", j.id.0.into()),

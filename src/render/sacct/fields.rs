@@ -112,14 +112,13 @@ fn cpus(row: &Row<'_>) -> u32 {
     }
 }
 
-/// What the step used, or the job with all its steps.
+/// What the step used, or the job with all its steps. The record of the job itself is that of its script, which is
+/// among the steps as soon as it has started.
 fn usage(row: &Row<'_>) -> Usage {
     match row.step {
         Some(step) => step.usage,
-        None if row.job.usage == Usage::default() => {
-            row.job.steps.iter().fold(Usage::default(), |sum, step| sum.merge(step.usage))
-        }
-        None => row.job.usage,
+        None if row.job.steps.is_empty() => row.job.usage,
+        None => row.job.steps.iter().fold(Usage::default(), |sum, step| sum.merge(step.usage)),
     }
 }
 

@@ -333,15 +333,17 @@ mod tests {
         let mut named = two(step(StepId::Num(1), "named", done, ok, 9, Some(8)), 2);
         named.submit_line = "srun -J named -n2 sleep 0.2".to_owned();
         named.usage = Usage { max_rss_kb: 1624, user_us: 3000, system_us: 0 };
+        let mut script = two(step(StepId::Batch, "batch", done, ok, 9, Some(8)), 1);
+        script.usage = Usage { max_rss_kb: 0, user_us: 18_000, system_us: 13_900 };
         vec![
             job(176, "steps")
                 .with(|j| j.tres = Tres { cpus: 2, mem_mb: 200, gpus: 0 })
                 .ended(done, Reason::None, ok, 9, 8)
                 .with(|j| {
                     j.derived_exit = ExitCode::status(7);
-                    j.usage = Usage { max_rss_kb: 1624, user_us: 21_000, system_us: 13_900 };
+                    j.usage = script.usage;
                 })
-                .step(two(step(StepId::Batch, "batch", done, ok, 9, Some(8)), 1))
+                .step(script)
                 .step(two(step(StepId::Num(0), "true", done, ok, 9, Some(9)), 2))
                 .step(named)
                 .step(two(step(StepId::Num(2), "sh", JobState::Failed, ExitCode::status(7), 9, Some(9)), 2))
@@ -557,7 +559,7 @@ mod tests {
                 &ctx()
             ),
             "176||||00:00.034|00:00.021|00:00.013|00:00:02|2|1|\n\
-             176.batch||||00:00:00|00:00:00|00:00:00|00:00:02|2|1|1\n\
+             176.batch||||00:00.031|00:00.018|00:00.013|00:00:02|2|1|1\n\
              176.0||||00:00:00|00:00:00|00:00:00|00:00:00|0|0|2\n\
              176.1|1624K|812K||00:00.003|00:00.003|00:00:00|00:00:02|2|1|2\n\
              176.2||||00:00:00|00:00:00|00:00:00|00:00:00|0|0|2\n"

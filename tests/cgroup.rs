@@ -1,0 +1,196 @@
+//! Limits, accounting and killing by cgroup v2. They need a delegated cgroup: `SLOTD_TEST_CGROUP` names it, the one that
+//! `systemd-run --user --scope -p Delegate=yes` has made for this very program say. Without it nothing is tested here.
+
+mod common;
+
+use common::{Slotd, proc, until};
+use slotd::exec::cgroup::CgroupBase;
+use slotd::model::{JobId, Tres};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Fills 200 MB of memory in one process.
+const HOG: &str = r#"python3 -c "bytearray(200 << 20)""#;
+
+/// A daemon whose base is `name` below the delegated cgroup; the base is the daemon's to make.
+fn start(name: &str) -> Option<(Slotd, PathBuf)> {
+    let Ok(root) = std::env::var("SLOTD_TEST_CGROUP") else {
+        eprintln!("not tested: SLOTD_TEST_CGROUP names no delegated cgroup");
+        return None;
+    };
+    // This program moves to a child, and the controllers are enabled: what a base is made below must have them.
+    let ready = CgroupBase::new(&root).create_job(JobId(0), &Tres { cpus: 1, mem_mb: 64, gpus: 0 }).unwrap();
+    ready.remove();
+    let base = Path::new(&root).join(name);
+    Some((Slotd::setup().set("SLOTD_CGROUP_BASE", base.display()).start(), base))
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.as_ref().display())).trim().to_owned()
+}
+
+/// Waits until no job has a cgroup, and gives the base back.
+#[track_caller]
+fn nothing_is_left(base: &Path) {
+    let left = || fs::read_dir(base).unwrap().flatten().filter(|e| e.path().is_dir()).count();
+    assert!(until(|| (left() == 0).then_some(())).is_some(), "{:?}", fs::read_dir(base).unwrap().collect::<Vec<_>>());
+    fs::remove_dir(base).unwrap();
+}
+
+/// What `/proc/self/cgroup` says, as a directory.
+const OWN: &str = "echo /sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup)";
+
+#[test]
+fn a_job_is_in_its_cgroup_with_its_limits() {
+    let Some((slotd, base)) = start("limits") else { return };
+    let gate = slotd.gate("go");
+    let job = slotd.wrap(&["--mem", "64M", "-c", "2"], &format!("{OWN} >own; {gate}"));
+    let own = slotd.wait_text("own", "step_batch\n");
+    let dir = base.join(format!("job_{job}"));
+    assert_eq!(own.trim(), dir.join("step_batch").display().to_string());
+    assert_eq!(read(dir.join("memory.max")), (64 << 20).to_string());
+    assert_eq!(read(dir.join("cpu.max")), "200000 100000");
+    slotd.open("go");
+    slotd.wait_state(job, "COMPLETED");
+    nothing_is_left(&base);
+}
+
+#[test]
+fn steps_of_a_client_are_in_the_job_s_cgroup_with_limits_of_their_own() {
+    let Some((slotd, base)) = start("steps") else { return };
+    let show = format!("{OWN}; cat $({OWN})/memory.max $({OWN})/../memory.max");
+    slotd.write("show.sh", &show);
+    let out =
+        slotd.cmd("salloc", &["--mem", "64M", "sh", "-c", "sh show.sh; srun --mem 20M sh show.sh; srun sh show.sh"]);
+    let out = out.ok();
+    let (job, whole) = (base.join("job_1"), 64 << 20);
+    let step = |name: &str| job.join(name).display().to_string();
+    assert_eq!(
+        out.text(),
+        format!(
+            "Granted job allocation 1\n{}\nmax\n{whole}\n{}\n{}\n{whole}\n{}\nmax\n{whole}",
+            step("step_interactive"),
+            step("step_0"),
+            20 << 20,
+            step("step_1")
+        )
+    );
+    nothing_is_left(&base);
+}
+
+#[test]
+fn more_than_mem_is_out_of_memory_whatever_the_script_makes_of_it() {
+    let Some((slotd, base)) = start("oom") else { return };
+    for (script, then) in [(format!("exec {HOG}"), ""), (format!("{HOG}; echo after $?; exit 0"), "after 137\n")] {
+        let job = slotd.wrap(&["--mem", "64M"], &script);
+        assert_eq!(slotd.wait_state(job, "OUT_OF_MEMORY").reason(), "OutOfMemory");
+        assert_eq!(slotd.sacct(job, "ExitCode"), "0:125");
+        let output = slotd.output(job);
+        let line = format!("slurmstepd: error: Detected 1 oom-kill event(s) in StepId={job}.batch.");
+        assert!(output.contains(then) && output.contains(&line), "{output}");
+    }
+    let again = slotd.wrap(&["--mem", "64M", "--requeue"], HOG);
+    assert_eq!(slotd.wait_state(again, "OUT_OF_MEMORY").restarts(), 1);
+    // The next run of the job would be out of memory too if it were told what the first one did.
+    let better = slotd.wrap(&["--mem", "64M", "--requeue"], &format!("[ -n \"$SLURM_RESTART_COUNT\" ] || {HOG}"));
+    assert_eq!(slotd.wait_state(better, "COMPLETED").restarts(), 1);
+    nothing_is_left(&base);
+}
+
+#[test]
+fn a_step_out_of_memory_is_not_the_others() {
+    let Some((slotd, base)) = start("step-oom") else { return };
+    let out = slotd.cmd("srun", &["--mem", "64M", "sh", "-c", HOG]).fails(253);
+    assert!(out.stderr.contains(": task 0: Out Of Memory"), "{}", out.stderr);
+    assert_eq!(slotd.wait_state(1, "OUT_OF_MEMORY").reason(), "OutOfMemory");
+    let script = format!("srun --mem 20M sh -c '{HOG}'; srun true; exit 0");
+    slotd.cmd("salloc", &["--mem", "64M", "sh", "-c", &script]).ok();
+    slotd.wait_state(2, "COMPLETED");
+    let states = slotd.cmd("sacct", &["-n", "-P", "-o", "JobID,State,ExitCode,DerivedExitCode", "-j", "2"]).ok();
+    let wanted =
+        ["2|COMPLETED|0:0|0:125", "2.interactive|COMPLETED|0:0|", "2.0|OUT_OF_MEMORY|0:125|", "2.1|COMPLETED|0:0|"];
+    assert_eq!(states.lines(), wanted);
+    // The job's own limit is the job's affair, also where a step of it ran into it.
+    let job = slotd.script(&["--mem", "64M"], &format!("#!/bin/sh\nsrun sh -c '{HOG}'\nexit 0\n"));
+    slotd.wait_state(job, "OUT_OF_MEMORY");
+    nothing_is_left(&base);
+}
+
+#[test]
+fn what_happens_while_the_daemon_is_away_is_true_afterwards() {
+    let Some((mut slotd, base)) = start("away") else { return };
+    let hog = slotd.begun(&["--mem", "64M"], "go", HOG);
+    let worker = slotd.begun(&[], "go", "head -c 60000000 /dev/zero | tail -c 30000000 >/dev/null; exit 3");
+    slotd.kill9();
+    let dir = base.join(format!("job_{hog}"));
+    assert_eq!(read(dir.join("memory.max")), (64 << 20).to_string());
+    slotd.open("go");
+    let ended = |id: u32| slotd.root.join(format!("lib/jobs/{id}/exit_status")).exists();
+    assert!(until(|| (ended(hog) && ended(worker)).then_some(())).is_some(), "the jobs should end");
+    slotd.start_daemon();
+    slotd.wait_state(hog, "OUT_OF_MEMORY");
+    slotd.wait_state(worker, "FAILED");
+    let used =
+        slotd.cmd("sacct", &["-n", "-P", "--noconvert", "-o", "MaxRSS,TotalCPU", "-j", &format!("{worker}.batch")]);
+    let used = used.ok();
+    let (rss, cpu) = used.text().split_once('|').expect("two fields");
+    let bytes: u64 = rss.trim_end_matches('K').parse().expect("a number");
+    assert!(bytes > 30_000 && bytes < 10 * 30_000_000, "{rss}");
+    assert_ne!(cpu, "00:00:00");
+    nothing_is_left(&base);
+}
+
+#[test]
+fn processes_that_nobody_waits_for_are_accounted() {
+    let Some((slotd, base)) = start("unwaited") else { return };
+    // The children of one that ignores SIGCHLD are reaped without a trace in anybody's times.
+    let work = "import os, signal, time\n\
+                signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n\
+                if os.fork() == 0:\n\
+                \x20   os.setsid()\n\
+                \x20   end = time.process_time() + 1\n\
+                \x20   while time.process_time() < end: pass\n\
+                \x20   open('done', 'w')\n\
+                \x20   os._exit(0)\n\
+                while not os.path.exists('done'): time.sleep(0.05)\n";
+    slotd.write("work.py", work);
+    let job = slotd.wrap(&[], "python3 work.py");
+    slotd.wait_state(job, "COMPLETED");
+    let cpu = slotd.sacct(job, "TotalCPU");
+    assert!(cpu.as_str() >= "00:01", "{cpu}");
+    nothing_is_left(&base);
+}
+
+#[test]
+fn what_forks_all_the_time_dies_with_its_job_and_so_does_what_lost_its_watcher() {
+    let Some((slotd, base)) = start("forks") else { return };
+    // Each process makes its successor and goes: whoever looks for it comes late. The table of processes stays small.
+    slotd.program("relay", "#!/bin/sh\necho x >began\n./relay &\n");
+    let job = slotd.wrap(&[], "for i in 1 2 3 4; do setsid ./relay; done; sleep 1000");
+    slotd.wait_text("began", "x\n");
+    slotd.cancel(job);
+    slotd.wait_state(job, "CANCELLED");
+
+    let job = slotd.wrap(&[], "setsid sleep 1000 & sleep 1000");
+    slotd.wait_state(job, "RUNNING");
+    let procs = base.join(format!("job_{job}/step_batch/cgroup.procs"));
+    let pids = until(|| fs::read_to_string(&procs).ok().filter(|list| list.lines().count() >= 3));
+    let pids = pids.expect("the script's processes");
+    let task = pids.lines().next().and_then(|pid| pid.parse().ok()).expect("a number");
+    proc::signal(proc::parent(task).expect("it has a watcher"), proc::KILL);
+    assert_eq!(slotd.wait_state(job, "FAILED").reason(), "RunnerLost");
+    nothing_is_left(&base);
+}
+
+#[test]
+fn a_client_that_is_killed_leaves_nothing() {
+    let Some((slotd, base)) = start("client") else { return };
+    let mut srun = slotd.command("srun");
+    srun.args(["sh", "-c", "echo began; setsid sleep 1000 & sleep 1000"]);
+    let running = slotd.spawn(srun);
+    let procs = base.join("job_1/step_0/cgroup.procs");
+    until(|| fs::read_to_string(&procs).ok().filter(|list| list.lines().count() >= 2)).expect("the tasks");
+    proc::signal(running.child.id() as i32, proc::KILL);
+    slotd.wait_end(1);
+    nothing_is_left(&base);
+}
