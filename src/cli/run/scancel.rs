@@ -104,10 +104,10 @@ fn confirmed(refs: &[JobRef], filter: &CancelFilter, code: &mut u8) -> Result<Ve
     }
     for job in refs {
         let whole = JobRef { step: None, ..job.clone() };
-        match live(&[whole.clone()], filter)?.first() {
+        match live(std::slice::from_ref(&whole), filter)?.first() {
             Some(view) => taken.extend(says_yes(job, view).then(|| job.clone())),
             // A job that is there but for the filter is passed over in silence.
-            None if !live(&[whole.clone()], &CancelFilter::default())?.is_empty() => {}
+            None if !live(std::slice::from_ref(&whole), &CancelFilter::default())?.is_empty() => {}
             None => {
                 let what = if job.step.is_some() { "job step id" } else { "job id" };
                 eprintln!("scancel: error: Kill job error on {what} {job}: Invalid job id specified");

@@ -218,11 +218,11 @@ impl Foreground<'_> {
 
     fn hear(&mut self, answer: Answer, listener: &mut dyn Listener) -> Result<Option<StepOutcome>, ClientError> {
         match answer {
+            // A new daemon has it wait again.
+            Answer::StepWaits if self.waited => {}
             Answer::StepWaits => {
-                // A new daemon has it wait again.
-                if !std::mem::replace(&mut self.waited, true) {
-                    listener.waits(self.job);
-                }
+                self.waited = true;
+                listener.waits(self.job);
             }
             Answer::StepLost => self.ask(true)?,
             Answer::Signalled => drop(self.signals_sent.pop_front()),
