@@ -65,7 +65,7 @@ impl<'a> Shown<'a> {
     pub fn squeue_id(&self, ctx: &Ctx) -> String {
         match (self, ctx.bitstr_len) {
             (Shown::Tasks { array, tasks, limit }, None) => {
-                let mut text = format!("{array}_[{}]", list_text(tasks, *limit));
+                let mut text = format!("{array}_[{}]", list_text(tasks, *limit, SQUEUE_ID_LEN));
                 text.truncate(SQUEUE_ID_LEN);
                 text
             }
@@ -83,10 +83,42 @@ impl<'a> Shown<'a> {
     }
 }
 
-fn list_text(tasks: &TaskSet, limit: Option<u32>) -> String {
-    let mut text = tasks.to_string();
+/// The list as Slurm writes it, no further than somewhat past `room` bytes; 0 is no limit.
+///
+/// Slurm writes a step (`0-20:4`) where nothing but it makes the list, of six tasks or more that span more than ten ids.
+/// Everything else is single ids and ranges without gaps, which is all that some clients read.
+fn list_text(tasks: &TaskSet, limit: Option<u32>, room: usize) -> String {
+    let mut text = String::new();
+    // Writing to a String cannot fail.
+    match tasks.ranges() {
+        [range] if range.len() > 5 && range.last - range.first > 10 => {
+            let _ = write!(text, "{tasks}");
+        }
+        ranges => {
+            let mut gapless = ranges
+                .iter()
+                .flat_map(|range| {
+                    let length = if range.step == 1 { range.last - range.first } else { 0 };
+                    (range.first..=range.last).step_by((length + range.step) as usize).map(move |id| (id, id + length))
+                })
+                .peekable();
+            while let Some((first, mut last)) = gapless.next() {
+                if room > 0 && text.len() >= room {
+                    return text;
+                }
+                // A range with a step may end beside the next one.
+                while let Some((_, end)) = gapless.next_if(|(next, _)| *next == last + 1) {
+                    last = end;
+                }
+                let comma = if text.is_empty() { "" } else { "," };
+                let _ = match first == last {
+                    true => write!(text, "{comma}{first}"),
+                    false => write!(text, "{comma}{first}-{last}"),
+                };
+            }
+        }
+    }
     if let Some(limit) = limit {
-        // Writing to a String cannot fail.
         let _ = write!(text, "%{limit}");
     }
     text
@@ -94,8 +126,8 @@ fn list_text(tasks: &TaskSet, limit: Option<u32>) -> String {
 
 /// The tasks with their limit, `3-9%2`, cut as `SLURM_BITSTR_LEN` says.
 pub fn task_list(tasks: &TaskSet, limit: Option<u32>, ctx: &Ctx) -> String {
-    let mut text = list_text(tasks, limit);
     let room = ctx.bitstr_len.unwrap_or(DEFAULT_BITSTR_LEN);
+    let mut text = list_text(tasks, limit, room);
     if room > 0 && text.len() >= room {
         text.truncate(room.saturating_sub(4));
         text.push_str("...");
@@ -153,6 +185,33 @@ mod tests {
             c.bitstr_len = Some(len);
             assert!(shown(&long_list()).id(&c).ends_with("...]"));
         }
+    }
+
+    #[test]
+    fn a_step_is_written_where_slurm_writes_one() {
+        let of = |first, last, step| TaskSet::from_ranges(TaskRange::new(first, last, step).into_iter().collect());
+        for (tasks, text) in [
+            (of(1, 7, 2), "1,3,5,7"),
+            (of(0, 15, 4), "0,4,8,12"),
+            (of(0, 16, 4), "0,4,8,12,16"),
+            (of(0, 20, 4), "0-20:4"),
+            (of(0, 10, 2), "0,2,4,6,8,10"),
+            (of(0, 12, 2), "0-12:2"),
+            (of(0, 400, 100), "0,100,200,300,400"),
+            (of(0, 500, 100), "0-500:100"),
+            (of(0, 1000, 1), "0-1000"),
+            (of(3, 4, 1), "3-4"),
+            (of(4_000_000, 4_000_000, 1), "4000000"),
+            (TaskSet::from_sorted(&[1, 3, 5, 7, 9, 20]), "1,3,5,7,9,20"),
+            (TaskSet::from_sorted(&[1, 2, 3, 5, 7, 9, 10]), "1-3,5,7,9-10"),
+        ] {
+            assert_eq!(list_text(&tasks, None, 0), text);
+            assert_eq!(list_text(&tasks, Some(2), 64), format!("{text}%2"));
+        }
+        let mut many = of(0, 1_000_000, 2);
+        many.insert(1);
+        assert!(list_text(&many, None, 64).len() < 80);
+        assert_eq!(task_list(&many, None, &ctx()).len(), 63);
     }
 
     #[test]
