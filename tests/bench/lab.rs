@@ -12,10 +12,6 @@ pub struct Lab {
 }
 
 impl Lab {
-    pub fn start() -> Lab {
-        Lab::start_in(tempfile::tempdir().expect("a temporary directory"))
-    }
-
     /// Serves `root` in this directory, with what is in it already.
     pub fn start_in(dir: tempfile::TempDir) -> Lab {
         let daemon = Command::new(SLOTD)
@@ -37,10 +33,6 @@ impl Lab {
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
-    }
-
-    pub fn sbatch(&self, args: &[&str]) -> String {
-        self.run("sbatch", args)
     }
 
     /// What a command prints.

@@ -28,7 +28,7 @@ fn submission(lab: &Lab) {
         }));
         // Held, so that what is measured is the submission and not the job beside it.
         submit.push(timed(|| {
-            lab.sbatch(&["-H", "-o", "/dev/null", "--wrap", "true"]);
+            lab.run("sbatch", &["-H", "-o", "/dev/null", "--wrap", "true"]);
         }));
     }
     let ((bare_min, bare_mid), (min, mid)) = (summary(bare), summary(submit));
@@ -43,7 +43,7 @@ fn start_latency(lab: &Lab) {
     for _ in 0..ROUNDS / 4 {
         let _ = fs::remove_file(&stamp);
         let before = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
-        lab.sbatch(&["-W", "-o", "/dev/null", "first.sh"]);
+        lab.run("sbatch", &["-W", "-o", "/dev/null", "first.sh"]);
         let text = fs::read_to_string(&stamp).expect("the job's stamp");
         let at = Duration::from_secs_f64(text.trim().parse().expect("a time"));
         latencies.push(at.saturating_sub(before));
@@ -84,13 +84,13 @@ fn throughput(lab: &Lab) {
     });
     let looped = timed(|| {
         for _ in 0..JOBS {
-            lab.sbatch(&["-J", "loop", "-o", "/dev/null", "true.sh"]);
+            lab.run("sbatch", &["-J", "loop", "-o", "/dev/null", "true.sh"]);
         }
         // Runs when all of that name are over.
-        lab.sbatch(&["-W", "-J", "loop", "-d", "singleton", "-o", "/dev/null", "true.sh"]);
+        lab.run("sbatch", &["-W", "-J", "loop", "-d", "singleton", "-o", "/dev/null", "true.sh"]);
     });
     let array = timed(|| {
-        lab.sbatch(&["-W", "-a", &format!("0-{}", JOBS - 1), "-o", "/dev/null", "true.sh"]);
+        lab.run("sbatch", &["-W", "-a", &format!("0-{}", JOBS - 1), "-o", "/dev/null", "true.sh"]);
     });
     let base = per_second(xargs_direct);
     println!("xargs -P 2, script         {base:7.0} jobs/s");
@@ -100,10 +100,10 @@ fn throughput(lab: &Lab) {
 }
 
 fn main() {
-    let lab = Lab::start();
+    let lab = Lab::start_in(tempfile::tempdir().expect("a temporary directory"));
     submission(&lab);
     drop(lab);
-    let lab = Lab::start();
+    let lab = Lab::start_in(tempfile::tempdir().expect("a temporary directory"));
     start_latency(&lab);
     throughput(&lab);
 }

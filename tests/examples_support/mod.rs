@@ -1,5 +1,7 @@
 //! What tests of scripts share: the program, its commands, waiting, and running what must succeed.
 
+#![allow(dead_code, reason = "each test file is a program of its own and uses its own part of it")]
+
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
