@@ -182,7 +182,7 @@ fn a_running_step_is_measured() {
     slotd.open("go");
     slotd.wait_state(job, "COMPLETED");
     let none = slotd.cmd("sstat", &["-n", "-j", &id]).ok();
-    assert_eq!((none.stdout.as_str(), none.stderr), ("", format!("sstat: error: no steps running for job {job}\n")));
+    assert_eq!((none.stdout.as_str(), none.stderr), ("", format!("sstat: error: couldn't get steps for job {job}\n")));
 }
 
 #[test]

@@ -221,7 +221,7 @@ pub enum StepCommand {
     Notice(String),
     /// SIGSTOP to every process.
     Suspend,
-    /// SIGCONT to every process.
+    /// SIGCONT to every process that is stopped.
     Resume,
     /// SIGKILL to every process until none is left.
     KillAll,

@@ -331,9 +331,10 @@ impl Watcher {
         if tie != 0 {
             // The client is gone: nobody reads what the step writes.
             self.tie = None;
-            for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGCONT] {
+            for signal in [libc::SIGTERM, libc::SIGHUP] {
                 signal_all(signal);
             }
+            resume_all();
             let since = Instant::now();
             self.kill.get_or_insert(Kill { since, hard_from: since + TIED_GRACE });
         }
@@ -368,7 +369,7 @@ impl Watcher {
         self.notice(&format!("slurmstepd: error: *** STEP {} ON {node} CANCELLED AT {at}{why} ***", self.spec.step));
         signal_all(libc::SIGTERM);
         // A stopped process would not see it.
-        signal_all(libc::SIGCONT);
+        resume_all();
         let since = Instant::now();
         self.kill = Some(Kill { since, hard_from: since + Duration::from_millis(*grace_ms) });
     }
@@ -455,10 +456,16 @@ impl Watcher {
                 signal_all(libc::SIGSTOP);
             }
             StepCommand::Resume => {
-                if let (Some(since), Some(deadline)) = (self.suspended_at.take(), &mut self.deadline) {
-                    *deadline += since.elapsed();
+                match self.suspended_at.take() {
+                    Some(since) => {
+                        if let Some(deadline) = &mut self.deadline {
+                            *deadline += since.elapsed();
+                        }
+                        // Some may have the signal before them, and not stand still yet.
+                        signal_all(libc::SIGCONT);
+                    }
+                    None => resume_all(),
                 }
-                signal_all(libc::SIGCONT);
             }
             StepCommand::KillAll => self.begin_killing(),
             StepCommand::Usage => {
@@ -646,6 +653,15 @@ impl Watcher {
 
 /// Sends a signal to every process below this one. A signal that all must get (SIGKILL, SIGSTOP) is sent until no new
 /// process turns up: one may have been forked while its parent was on the way to be signalled.
+/// SIGCONT to those that stand still, and to no others: a shell that gets it together with another signal may lose the
+/// trap of one of them.
+fn resume_all() {
+    let me = std::process::id() as i32;
+    for pid in proc::descendants(me).into_iter().filter(|pid| proc::stat(*pid).is_some_and(|s| s.state == b'T')) {
+        proc::kill(pid, libc::SIGCONT);
+    }
+}
+
 fn signal_all(signal: i32) {
     let me = std::process::id() as i32;
     let mut seen: Vec<i32> = Vec::new();

@@ -157,10 +157,9 @@ fn directives_have_slurms_forms() {
                   #SBATCH\t--job-name=\"a name\" # and a comment behind\n\
                   #SBATCH      -N1     --comment 'two words'\n\
                   #SBATCH --exclusive=          \n\
-                  #SBATCHED is no directive\n\
                   ##SBATCH --nosuch\n\
                   \n\
-                  #SBATCH -c 2 -p gpu\n\
+                  #SBATCH-c2 -p gpu\n\
                   true\n\
                   #SBATCH --nosuch\n";
     let id = slotd.script(&["--hold"], script);
@@ -175,7 +174,7 @@ fn a_bad_directive_is_an_error_with_its_line() {
         ("--nosuch=1", 255, "sbatch: error: line 4: unrecognized option '--nosuch=1'"),
         ("-t 1h", 255, "sbatch: error: line 4: Invalid --time specification: 1h"),
         ("-n none", 1, "sbatch: error: line 4: Invalid numeric value \"none\" for --ntasks."),
-        ("nosuch", 255, "sbatch: error: line 4: 'nosuch' is not an option"),
+        ("nosuch", 255, "sbatch: error: line 4: Invalid directive found in batch script: nosuch"),
         ("--job-name='a", 1, "sbatch: error: line 4:"),
     ] {
         slotd.write("job.sh", format!("#!/bin/sh\n\n# c\n#SBATCH {directive}\ntrue\n"));

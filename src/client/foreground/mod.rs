@@ -126,6 +126,7 @@ pub fn run_step(
     let outcome = session.ask(false).and_then(|()| session.run(listener));
     session.launch = None;
     session.drain();
+    session.signals.stay();
     drop(raw);
     listener.raw(false);
     outcome

@@ -22,6 +22,7 @@ const FORWARDED: [Signal; 9] = [
 pub(super) struct Signals {
     pub fd: SignalFd,
     before: SigSet,
+    stay: bool,
 }
 
 impl Signals {
@@ -32,12 +33,20 @@ impl Signals {
         // SAFETY: no handler is set.
         unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn)? };
         let fd = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-        Ok(Signals { fd, before })
+        Ok(Signals { fd, before, stay: false })
+    }
+
+    /// The tasks are over, and only their end is left to be told: what comes now changes it no more.
+    pub fn stay(&mut self) {
+        self.stay = true;
     }
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
+        if self.stay {
+            return;
+        }
         let _ = self.before.thread_set_mask();
         // SAFETY: no handler is set.
         let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
