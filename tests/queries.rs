@@ -363,3 +363,21 @@ fn a_huge_array_is_one_line_in_every_command() {
     slotd.cmd("scancel", &[limited.to_string()]).ok();
     assert!(run(&slotd, "squeue --json").ok().stdout.len() < 10_000);
 }
+
+#[test]
+fn wait_job_of_an_array_returns_with_its_first_task() {
+    let mut slotd = Slotd::start();
+    let array = slotd.submit(&["-H", "-a", "1-2", "--wrap", "exec sleep 1000"]);
+    let waiting = slotd.spawn({
+        let mut command = slotd.command("scontrol");
+        command.args(["wait_job", &array.to_string()]);
+        command
+    });
+    let heard = || slotd.cmd("sdiag", &[""; 0]).ok().stdout.contains("REQUEST_WAIT_START");
+    slotd.wait("the daemon to hear of it", || heard().then_some(()));
+    // A daemon that is restarted meanwhile is asked again.
+    slotd.crash();
+    slotd.cmd("scontrol", &["release", &array.to_string()]).ok();
+    assert_eq!(waiting.end().ok().stderr, format!("scontrol: Nodes are ready for job {array}\n"));
+    slotd.cancel(array);
+}

@@ -213,6 +213,18 @@ impl SchedulerActor {
         }
     }
 
+    /// Who waits for a job, or for the array that it is a task of, hears that it runs.
+    fn tell_start(&mut self, id: JobId) {
+        let array = self.core.job(id).and_then(Job::array_job_id).filter(|array| *array != id);
+        for watched in [Some(id), array].into_iter().flatten() {
+            if self.watchers.contains_key(&watched)
+                && let Some(view) = self.view(id)
+            {
+                self.tell(watched, Answer::Granted { view: Box::new(view) });
+            }
+        }
+    }
+
     /// Who waits for an array hears of its end when its last task is over, with the exit code of the worst.
     fn tell_array(&mut self, array: JobId, ended: &JobView) {
         let Some(watch) = self.watchers.get_mut(&array) else { return };
@@ -256,15 +268,15 @@ impl SchedulerActor {
             Effect::Launch(launch) => {
                 let texts = texts.remove(&launch.job.id).unwrap_or_default();
                 let host = self.core.config().host.clone();
-                self.runner(launch.job.id).do_send(LaunchJob { launch, texts, host });
+                let id = launch.job.id;
+                self.runner(id).do_send(LaunchJob { launch, texts, host });
+                self.tell_start(id);
             }
             Effect::Granted(id) => {
                 let Some(job) = self.core.job(id).cloned() else { return };
                 let host = self.core.config().host.clone();
                 self.runner(id).do_send(OpenAllocation { job: Box::new(job), host });
-                if let Some(view) = self.view(id) {
-                    self.tell(id, Answer::Granted { view: Box::new(view) });
-                }
+                self.tell_start(id);
             }
             Effect::Stop { job, cause } => self.runner(job).do_send(StopJob { cause }),
             Effect::StopStep { step, cause } => self.runner(step.job).do_send(StopStep { step: step.step, cause }),
@@ -578,7 +590,8 @@ impl Handler<WatchJob> for SchedulerActor {
     fn handle(&mut self, m: WatchJob, _: &mut Self::Context) -> Self::Result {
         let mut views: Vec<JobView> =
             self.core.resolve(&JobRef::job(m.job)).into_iter().filter_map(|id| self.view(id)).collect();
-        if let Some(live) = views.iter().find(|view| !view.state.is_terminal()).cloned() {
+        let live = views.iter().filter(|view| !view.state.is_terminal());
+        if let Some(live) = live.max_by_key(|view| view.state.is_active()).cloned() {
             self.watch(m.job, m.news);
             // Of an array those that are over already count too: the watch keeps the worst of them.
             if let Some(watch) = self.watchers.get_mut(&m.job) {

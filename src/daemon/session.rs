@@ -202,6 +202,12 @@ impl Session {
                 plain(Answer::Done(hub.scheduler.send(ControlJobs { jobs, action, ended, uid }).await?))
             }
             Request::Cancel(ask) => plain(Answer::Done(hub.scheduler.send(CancelJobs(ask)).await?)),
+            Request::WaitStart(job) => match hub.scheduler.send(WatchJob { job, news: self.news.clone() }).await? {
+                Some(view) if view.state.is_terminal() => plain(Answer::Ended { view: Box::new(view) }),
+                Some(view) if view.state.is_active() => plain(Answer::Granted { view: Box::new(view) }),
+                Some(_) => None,
+                None => Some(refused("Invalid job id specified")),
+            },
             Request::WaitEnd(job) => match hub.scheduler.send(WatchJob { job, news: self.news.clone() }).await? {
                 Some(view) if view.state.is_terminal() => plain(Answer::Ended { view: Box::new(view) }),
                 Some(_) => None,

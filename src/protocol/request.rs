@@ -26,6 +26,8 @@ pub enum Request {
     Cancel(CancelAsk),
     /// Tells of the end of a job: answered by `Ended` once it is over, at once if it is.
     WaitEnd(JobId),
+    /// Tells of the start of a job: answered by `Granted` once it runs, by `Ended` should it end before.
+    WaitStart(JobId),
     /// A client comes back to its allocation after a restart of the daemon.
     Attach {
         job: JobId,
@@ -87,6 +89,7 @@ impl Request {
             Request::BatchScript(_) => ("REQUEST_BATCH_SCRIPT", 2051),
             Request::Diagnostics { .. } => ("REQUEST_STATS_INFO", 2035),
             Request::WaitEnd(_) => ("REQUEST_WAIT_END", 9001),
+            Request::WaitStart(_) => ("REQUEST_WAIT_START", 9005),
             Request::Attach { .. } => ("REQUEST_ATTACH_CLIENT", 9002),
             Request::BatchEnv(_) => ("REQUEST_BATCH_ENVIRONMENT", 9003),
             Request::Usage(_) => ("REQUEST_STEP_USAGE", 9004),

@@ -2,24 +2,24 @@
 
 use super::output::{self, ctx};
 use super::pids;
-use super::{Done, ask, origin, parsed, refused, unexpected};
+use super::{Done, ask, origin, parsed, paths, refused, unexpected};
 use crate::cli::error::{CliError, Mark};
 use crate::cli::origin::Origin;
 use crate::cli::scontrol::{Command, Scontrol, Target, command, parse};
 use crate::cli::scontrol_show::Show;
 use crate::cli::scontrol_update::JobChange;
-use crate::client::connection::Connection;
+use crate::client::connection::{ClientError, Connection, reopen};
 use crate::model::query::{AcctFilter, names_record};
 use crate::model::update::Update;
 use crate::model::view::{JobList, JobView, NodeView};
 use crate::model::{ArrayRole, JobRef};
 use crate::protocol::answer::Answer;
+use crate::protocol::frame::FrameError;
 use crate::protocol::request::{ControlAction, JobFilter, Request};
 use crate::render::{json, show};
 use crate::spec::hostlist;
 use std::ffi::OsString;
 use std::io::{self, BufRead, IsTerminal};
-use std::time::Duration;
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
@@ -32,9 +32,6 @@ pub fn run(argv: &[OsString]) -> Done {
         }
     })
 }
-
-/// How long `wait_job` rests between two looks.
-const WAIT_LOOK: Duration = Duration::from_millis(200);
 
 struct Session<'a> {
     scontrol: Scontrol,
@@ -145,20 +142,25 @@ impl Session<'_> {
 
     /// `wait_job`: until the job has its node.
     fn wait_job(&self, job: &JobRef) -> Done {
+        let paths = paths()?;
+        let over = || Err(CliError::error(1, format!("Job {job} is over: no nodes will be ready for it")));
+        let mut conn = Connection::open(&paths)?;
+        conn.send(&Request::WaitStart(job.job), &[])?;
         loop {
-            let list = self.query(std::slice::from_ref(job))?;
-            if list.jobs.iter().any(|job| job.state.is_active()) {
-                eprintln!("scontrol: Nodes are ready for job {job}");
-                return Ok(0);
+            match conn.receive() {
+                Ok((Answer::Granted { .. }, _)) => {
+                    eprintln!("scontrol: Nodes are ready for job {job}");
+                    return Ok(0);
+                }
+                Ok((Answer::Ended { .. }, _)) => return over(),
+                Ok((Answer::Refused(_), _)) => return Err(bare("slurm_load_jobs error: Invalid job id specified")),
+                Ok((other, _)) => return Err(unexpected(&other)),
+                Err(ClientError::Broken(FrameError::Closed | FrameError::Io(_))) => {
+                    conn = reopen(&paths, None)?;
+                    conn.send(&Request::WaitStart(job.job), &[])?;
+                }
+                Err(error) => return Err(error.into()),
             }
-            if list.jobs.is_empty() {
-                return Err(bare("slurm_load_jobs error: Invalid job id specified"));
-            }
-            if list.jobs.iter().all(|job| job.state.is_terminal()) {
-                return Err(CliError::error(1, format!("Job {job} is over: no nodes will be ready for it")));
-            }
-            // The next look; the daemon has no news of the start of a batch job.
-            std::thread::sleep(WAIT_LOOK);
         }
     }
 
