@@ -79,6 +79,18 @@ fn a_higher_priority_moves_a_job_ahead() {
 }
 
 #[test]
+fn a_new_priority_is_shown_as_it_was_given_and_nice_lowers_it_from_then_on() {
+    let slotd = Slotd::start();
+    slotd.endless(&["-c", "4"]);
+    let job = slotd.wrap(&["-c", "4", "--nice=5"], "true");
+    let shown = || (slotd.show(job, "Priority"), slotd.show(job, "Nice"));
+    update(&slotd, job, "Priority=77");
+    assert_eq!(shown(), ("77".to_owned(), "0".to_owned()));
+    update(&slotd, job, "Nice=7");
+    assert_eq!(shown(), ("70".to_owned(), "7".to_owned()));
+}
+
+#[test]
 fn a_changed_dependency_counts() {
     let slotd = Slotd::start();
     let first = slotd.endless(&[]);

@@ -119,7 +119,8 @@ impl Core {
                 }
                 Update::TimeLimit(limit) => request.time_limit_secs = *limit,
                 Update::Priority(0) | Update::Hold(_) => {}
-                Update::Priority(priority) => request.priority = Some(*priority),
+                // What is asked for last is what the job has: in Slurm too a new priority ends the nice value.
+                Update::Priority(priority) => (request.priority, request.nice) = (Some(*priority), 0),
                 Update::Nice(nice) => request.nice = *nice,
                 Update::Dependency(dependency, ended) => {
                     let known = super::depend::Known::new(ended);
