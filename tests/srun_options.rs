@@ -168,3 +168,15 @@ fn a_dependency_is_kept_by_srun_too() {
     waiting.end().ok();
     assert_eq!(slotd.read("order"), "first\nsecond\n");
 }
+
+#[test]
+fn tasks_may_share_the_cpus_of_one() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("srun", &["-n", "9", "-O", "sh", "-c", "echo $SLURM_PROCID"]).ok();
+    assert_eq!(out.lines().len(), 9);
+    assert_eq!(slotd.wait_end(1).tres().0, 1);
+    let script = "#!/bin/sh\n#SBATCH -n 9 -O -c 2\necho $SLURM_NTASKS $SLURM_CPUS_ON_NODE >job\nsrun -l true && echo well >>job\n";
+    let job = slotd.script(&[], script);
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.read("job"), "9 2\nwell\n");
+}

@@ -76,6 +76,7 @@ impl Builder {
             self.set("SLURM_NTASKS", request.task_count());
             self.set("SLURM_NPROCS", request.task_count());
         }
+        self.set_some("SLURM_OVERCOMMIT", request.overcommit.then_some(1));
         self.set_some("SLURM_NTASKS_PER_NODE", request.ntasks_per_node);
         self.set_some("SLURM_CPUS_PER_TASK", request.cpus_per_task);
         match request.mem {

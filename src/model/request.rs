@@ -130,6 +130,9 @@ pub struct JobRequest {
     /// `-N`: minimum and maximum. One host: the minimum must be 1 (or 0 of it given as a range).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<(u32, u32)>,
+    /// `-O`: the tasks share the CPUs of one (srun man page, `--overcommit`).
+    #[serde(skip_serializing_if = "is_default")]
+    pub overcommit: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mincpus: Option<u32>,
     #[serde(skip_serializing_if = "is_default")]

@@ -24,7 +24,7 @@ const INVALID_ARRAY: &str = "Invalid job array specification";
 const INVALID_GRES: &str = "Invalid generic resource (gres) specification";
 
 /// What a job reserves while it runs, worked out from its request (book, "Core Resources"): `ntasks * cpus-per-task`
-/// CPUs, at least `--mincpus` and `--cpus-per-gpu` for each GPU; memory as asked, 512 MB by default; GPUs as asked,
+/// CPUs (with `--overcommit` those of one task), at least `--mincpus` and `--cpus-per-gpu` for each GPU; memory as asked, 512 MB by default; GPUs as asked,
 /// 1 by default in a GPU partition.
 pub fn size(request: &JobRequest, partition: &Partition, config: &Config) -> Tres {
     let tasks = request.task_count();
@@ -35,7 +35,8 @@ pub fn size(request: &JobRequest, partition: &Partition, config: &Config) -> Tre
         .or(gpu.per_task.map(|n| n.saturating_mul(tasks)))
         .or(gpu.per_socket)
         .unwrap_or(u32::from(partition.is_gpu));
-    let asked = tasks.saturating_mul(request.cpus_per_task.unwrap_or(1));
+    let side_by_side = if request.overcommit { 1 } else { tasks };
+    let asked = side_by_side.saturating_mul(request.cpus_per_task.unwrap_or(1));
     let for_gpus = gpu.cpus_per_gpu.unwrap_or(0).saturating_mul(gpus);
     let cpus = asked.max(request.mincpus.unwrap_or(0)).max(for_gpus).max(1);
     let mem_mb = match request.mem {

@@ -207,10 +207,11 @@ impl Core {
 fn check_ask(job: &Job, ask: &StepAsk) -> Result<(), Refusal> {
     let Some(alloc) = &job.alloc else { return Err(Refusal::cause("Job is pending execution")) };
     let (tasks, cpus) = cpus_of(job, ask);
-    if cpus > alloc.tres.cpus && !ask.overcommit && !is_shared(ask) {
+    let overcommit = ask.overcommit || job.request.overcommit;
+    if cpus > alloc.tres.cpus && !overcommit && !is_shared(ask) {
         return Err(Refusal::cause("More processors requested than permitted"));
     }
-    if tasks > alloc.tres.cpus && !ask.overcommit && ask.kind == StepKind::Numbered {
+    if tasks > alloc.tres.cpus && !overcommit && ask.kind == StepKind::Numbered {
         return Err(Refusal::cause("More processors requested than permitted"));
     }
     if ask.mem_mb.is_some_and(|mb| mb > alloc.tres.mem_mb) {
