@@ -297,6 +297,57 @@ fn the_use_of_a_job_is_measured() {
     assert_ne!(cpu, "00:00:00", "TotalCPU={cpu}");
 }
 
+/// The amount of `40000K` or `1.50M`, in KiB.
+fn kib(text: &str) -> f64 {
+    let (number, unit) = text.split_at(text.len().saturating_sub(1));
+    let number: f64 = number.parse().unwrap_or_else(|_| panic!("no size: {text:?}"));
+    match unit {
+        "K" => number,
+        "M" => number * 1024.0,
+        "G" => number * 1024.0 * 1024.0,
+        _ => panic!("no size: {text:?}"),
+    }
+}
+
+#[test]
+fn each_task_is_measured_for_itself() {
+    let mut slotd = Slotd::start();
+    // The shell of task 1 holds 40 MB, which its children handed on.
+    let task = format!(
+        "[ $SLURM_PROCID = 0 ] || x=$(head -c 40000000 /dev/zero | tr '\\0' a); echo > ready.$SLURM_PROCID; {}",
+        slotd.gate("go")
+    );
+    let task = slotd.program("task", &format!("#!/bin/sh\n{task}\n"));
+    let job = slotd.wrap(&["-n2"], &format!("srun -n2 {}", task.display()));
+    for rank in [0, 1] {
+        slotd.wait_text(&format!("ready.{rank}"), "\n");
+    }
+    let now = slotd.cmd("sstat", &["-nP", "-j", &format!("{job}.0"), "-o", "maxvmsize,maxvmsizetask"]).ok();
+    let (vm, rank) = now.text().split_once('|').unwrap();
+    assert!(kib(vm) > 40_000.0 && rank == "1", "{now:?}");
+    slotd.open("go");
+    slotd.wait_state(job, "COMPLETED");
+    slotd.crash();
+
+    let of_step = |fields: &str| slotd.cmd("sacct", &["-nP", "-j", &format!("{job}.0"), "-o", fields]).ok();
+    let out = of_step("maxvmsize,avevmsize,maxdiskread,avediskread,maxvmsizetask,maxdiskreadtask,maxpages");
+    let cells = words(out.text());
+    let [vm, mean_vm, read, mean_read] = [0, 1, 2, 3].map(|i| kib(&cells[i]));
+    assert!(vm > 40_000.0 && mean_vm < vm && mean_vm * 2.0 > vm, "{out:?}");
+    // head, tr and the shell have read it, one after the other.
+    assert!(read > 3.0 * 39_000.0 && mean_read < read, "{out:?}");
+    assert_eq!(cells[4..6], ["1", "1"], "{out:?}");
+    assert!(cells[6].parse::<u64>().is_ok(), "{out:?}");
+    assert_eq!(slotd.sacct(job, "maxvmsize,avevmsize,maxdiskread,maxpages"), "|||");
+    let json: serde_json::Value =
+        serde_json::from_str(&slotd.cmd("sacct", &["--json", "-j", &job.to_string()]).ok().stdout).unwrap();
+    let steps = json["jobs"][0]["steps"].as_array().unwrap();
+    let step = steps.iter().find(|step| step["step"]["id"] == "0").unwrap();
+    let most = step["tres"]["requested"]["max"].as_array().unwrap();
+    let vmem = most.iter().find(|tres| tres["type"] == "vmem").unwrap();
+    assert_eq!(vmem["count"].as_f64().unwrap(), vm * 1024.0);
+}
+
 #[test]
 fn history_survives_restarts() {
     let mut slotd = Slotd::start();
