@@ -297,6 +297,28 @@ fn the_use_of_a_job_is_measured() {
     assert_ne!(cpu, "00:00:00", "TotalCPU={cpu}");
 }
 
+#[test]
+fn a_script_that_caught_the_signal_is_shown_by_its_code_and_its_job_by_none() {
+    let slotd = Slotd::start();
+    for (code, shown) in [(0, "COMPLETED|0:0"), (9, "FAILED|9:0")] {
+        // A step that fails of the signal meanwhile does not count for its job.
+        let script = format!(
+            "#!/bin/sh\ntrap 'wait; exit {code}' TERM\n\
+             srun sh -c 'trap \"exit 3\" TERM; echo > begun.{code}; while :; do sleep 0.03; done' &\n\
+             while :; do sleep 0.03; done\n"
+        );
+        let job = slotd.script(&[], &script);
+        slotd.wait_text(&format!("begun.{code}"), "\n");
+        slotd.cancel(job);
+        slotd.wait_end(job);
+        let out = sacct(&slotd, &["-nP", "-j", &job.to_string(), "-o", "jobid,state%9,exitcode,derivedexitcode"]);
+        let lines = out.lines();
+        assert!(lines[0].starts_with(&format!("{job}|CANCELLED")) && lines[0].ends_with("|0:0|0:0"), "{out:?}");
+        assert_eq!(lines[1], format!("{job}.batch|{shown}|"));
+        assert_eq!(lines[2], format!("{job}.0|FAILED|3:0|"));
+    }
+}
+
 /// The amount of `40000K` or `1.50M`, in KiB.
 fn kib(text: &str) -> f64 {
     let (number, unit) = text.split_at(text.len().saturating_sub(1));

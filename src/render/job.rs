@@ -3,7 +3,7 @@
 
 use crate::model::request::{JobKind, MemRequest, Sharing};
 use crate::model::view::JobView;
-use crate::model::{JobState, Reason, Timestamp, Tres};
+use crate::model::{ExitCode, JobState, Reason, Timestamp, Tres};
 use crate::render::{Ctx, size, time};
 use std::time::Duration;
 
@@ -39,6 +39,21 @@ pub fn elapsed_secs(job: &JobView, ctx: &Ctx) -> u64 {
 /// The node it runs or ran on; empty where it never started.
 pub fn nodes<'a>(job: &JobView, ctx: &'a Ctx) -> &'a str {
     if job.start.is_some() { &ctx.node } else { "" }
+}
+
+/// The exit code of the accounting. Slurm writes the end of a job that is cancelled or out of time before its processes
+/// have ended: whatever they make of the signal, it is nothing.
+pub fn recorded_exit(job: &JobView) -> ExitCode {
+    match job.state {
+        JobState::Cancelled | JobState::Timeout => ExitCode::OK,
+        JobState::Pending
+        | JobState::Running
+        | JobState::Suspended
+        | JobState::Completing
+        | JobState::Completed
+        | JobState::Failed
+        | JobState::OutOfMemory => job.exit,
+    }
 }
 
 /// A held job has priority 0, as in Slurm.

@@ -144,7 +144,8 @@ impl Core {
         if keys.is_empty() { Err(ControlError::UnknownStep) } else { Ok(keys) }
     }
 
-    /// scancel -s. SIGKILL to a job ends it as scancel does, without grace; other signals are only passed on.
+    /// scancel -s. SIGKILL to a job ends it as scancel does, without grace; other signals are only passed on. A job that
+    /// has ended is as good as unknown, as in Slurm: only scancel without a signal takes it for done.
     pub fn signal(
         &mut self,
         sel: &JobRef,
@@ -166,14 +167,15 @@ impl Core {
             return Ok(keys.into_iter().map(|key| key.job).collect());
         }
         if signal == SIGKILL && target != SignalTarget::Batch {
-            return self.end_by_user(sel, StopCause::Killed { by: by_uid }, by_uid, now, out);
+            let ended = self.end_by_user(sel, StopCause::Killed { by: by_uid }, by_uid, now, out);
+            return ended.map_err(|_| ControlError::UnknownJob);
         }
         let found = self.resolve(sel);
         if found.is_empty() {
             return Err(ControlError::UnknownJob);
         }
         let mut told = Vec::new();
-        let mut refused = ControlError::AlreadyDone;
+        let mut refused = ControlError::UnknownJob;
         for id in found {
             let Some(job) = self.job(id) else { continue };
             match job.state {
@@ -256,6 +258,7 @@ impl Core {
             return Err(ControlError::UnknownJob);
         }
         let mut done = Vec::new();
+        let mut refused = ControlError::Disabled;
         for id in found {
             let Some(record) = self.jobs.get_mut(&id) else { continue };
             let job = &mut record.job;
@@ -264,7 +267,11 @@ impl Core {
             }
             let hold = if and_hold { Hold::User } else { job.hold };
             match job.state {
-                JobState::Pending | JobState::Completing => continue,
+                JobState::Pending => {
+                    refused = ControlError::IsPending;
+                    continue;
+                }
+                JobState::Completing => continue,
                 JobState::Running | JobState::Suspended => {
                     job.hold = hold;
                     self.stop(id, Reason::Requeued, StopCause::Requeue, now, out);
@@ -281,7 +288,7 @@ impl Core {
             done.push(id);
         }
         self.settle(now, out);
-        if done.is_empty() { Err(ControlError::Disabled) } else { Ok(done) }
+        if done.is_empty() { Err(refused) } else { Ok(done) }
     }
 
     /// scontrol suspend: the processes stop, and so does the job's clock. It keeps its resources.

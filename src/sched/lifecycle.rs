@@ -16,6 +16,8 @@ use crate::model::tres::Usage;
 use crate::model::{ExitCode, JobId, JobState, Reason, Step, Timestamp};
 use std::sync::Arc;
 
+const SIGTERM: i32 = 15;
+
 /// A terminal state with what is told about it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ending {
@@ -62,7 +64,8 @@ impl Core {
     pub fn on_job_ended(&mut self, id: JobId, mut outcome: JobOutcome, now: Timestamp, out: &mut Outbox) {
         let Some(job) = self.job(id) else { return };
         let (state, reason, by, kept_exit) = (job.state, job.reason, job.cancelled_by, job.exit);
-        let may_retry = job.request.requeue && job.restarts == 0 && job.request.kind != JobKind::Allocation;
+        let has_script = job.request.kind != JobKind::Allocation;
+        let may_retry = job.request.requeue && job.restarts == 0 && has_script;
         match state {
             JobState::Completing if reason == Reason::Requeued => self.back_to_queue(id, 1, now, out),
             JobState::Completing if reason != Reason::TimeLimit => {
@@ -71,6 +74,10 @@ impl Core {
                 let ending = if outcome.cause == EndCause::OutOfMemory {
                     Ending { by, ..Ending::exited(ExitCode::OUT_OF_MEMORY) }
                 } else if is_cancelled {
+                    // Of a script that never ran, or whose end nobody saw, the signal is what is known.
+                    if has_script && matches!(outcome.cause, EndCause::NeverLaunched | EndCause::RunnerLost) {
+                        outcome.exit = ExitCode::signal(SIGTERM);
+                    }
                     Ending { state: JobState::Cancelled, reason, exit: outcome.exit, by }
                 } else {
                     // An allocation that was given back: it ended as its command did.
@@ -83,7 +90,7 @@ impl Core {
                 if state == JobState::Completing && matches!(outcome.cause, EndCause::Exited | EndCause::Stopped) {
                     outcome.cause = EndCause::TimeLimit;
                 }
-                if outcome.cause == EndCause::NeverLaunched && job.request.kind != JobKind::Allocation {
+                if outcome.cause == EndCause::NeverLaunched && has_script {
                     self.back_to_queue(id, 0, now, out);
                 } else {
                     let ending = Ending::of_running(&outcome);

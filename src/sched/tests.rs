@@ -626,7 +626,7 @@ fn requeue_brings_a_running_or_ended_job_back_with_its_number() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask());
     let requeue = |d: &mut Double, hold| d.act(|core, now, out| core.requeue(&JobRef::job(id), hold, now, out));
-    assert_eq!(requeue(&mut d, false), Err(ControlError::Disabled), "a pending job");
+    assert_eq!(requeue(&mut d, false), Err(ControlError::IsPending));
     d.plan();
     requeue(&mut d, false).unwrap();
     assert_eq!(d.stops(), [(id, StopCause::Requeue)]);
@@ -638,6 +638,7 @@ fn requeue_brings_a_running_or_ended_job_back_with_its_number() {
     d.plan();
     assert_eq!((d.state(id), d.reason(id)), (JobState::Pending, Reason::JobHeldUser));
     assert_eq!(d.core.job(id).unwrap().restarts, 2);
+    assert_eq!(requeue(&mut d, false).unwrap_err().to_string(), "Job is pending execution");
     let fixed = d.submit(ask().with(|r| r.no_requeue = true));
     d.plan();
     let refused = d.act(|core, now, out| core.requeue(&JobRef::job(fixed), false, now, out));
@@ -690,6 +691,9 @@ fn a_signal_reaches_running_jobs_and_sigkill_cancels() {
     signal(&mut d, running, 9).unwrap();
     assert_eq!(d.state(pending), JobState::Cancelled);
     assert_eq!(d.stops(), [(running, StopCause::Killed { by: 1001 })]);
+    for n in [9, 10] {
+        assert_eq!(signal(&mut d, pending, n).unwrap_err().to_string(), "Invalid job id specified", "it is over");
+    }
 }
 
 // Arrays.
@@ -1257,6 +1261,7 @@ fn what_caught_the_signal_and_chose_its_exit_code_has_failed_with_it() {
     end_step(&mut d, dies, ExitCode::signal(15));
     d.end(id, EndCause::Stopped, ExitCode::status(9));
     let job = d.core.job(id).unwrap();
+    assert_eq!(job.derived_exit, ExitCode::OK, "what ends while the job is stopped does not count");
     let steps: Vec<_> = own_step(job).into_iter().chain(job.steps.iter().cloned()).map(|s| (s.state, s.exit)).collect();
     assert_eq!(job.state, JobState::Cancelled);
     assert_eq!(
@@ -1267,6 +1272,25 @@ fn what_caught_the_signal_and_chose_its_exit_code_has_failed_with_it() {
             (JobState::Cancelled, ExitCode::signal(15)),
         ]
     );
+}
+
+#[test]
+fn what_caught_the_signal_and_ended_well_has_completed() {
+    for (cause, exit, expected) in [
+        (EndCause::Stopped, ExitCode::OK, (JobState::Completed, ExitCode::OK)),
+        (EndCause::NeverLaunched, ExitCode::OK, (JobState::Cancelled, ExitCode::signal(15))),
+        (EndCause::RunnerLost, ExitCode::OK, (JobState::Cancelled, ExitCode::signal(15))),
+    ] {
+        let mut d = Double::new(1, 1000, 0);
+        let id = d.submit(ask());
+        d.plan();
+        d.cancel(&JobRef::job(id)).unwrap();
+        d.end(id, cause, exit);
+        let job = d.core.job(id).unwrap();
+        assert_eq!(job.state, JobState::Cancelled, "{cause:?}");
+        let script = own_step(job).unwrap();
+        assert_eq!((script.state, script.exit), expected, "{cause:?}");
+    }
 }
 
 #[test]

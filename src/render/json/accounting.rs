@@ -44,7 +44,7 @@ fn job(j: &JobView, ctx: &Ctx) -> Value {
         ("flags", Value::Array(Vec::new())),
         ("array", array(j, ctx)),
         ("state", object([("current", j.state.name().into()), ("reason", j.reason.name().into())])),
-        ("exit_code", exit_code(j.exit, j.state)),
+        ("exit_code", exit_code(facts::recorded_exit(j), j.state)),
         ("derived_exit_code", exit_code(j.derived_exit, j.state)),
         ("kill_request_user", j.cancelled_by.map_or(Value::Null, |uid| uid.to_string().into())),
         ("nodes", or_none_assigned(facts::nodes(j, ctx)).into()),

@@ -3,7 +3,7 @@
 
 use crate::model::tres::{Spread, TaskUsage, Usage};
 use crate::model::view::JobView;
-use crate::model::{JobState, Step, StepId, Timestamp};
+use crate::model::{Step, StepId, Timestamp};
 use crate::render::array::Shown;
 use crate::render::format::{Cut, Field};
 use crate::render::{Ctx, job, size, time, tres};
@@ -97,11 +97,7 @@ fn state(row: &Row<'_>) -> String {
 fn exit_code(row: &Row<'_>) -> String {
     match row.step {
         Some(step) => step.exit.to_string(),
-        // Slurm's accounting shows how the job's own process ended, and what ended it from outside is not its doing.
-        None if matches!(row.job.state, JobState::Cancelled | JobState::Timeout) && row.job.exit.signal != 0 => {
-            "0:0".to_owned()
-        }
-        None => row.job.exit.to_string(),
+        None => job::recorded_exit(row.job).to_string(),
     }
 }
 

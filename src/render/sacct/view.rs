@@ -597,6 +597,20 @@ mod tests {
     }
 
     #[test]
+    fn what_a_job_made_of_the_signal_that_ended_it_is_not_its_exit_code() {
+        let shown = |state, exit| {
+            let job = job(1, "x").ended(state, Reason::None, exit, 4, 2).build();
+            print(&[job], &Options { rows: Rows::Jobs, ..parsable("exitcode") }, &ctx())
+        };
+        for state in [JobState::Cancelled, JobState::Timeout] {
+            assert_eq!(shown(state, ExitCode::status(9)), "0:0\n");
+            assert_eq!(shown(state, ExitCode::signal(15)), "0:0\n");
+        }
+        assert_eq!(shown(JobState::Failed, ExitCode::status(9)), "9:0\n");
+        assert_eq!(shown(JobState::OutOfMemory, ExitCode::OUT_OF_MEMORY), "0:125\n");
+    }
+
+    #[test]
     fn where_and_by_whom() {
         let jobs = [job(176, "steps").limit(31_536_000).running(4).step(records()[0].steps[2].clone()).build()];
         assert_eq!(
