@@ -371,6 +371,35 @@ fn each_task_is_measured_for_itself() {
 }
 
 #[test]
+fn earlier_runs_of_a_requeued_job_are_duplicates() {
+    let mut slotd = Slotd::start();
+    let gate = slotd.gate("go");
+    let script = format!("srun true; echo > begun.$SLURM_RESTART_COUNT; {gate}");
+    let job = slotd.wrap(&[], &script);
+    slotd.wait_text("begun.", "\n");
+    slotd.cmd("scontrol", &["requeue", &job.to_string()]).ok();
+    slotd.wait_text("begun.1", "\n");
+    slotd.open("go");
+    slotd.wait_state(job, "COMPLETED");
+    slotd.crash();
+    let id = job.to_string();
+    let of = |args: &[&str]| {
+        let args = [&["-nP", "-j", &id, "-o", "jobid,state,exitcode,restarts"], args].concat();
+        sacct(&slotd, &args).lines().iter().map(|line| (*line).to_owned()).collect::<Vec<_>>()
+    };
+    let present =
+        [format!("{id}|COMPLETED|0:0|1"), format!("{id}.batch|COMPLETED|0:0|"), format!("{id}.0|COMPLETED|0:0|")];
+    assert_eq!(of(&[]), present);
+    let earlier =
+        [format!("{id}|REQUEUED|0:0|0"), format!("{id}.batch|CANCELLED|0:15|"), format!("{id}.0|COMPLETED|0:0|")];
+    assert_eq!(of(&["-D"]), [earlier, present].concat());
+    let json: serde_json::Value =
+        serde_json::from_str(&slotd.cmd("sacct", &["-D", "--json", "-j", &id]).ok().stdout).unwrap();
+    let states: Vec<_> = json["jobs"].as_array().unwrap().iter().map(|job| &job["state"]["current"]).collect();
+    assert_eq!(states, ["REQUEUED", "COMPLETED"]);
+}
+
+#[test]
 fn history_survives_restarts() {
     let mut slotd = Slotd::start();
     let job = slotd.wrap(&["-J", "old"], "exit 2");

@@ -132,8 +132,10 @@ impl Handler<PastJobs> for ReaderActor {
     type Result = Result<Vec<JobView>, ReadError>;
 
     fn handle(&mut self, PastJobs(filter): PastJobs, _: &mut Self::Context) -> Self::Result {
+        let earlier = if filter.duplicates { self.reader.earlier_runs(&filter)? } else { Vec::new() };
         let jobs = self.reader.accounting(&filter)?;
-        Ok(jobs.iter().map(|job| self.view(job)).collect())
+        let earlier = earlier.iter().map(|(job, requeued)| JobView { requeued: *requeued, ..self.view(job) });
+        Ok(earlier.chain(jobs.iter().map(|job| self.view(job))).collect())
     }
 }
 

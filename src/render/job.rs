@@ -79,9 +79,15 @@ pub fn shows_reason(state: JobState) -> bool {
 /// `CANCELLED by 1001` where it is known who did it, else the state's name.
 pub fn state_with_who(job: &JobView) -> String {
     match (job.state, job.cancelled_by) {
+        _ if job.requeued => state_name(job).to_owned(),
         (JobState::Cancelled, Some(uid)) => format!("CANCELLED by {uid}"),
         (state, _) => state.name().to_owned(),
     }
+}
+
+/// The name of its state.
+pub fn state_name(job: &JobView) -> &'static str {
+    if job.requeued { "REQUEUED" } else { job.state.name() }
 }
 
 /// What it holds or held, or, where it never started, `None`.

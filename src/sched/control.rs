@@ -9,6 +9,7 @@ use super::lifecycle::Ending;
 use super::types::{ControlError, Effect, Outbox, SignalTarget, StopCause, Update};
 use crate::model::job::Hold;
 use crate::model::request::JobKind;
+use crate::model::run::Run;
 use crate::model::{JobId, JobRef, JobState, Reason, StepKey, Timestamp};
 
 const SIGKILL: i32 = 9;
@@ -282,7 +283,8 @@ impl Core {
                 | JobState::Timeout
                 | JobState::OutOfMemory => {
                     job.hold = hold;
-                    self.back_to_queue(id, 1, now, out);
+                    let run = Run::of(job, now);
+                    self.back_to_queue(id, Some(run), now, out);
                 }
             }
             done.push(id);

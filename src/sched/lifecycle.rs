@@ -12,6 +12,7 @@ use crate::model::change::Change;
 use crate::model::dependency::DependencyTerm;
 use crate::model::job::{Client, ClientProcess};
 use crate::model::request::JobKind;
+use crate::model::run::Run;
 use crate::model::tres::Usage;
 use crate::model::{ExitCode, JobId, JobState, Reason, Step, Timestamp};
 use std::sync::Arc;
@@ -67,7 +68,15 @@ impl Core {
         let has_script = job.request.kind != JobKind::Allocation;
         let may_retry = job.request.requeue && job.restarts == 0 && has_script;
         match state {
-            JobState::Completing if reason == Reason::Requeued => self.back_to_queue(id, 1, now, out),
+            JobState::Completing if reason == Reason::Requeued => {
+                let run = Run {
+                    requeued: true,
+                    state: JobState::Cancelled,
+                    reason: Reason::None,
+                    ..Run::of(job, now).ended_as(outcome.exit, outcome.usage, outcome.ended)
+                };
+                self.back_to_queue(id, Some(run), now, out);
+            }
             JobState::Completing if reason != Reason::TimeLimit => {
                 let is_cancelled =
                     by.is_some() || matches!(reason, Reason::CancelledByUser | Reason::ClientLost | Reason::DeadLine);
@@ -91,7 +100,7 @@ impl Core {
                     outcome.cause = EndCause::TimeLimit;
                 }
                 if outcome.cause == EndCause::NeverLaunched && has_script {
-                    self.back_to_queue(id, 0, now, out);
+                    self.back_to_queue(id, None, now, out);
                 } else {
                     let ending = Ending::of_running(&outcome);
                     let is_failure = match ending.state {
@@ -103,7 +112,12 @@ impl Core {
                         record.job.system_comment = outcome.why;
                     }
                     if is_failure && may_retry {
-                        self.back_to_queue(id, 1, now, out);
+                        let run = self.job(id).map(|job| Run {
+                            state: ending.state,
+                            reason: ending.reason,
+                            ..Run::of(job, now).ended_as(ending.exit, outcome.usage, outcome.ended)
+                        });
+                        self.back_to_queue(id, run, now, out);
                     } else {
                         self.finish(id, ending, outcome.usage, outcome.ended, now, out);
                     }
@@ -268,8 +282,9 @@ impl Core {
         }
     }
 
-    /// A job that ran, or has ended, is PENDING again with its number.
-    pub(super) fn back_to_queue(&mut self, id: JobId, restarts: u32, now: Timestamp, out: &mut Outbox) {
+    /// A job that ran, or has ended, is PENDING again with its number. `run` is what is remembered of the run; without
+    /// one there was none.
+    pub(super) fn back_to_queue(&mut self, id: JobId, run: Option<Run>, now: Timestamp, out: &mut Outbox) {
         self.close_steps(id, JobState::Pending, now, out);
         self.take_over_limit(id);
         if !self.transition(id, JobState::Pending, now) {
@@ -279,7 +294,12 @@ impl Core {
         self.keep_only_singleton(id);
         if let Some(record) = self.jobs.get_mut(&id) {
             let job = &mut record.job;
-            job.restarts += restarts;
+            if let Some(mut run) = run {
+                job.restarts += 1;
+                run.steps = std::mem::take(&mut job.steps);
+                job.next_step = 0;
+                out.changes.push(Change::EndRun { job: id, run: Box::new(run) });
+            }
             job.reason = Reason::None;
             job.eligible = None;
             job.start = None;

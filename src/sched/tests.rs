@@ -646,6 +646,52 @@ fn requeue_brings_a_running_or_ended_job_back_with_its_number() {
 }
 
 #[test]
+fn what_goes_back_to_the_queue_leaves_a_record_of_its_run() {
+    let mut d = Double::new(2, 1000, 0);
+    let id = d.submit(ask().with(|r| r.requeue = true));
+    d.plan();
+    let first = d.now;
+    let StepStart::Now(key, _) = d.act(|core, now, out| core.create_step(id, step(1), now, out)).unwrap() else {
+        panic!()
+    };
+    d.act(|core, now, out| core.requeue(&JobRef::job(id), false, now, out)).unwrap();
+    end_step(&mut d, key, ExitCode::signal(15));
+    d.end(id, EndCause::Stopped, ExitCode::status(3));
+    let (of, run) = d.runs.pop().unwrap();
+    assert_eq!((of, run.number, run.requeued, run.state), (id, 0, true, JobState::Cancelled));
+    assert_eq!((run.exit, run.start, run.end), (ExitCode::status(3), Some(first), d.now));
+    assert_eq!(
+        run.steps.iter().map(|step| (step.id, step.exit)).collect::<Vec<_>>(),
+        [(key.step, ExitCode::signal(15))]
+    );
+    let job = d.core.job(id).unwrap();
+    assert_eq!((job.restarts, job.next_step, job.steps.len()), (1, 0, 0), "the next run counts anew");
+    let script = own_step(&run.clone().record(job)).unwrap();
+    assert_eq!((script.state, script.exit), (JobState::Failed, ExitCode::status(3)));
+
+    d.plan();
+    d.exit(id, 0);
+    d.act(|core, now, out| core.requeue(&JobRef::job(id), false, now, out)).unwrap();
+    let run = d.runs.pop().unwrap().1;
+    assert_eq!((run.number, run.requeued, run.state), (1, false, JobState::Completed));
+
+    d.plan();
+    d.end(id, EndCause::NeverLaunched, ExitCode::OK);
+    assert_eq!((d.state(id), d.runs.len()), (JobState::Pending, 0), "nothing ran");
+}
+
+#[test]
+fn a_first_failure_that_is_tried_again_leaves_a_record_of_it() {
+    let mut d = Double::new(1, 1000, 0);
+    let id = d.submit(ask().with(|r| r.requeue = true));
+    d.plan();
+    d.exit(id, 5);
+    let run = d.runs.pop().unwrap().1;
+    assert_eq!((run.number, run.requeued, run.state), (0, false, JobState::Failed));
+    assert_eq!((run.exit, run.reason), (ExitCode::status(5), Reason::NonZeroExitCode));
+}
+
+#[test]
 fn a_job_that_is_cancelled_while_it_is_requeued_does_not_come_back() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask());

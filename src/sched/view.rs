@@ -90,6 +90,7 @@ fn view_without_steps(job: &Job, setting: BatchTasks) -> JobView {
         exit: job.exit,
         derived_exit: job.derived_exit,
         restarts: job.restarts,
+        requeued: false,
         alloc: job.alloc.clone(),
         usage: job.usage,
         steps: Vec::new(),

@@ -8,7 +8,7 @@ use crate::model::{Job, JobId, JobRef, JobState};
 use crate::store::error::StoreError;
 use crate::store::row::JobRow;
 use crate::store::schema::{jobs, requests};
-use crate::store::{load, open};
+use crate::store::{load, open, runs};
 use diesel::dsl::{AsSelect, InnerJoin, IntoBoxed, Select};
 use diesel::prelude::*;
 use diesel::sqlite::{Sqlite, SqliteConnection};
@@ -44,6 +44,39 @@ impl Reader {
             // The rows are candidates; the rules of the model decide.
             jobs.retain(|job| filter.matches(job));
             Ok(jobs)
+        })
+    }
+
+    /// The earlier runs that answer the question, of jobs that went back to the queue: as the record was at their end,
+    /// and whether it was ended for the requeue. By number, then in their order.
+    ///
+    /// # Errors
+    /// The database can't be read, or holds what no version of slotd writes.
+    pub fn earlier_runs(&mut self, filter: &AcctFilter) -> Result<Vec<(Job, bool)>, StoreError> {
+        // What was ended for the requeue is in no state that can be asked for but those that it was in before.
+        let mut of_requeued = filter.clone();
+        of_requeued.states.iter_mut().for_each(|states| states.retain(|state| !state.is_terminal()));
+        self.conn.transaction(|conn| {
+            let rows = if filter.jobs.is_empty() {
+                let named: Vec<JobRef> = runs::jobs_since(conn, filter.since)?.into_iter().map(JobRef::job).collect();
+                load::named_rows(conn, &named)?
+            } else {
+                load::named_rows(conn, &filter.jobs)?
+            };
+            let (jobs, _) = load::assemble(conn, rows)?;
+            let mut all = runs::of_jobs(conn, jobs.iter().map(|job| job.id))?;
+            let mut found = Vec::new();
+            for job in &jobs {
+                for run in all.remove(&job.id).unwrap_or_default() {
+                    let requeued = run.requeued;
+                    let record = run.record(job);
+                    let rules = if requeued { &of_requeued } else { filter };
+                    if rules.matches(&record) {
+                        found.push((record, requeued));
+                    }
+                }
+            }
+            Ok(found)
         })
     }
 
@@ -174,6 +207,7 @@ mod tests {
                 states,
                 since,
                 until,
+                duplicates: false,
             })
     }
 

@@ -70,6 +70,15 @@ diesel::table! {
 }
 
 diesel::table! {
+    runs (job_id, run) {
+        job_id -> BigInt,
+        run -> BigInt,
+        end_us -> BigInt,
+        body -> Text,
+    }
+}
+
+diesel::table! {
     texts (text_id) {
         text_id -> BigInt,
         hash -> BigInt,

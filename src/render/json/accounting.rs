@@ -43,7 +43,7 @@ fn job(j: &JobView, ctx: &Ctx) -> Value {
         ("het", object([("job_id", 0.into()), ("job_offset", Value::Null)])),
         ("flags", Value::Array(Vec::new())),
         ("array", array(j, ctx)),
-        ("state", object([("current", j.state.name().into()), ("reason", j.reason.name().into())])),
+        ("state", object([("current", facts::state_name(j).into()), ("reason", j.reason.name().into())])),
         ("exit_code", exit_code(facts::recorded_exit(j), j.state)),
         ("derived_exit_code", exit_code(j.derived_exit, j.state)),
         ("kill_request_user", j.cancelled_by.map_or(Value::Null, |uid| uid.to_string().into())),
