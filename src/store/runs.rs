@@ -86,8 +86,11 @@ mod tests {
             put(&mut store, vec![Change::EndRun { job: JobId(1), run }]);
         }
         let found = |filter: AcctFilter| -> Vec<(u32, u32, bool, usize)> {
-            let found = place.reader().earlier_runs(&filter).unwrap();
-            found.iter().map(|(job, requeued)| (job.id.0, job.restarts, *requeued, job.steps.len())).collect()
+            let found = place.reader().accounting_with_runs(&filter).unwrap().0;
+            found
+                .iter()
+                .map(|run| (run.record.id.0, run.record.restarts, run.requeued, run.record.steps.len()))
+                .collect()
         };
         let all = [(1, 0, false, 1), (1, 1, true, 1)];
         assert_eq!(found(AcctFilter::default()), all);
