@@ -205,6 +205,10 @@ fn an_unknown_signal_is_refused() {
     assert!(out.stderr.contains("FOO"), "{}", out.stderr);
     let out = slotd.cmd("scancel", &["-s", "USR1", "999999"]).fails(1);
     assert_eq!(out.stderr, "scancel: error: Kill job error on job id 999999: Invalid job id specified\n");
+    let over = slotd.wrap(&["-H"], "true");
+    slotd.cancel(over);
+    let out = slotd.cmd("scancel", &["-s", "USR1", &over.to_string()]).fails(1);
+    assert_eq!(out.stderr, format!("scancel: error: Kill job error on job id {over}: Invalid job id specified\n"));
     assert_eq!(slotd.state(job), "RUNNING");
 }
 

@@ -425,6 +425,7 @@ async fn one_bad_task_ends_the_step_where_that_was_asked_for() {
     let lab = lab();
     let mut spec = lab.step(&["sh", "-c", "[ $R = 1 ] && exit 5; exec sleep 600"]);
     spec.kill_on_bad_exit = true;
+    spec.own_end.grace_ms = 60_000;
     spec.tasks = (0..2)
         .map(|rank| TaskSpec { rank, env: vec![("R".into(), rank.to_string())], ..TaskSpec::default() })
         .collect();

@@ -298,6 +298,108 @@ fn the_use_of_a_job_is_measured() {
 }
 
 #[test]
+fn a_script_that_caught_the_signal_is_shown_by_its_code_and_its_job_by_none() {
+    let slotd = Slotd::start();
+    for (code, shown) in [(0, "COMPLETED|0:0"), (9, "FAILED|9:0")] {
+        // A step that fails of the signal meanwhile does not count for its job.
+        let script = format!(
+            "#!/bin/sh\ntrap 'wait; exit {code}' TERM\n\
+             srun sh -c 'trap \"exit 3\" TERM; echo > begun.{code}; while :; do sleep 0.03; done' &\n\
+             while :; do sleep 0.03; done\n"
+        );
+        let job = slotd.script(&[], &script);
+        slotd.wait_text(&format!("begun.{code}"), "\n");
+        slotd.cancel(job);
+        slotd.wait_end(job);
+        let out = sacct(&slotd, &["-nP", "-j", &job.to_string(), "-o", "jobid,state%9,exitcode,derivedexitcode"]);
+        let lines = out.lines();
+        assert!(lines[0].starts_with(&format!("{job}|CANCELLED")) && lines[0].ends_with("|0:0|0:0"), "{out:?}");
+        assert_eq!(lines[1], format!("{job}.batch|{shown}|"));
+        assert_eq!(lines[2], format!("{job}.0|FAILED|3:0|"));
+    }
+}
+
+/// The amount of `40000K` or `1.50M`, in KiB.
+fn kib(text: &str) -> f64 {
+    let (number, unit) = text.split_at(text.len().saturating_sub(1));
+    let number: f64 = number.parse().unwrap_or_else(|_| panic!("no size: {text:?}"));
+    match unit {
+        "K" => number,
+        "M" => number * 1024.0,
+        "G" => number * 1024.0 * 1024.0,
+        _ => panic!("no size: {text:?}"),
+    }
+}
+
+#[test]
+fn each_task_is_measured_for_itself() {
+    let mut slotd = Slotd::start();
+    // The shell of task 1 holds 40 MB, which its children handed on.
+    let task = format!(
+        "[ $SLURM_PROCID = 0 ] || x=$(head -c 40000000 /dev/zero | tr '\\0' a); echo > ready.$SLURM_PROCID; {}",
+        slotd.gate("go")
+    );
+    let task = slotd.program("task", &format!("#!/bin/sh\n{task}\n"));
+    let job = slotd.wrap(&["-n2"], &format!("srun -n2 {}", task.display()));
+    for rank in [0, 1] {
+        slotd.wait_text(&format!("ready.{rank}"), "\n");
+    }
+    let now = slotd.cmd("sstat", &["-nP", "-j", &format!("{job}.0"), "-o", "maxvmsize,maxvmsizetask"]).ok();
+    let (vm, rank) = now.text().split_once('|').unwrap();
+    assert!(kib(vm) > 40_000.0 && rank == "1", "{now:?}");
+    slotd.open("go");
+    slotd.wait_state(job, "COMPLETED");
+    slotd.crash();
+
+    let of_step = |fields: &str| slotd.cmd("sacct", &["-nP", "-j", &format!("{job}.0"), "-o", fields]).ok();
+    let out = of_step("maxvmsize,avevmsize,maxdiskread,avediskread,maxvmsizetask,maxdiskreadtask,maxpages");
+    let cells = words(out.text());
+    let [vm, mean_vm, read, mean_read] = [0, 1, 2, 3].map(|i| kib(&cells[i]));
+    assert!(vm > 40_000.0 && mean_vm < vm && mean_vm * 2.0 > vm, "{out:?}");
+    // head, tr and the shell have read it, one after the other.
+    assert!(read > 3.0 * 39_000.0 && mean_read < read, "{out:?}");
+    assert_eq!(cells[4..6], ["1", "1"], "{out:?}");
+    assert!(cells[6].parse::<u64>().is_ok(), "{out:?}");
+    assert_eq!(slotd.sacct(job, "maxvmsize,avevmsize,maxdiskread,maxpages"), "|||");
+    let json: serde_json::Value =
+        serde_json::from_str(&slotd.cmd("sacct", &["--json", "-j", &job.to_string()]).ok().stdout).unwrap();
+    let steps = json["jobs"][0]["steps"].as_array().unwrap();
+    let step = steps.iter().find(|step| step["step"]["id"] == "0").unwrap();
+    let most = step["tres"]["requested"]["max"].as_array().unwrap();
+    let vmem = most.iter().find(|tres| tres["type"] == "vmem").unwrap();
+    assert_eq!(vmem["count"].as_f64().unwrap(), vm * 1024.0);
+}
+
+#[test]
+fn earlier_runs_of_a_requeued_job_are_duplicates() {
+    let mut slotd = Slotd::start();
+    let gate = slotd.gate("go");
+    let script = format!("srun true; echo > begun.$SLURM_RESTART_COUNT; {gate}");
+    let job = slotd.wrap(&[], &script);
+    slotd.wait_text("begun.", "\n");
+    slotd.cmd("scontrol", &["requeue", &job.to_string()]).ok();
+    slotd.wait_text("begun.1", "\n");
+    slotd.open("go");
+    slotd.wait_state(job, "COMPLETED");
+    slotd.crash();
+    let id = job.to_string();
+    let of = |args: &[&str]| {
+        let args = [&["-nP", "-j", &id, "-o", "jobid,state,exitcode,restarts"], args].concat();
+        sacct(&slotd, &args).lines().iter().map(|line| (*line).to_owned()).collect::<Vec<_>>()
+    };
+    let present =
+        [format!("{id}|COMPLETED|0:0|1"), format!("{id}.batch|COMPLETED|0:0|"), format!("{id}.0|COMPLETED|0:0|")];
+    assert_eq!(of(&[]), present);
+    let earlier =
+        [format!("{id}|REQUEUED|0:0|0"), format!("{id}.batch|CANCELLED|0:15|"), format!("{id}.0|COMPLETED|0:0|")];
+    assert_eq!(of(&["-D"]), [earlier, present].concat());
+    let json: serde_json::Value =
+        serde_json::from_str(&slotd.cmd("sacct", &["-D", "--json", "-j", &id]).ok().stdout).unwrap();
+    let states: Vec<_> = json["jobs"].as_array().unwrap().iter().map(|job| &job["state"]["current"]).collect();
+    assert_eq!(states, ["REQUEUED", "COMPLETED"]);
+}
+
+#[test]
 fn history_survives_restarts() {
     let mut slotd = Slotd::start();
     let job = slotd.wrap(&["-J", "old"], "exit 2");

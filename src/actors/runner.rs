@@ -268,8 +268,9 @@ impl RunnerActor {
                 ended: record.ended,
                 why: record.launch_error.clone(),
             },
+            // It was stopped before its script was launched; an allocation has none.
             None => JobOutcome {
-                exit: ExitCode::OK,
+                exit: if self.is_allocation() { ExitCode::OK } else { ExitCode::signal(libc::SIGTERM) },
                 usage: Usage::default(),
                 cause: if self.ladder.timed_out { EndCause::TimeLimit } else { EndCause::Stopped },
                 ended: now,

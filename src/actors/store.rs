@@ -132,8 +132,12 @@ impl Handler<PastJobs> for ReaderActor {
     type Result = Result<Vec<JobView>, ReadError>;
 
     fn handle(&mut self, PastJobs(filter): PastJobs, _: &mut Self::Context) -> Self::Result {
-        let jobs = self.reader.accounting(&filter)?;
-        Ok(jobs.iter().map(|job| self.view(job)).collect())
+        let (earlier, jobs) = match filter.duplicates {
+            true => self.reader.accounting_with_runs(&filter)?,
+            false => (Vec::new(), self.reader.accounting(&filter)?),
+        };
+        let earlier = earlier.iter().map(|run| JobView { requeued: run.requeued, ..self.view(&run.record) });
+        Ok(earlier.chain(jobs.iter().map(|job| self.view(job))).collect())
     }
 }
 

@@ -178,12 +178,10 @@ pub enum StepEvent {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StepUsage {
-    /// Since its start; `max_rss_kb` is the largest sum that was seen.
+    /// Since its start; its peaks are the largest sums that were seen.
     pub total: Usage,
     /// Resident memory of all its processes now, KiB.
     pub rss_kb: u64,
-    /// Largest virtual size of one process now, KiB.
-    pub vm_kb: u64,
     /// Its processes now.
     pub pids: Vec<i32>,
 }

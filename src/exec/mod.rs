@@ -11,6 +11,7 @@ pub mod environment;
 mod job_files;
 pub mod launch_spec;
 pub mod launcher;
+mod meter;
 mod peer;
 pub mod proc;
 mod runner_script;

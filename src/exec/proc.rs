@@ -10,7 +10,9 @@ pub struct Stat {
     pub ppid: i32,
     pub pgid: i32,
     pub session: i32,
-    /// Clock ticks in user mode and in the kernel, without children.
+    /// Page faults that had to wait for a disk, with those of children that ended.
+    pub major_faults: u64,
+    /// Clock ticks in user mode and in the kernel, with those of children that ended and were waited for.
     pub user_ticks: u64,
     pub system_ticks: u64,
     /// Clock ticks from boot to the start of the process.
@@ -32,8 +34,9 @@ pub fn parse_stat(text: &str) -> Option<Stat> {
         ppid: signed(4)?,
         pgid: signed(5)?,
         session: signed(6)?,
-        user_ticks: number(14)?,
-        system_ticks: number(15)?,
+        major_faults: number(12)?.saturating_add(number(13)?),
+        user_ticks: number(14)?.saturating_add(number(16)?),
+        system_ticks: number(15)?.saturating_add(number(17)?),
         start_ticks: number(22)?,
         vm_bytes: number(23)?,
         rss_pages: number(24)?,
@@ -44,6 +47,44 @@ pub fn parse_stat(text: &str) -> Option<Stat> {
 pub fn stat(pid: i32) -> Option<Stat> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
     parse_stat(&String::from_utf8_lossy(&text))
+}
+
+/// Bytes that a process has read and written, whether from a disk or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Io {
+    pub read: u64,
+    pub written: u64,
+}
+
+impl Io {
+    pub fn plus(self, other: Io) -> Io {
+        Io { read: self.read.saturating_add(other.read), written: self.written.saturating_add(other.written) }
+    }
+
+    pub fn minus(self, other: Io) -> Io {
+        Io { read: self.read.saturating_sub(other.read), written: self.written.saturating_sub(other.written) }
+    }
+}
+
+/// Reads the text of `/proc/<pid>/io`.
+pub fn parse_io(text: &str) -> Option<Io> {
+    let number = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+    Some(Io { read: number("rchar:")?, written: number("wchar:")? })
+}
+
+/// What the process has read and written, with its children that ended and were waited for. Nothing where the kernel
+/// does not count it, or the process is not ours to ask.
+pub fn io(pid: i32) -> Io {
+    fs::read_to_string(format!("/proc/{pid}/io")).ok().and_then(|text| parse_io(&text)).unwrap_or_default()
+}
+
+/// What the children of this process, which has one thread, have read and written that ended and were waited for.
+pub fn io_of_dead_children() -> Io {
+    let me = std::process::id();
+    let Ok(own) = fs::read_to_string(format!("/proc/{me}/task/{me}/io")) else { return Io::default() };
+    // Reading it was a read too.
+    let looked = Io { read: own.len() as u64, written: 0 };
+    parse_io(&own).map(|own| io(me.cast_signed()).minus(own.plus(looked))).unwrap_or_default()
 }
 
 /// Clock ticks from boot to the start of the process: with the pid a name that is never given twice.
@@ -124,10 +165,11 @@ mod tests {
 
     #[test]
     fn a_command_name_with_brackets_does_not_shift_the_fields() {
-        let line = "42 (a) R (b) S 7 42 40 0 -1 4194304 1 2 3 4 11 12 0 0 20 0 1 0 9999 8192 5 184 1";
+        let line = "42 (a) R (b) S 7 42 40 0 -1 4194304 1 2 3 4 11 12 20 30 20 0 1 0 9999 8192 5 184 1";
         let stat = parse_stat(line).unwrap();
         assert_eq!((stat.state, stat.ppid, stat.pgid, stat.session), (b'S', 7, 42, 40));
-        assert_eq!((stat.user_ticks, stat.system_ticks, stat.start_ticks), (11, 12, 9999));
+        assert_eq!((stat.user_ticks, stat.system_ticks, stat.start_ticks), (31, 42, 9999));
+        assert_eq!(stat.major_faults, 7);
         assert_eq!((stat.vm_bytes, stat.rss_pages), (8192, 5));
         assert_eq!(parse_stat("42 (x) S 7"), None);
     }
@@ -136,6 +178,13 @@ mod tests {
     fn a_handler_shows_in_the_mask() {
         assert_eq!(parse_caught("Name:\tx\nSigCgt:\t0000000000000200\n"), Some(1 << (libc::SIGUSR1 - 1)));
         assert_eq!(parse_caught("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn reads_and_writes_are_counted_in_bytes() {
+        let text = "rchar: 6976\nwchar: 12\nsyscr: 10\nsyscw: 0\nread_bytes: 0\n";
+        assert_eq!(parse_io(text), Some(Io { read: 6976, written: 12 }));
+        assert_eq!(parse_io("rchar: 6976\n"), None);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::exec::job_files::{self, Files};
 use crate::exec::launch_spec::{
     ExitRecord, LaunchSpec, OwnEnd, SignalTarget, StepCommand, StepEvent, StepUsage, socket_name,
 };
+use crate::exec::meter::Meter;
 use crate::exec::peer::{Peer, poll, poll_fd, tell, tell_last};
 use crate::exec::task::{self, Birth};
 use crate::exec::{adopt, proc, runner_script, wire};
@@ -41,7 +42,7 @@ const UNKILLABLE: Duration = Duration::from_secs(60);
 const TIED_GRACE: Duration = Duration::from_millis(500);
 
 /// Between two looks at the memory in use; from the first to the last as the step grows older. Slurm looks every 30 s.
-const FIRST_SAMPLE: Duration = Duration::from_secs(1);
+const FIRST_SAMPLE: Duration = Duration::from_millis(100);
 const LAST_SAMPLE: Duration = Duration::from_secs(30);
 
 /// Becomes the watcher of the step that comes over `control`. `lock` is the launcher's.
@@ -120,7 +121,7 @@ fn run(control: OwnedFd, lock: File) -> io::Result<()> {
         started_event: None,
         started,
         launch_error: None,
-        peak_rss_kb: 0,
+        meter: Meter::default(),
         kill: None,
         warned: false,
         deadline: spec.time_limit_secs.map(|secs| Instant::now() + Duration::from_secs(secs)),
@@ -210,7 +211,7 @@ struct Watcher {
     started: Timestamp,
     launch_error: Option<String>,
     cgroup: Option<StepCgroup>,
-    peak_rss_kb: u64,
+    meter: Meter,
     tie: Option<OwnedFd>,
     kill: Option<Kill>,
     /// `StepCommand::Warn` was obeyed.
@@ -254,6 +255,7 @@ impl Watcher {
         for (task, streams) in spec.tasks.iter().zip(&streams) {
             let birth = Birth { spec, task, streams, failures: write.as_raw_fd(), nofile, watcher: me };
             let pid = task::spawn(&birth)?;
+            self.meter.add_task(task.rank, pid);
             self.tasks.push(Task { rank: task.rank, pid, exit: None });
         }
         self.starting = Some((File::from(read), Vec::new()));
@@ -526,13 +528,17 @@ impl Watcher {
     fn reap(&mut self) -> bool {
         loop {
             let mut status = 0;
-            // SAFETY: the pointer is to a live integer. The children's use is asked for at the end, over all of them.
-            let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) };
+            // SAFETY: the pointers are to a live integer and a live rusage, for which all zeros is a value.
+            let (pid, used) = unsafe {
+                let mut used: libc::rusage = std::mem::zeroed();
+                (libc::wait4(-1, &mut status, libc::WNOHANG, &mut used), used)
+            };
             match pid {
                 -1 if io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
                 -1 => return true,
                 0 => return false,
                 _ => {
+                    self.meter.reaped(pid, &used);
                     let exit = if libc::WIFSIGNALED(status) {
                         ExitCode::signal(libc::WTERMSIG(status))
                     } else {
@@ -564,21 +570,8 @@ impl Watcher {
 
     /// Looks at what the step uses now, and remembers the most memory seen.
     fn sample(&mut self) -> StepUsage {
-        // SAFETY: sysconf takes a number.
-        let (page_kb, ticks) = unsafe { (libc::sysconf(libc::_SC_PAGESIZE) / 1024, libc::sysconf(libc::_SC_CLK_TCK)) };
-        let (page_kb, tick_us) = (page_kb.max(1) as u64, 1_000_000 / ticks.max(1) as u64);
-        let mut usage = StepUsage { total: dead_usage(), ..StepUsage::default() };
-        for pid in proc::descendants(std::process::id() as i32) {
-            let Some(stat) = proc::stat(pid).filter(|s| s.state != b'Z') else { continue };
-            usage.pids.push(pid);
-            usage.rss_kb += stat.rss_pages * page_kb;
-            usage.vm_kb = usage.vm_kb.max(stat.vm_bytes / 1024);
-            usage.total.user_us += stat.user_ticks * tick_us;
-            usage.total.system_us += stat.system_ticks * tick_us;
-        }
+        let mut usage = self.meter.sample();
         self.count_all(&mut usage.total);
-        self.peak_rss_kb = self.peak_rss_kb.max(usage.rss_kb);
-        usage.total.max_rss_kb = usage.total.max_rss_kb.max(self.peak_rss_kb);
         usage
     }
 
@@ -600,9 +593,8 @@ impl Watcher {
             None if oom => ExitCode::OUT_OF_MEMORY,
             None => tasks.iter().fold(ExitCode::OK, |worst, task| worst.worse(*task)),
         };
-        let mut usage = dead_usage();
+        let mut usage = self.meter.of_the_dead();
         self.count_all(&mut usage);
-        usage.max_rss_kb = usage.max_rss_kb.max(self.peak_rss_kb);
         ExitRecord {
             run: self.spec.run,
             exit,
@@ -651,8 +643,6 @@ impl Watcher {
     }
 }
 
-/// Sends a signal to every process below this one. A signal that all must get (SIGKILL, SIGSTOP) is sent until no new
-/// process turns up: one may have been forked while its parent was on the way to be signalled.
 /// SIGCONT to those that stand still, and to no others: a shell that gets it together with another signal may lose the
 /// trap of one of them.
 fn resume_all() {
@@ -662,6 +652,8 @@ fn resume_all() {
     }
 }
 
+/// Sends a signal to every process below this one. A signal that all must get (SIGKILL, SIGSTOP) is sent until no new
+/// process turns up: one may have been forked while its parent was on the way to be signalled.
 fn signal_all(signal: i32) {
     let me = std::process::id() as i32;
     let mut seen: Vec<i32> = Vec::new();
@@ -697,16 +689,4 @@ fn iso_time(at: Timestamp, utc_offset_secs: i32) -> String {
     };
     let (year, month) = (t.tm_year + 1900, t.tm_mon + 1);
     format!("{year:04}-{month:02}-{:02}T{:02}:{:02}:{:02}", t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec)
-}
-
-/// What all processes that have ended used, as far as somebody waited for them.
-fn dead_usage() -> Usage {
-    // SAFETY: the pointer is to a live rusage, for which all zeros is a value.
-    let used = unsafe {
-        let mut used: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_CHILDREN, &mut used);
-        used
-    };
-    let micros = |t: libc::timeval| (t.tv_sec as u64).saturating_mul(1_000_000).saturating_add(t.tv_usec as u64);
-    Usage { max_rss_kb: used.ru_maxrss.max(0) as u64, user_us: micros(used.ru_utime), system_us: micros(used.ru_stime) }
 }

@@ -2,6 +2,7 @@
 //!
 //! One decision makes a few of these; they are committed together before anything else happens because of it.
 
+use crate::model::run::Run;
 use crate::model::{Job, JobId, Step, StepId};
 
 /// One change of the durable copy.
@@ -16,6 +17,8 @@ pub enum Change {
     PutStep { job: JobId, step: Box<Step> },
     /// A step of which no process was ever started.
     DropStep { job: JobId, step: StepId },
+    /// A run of a job that comes back is over. Its steps are in it, and are the job's no more.
+    EndRun { job: JobId, run: Box<Run> },
     /// A record that turned out never to have been (the last task of an array that was merged away).
     Delete(JobId),
 }

@@ -13,6 +13,7 @@ pub mod partition;
 pub mod query;
 pub mod reason;
 pub mod request;
+pub mod run;
 pub mod state;
 pub mod step;
 pub mod time;

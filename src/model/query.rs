@@ -32,6 +32,9 @@ pub struct AcctFilter {
     /// End of the time window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
+    /// The earlier runs of jobs that went back to the queue too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub duplicates: bool,
 }
 
 /// What the rules need to know of a job.

@@ -57,6 +57,64 @@ pub struct Usage {
     pub user_us: u64,
     /// CPU time in the kernel, microseconds.
     pub system_us: u64,
+    /// What its tasks used, each for itself.
+    #[serde(default, skip_serializing_if = "TaskUsage::is_unmeasured")]
+    pub tasks: TaskUsage,
+}
+
+/// What the tasks of a step used, with their children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TaskUsage {
+    /// Peak virtual memory in KiB.
+    pub vm_kb: Spread,
+    /// Page faults that had to wait for a disk.
+    pub pages: Spread,
+    /// Bytes of all reads.
+    pub read: Spread,
+    /// Bytes of all writes.
+    pub written: Spread,
+}
+
+/// An amount over the tasks of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Spread {
+    /// Of the task that has the most.
+    pub max: u64,
+    /// The rank of that task.
+    pub task: u32,
+    /// Of all tasks together.
+    pub total: u64,
+}
+
+impl TaskUsage {
+    /// Whether nothing of it is known.
+    pub fn is_unmeasured(&self) -> bool {
+        *self == TaskUsage::default()
+    }
+
+    fn merge(self, other: TaskUsage) -> TaskUsage {
+        TaskUsage {
+            vm_kb: self.vm_kb.merge(other.vm_kb),
+            pages: self.pages.merge(other.pages),
+            read: self.read.merge(other.read),
+            written: self.written.merge(other.written),
+        }
+    }
+}
+
+impl Spread {
+    /// Over tasks with their amounts.
+    pub fn over(tasks: impl IntoIterator<Item = (u32, u64)>) -> Spread {
+        tasks
+            .into_iter()
+            .fold(Spread::default(), |seen, (task, amount)| seen.merge(Spread { max: amount, task, total: amount }))
+    }
+
+    fn merge(self, other: Spread) -> Spread {
+        let most = if other.max > self.max { other } else { self };
+        Spread { total: self.total.saturating_add(other.total), ..most }
+    }
 }
 
 impl Usage {
@@ -66,6 +124,25 @@ impl Usage {
             max_rss_kb: self.max_rss_kb.max(other.max_rss_kb),
             user_us: self.user_us + other.user_us,
             system_us: self.system_us + other.system_us,
+            tasks: self.tasks.merge(other.tasks),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_names_the_first_task_that_has_the_most() {
+        assert_eq!(Spread::over([(0, 3), (1, 9), (2, 9)]), Spread { max: 9, task: 1, total: 21 });
+        assert_eq!(Spread::over([]), Spread::default());
+    }
+
+    #[test]
+    fn a_usage_without_tasks_is_read_as_one_where_none_was_measured() {
+        let old: Usage = serde_json::from_str(r#"{"max_rss_kb":1,"user_us":2,"system_us":3}"#).unwrap();
+        assert_eq!(old, Usage { max_rss_kb: 1, user_us: 2, system_us: 3, ..Usage::default() });
+        assert!(!serde_json::to_string(&old).unwrap().contains("tasks"));
     }
 }

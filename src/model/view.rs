@@ -44,6 +44,9 @@ pub struct JobView {
     #[serde(default, skip_serializing_if = "is_default")]
     pub derived_exit: ExitCode,
     pub restarts: u32,
+    /// An earlier run, which was ended for a requeue.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub requeued: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alloc: Option<Allocation>,
     #[serde(default, skip_serializing_if = "is_default")]

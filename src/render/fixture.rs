@@ -65,6 +65,7 @@ pub fn job(id: u32, name: &str) -> JobBuilder {
         exit: ExitCode::OK,
         derived_exit: ExitCode::OK,
         restarts: 0,
+        requeued: false,
         alloc: None,
         usage: Usage::default(),
         steps: Vec::new(),

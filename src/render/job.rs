@@ -3,7 +3,7 @@
 
 use crate::model::request::{JobKind, MemRequest, Sharing};
 use crate::model::view::JobView;
-use crate::model::{JobState, Reason, Timestamp, Tres};
+use crate::model::{ExitCode, JobState, Reason, Timestamp, Tres};
 use crate::render::{Ctx, size, time};
 use std::time::Duration;
 
@@ -41,6 +41,21 @@ pub fn nodes<'a>(job: &JobView, ctx: &'a Ctx) -> &'a str {
     if job.start.is_some() { &ctx.node } else { "" }
 }
 
+/// The exit code of the accounting. Slurm writes the end of a job that is cancelled or out of time before its processes
+/// have ended: whatever they make of the signal, it is nothing.
+pub fn recorded_exit(job: &JobView) -> ExitCode {
+    match job.state {
+        JobState::Cancelled | JobState::Timeout => ExitCode::OK,
+        JobState::Pending
+        | JobState::Running
+        | JobState::Suspended
+        | JobState::Completing
+        | JobState::Completed
+        | JobState::Failed
+        | JobState::OutOfMemory => job.exit,
+    }
+}
+
 /// A held job has priority 0, as in Slurm.
 pub fn priority(job: &JobView) -> u32 {
     if is_held(job) { 0 } else { job.priority }
@@ -64,9 +79,15 @@ pub fn shows_reason(state: JobState) -> bool {
 /// `CANCELLED by 1001` where it is known who did it, else the state's name.
 pub fn state_with_who(job: &JobView) -> String {
     match (job.state, job.cancelled_by) {
+        _ if job.requeued => state_name(job).to_owned(),
         (JobState::Cancelled, Some(uid)) => format!("CANCELLED by {uid}"),
         (state, _) => state.name().to_owned(),
     }
+}
+
+/// The name of its state.
+pub fn state_name(job: &JobView) -> &'static str {
+    if job.requeued { "REQUEUED" } else { job.state.name() }
 }
 
 /// What it holds or held, or, where it never started, `None`.

@@ -123,7 +123,7 @@ mod tests {
         job.with(|j| {
             j.tres = TRES;
             j.alloc = Some(Allocation { tres: TRES, ..Allocation::default() });
-            j.usage = Usage { max_rss_kb: 512 * 1024, user_us: 50_000_000, system_us: 10_000_000 };
+            j.usage = Usage { max_rss_kb: 512 * 1024, user_us: 50_000_000, system_us: 10_000_000, ..Usage::default() };
         })
         .build()
     }

@@ -33,6 +33,38 @@ pub fn mib(amount: u64, units: Units) -> String {
     convert(amount, 1, units)
 }
 
+/// Bytes that were read or written, as `MaxDiskRead` has them: `0.01M`, `22.28M`, `1.50G`.
+pub fn transferred(bytes: u64, units: Units) -> String {
+    const MEGA: usize = 1;
+    let mb = bytes as f64 / f64::from(1 << 20);
+    // Slurm converts what is more than a megabyte.
+    if bytes == 0 {
+        return "0".to_owned();
+    }
+    if mb <= 1.0 {
+        return format!("{mb:.2}M");
+    }
+    let (mut value, mut unit) = (mb, MEGA);
+    match units {
+        Units::Keep => {}
+        Units::Exact => {
+            while value >= 1024.0 && (value as u64).is_multiple_of(512) && unit + 1 < LETTERS.len() {
+                (value, unit) = (value / 1024.0, unit + 1);
+            }
+        }
+        Units::Fixed(letter) => {
+            let to = LETTERS.iter().position(|l| *l == letter).unwrap_or(MEGA);
+            (value, unit) = (mb * 1024f64.powi(MEGA as i32 - to as i32), to);
+        }
+    }
+    with_decimals(value, LETTERS[unit])
+}
+
+/// Two decimals where it does not come out even.
+fn with_decimals(value: f64, letter: char) -> String {
+    if value.fract() == 0.0 { format!("{value:.0}{letter}") } else { format!("{value:.2}{letter}") }
+}
+
 fn convert(amount: u64, unit: usize, units: Units) -> String {
     match units {
         _ if amount == 0 => "0".to_owned(),
@@ -41,7 +73,7 @@ fn convert(amount: u64, unit: usize, units: Units) -> String {
         Units::Fixed(letter) => {
             let Some(to) = LETTERS.iter().position(|l| *l == letter) else { return exact(amount, unit) };
             let value = amount as f64 * 1024f64.powi(unit as i32 - to as i32);
-            if value.fract() == 0.0 { format!("{value:.0}{letter}") } else { format!("{value:.2}{letter}") }
+            with_decimals(value, letter)
         }
     }
 }
@@ -62,6 +94,26 @@ fn exact(amount: u64, unit: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn transfers_are_in_megabytes_with_two_decimals() {
+        const MB: u64 = 1 << 20;
+        for (bytes, units, text) in [
+            (0, Units::Exact, "0"),
+            (1, Units::Exact, "0.00M"),
+            (11_087, Units::Exact, "0.01M"),
+            (MB, Units::Exact, "1.00M"),
+            (3 * MB, Units::Exact, "3M"),
+            (22 * MB + MB / 4, Units::Exact, "22.25M"),
+            (1536 * MB, Units::Exact, "1.50G"),
+            (1500 * MB, Units::Exact, "1500M"),
+            (1536 * MB, Units::Keep, "1536M"),
+            (2 * MB, Units::Fixed('K'), "2048K"),
+            (1536 * MB, Units::Fixed('G'), "1.50G"),
+        ] {
+            assert_eq!(transferred(bytes, units), text, "{bytes} {units:?}");
+        }
+    }
 
     #[test]
     fn sizes_change_unit_only_where_nothing_is_lost() {

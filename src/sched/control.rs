@@ -9,6 +9,7 @@ use super::lifecycle::Ending;
 use super::types::{ControlError, Effect, Outbox, SignalTarget, StopCause, Update};
 use crate::model::job::Hold;
 use crate::model::request::JobKind;
+use crate::model::run::Run;
 use crate::model::{JobId, JobRef, JobState, Reason, StepKey, Timestamp};
 
 const SIGKILL: i32 = 9;
@@ -144,7 +145,8 @@ impl Core {
         if keys.is_empty() { Err(ControlError::UnknownStep) } else { Ok(keys) }
     }
 
-    /// scancel -s. SIGKILL to a job ends it as scancel does, without grace; other signals are only passed on.
+    /// scancel -s. SIGKILL to a job ends it as scancel does, without grace; other signals are only passed on. A job that
+    /// has ended is as good as unknown, as in Slurm: only scancel without a signal takes it for done.
     pub fn signal(
         &mut self,
         sel: &JobRef,
@@ -166,14 +168,15 @@ impl Core {
             return Ok(keys.into_iter().map(|key| key.job).collect());
         }
         if signal == SIGKILL && target != SignalTarget::Batch {
-            return self.end_by_user(sel, StopCause::Killed { by: by_uid }, by_uid, now, out);
+            let ended = self.end_by_user(sel, StopCause::Killed { by: by_uid }, by_uid, now, out);
+            return ended.map_err(|_| ControlError::UnknownJob);
         }
         let found = self.resolve(sel);
         if found.is_empty() {
             return Err(ControlError::UnknownJob);
         }
         let mut told = Vec::new();
-        let mut refused = ControlError::AlreadyDone;
+        let mut refused = ControlError::UnknownJob;
         for id in found {
             let Some(job) = self.job(id) else { continue };
             match job.state {
@@ -256,6 +259,7 @@ impl Core {
             return Err(ControlError::UnknownJob);
         }
         let mut done = Vec::new();
+        let mut refused = ControlError::Disabled;
         for id in found {
             let Some(record) = self.jobs.get_mut(&id) else { continue };
             let job = &mut record.job;
@@ -264,7 +268,11 @@ impl Core {
             }
             let hold = if and_hold { Hold::User } else { job.hold };
             match job.state {
-                JobState::Pending | JobState::Completing => continue,
+                JobState::Pending => {
+                    refused = ControlError::IsPending;
+                    continue;
+                }
+                JobState::Completing => continue,
                 JobState::Running | JobState::Suspended => {
                     job.hold = hold;
                     self.stop(id, Reason::Requeued, StopCause::Requeue, now, out);
@@ -275,13 +283,14 @@ impl Core {
                 | JobState::Timeout
                 | JobState::OutOfMemory => {
                     job.hold = hold;
-                    self.back_to_queue(id, 1, now, out);
+                    let run = Run::of(job, now);
+                    self.back_to_queue(id, Some(run), now, out);
                 }
             }
             done.push(id);
         }
         self.settle(now, out);
-        if done.is_empty() { Err(ControlError::Disabled) } else { Ok(done) }
+        if done.is_empty() { Err(refused) } else { Ok(done) }
     }
 
     /// scontrol suspend: the processes stop, and so does the job's clock. It keeps its resources.

@@ -12,9 +12,12 @@ use crate::model::change::Change;
 use crate::model::dependency::DependencyTerm;
 use crate::model::job::{Client, ClientProcess};
 use crate::model::request::JobKind;
+use crate::model::run::Run;
 use crate::model::tres::Usage;
 use crate::model::{ExitCode, JobId, JobState, Reason, Step, Timestamp};
 use std::sync::Arc;
+
+const SIGTERM: i32 = 15;
 
 /// A terminal state with what is told about it.
 #[derive(Debug, Clone, Copy)]
@@ -62,15 +65,28 @@ impl Core {
     pub fn on_job_ended(&mut self, id: JobId, mut outcome: JobOutcome, now: Timestamp, out: &mut Outbox) {
         let Some(job) = self.job(id) else { return };
         let (state, reason, by, kept_exit) = (job.state, job.reason, job.cancelled_by, job.exit);
-        let may_retry = job.request.requeue && job.restarts == 0 && job.request.kind != JobKind::Allocation;
+        let has_script = job.request.kind != JobKind::Allocation;
+        let may_retry = job.request.requeue && job.restarts == 0 && has_script;
         match state {
-            JobState::Completing if reason == Reason::Requeued => self.back_to_queue(id, 1, now, out),
+            JobState::Completing if reason == Reason::Requeued => {
+                let run = Run {
+                    requeued: true,
+                    state: JobState::Cancelled,
+                    reason: Reason::None,
+                    ..Run::of(job, now).ended_as(outcome.exit, outcome.usage, outcome.ended)
+                };
+                self.back_to_queue(id, Some(run), now, out);
+            }
             JobState::Completing if reason != Reason::TimeLimit => {
                 let is_cancelled =
                     by.is_some() || matches!(reason, Reason::CancelledByUser | Reason::ClientLost | Reason::DeadLine);
                 let ending = if outcome.cause == EndCause::OutOfMemory {
                     Ending { by, ..Ending::exited(ExitCode::OUT_OF_MEMORY) }
                 } else if is_cancelled {
+                    // Of a script that never ran, or whose end nobody saw, the signal is what is known.
+                    if has_script && matches!(outcome.cause, EndCause::NeverLaunched | EndCause::RunnerLost) {
+                        outcome.exit = ExitCode::signal(SIGTERM);
+                    }
                     Ending { state: JobState::Cancelled, reason, exit: outcome.exit, by }
                 } else {
                     // An allocation that was given back: it ended as its command did.
@@ -83,8 +99,8 @@ impl Core {
                 if state == JobState::Completing && matches!(outcome.cause, EndCause::Exited | EndCause::Stopped) {
                     outcome.cause = EndCause::TimeLimit;
                 }
-                if outcome.cause == EndCause::NeverLaunched && job.request.kind != JobKind::Allocation {
-                    self.back_to_queue(id, 0, now, out);
+                if outcome.cause == EndCause::NeverLaunched && has_script {
+                    self.back_to_queue(id, None, now, out);
                 } else {
                     let ending = Ending::of_running(&outcome);
                     let is_failure = match ending.state {
@@ -96,7 +112,12 @@ impl Core {
                         record.job.system_comment = outcome.why;
                     }
                     if is_failure && may_retry {
-                        self.back_to_queue(id, 1, now, out);
+                        let run = self.job(id).map(|job| Run {
+                            state: ending.state,
+                            reason: ending.reason,
+                            ..Run::of(job, now).ended_as(ending.exit, outcome.usage, outcome.ended)
+                        });
+                        self.back_to_queue(id, run, now, out);
                     } else {
                         self.finish(id, ending, outcome.usage, outcome.ended, now, out);
                     }
@@ -261,8 +282,9 @@ impl Core {
         }
     }
 
-    /// A job that ran, or has ended, is PENDING again with its number.
-    pub(super) fn back_to_queue(&mut self, id: JobId, restarts: u32, now: Timestamp, out: &mut Outbox) {
+    /// A job that ran, or has ended, is PENDING again with its number. `run` is what is remembered of the run; without
+    /// one there was none.
+    pub(super) fn back_to_queue(&mut self, id: JobId, run: Option<Run>, now: Timestamp, out: &mut Outbox) {
         self.close_steps(id, JobState::Pending, now, out);
         self.take_over_limit(id);
         if !self.transition(id, JobState::Pending, now) {
@@ -272,7 +294,12 @@ impl Core {
         self.keep_only_singleton(id);
         if let Some(record) = self.jobs.get_mut(&id) {
             let job = &mut record.job;
-            job.restarts += restarts;
+            if let Some(mut run) = run {
+                job.restarts += 1;
+                run.steps = std::mem::take(&mut job.steps);
+                job.next_step = 0;
+                out.changes.push(Change::EndRun { job: id, run: Box::new(run) });
+            }
             job.reason = Reason::None;
             job.eligible = None;
             job.start = None;

@@ -95,7 +95,8 @@ impl Core {
         self.job(job)?.steps.iter().rev().find(|step| step.client == Some(client))
     }
 
-    /// The processes of a step are gone. Its exit code counts towards the job's derived one.
+    /// The processes of a step are gone. Its exit code counts towards the job's derived one, unless the job is being
+    /// stopped.
     pub fn on_step_ended(&mut self, key: StepKey, outcome: StepOutcome, now: Timestamp, out: &mut Outbox) {
         let Some(record) = self.jobs.get_mut(&key.job) else { return };
         let job = &mut record.job;
@@ -116,18 +117,19 @@ impl Core {
         step.state = match outcome.cause {
             // Who caught the signal and chose an exit code has FAILED with it, as in Slurm.
             EndCause::Exited if is_stopping && outcome.exit.signal != 0 => JobState::Cancelled,
-            EndCause::Exited if outcome.exit.is_success() => JobState::Completed,
-            EndCause::Exited | EndCause::LaunchFailed | EndCause::RunnerLost => JobState::Failed,
+            EndCause::Stopped if outcome.exit.signal != 0 => JobState::Cancelled,
+            EndCause::Exited | EndCause::Stopped if outcome.exit.is_success() => JobState::Completed,
+            EndCause::Exited | EndCause::Stopped | EndCause::LaunchFailed | EndCause::RunnerLost => JobState::Failed,
             EndCause::TimeLimit => JobState::Timeout,
             EndCause::OutOfMemory => JobState::OutOfMemory,
-            EndCause::Stopped | EndCause::NeverLaunched => JobState::Cancelled,
+            EndCause::NeverLaunched => JobState::Cancelled,
         };
         step.exit = outcome.exit;
         step.usage = outcome.usage;
         step.end = Some(outcome.ended.max(step.start));
         out.changes.push(Change::PutStep { job: key.job, step: Box::new(step.clone()) });
         let derived = job.derived_exit.worse(outcome.exit);
-        if derived != job.derived_exit {
+        if derived != job.derived_exit && !is_stopping {
             job.derived_exit = derived;
             self.save(key.job, out);
         }

@@ -10,6 +10,7 @@ use crate::model::change::Change;
 use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
 use crate::model::partition::{Gpu, Host};
 use crate::model::request::{JobKind, JobRequest, MemRequest, Sharing};
+use crate::model::run::Run;
 use crate::model::{ExitCode, Job, JobId, JobRef, JobState, Partition, Reason, TaskSet, Timestamp, tres::Usage};
 use std::collections::BTreeMap;
 
@@ -133,6 +134,8 @@ pub struct Double {
     pub now: Timestamp,
     /// What the store would have.
     pub store: BTreeMap<JobId, Job>,
+    /// Earlier runs, in the order in which they ended.
+    pub runs: Vec<(JobId, Run)>,
     pub effects: Vec<Effect>,
 }
 
@@ -142,6 +145,7 @@ impl Double {
             core: Core::new(config(host(cpus, mem_mb, gpus))),
             now: Timestamp::from_secs(T0),
             store: BTreeMap::new(),
+            runs: Vec::new(),
             effects: Vec::new(),
         }
     }
@@ -177,6 +181,12 @@ impl Double {
                 Change::DropStep { job, step } => {
                     let job = self.store.get_mut(&job).expect("a step of a record that is not there");
                     job.steps.retain(|old| old.id != step);
+                }
+                Change::EndRun { job, run } => {
+                    if let Some(record) = self.store.get_mut(&job) {
+                        record.steps.clear();
+                    }
+                    self.runs.push((job, *run));
                 }
                 Change::Delete(id) => {
                     self.store.remove(&id);

@@ -626,7 +626,7 @@ fn requeue_brings_a_running_or_ended_job_back_with_its_number() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask());
     let requeue = |d: &mut Double, hold| d.act(|core, now, out| core.requeue(&JobRef::job(id), hold, now, out));
-    assert_eq!(requeue(&mut d, false), Err(ControlError::Disabled), "a pending job");
+    assert_eq!(requeue(&mut d, false), Err(ControlError::IsPending));
     d.plan();
     requeue(&mut d, false).unwrap();
     assert_eq!(d.stops(), [(id, StopCause::Requeue)]);
@@ -638,10 +638,57 @@ fn requeue_brings_a_running_or_ended_job_back_with_its_number() {
     d.plan();
     assert_eq!((d.state(id), d.reason(id)), (JobState::Pending, Reason::JobHeldUser));
     assert_eq!(d.core.job(id).unwrap().restarts, 2);
+    assert_eq!(requeue(&mut d, false).unwrap_err().to_string(), "Job is pending execution");
     let fixed = d.submit(ask().with(|r| r.no_requeue = true));
     d.plan();
     let refused = d.act(|core, now, out| core.requeue(&JobRef::job(fixed), false, now, out));
     assert_eq!(refused.unwrap_err().to_string(), "Requested operation is presently disabled");
+}
+
+#[test]
+fn what_goes_back_to_the_queue_leaves_a_record_of_its_run() {
+    let mut d = Double::new(2, 1000, 0);
+    let id = d.submit(ask().with(|r| r.requeue = true));
+    d.plan();
+    let first = d.now;
+    let StepStart::Now(key, _) = d.act(|core, now, out| core.create_step(id, step(1), now, out)).unwrap() else {
+        panic!()
+    };
+    d.act(|core, now, out| core.requeue(&JobRef::job(id), false, now, out)).unwrap();
+    end_step(&mut d, key, ExitCode::signal(15));
+    d.end(id, EndCause::Stopped, ExitCode::status(3));
+    let (of, run) = d.runs.pop().unwrap();
+    assert_eq!((of, run.number, run.requeued, run.state), (id, 0, true, JobState::Cancelled));
+    assert_eq!((run.exit, run.start, run.end), (ExitCode::status(3), Some(first), d.now));
+    assert_eq!(
+        run.steps.iter().map(|step| (step.id, step.exit)).collect::<Vec<_>>(),
+        [(key.step, ExitCode::signal(15))]
+    );
+    let job = d.core.job(id).unwrap();
+    assert_eq!((job.restarts, job.next_step, job.steps.len()), (1, 0, 0), "the next run counts anew");
+    let script = own_step(&run.clone().record(job)).unwrap();
+    assert_eq!((script.state, script.exit), (JobState::Failed, ExitCode::status(3)));
+
+    d.plan();
+    d.exit(id, 0);
+    d.act(|core, now, out| core.requeue(&JobRef::job(id), false, now, out)).unwrap();
+    let run = d.runs.pop().unwrap().1;
+    assert_eq!((run.number, run.requeued, run.state), (1, false, JobState::Completed));
+
+    d.plan();
+    d.end(id, EndCause::NeverLaunched, ExitCode::OK);
+    assert_eq!((d.state(id), d.runs.len()), (JobState::Pending, 0), "nothing ran");
+}
+
+#[test]
+fn a_first_failure_that_is_tried_again_leaves_a_record_of_it() {
+    let mut d = Double::new(1, 1000, 0);
+    let id = d.submit(ask().with(|r| r.requeue = true));
+    d.plan();
+    d.exit(id, 5);
+    let run = d.runs.pop().unwrap().1;
+    assert_eq!((run.number, run.requeued, run.state), (0, false, JobState::Failed));
+    assert_eq!((run.exit, run.reason), (ExitCode::status(5), Reason::NonZeroExitCode));
 }
 
 #[test]
@@ -690,6 +737,9 @@ fn a_signal_reaches_running_jobs_and_sigkill_cancels() {
     signal(&mut d, running, 9).unwrap();
     assert_eq!(d.state(pending), JobState::Cancelled);
     assert_eq!(d.stops(), [(running, StopCause::Killed { by: 1001 })]);
+    for n in [9, 10] {
+        assert_eq!(signal(&mut d, pending, n).unwrap_err().to_string(), "Invalid job id specified", "it is over");
+    }
 }
 
 // Arrays.
@@ -1257,6 +1307,7 @@ fn what_caught_the_signal_and_chose_its_exit_code_has_failed_with_it() {
     end_step(&mut d, dies, ExitCode::signal(15));
     d.end(id, EndCause::Stopped, ExitCode::status(9));
     let job = d.core.job(id).unwrap();
+    assert_eq!(job.derived_exit, ExitCode::OK, "what ends while the job is stopped does not count");
     let steps: Vec<_> = own_step(job).into_iter().chain(job.steps.iter().cloned()).map(|s| (s.state, s.exit)).collect();
     assert_eq!(job.state, JobState::Cancelled);
     assert_eq!(
@@ -1267,6 +1318,25 @@ fn what_caught_the_signal_and_chose_its_exit_code_has_failed_with_it() {
             (JobState::Cancelled, ExitCode::signal(15)),
         ]
     );
+}
+
+#[test]
+fn what_caught_the_signal_and_ended_well_has_completed() {
+    for (cause, exit, expected) in [
+        (EndCause::Stopped, ExitCode::OK, (JobState::Completed, ExitCode::OK)),
+        (EndCause::NeverLaunched, ExitCode::OK, (JobState::Cancelled, ExitCode::signal(15))),
+        (EndCause::RunnerLost, ExitCode::OK, (JobState::Cancelled, ExitCode::signal(15))),
+    ] {
+        let mut d = Double::new(1, 1000, 0);
+        let id = d.submit(ask());
+        d.plan();
+        d.cancel(&JobRef::job(id)).unwrap();
+        d.end(id, cause, exit);
+        let job = d.core.job(id).unwrap();
+        assert_eq!(job.state, JobState::Cancelled, "{cause:?}");
+        let script = own_step(job).unwrap();
+        assert_eq!((script.state, script.exit), expected, "{cause:?}");
+    }
 }
 
 #[test]

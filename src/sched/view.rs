@@ -8,9 +8,7 @@ use super::types::{BatchTasks, PartitionLoad};
 use crate::model::job::Hold;
 use crate::model::request::JobKind;
 use crate::model::view::JobView;
-use crate::model::{ExitCode, Job, JobId, JobRequest, JobState, Partition, Step, StepId, Timestamp, Tres};
-
-const SIGTERM: i32 = 15;
+use crate::model::{Job, JobId, JobRequest, JobState, Partition, Step, StepId, Timestamp, Tres};
 
 /// The step that stands for the script (`12.batch`) or the command of `srun --no-wait` (`12.0`): worked out from the
 /// record, since it begins and ends with it. `None` for allocations and for what has not started.
@@ -22,15 +20,11 @@ pub fn own_step(job: &Job) -> Option<Step> {
     };
     let (start, alloc) = (job.start?, job.alloc.clone()?);
     // Slurm shows the script of a job that was ended from outside, or died by a signal, as CANCELLED, and one that caught
-    // the signal and failed with a code of its own as FAILED.
+    // the signal by the code that it chose.
     let (state, exit) = match job.state {
-        JobState::Cancelled | JobState::Timeout if job.exit.status != 0 && job.exit.signal == 0 => {
-            (JobState::Failed, job.exit)
-        }
-        JobState::Cancelled | JobState::Timeout => {
-            let exit = if job.exit.is_success() { ExitCode::signal(SIGTERM) } else { job.exit };
-            (JobState::Cancelled, exit)
-        }
+        JobState::Cancelled | JobState::Timeout if job.exit.is_success() => (JobState::Completed, job.exit),
+        JobState::Cancelled | JobState::Timeout if job.exit.signal == 0 => (JobState::Failed, job.exit),
+        JobState::Cancelled | JobState::Timeout => (JobState::Cancelled, job.exit),
         JobState::Failed if job.exit.signal != 0 => (JobState::Cancelled, job.exit),
         JobState::Completing | JobState::Suspended => (JobState::Running, job.exit),
         JobState::Pending | JobState::Running | JobState::Completed | JobState::Failed | JobState::OutOfMemory => {
@@ -96,6 +90,7 @@ fn view_without_steps(job: &Job, setting: BatchTasks) -> JobView {
         exit: job.exit,
         derived_exit: job.derived_exit,
         restarts: job.restarts,
+        requeued: false,
         alloc: job.alloc.clone(),
         usage: job.usage,
         steps: Vec::new(),

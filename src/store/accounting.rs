@@ -8,7 +8,7 @@ use crate::model::{Job, JobId, JobRef, JobState};
 use crate::store::error::StoreError;
 use crate::store::row::JobRow;
 use crate::store::schema::{jobs, requests};
-use crate::store::{load, open};
+use crate::store::{load, open, runs};
 use diesel::dsl::{AsSelect, InnerJoin, IntoBoxed, Select};
 use diesel::prelude::*;
 use diesel::sqlite::{Sqlite, SqliteConnection};
@@ -17,6 +17,15 @@ use std::path::Path;
 /// The database, open for reading beside the writer.
 pub struct Reader {
     conn: SqliteConnection,
+}
+
+/// An earlier run of a job that went back to the queue.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EarlierRun {
+    /// The record as it was at the end of the run.
+    pub record: Job,
+    /// It was ended for the requeue.
+    pub requeued: bool,
 }
 
 impl Reader {
@@ -33,18 +42,15 @@ impl Reader {
     /// # Errors
     /// The database can't be read, or holds what no version of slotd writes.
     pub fn accounting(&mut self, filter: &AcctFilter) -> Result<Vec<Job>, StoreError> {
-        // One transaction: a job that ends between two of its queries is neither lost nor seen twice.
-        self.conn.transaction(|conn| {
-            let rows = if filter.jobs.is_empty() {
-                rows_of_time(conn, filter)?
-            } else {
-                load::named_rows(conn, &filter.jobs)?
-            };
-            let (mut jobs, _) = load::assemble(conn, rows)?;
-            // The rows are candidates; the rules of the model decide.
-            jobs.retain(|job| filter.matches(job));
-            Ok(jobs)
-        })
+        self.conn.transaction(|conn| present(conn, filter))
+    }
+
+    /// The same, and before them the earlier runs that answer it, by number, then in their order.
+    ///
+    /// # Errors
+    /// The database can't be read, or holds what no version of slotd writes.
+    pub fn accounting_with_runs(&mut self, filter: &AcctFilter) -> Result<(Vec<EarlierRun>, Vec<Job>), StoreError> {
+        self.conn.transaction(|conn| Ok((earlier(conn, filter)?, present(conn, filter)?)))
     }
 
     /// One record; `None` where the number is not known.
@@ -63,6 +69,41 @@ impl Reader {
     pub fn launch_texts(&mut self, job: JobId) -> Result<Option<LaunchTexts>, StoreError> {
         load::launch_texts(&mut self.conn, job)
     }
+}
+
+/// To be called in a transaction: a job that ends between two of these queries is neither lost nor seen twice.
+fn present(conn: &mut SqliteConnection, filter: &AcctFilter) -> Result<Vec<Job>, StoreError> {
+    let rows = if filter.jobs.is_empty() { rows_of_time(conn, filter)? } else { load::named_rows(conn, &filter.jobs)? };
+    let (mut jobs, _) = load::assemble(conn, rows)?;
+    // The rows are candidates; the rules of the model decide.
+    jobs.retain(|job| filter.matches(job));
+    Ok(jobs)
+}
+
+fn earlier(conn: &mut SqliteConnection, filter: &AcctFilter) -> Result<Vec<EarlierRun>, StoreError> {
+    // What was ended for the requeue is in no state that can be asked for but those that it was in before.
+    let mut of_requeued = filter.clone();
+    of_requeued.states.iter_mut().for_each(|states| states.retain(|state| !state.is_terminal()));
+    let rows = if filter.jobs.is_empty() {
+        let named: Vec<JobRef> = runs::jobs_since(conn, filter.since)?.into_iter().map(JobRef::job).collect();
+        load::named_rows(conn, &named)?
+    } else {
+        load::named_rows(conn, &filter.jobs)?
+    };
+    let (jobs, _) = load::assemble(conn, rows)?;
+    let mut all = runs::of_jobs(conn, jobs.iter().map(|job| job.id))?;
+    let mut found = Vec::new();
+    for job in &jobs {
+        for run in all.remove(&job.id).unwrap_or_default() {
+            let requeued = run.requeued;
+            let record = run.record(job);
+            let rules = if requeued { &of_requeued } else { filter };
+            if rules.matches(&record) {
+                found.push(EarlierRun { record, requeued });
+            }
+        }
+    }
+    Ok(found)
 }
 
 type Candidates<'a> = IntoBoxed<'a, Select<InnerJoin<jobs::table, requests::table>, AsSelect<JobRow, Sqlite>>, Sqlite>;
@@ -174,6 +215,7 @@ mod tests {
                 states,
                 since,
                 until,
+                duplicates: false,
             })
     }
 

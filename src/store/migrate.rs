@@ -64,7 +64,7 @@ pub(super) fn bring_up_to_date(conn: &mut SqliteConnection) -> diesel::migration
 mod tests {
     use super::*;
     use crate::store::row::{JobRow, StepRow};
-    use crate::store::schema::{jobs, launches, requests, steps, texts};
+    use crate::store::schema::{jobs, launches, requests, runs, steps, texts};
 
     fn schema(conn: &mut SqliteConnection) -> Vec<String> {
         let all: Vec<Name> =
@@ -118,6 +118,6 @@ mod tests {
                 assert_eq!(selected(sql), columns(stringify!($table)));
             )*};
         }
-        compare!(jobs launches requests steps texts);
+        compare!(jobs launches requests runs steps texts);
     }
 }

@@ -10,6 +10,7 @@ mod load;
 mod migrate;
 mod open;
 mod row;
+mod runs;
 mod schema;
 #[cfg(test)]
 pub(crate) mod testing;

@@ -4,7 +4,7 @@
 
 use crate::model::array::{TaskRange, TaskSet};
 use crate::model::job::{Client, ClientProcess, Hold};
-use crate::model::tres::{Allocation, Usage};
+use crate::model::tres::{Allocation, TaskUsage, Usage};
 use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp, Tres};
 use crate::store::error::StoreError;
 use crate::store::schema::{jobs, steps};
@@ -51,6 +51,7 @@ pub(super) struct JobRow {
     pub client: Option<String>,
     pub cancelled_by: Option<i64>,
     pub system_comment: Option<String>,
+    pub task_usage: Option<String>,
 }
 
 /// A step of the job `job_id`.
@@ -72,6 +73,7 @@ pub(super) struct StepRow {
     pub submit_line: String,
     pub overlap: bool,
     pub client: Option<String>,
+    pub task_usage: Option<String>,
 }
 
 impl JobRow {
@@ -116,6 +118,7 @@ impl JobRow {
             client: job.client.as_ref().map(|client| to_json("jobs", "client", client)).transpose()?,
             cancelled_by: job.cancelled_by.map(i64::from),
             system_comment: job.system_comment.clone(),
+            task_usage: task_usage("jobs", &job.usage)?,
         })
     }
 
@@ -175,6 +178,7 @@ impl JobRow {
                 max_rss_kb: size("max_rss_kb", self.max_rss_kb)?,
                 user_us: size("user_us", self.user_us)?,
                 system_us: size("system_us", self.system_us)?,
+                tasks: load_task_usage("jobs", self.task_usage.as_deref())?,
             },
             steps,
             next_step: small("next_step", self.next_step)?,
@@ -204,6 +208,7 @@ impl StepRow {
             submit_line: step.submit_line.clone(),
             overlap: step.overlap,
             client: step.client.as_ref().map(|client| to_json("steps", "client", client)).transpose()?,
+            task_usage: task_usage("steps", &step.usage)?,
         })
     }
 
@@ -222,6 +227,7 @@ impl StepRow {
                 max_rss_kb: size("max_rss_kb", self.max_rss_kb)?,
                 user_us: size("user_us", self.user_us)?,
                 system_us: size("system_us", self.system_us)?,
+                tasks: load_task_usage("steps", self.task_usage.as_deref())?,
             },
             submit_line: self.submit_line,
             overlap: self.overlap,
@@ -247,6 +253,15 @@ pub(super) fn load_exit(table: &'static str, column: &'static str, text: &str) -
 
 pub(super) fn load_job_id(table: &'static str, value: i64) -> Result<JobId, StoreError> {
     load_u32(table, "job_id", value).map(JobId)
+}
+
+/// The tasks' part of a use as JSON; nothing where nothing was measured.
+fn task_usage(table: &'static str, usage: &Usage) -> Result<Option<String>, StoreError> {
+    (!usage.tasks.is_unmeasured()).then(|| to_json(table, "task_usage", &usage.tasks)).transpose()
+}
+
+fn load_task_usage(table: &'static str, text: Option<&str>) -> Result<TaskUsage, StoreError> {
+    text.map_or(Ok(TaskUsage::default()), |text| from_json(table, "task_usage", text))
 }
 
 fn hold_name(hold: Hold) -> &'static str {
@@ -327,6 +342,7 @@ mod tests {
             (JobRow { derived_exit_code: "0:x".to_owned(), ..row() }, "jobs.derived_exit_code holds \"0:x\""),
             (JobRow { cpus: -1, ..row() }, "jobs.cpus holds \"-1\""),
             (JobRow { user_us: -2, ..row() }, "jobs.user_us holds \"-2\""),
+            (JobRow { task_usage: Some("[".to_owned()), ..row() }, "jobs.task_usage holds \"["),
             (JobRow { alloc: Some("{}".to_owned()), ..row() }, "jobs.alloc holds \"{}\" (missing field"),
             (JobRow { array_job_id: Some(1), ..row() }, "jobs.array_job_id holds"),
             (

@@ -44,6 +44,7 @@ diesel::table! {
         client -> Nullable<Text>,
         cancelled_by -> Nullable<BigInt>,
         system_comment -> Nullable<Text>,
+        task_usage -> Nullable<Text>,
     }
 }
 
@@ -64,6 +65,16 @@ diesel::table! {
         submit_line -> Text,
         overlap -> Bool,
         client -> Nullable<Text>,
+        task_usage -> Nullable<Text>,
+    }
+}
+
+diesel::table! {
+    runs (job_id, run) {
+        job_id -> BigInt,
+        run -> BigInt,
+        end_us -> BigInt,
+        body -> Text,
     }
 }
 

@@ -4,7 +4,7 @@ use crate::model::array::{ArraySpec, TaskSet};
 use crate::model::change::{Change, LaunchTexts, Texts};
 use crate::model::job::{Client, ClientProcess, Hold};
 use crate::model::request::MemRequest;
-use crate::model::tres::{Allocation, Usage};
+use crate::model::tres::{Allocation, Spread, TaskUsage, Usage};
 use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp, Tres};
 use crate::store::{Reader, Store};
 use proptest::collection::{btree_set, vec};
@@ -128,10 +128,14 @@ fn exit() -> impl Strategy<Value = ExitCode> {
 }
 
 fn usage() -> impl Strategy<Value = Usage> {
-    (stored_u64(), stored_u64(), stored_u64()).prop_map(|(max_rss_kb, user_us, system_us)| Usage {
+    let spread = (any::<u64>(), any::<u32>(), any::<u64>()).prop_map(|(max, task, total)| Spread { max, task, total });
+    let tasks = vec(spread, 4).prop_map(|s| TaskUsage { vm_kb: s[0], pages: s[1], read: s[2], written: s[3] });
+    let tasks = prop_oneof![Just(TaskUsage::default()), tasks];
+    (stored_u64(), stored_u64(), stored_u64(), tasks).prop_map(|(max_rss_kb, user_us, system_us, tasks)| Usage {
         max_rss_kb,
         user_us,
         system_us,
+        tasks,
     })
 }
 

@@ -9,7 +9,7 @@ use crate::store::error::StoreError;
 use crate::store::intern::{RequestCache, text_row};
 use crate::store::row::{JobRow, StepRow};
 use crate::store::schema::{jobs, launches, steps, texts};
-use crate::store::{load, open};
+use crate::store::{load, open, runs};
 use diesel::dsl::{exists, not};
 use diesel::prelude::*;
 use diesel::sqlite::{Sqlite, SqliteConnection};
@@ -181,6 +181,7 @@ fn apply(conn: &mut SqliteConnection, requests: &mut RequestCache, change: &Chan
         Change::Update(job) => update(conn, requests, job),
         Change::PutStep { job, step } => put_step(conn, &StepRow::new(*job, step)?),
         Change::DropStep { job, step } => drop_step(conn, *job, *step),
+        Change::EndRun { job, run } => runs::put(conn, *job, run),
         Change::Delete(job) => delete(conn, *job),
     }
 }

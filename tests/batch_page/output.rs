@@ -108,7 +108,7 @@ fn missing_parent_directories_are_made() {
 #[test]
 fn the_output_is_there_from_the_start() {
     let slotd = Slotd::start();
-    let id = slotd.endless(&[]);
+    let id = slotd.begun(&[], "go", "true");
     assert_eq!(slotd.output(id), "");
     slotd.cancel(id);
 }

@@ -59,7 +59,7 @@ fn ended(mut job: Job) -> Job {
     (job.hold, job.state) = (Hold::No, JobState::Completed);
     (job.eligible, job.start, job.end) = (Some(job.submit), Some(job.submit), Some(job.submit.plus_secs(20)));
     job.alloc = Some(Allocation { tres: job.tres, cpu_ids: vec![0], gpu_ids: Vec::new() });
-    job.usage = Usage { max_rss_kb: 4096, user_us: 1_000_000, system_us: 50_000 };
+    job.usage = Usage { max_rss_kb: 4096, user_us: 1_000_000, system_us: 50_000, ..Usage::default() };
     job
 }
 

@@ -46,6 +46,7 @@ fn carry_out(sacct: &Sacct, origin: &Origin) -> Done {
         },
         since: Some(sacct.start),
         until: sacct.end.map(to_end_of_second),
+        duplicates: sacct.duplicates,
     };
     let mut list = match ask(&Request::Accounting(filter), &[])?.0 {
         Answer::Jobs(list) => list,

@@ -1,6 +1,6 @@
 //! `sacct --json`.
 
-use crate::model::tres::Usage;
+use crate::model::tres::{Spread, Usage};
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, ExitCode, JobState, Step, Tres};
 use crate::render::array::Shown;
@@ -43,8 +43,8 @@ fn job(j: &JobView, ctx: &Ctx) -> Value {
         ("het", object([("job_id", 0.into()), ("job_offset", Value::Null)])),
         ("flags", Value::Array(Vec::new())),
         ("array", array(j, ctx)),
-        ("state", object([("current", j.state.name().into()), ("reason", j.reason.name().into())])),
-        ("exit_code", exit_code(j.exit, j.state)),
+        ("state", object([("current", facts::state_name(j).into()), ("reason", j.reason.name().into())])),
+        ("exit_code", exit_code(facts::recorded_exit(j), j.state)),
         ("derived_exit_code", exit_code(j.derived_exit, j.state)),
         ("kill_request_user", j.cancelled_by.map_or(Value::Null, |uid| uid.to_string().into())),
         ("nodes", or_none_assigned(facts::nodes(j, ctx)).into()),
@@ -204,38 +204,71 @@ fn step(j: &JobView, s: &Step, ctx: &Ctx) -> Value {
             object([
                 ("allocated", tres(&s.alloc.tres, false)),
                 ("requested", used(s, node)),
-                // What Slurm tells of output here, which is not measured.
-                ("consumed", object(["max", "min", "average", "total"].map(|of| (of, Value::Array(Vec::new()))))),
+                ("consumed", written(s, node)),
             ]),
         ),
     ])
 }
 
-/// What the step used, where Slurm has it: the most any task used, the mean and the sum. CPU time is in milliseconds,
-/// memory in bytes, as in Slurm.
+/// A resource that a step used: Slurm's names and number for it, and how much.
+struct Used {
+    kind: &'static str,
+    name: Value,
+    id: u32,
+    amount: Spread,
+}
+
+/// What the step used, where Slurm has it. CPU time is in milliseconds, memory and transfers in bytes, as in Slurm.
 fn used(s: &Step, node: &str) -> Value {
-    let cpu_ms = s.usage.user_us.saturating_add(s.usage.system_us) / 1000;
-    let bytes = s.usage.max_rss_kb.saturating_mul(1024);
-    let list = |by: u64, placed: bool| {
-        let one = |kind: &str, id: u32, count: u64| {
-            let mut members =
-                vec![("type", kind.into()), ("name", Value::Null), ("id", id.into()), ("count", (count / by).into())];
-            if placed {
-                members.extend([("node", node.into()), ("task", 0.into())]);
-            }
-            Value::Object(members.into_iter().map(|(k, v): (&str, Value)| (k.to_owned(), v)).collect())
-        };
-        if bytes == 0 && cpu_ms == 0 {
-            return Value::Array(Vec::new());
-        }
-        Value::Array(vec![one("cpu", 1, cpu_ms), one("mem", 2, bytes)])
-    };
+    let u = &s.usage;
+    let cpu_ms = u.user_us.saturating_add(u.system_us) / 1000;
+    let bytes = |kb: u64| kb.saturating_mul(1024);
+    let whole = |amount: u64| Spread { max: amount, task: 0, total: amount };
+    if bytes(u.max_rss_kb) == 0 && cpu_ms == 0 && u.tasks.is_unmeasured() {
+        return shares(s, node, &[]);
+    }
+    let vm = Spread { max: bytes(u.tasks.vm_kb.max), task: u.tasks.vm_kb.task, total: bytes(u.tasks.vm_kb.total) };
+    let one = |kind, id, amount| Used { kind, name: Value::Null, id, amount };
+    let cpu_and_memory = [one("cpu", 1, whole(cpu_ms)), one("mem", 2, whole(bytes(u.max_rss_kb)))];
+    let of_tasks = [disk(u.tasks.read), one("vmem", 7, vm), one("pages", 8, u.tasks.pages)];
+    let measured = if u.tasks.is_unmeasured() { None } else { Some(of_tasks) };
+    let all: Vec<Used> = cpu_and_memory.into_iter().chain(measured.into_iter().flatten()).collect();
+    shares(s, node, &all)
+}
+
+/// What the step wrote.
+fn written(s: &Step, node: &str) -> Value {
+    let amount = disk(s.usage.tasks.written);
+    shares(s, node, if s.usage.tasks.is_unmeasured() { &[] } else { std::slice::from_ref(&amount) })
+}
+
+fn disk(amount: Spread) -> Used {
+    Used { kind: "fs", name: "disk".into(), id: 6, amount }
+}
+
+/// The most that a task used, the mean (which stands for the least too), and the sum.
+fn shares(s: &Step, node: &str, used: &[Used]) -> Value {
     let tasks = u64::from(s.ntasks.max(1));
+    let list = |amount: fn(&Spread, u64) -> u64, task: Option<fn(&Spread) -> u32>| {
+        let one = |u: &Used| {
+            let mut members: Vec<(&str, Value)> = vec![
+                ("type", u.kind.into()),
+                ("name", u.name.clone()),
+                ("id", u.id.into()),
+                ("count", amount(&u.amount, tasks).into()),
+            ];
+            if let Some(task) = task {
+                members.extend([("node", node.into()), ("task", task(&u.amount).into())]);
+            }
+            Value::Object(members.into_iter().map(|(k, v)| (k.to_owned(), v)).collect())
+        };
+        Value::Array(used.iter().map(one).collect())
+    };
     object([
-        ("max", list(1, true)),
-        ("min", list(tasks, true)),
-        ("average", list(tasks, false)),
-        ("total", list(1, false)),
+        ("max", list(|a, _| a.max, Some(|a| a.task))),
+        ("min", list(|a, tasks| a.total / tasks, Some(|_| 0))),
+        ("average", list(|a, tasks| a.total / tasks, None)),
+        ("total", list(|a, _| a.total, None)),
     ])
 }
 
@@ -296,12 +329,34 @@ mod tests {
     fn use_of_a_step_is_in_milliseconds_and_bytes() {
         let mut s = build_step(StepId::Num(0), "x", JobState::Completed, ExitCode::OK, 4, Some(2));
         s.ntasks = 2;
-        s.usage = Usage { max_rss_kb: 1624, user_us: 3000, system_us: 1000 };
+        s.usage = Usage { max_rss_kb: 1624, user_us: 3000, system_us: 1000, ..Usage::default() };
         let j = one(build(1, "x").running(4).step(s).build());
         let used = &j["steps"][0]["tres"]["requested"];
         assert_eq!((&used["total"][0]["count"], &used["max"][1]["count"]), (&4.into(), &(1624 * 1024).into()));
         assert_eq!((&used["average"][1]["count"], &used["max"][1]["node"]), (&(812 * 1024).into(), &"vm".into()));
         assert_eq!(j["time"]["total"]["microseconds"], 4000);
         assert_eq!(j["steps"][0]["tres"]["consumed"]["total"], Value::Array(Vec::new()));
+    }
+
+    #[test]
+    fn use_of_the_tasks_has_slurms_numbers_for_its_resources() {
+        let mut s = build_step(StepId::Num(0), "x", JobState::Completed, ExitCode::OK, 4, Some(2));
+        s.ntasks = 2;
+        s.usage.tasks.vm_kb = Spread { max: 3, task: 1, total: 4 };
+        s.usage.tasks.written = Spread { max: 10, task: 1, total: 12 };
+        let j = one(build(1, "x").running(4).step(s).build());
+        let tres = &j["steps"][0]["tres"];
+        let most = object([
+            ("type", "vmem".into()),
+            ("name", Value::Null),
+            ("id", 7.into()),
+            ("count", 3072.into()),
+            ("node", "vm".into()),
+            ("task", 1.into()),
+        ]);
+        assert_eq!(tres["requested"]["max"][3], most);
+        assert_eq!(tres["requested"]["average"][3]["count"], 2048);
+        let mean = object([("type", "fs".into()), ("name", "disk".into()), ("id", 6.into()), ("count", 6.into())]);
+        assert_eq!(tres["consumed"]["average"], Value::Array(vec![mean]));
     }
 }

@@ -1,9 +1,9 @@
 //! Every field of sacct: those that `sacct --helpformat` of Slurm 22.05 lists, later ones that have a meaning here, and
 //! the book's, with the book's `%` codes.
 
-use crate::model::tres::Usage;
+use crate::model::tres::{Spread, TaskUsage, Usage};
 use crate::model::view::JobView;
-use crate::model::{JobState, Step, StepId, Timestamp};
+use crate::model::{Step, StepId, Timestamp};
 use crate::render::array::Shown;
 use crate::render::format::{Cut, Field};
 use crate::render::{Ctx, job, size, time, tres};
@@ -97,11 +97,7 @@ fn state(row: &Row<'_>) -> String {
 fn exit_code(row: &Row<'_>) -> String {
     match row.step {
         Some(step) => step.exit.to_string(),
-        // Slurm's accounting shows how the job's own process ended, and what ended it from outside is not its doing.
-        None if matches!(row.job.state, JobState::Cancelled | JobState::Timeout) && row.job.exit.signal != 0 => {
-            "0:0".to_owned()
-        }
-        None => row.job.exit.to_string(),
+        None => job::recorded_exit(row.job).to_string(),
     }
 }
 
@@ -149,12 +145,80 @@ fn measured(row: &Row<'_>, get: impl FnOnce(&Step, u64) -> String) -> String {
     of_step(row, |step| max_rss(step).map(|kb| get(step, kb)).unwrap_or_default())
 }
 
-/// `cpu=00:00:01,mem=1624K`: what a task used, or `share` tasks together.
-fn usage_in(row: &Row<'_>, ctx: &Ctx, per_task: bool) -> String {
+/// A value of a step over its tasks, where one was measured.
+fn tasked(row: &Row<'_>, get: impl FnOnce(&TaskUsage) -> String) -> String {
+    of_step(row, |step| {
+        let usage = &step.usage.tasks;
+        if usage.is_unmeasured() { String::new() } else { get(usage) }
+    })
+}
+
+/// A value of a step whose virtual memory was looked at: it may have been too short.
+fn vm(row: &Row<'_>, get: impl FnOnce(Spread) -> String) -> String {
+    tasked(row, |u| if u.vm_kb.max > 0 { get(u.vm_kb) } else { String::new() })
+}
+
+/// The mean over the tasks.
+fn mean(row: &Row<'_>, amount: Spread) -> u64 {
+    amount.total / row.step.map_or(1, tasks)
+}
+
+/// Which number of the tasks' is meant.
+#[derive(Clone, Copy)]
+enum Of {
+    Mean,
+    Most,
+    All,
+}
+
+impl Of {
+    fn choose(self, row: &Row<'_>, amount: Spread) -> u64 {
+        match self {
+            Of::Mean => mean(row, amount),
+            Of::Most => amount.max,
+            Of::All => amount.total,
+        }
+    }
+}
+
+/// `cpu=00:00:01,energy=0,fs/disk=11087,mem=1624K,pages=0,vmem=2920K`: what a task used, or all together.
+fn usage_in(row: &Row<'_>, ctx: &Ctx, of: Of) -> String {
     measured(row, |step, kb| {
-        let by = if per_task { tasks(step) } else { 1 };
+        let by = if matches!(of, Of::Mean) { tasks(step) } else { 1 };
         let secs = cpu_us(step) / 1_000_000;
-        format!("cpu={},mem={}", time::long(secs / by), size::kib(kb / by, ctx.units))
+        let used = &step.usage.tasks;
+        format!(
+            "cpu={},energy=0,fs/disk={},mem={},pages={},vmem={}",
+            time::long(secs / by),
+            of.choose(row, used.read),
+            size::kib(kb / by, ctx.units),
+            of.choose(row, used.pages),
+            size::kib(of.choose(row, used.vm_kb), ctx.units)
+        )
+    })
+}
+
+/// `energy=0,fs/disk=4096`: what a task wrote, or all together.
+fn usage_out(row: &Row<'_>, of: Of) -> String {
+    tasked(row, |used| format!("energy=0,fs/disk={}", of.choose(row, used.written)))
+}
+
+/// The nodes of the largest, and of the smallest, amounts.
+fn nodes_in(row: &Row<'_>, ctx: &Ctx) -> String {
+    measured(row, |_, _| {
+        ["cpu", "energy", "fs/disk", "mem", "pages", "vmem"].map(|t| format!("{t}={}", ctx.node)).join(",")
+    })
+}
+
+fn nodes_out(row: &Row<'_>, ctx: &Ctx) -> String {
+    tasked(row, |_| format!("energy={0},fs/disk={0}", ctx.node))
+}
+
+/// The tasks of the largest amounts.
+fn tasks_in(row: &Row<'_>) -> String {
+    measured(row, |step, _| {
+        let used = &step.usage.tasks;
+        format!("cpu=0,fs/disk={},mem=0,pages={},vmem={}", used.read.task, used.pages.task, used.vm_kb.task)
     })
 }
 
@@ -208,11 +272,11 @@ pub static FIELDS: &[Column] = &[
     number(7, "AssocID", |r, _| of_job(r, |_| "0".to_owned())),
     text(10, "AveCPU", |r, _| measured(r, |_, _| cpu_of_task(r))),
     text(10, "AveCPUFreq", |r, _| of_step(r, |_| "0".to_owned())),
-    text(14, "AveDiskRead", nothing),
-    text(14, "AveDiskWrite", nothing),
-    text(10, "AvePages", nothing),
+    text(14, "AveDiskRead", |r, c| tasked(r, |u| size::transferred(mean(r, u.read), c.units))),
+    text(14, "AveDiskWrite", |r, c| tasked(r, |u| size::transferred(mean(r, u.written), c.units))),
+    text(10, "AvePages", |r, _| tasked(r, |u| mean(r, u.pages).to_string())),
     text(10, "AveRSS", |r, c| measured(r, |s, kb| size::kib(kb / tasks(s), c.units))),
-    text(10, "AveVMSize", nothing),
+    text(10, "AveVMSize", |r, c| vm(r, |s| size::kib(mean(r, s), c.units))),
     text(16, "BlockID", nothing),
     text(10, "Cluster", |_, c| c.cluster.clone()),
     text(14, "Comment", |r, _| of_job(r, |j| j.request.comment.clone().unwrap_or_default())),
@@ -236,21 +300,21 @@ pub static FIELDS: &[Column] = &[
     text(-12, "JobIDRaw", |r, _| with_step(r.job.id.to_string(), r)),
     text(10, "JobName", |r, _| r.step.map_or(&r.job.request.name, |s| &s.name).clone()),
     text(9, "Layout", nothing),
-    text(12, "MaxDiskRead", nothing),
-    text(15, "MaxDiskReadNode", nothing),
-    number(15, "MaxDiskReadTask", nothing),
-    text(12, "MaxDiskWrite", nothing),
-    text(16, "MaxDiskWriteNode", nothing),
-    number(16, "MaxDiskWriteTask", nothing),
-    text(8, "MaxPages", nothing),
-    text(12, "MaxPagesNode", nothing),
-    number(14, "MaxPagesTask", nothing),
+    text(12, "MaxDiskRead", |r, c| tasked(r, |u| size::transferred(u.read.max, c.units))),
+    text(15, "MaxDiskReadNode", |r, c| tasked(r, |_| c.node.clone())),
+    number(15, "MaxDiskReadTask", |r, _| tasked(r, |u| u.read.task.to_string())),
+    text(12, "MaxDiskWrite", |r, c| tasked(r, |u| size::transferred(u.written.max, c.units))),
+    text(16, "MaxDiskWriteNode", |r, c| tasked(r, |_| c.node.clone())),
+    number(16, "MaxDiskWriteTask", |r, _| tasked(r, |u| u.written.task.to_string())),
+    text(8, "MaxPages", |r, _| tasked(r, |u| u.pages.max.to_string())),
+    text(12, "MaxPagesNode", |r, c| tasked(r, |_| c.node.clone())),
+    number(14, "MaxPagesTask", |r, _| tasked(r, |u| u.pages.task.to_string())),
     text(10, "MaxRSS", |r, c| measured(r, |_, kb| size::kib(kb, c.units))),
     text(10, "MaxRSSNode", |r, c| measured(r, |_, _| c.node.clone())),
     number(10, "MaxRSSTask", |r, _| measured(r, |_, _| "0".to_owned())),
-    text(10, "MaxVMSize", nothing),
-    text(14, "MaxVMSizeNode", nothing),
-    number(14, "MaxVMSizeTask", nothing),
+    text(10, "MaxVMSize", |r, c| vm(r, |s| size::kib(s.max, c.units))),
+    text(14, "MaxVMSizeNode", |r, c| vm(r, |_| c.node.clone())),
+    number(14, "MaxVMSizeTask", |r, _| vm(r, |s| s.task.to_string())),
     text(12, "McsLabel", nothing),
     text(10, "MinCPU", |r, _| measured(r, |_, _| cpu_of_task(r))),
     text(10, "MinCPUNode", |r, c| measured(r, |_, _| c.node.clone())),
@@ -287,22 +351,22 @@ pub static FIELDS: &[Column] = &[
     text(10, "Timelimit", |r, _| of_job(r, |j| time::long_limit(j.request.time_limit_secs))),
     text(10, "TimelimitRaw", |r, _| of_job(r, |j| minutes(j.request.time_limit_secs))),
     text(10, "TotalCPU", |r, _| time::cpu(total_us(r))),
-    text(14, "TRESUsageInAve", |r, c| usage_in(r, c, true)),
-    text(14, "TRESUsageInMax", |r, c| usage_in(r, c, false)),
-    text(18, "TRESUsageInMaxNode", |r, c| measured(r, |_, _| format!("cpu={0},mem={0}", c.node))),
-    text(18, "TRESUsageInMaxTask", |r, _| measured(r, |_, _| "cpu=0,mem=0".to_owned())),
-    text(14, "TRESUsageInMin", |r, c| usage_in(r, c, true)),
-    text(18, "TRESUsageInMinNode", |r, c| measured(r, |_, _| format!("cpu={0},mem={0}", c.node))),
-    text(18, "TRESUsageInMinTask", |r, _| measured(r, |_, _| "cpu=0,mem=0".to_owned())),
-    text(14, "TRESUsageInTot", |r, c| usage_in(r, c, false)),
-    text(15, "TRESUsageOutAve", nothing),
-    text(15, "TRESUsageOutMax", nothing),
-    text(19, "TRESUsageOutMaxNode", nothing),
-    text(19, "TRESUsageOutMaxTask", nothing),
-    text(15, "TRESUsageOutMin", nothing),
-    text(19, "TRESUsageOutMinNode", nothing),
-    text(19, "TRESUsageOutMinTask", nothing),
-    text(15, "TRESUsageOutTot", nothing),
+    text(14, "TRESUsageInAve", |r, c| usage_in(r, c, Of::Mean)),
+    text(14, "TRESUsageInMax", |r, c| usage_in(r, c, Of::Most)),
+    text(18, "TRESUsageInMaxNode", nodes_in),
+    text(18, "TRESUsageInMaxTask", |r, _| tasks_in(r)),
+    text(14, "TRESUsageInMin", |r, c| usage_in(r, c, Of::Mean)),
+    text(18, "TRESUsageInMinNode", nodes_in),
+    text(18, "TRESUsageInMinTask", |r, _| measured(r, |_, _| "cpu=0,fs/disk=0,mem=0,pages=0,vmem=0".to_owned())),
+    text(14, "TRESUsageInTot", |r, c| usage_in(r, c, Of::All)),
+    text(15, "TRESUsageOutAve", |r, _| usage_out(r, Of::Mean)),
+    text(15, "TRESUsageOutMax", |r, _| usage_out(r, Of::Most)),
+    text(19, "TRESUsageOutMaxNode", nodes_out),
+    text(19, "TRESUsageOutMaxTask", |r, _| tasked(r, |u| format!("fs/disk={}", u.written.task))),
+    text(15, "TRESUsageOutMin", |r, _| usage_out(r, Of::Mean)),
+    text(19, "TRESUsageOutMinNode", nodes_out),
+    text(19, "TRESUsageOutMinTask", |r, _| tasked(r, |_| "fs/disk=0".to_owned())),
+    text(15, "TRESUsageOutTot", |r, _| usage_out(r, Of::All)),
     number(6, "UID", |r, _| of_job(r, |j| j.request.uid.to_string())),
     text(9, "User", |r, _| of_job(r, |j| j.request.user.clone())),
     text(10, "UserCPU", |r, _| time::cpu(usage(r).user_us)),

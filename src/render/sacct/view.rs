@@ -315,7 +315,7 @@ pub fn helpformat() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::tres::Usage;
+    use crate::model::tres::{Spread, TaskUsage, Usage};
     use crate::model::{ExitCode, JobId, JobState, Reason, TaskSet, Timestamp, Tres};
     use crate::render::fixture::{NOW, at, ctx, job, step};
     use crate::render::size::Units;
@@ -332,9 +332,15 @@ mod tests {
         let done = JobState::Completed;
         let mut named = two(step(StepId::Num(1), "named", done, ok, 9, Some(8)), 2);
         named.submit_line = "srun -J named -n2 sleep 0.2".to_owned();
-        named.usage = Usage { max_rss_kb: 1624, user_us: 3000, system_us: 0 };
+        named.usage = Usage { max_rss_kb: 1624, user_us: 3000, ..Usage::default() };
+        named.usage.tasks = TaskUsage {
+            vm_kb: Spread { max: 2920, task: 1, total: 2920 },
+            pages: Spread::default(),
+            read: Spread { max: 6041, task: 1, total: 6041 },
+            written: Spread { max: 1, task: 1, total: 1 },
+        };
         let mut script = two(step(StepId::Batch, "batch", done, ok, 9, Some(8)), 1);
-        script.usage = Usage { max_rss_kb: 0, user_us: 18_000, system_us: 13_900 };
+        script.usage = Usage { max_rss_kb: 0, user_us: 18_000, system_us: 13_900, ..Usage::default() };
         vec![
             job(176, "steps")
                 .with(|j| j.tres = Tres { cpus: 2, mem_mb: 200, gpus: 0 })
@@ -561,9 +567,47 @@ mod tests {
             "176||||00:00.034|00:00.021|00:00.013|00:00:02|2|1|\n\
              176.batch||||00:00.031|00:00.018|00:00.013|00:00:02|2|1|1\n\
              176.0||||00:00:00|00:00:00|00:00:00|00:00:00|0|0|2\n\
-             176.1|1624K|812K||00:00.003|00:00.003|00:00:00|00:00:02|2|1|2\n\
+             176.1|1624K|812K|2920K|00:00.003|00:00.003|00:00:00|00:00:02|2|1|2\n\
              176.2||||00:00:00|00:00:00|00:00:00|00:00:00|0|0|2\n"
         );
+    }
+
+    #[test]
+    fn use_of_the_tasks_of_a_step() {
+        let of = |format| print(&records()[..1], &parsable(format), &ctx());
+        assert_eq!(
+            of("jobid,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxpages,maxpagesnode,maxpagestask,avepages"),
+            "176||||||||\n176.batch||||||||\n176.0||||||||\n176.1|2920K|vm|1|1460K|0|vm|0|0\n176.2||||||||\n"
+        );
+        assert_eq!(
+            of(
+                "maxdiskread,maxdiskreadnode,maxdiskreadtask,avediskread,maxdiskwrite,maxdiskwritenode,maxdiskwritetask,\
+                avediskwrite"
+            ),
+            "|||||||\n|||||||\n|||||||\n0.01M|vm|1|0.00M|0.00M|vm|1|0\n|||||||\n"
+        );
+        assert_eq!(
+            of("tresusageinmax,tresusageinmaxtask,tresusageintot,tresusageoutmax,tresusageoutmaxtask").lines().nth(3),
+            Some(
+                "cpu=00:00:00,energy=0,fs/disk=6041,mem=1624K,pages=0,vmem=2920K|\
+                 cpu=0,fs/disk=1,mem=0,pages=0,vmem=1|\
+                 cpu=00:00:00,energy=0,fs/disk=6041,mem=1624K,pages=0,vmem=2920K|energy=0,fs/disk=1|fs/disk=1"
+            )
+        );
+    }
+
+    #[test]
+    fn what_a_job_made_of_the_signal_that_ended_it_is_not_its_exit_code() {
+        let shown = |state, exit| {
+            let job = job(1, "x").ended(state, Reason::None, exit, 4, 2).build();
+            print(&[job], &Options { rows: Rows::Jobs, ..parsable("exitcode") }, &ctx())
+        };
+        for state in [JobState::Cancelled, JobState::Timeout] {
+            assert_eq!(shown(state, ExitCode::status(9)), "0:0\n");
+            assert_eq!(shown(state, ExitCode::signal(15)), "0:0\n");
+        }
+        assert_eq!(shown(JobState::Failed, ExitCode::status(9)), "9:0\n");
+        assert_eq!(shown(JobState::OutOfMemory, ExitCode::OUT_OF_MEMORY), "0:125\n");
     }
 
     #[test]

@@ -1,0 +1,107 @@
+//! The earlier runs of jobs that went back to the queue.
+
+use crate::model::run::Run;
+use crate::model::{JobId, Timestamp};
+use crate::store::error::StoreError;
+use crate::store::load::CHUNK;
+use crate::store::row::{from_json, load_job_id, to_json};
+use crate::store::schema::{runs, steps};
+use diesel::prelude::*;
+use diesel::sqlite::SqliteConnection;
+use std::collections::BTreeMap;
+
+/// Stores a run that is over. The steps of the job, which were its, are in it: the next run has none yet.
+pub(super) fn put(conn: &mut SqliteConnection, job: JobId, run: &Run) -> Result<(), StoreError> {
+    let id = i64::from(job.0);
+    let row = (
+        runs::job_id.eq(id),
+        runs::run.eq(i64::from(run.number)),
+        runs::end_us.eq(run.end.0),
+        runs::body.eq(to_json("runs", "body", run)?),
+    );
+    diesel::replace_into(runs::table).values(row).execute(conn).map_err(StoreError::sql("store a run"))?;
+    diesel::delete(steps::table.filter(steps::job_id.eq(id)))
+        .execute(conn)
+        .map_err(StoreError::sql("delete the steps of a run"))?;
+    Ok(())
+}
+
+/// The jobs with runs that ended at `since` or later.
+pub(super) fn jobs_since(conn: &mut SqliteConnection, since: Option<Timestamp>) -> Result<Vec<JobId>, StoreError> {
+    let since = since.map_or(i64::MIN, |at| at.0);
+    let ids: Vec<i64> = runs::table
+        .filter(runs::end_us.ge(since))
+        .select(runs::job_id)
+        .distinct()
+        .load(conn)
+        .map_err(StoreError::sql("read which jobs ran before"))?;
+    ids.into_iter().map(|id| load_job_id("runs", id)).collect()
+}
+
+/// The runs of these jobs, of each in their order.
+pub(super) fn of_jobs(
+    conn: &mut SqliteConnection,
+    jobs: impl IntoIterator<Item = JobId>,
+) -> Result<BTreeMap<JobId, Vec<Run>>, StoreError> {
+    let ids: Vec<i64> = jobs.into_iter().map(|id| i64::from(id.0)).collect();
+    let mut found: BTreeMap<JobId, Vec<Run>> = BTreeMap::new();
+    for ids in ids.chunks(CHUNK) {
+        let rows: Vec<(i64, String)> = runs::table
+            .filter(runs::job_id.eq_any(ids))
+            .order((runs::job_id, runs::run))
+            .select((runs::job_id, runs::body))
+            .load(conn)
+            .map_err(StoreError::sql("read runs"))?;
+        for (id, body) in rows {
+            found.entry(load_job_id("runs", id)?).or_default().push(from_json("runs", "body", &body)?);
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::change::Change;
+    use crate::model::query::AcctFilter;
+    use crate::model::run::Run;
+    use crate::model::{ExitCode, JobId, JobRef, JobState, StepId, Timestamp};
+    use crate::store::testing::{Place, ended_job, insert, put, step};
+
+    fn run(number: u32, end: i64, requeued: bool) -> Run {
+        let job = ended_job(1, JobState::Cancelled, 20, end);
+        let steps = vec![step(StepId::Num(0))];
+        Run { number, requeued, exit: ExitCode::signal(15), steps, ..Run::of(&job, Timestamp(0)) }
+    }
+
+    #[test]
+    fn earlier_runs_stand_before_the_present_one_and_are_found_by_their_own_times() {
+        let place = Place::new();
+        let mut store = place.store();
+        let mut job = ended_job(1, JobState::Completed, 70, 90);
+        job.restarts = 2;
+        job.steps = vec![step(StepId::Num(3))];
+        put(&mut store, vec![insert(&job), insert(&ended_job(2, JobState::Completed, 70, 95))]);
+        for (number, end, requeued) in [(1, 60, true), (0, 30, false)] {
+            let run = Box::new(run(number, end, requeued));
+            put(&mut store, vec![Change::EndRun { job: JobId(1), run }]);
+        }
+        let found = |filter: AcctFilter| -> Vec<(u32, u32, bool, usize)> {
+            let found = place.reader().accounting_with_runs(&filter).unwrap().0;
+            found
+                .iter()
+                .map(|run| (run.record.id.0, run.record.restarts, run.requeued, run.record.steps.len()))
+                .collect()
+        };
+        let all = [(1, 0, false, 1), (1, 1, true, 1)];
+        assert_eq!(found(AcctFilter::default()), all);
+        assert_eq!(found(AcctFilter { jobs: vec![JobRef::job(JobId(1))], ..AcctFilter::default() }), all);
+        assert_eq!(found(AcctFilter { jobs: vec![JobRef::job(JobId(2))], ..AcctFilter::default() }), []);
+        assert_eq!(found(AcctFilter { since: Some(Timestamp::from_secs(40)), ..AcctFilter::default() }), all[1..]);
+        let cancelled = AcctFilter { states: Some(vec![JobState::Cancelled]), ..AcctFilter::default() };
+        assert_eq!(found(cancelled), all[..1], "a requeued run was not cancelled");
+        let mut reader = place.reader();
+        assert_eq!(reader.job(JobId(1)).unwrap().unwrap().steps, [], "they went with their run");
+        put(&mut store, vec![Change::Delete(JobId(1))]);
+        assert_eq!(found(AcctFilter::default()), []);
+    }
+}
