@@ -251,3 +251,30 @@ fn an_allocation_without_a_shell_has_slurm_s_name() {
     slotd.cmd("salloc", &["--no-shell"]).ok();
     assert_eq!(slotd.cmd("squeue", &["-h", "-o", "%i %j"]).ok().text(), "1 no-shell");
 }
+
+#[test]
+fn sattach_refuses_to_show_its_own_output() {
+    let slotd = Slotd::start();
+    let script = "srun sh -c 'echo up; exec sleep 1000' &\nuntil grep -q up slurm-1.out; do sleep 0.02; done\n\
+                  sattach 1.0 >>slurm-1.out 2>err; echo $? >code; scancel 1\n";
+    slotd.script(&[], &format!("#!/bin/sh\n{script}"));
+    slotd.wait_end(1);
+    assert_eq!(slotd.read("code"), "1\n");
+    let told = slotd.read("err");
+    assert!(told.contains("StepId=1.0 writes to ") && told.contains("slurm-1.out"), "{told}");
+}
+
+#[test]
+fn a_step_whose_watcher_is_killed_has_not_succeeded() {
+    let slotd = Slotd::start();
+    let mut srun = slotd.command("srun");
+    srun.args(["sh", "-c", "echo $PPID >watcher; exec sleep 1000"]);
+    let srun = slotd.spawn(srun);
+    let watcher: i32 = slotd.wait_text("watcher", "\n").trim().parse().unwrap();
+    proc::signal(watcher, libc::SIGKILL);
+    let out = srun.end().fails(137);
+    assert!(out.stderr.contains("Force Terminated StepId=1.0"), "{}", out.stderr);
+    let ended = slotd.wait_end(1);
+    assert_eq!((ended.state().as_str(), ended.exit().as_str()), ("FAILED", "0:9"));
+    assert!(slotd.steps(1, "jobid,state,exitcode").contains("1.0|FAILED|0:9"));
+}

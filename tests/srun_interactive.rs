@@ -259,3 +259,32 @@ fn a_hang_up_of_the_terminal_ends_the_job() {
     session.ends();
     slotd.wait_end(1);
 }
+
+#[test]
+fn control_c_stops_the_script_that_runs_srun() {
+    let slotd = Slotd::start();
+    let script = slotd.write("script.sh", "srun sh -c 'echo one is up; exec sleep 1000'\necho wrongly on\n");
+    let script = script.display();
+    let mut session = shell(&slotd);
+    session.types(&format!("bash {script}; echo en'ded' $?\n"));
+    session.shows("\none is up");
+    slotd.wait("the step's record", || slotd.job(1).steps().first().map(|_| ()));
+    session.types("\x03");
+    // An interactive bash gives the whole line up.
+    session.types("echo af'ter' $?\n");
+    session.shows("\nafter 130");
+    assert!(!session.text().contains("wrongly on"), "{}", session.text());
+    assert_eq!(slotd.wait_end(1).exit(), "0:2");
+}
+
+#[test]
+fn control_c_in_a_terminal_of_the_program_stops_the_script_too() {
+    let slotd = Slotd::start();
+    let mut session = shell(&slotd);
+    session.types("for i in 1 2; do srun --pty sh -c 'echo $SLURM_JOB_ID is up; exec sleep 1000'; done\n");
+    session.shows("\n1 is up");
+    session.types("\x03");
+    session.types("echo af'ter'\n");
+    session.shows("\nafter");
+    assert_eq!(slotd.all_records().len(), 1, "{}", session.text());
+}

@@ -339,7 +339,9 @@ impl RunnerActor {
             self.key(step)
         );
         let now = (self.setup.clock)();
-        let record = ExitRecord { run: self.run(), started: now, ended: now, ..ExitRecord::default() };
+        // Nobody knows how it would have ended: what was left of it was killed, and whoever waits for it is told so.
+        let exit = ExitCode::signal(libc::SIGKILL);
+        let record = ExitRecord { run: self.run(), exit, started: now, ended: now, ..ExitRecord::default() };
         self.step_over(step, record, Some(EndCause::RunnerLost), ctx);
     }
 

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// What is shown and typed.
@@ -36,6 +36,8 @@ pub enum JoinError {
     NotShared,
     /// `--pty`, and the step has no terminal; or this process has none.
     NoTerminal,
+    /// The tasks write to the file that this process writes to: it would show its own output for ever.
+    OwnOutput(PathBuf),
     Io(io::Error),
 }
 
@@ -220,6 +222,9 @@ fn follow(pids: &[i32], joining: Joining) -> Result<(), JoinError> {
             if !is_plain || seen.contains(&target) {
                 continue;
             }
+            if is_ours(&link) {
+                return Err(JoinError::OwnOutput(target));
+            }
             let mut file = File::open(&link)?;
             file.seek(SeekFrom::End(0))?;
             watch.add_watch(&link, AddWatchFlags::IN_MODIFY).map_err(io::Error::from)?;
@@ -248,6 +253,13 @@ fn follow(pids: &[i32], joining: Joining) -> Result<(), JoinError> {
         }
     }
     Ok(screen.finish()?)
+}
+
+/// Whether our standard output or error goes to this file too.
+fn is_ours(file: &Path) -> bool {
+    let Ok(theirs) = std::fs::metadata(file) else { return false };
+    let ours = [nix::sys::stat::fstat(io::stdout()), nix::sys::stat::fstat(io::stderr())];
+    ours.into_iter().flatten().any(|own| (own.st_dev, own.st_ino) == (theirs.dev(), theirs.ino()))
 }
 
 /// The first process of each rank: processes come parents first, and children inherit their rank's name.

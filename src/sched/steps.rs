@@ -1,7 +1,8 @@
 //! Launches inside an allocation.
 //!
 //! Steps share what their job has. A step takes the CPUs it asks for, and GPUs and memory where it names a number, away
-//! from the other steps for as long as it runs; what does not fit waits in the order of asking. `--overlap` takes
+//! from the other steps for as long as it runs; what does not fit waits, and each end starts of those that wait, in the order of
+//! asking, whatever fits then: a step that waits for more never keeps back one that another step needs to end. `--overlap` takes
 //! nothing and never waits; so does the shell of salloc.
 
 use super::core::Core;
@@ -25,7 +26,8 @@ fn is_live(step: &Step) -> bool {
 /// Tasks of a step and the CPUs it keeps busy. A step that says nothing has all that its job has.
 fn cpus_of(job: &Job, ask: &StepAsk) -> (u32, u32) {
     let tasks = ask.ntasks.unwrap_or_else(|| job.request.task_count()).max(1);
-    let each = ask.cpus_per_task.or(job.request.cpus_per_task).unwrap_or(1).max(1);
+    // Slurm's srun has no -c from its job (SLURM_CPUS_PER_TASK is not read since 22.05).
+    let each = ask.cpus_per_task.unwrap_or(1).max(1);
     if ask.ntasks.is_none() && ask.cpus_per_task.is_none() {
         return (tasks, job.alloc.as_ref().map_or(1, |alloc| alloc.tres.cpus));
     }
@@ -60,9 +62,7 @@ impl Core {
             | JobState::OutOfMemory => return Err(Refusal::cause("Job/step already completing or completed")),
         }
         check_ask(record, &ask)?;
-        let is_first_in_line = self.step_waits.get(&job).is_none_or(|waits| waits.is_empty());
-        if (is_first_in_line || is_shared(&ask))
-            && let Some(alloc) = room_for(record, &ask)
+        if let Some(alloc) = room_for(record, &ask)
             && let Some(key) = self.add_step(job, &ask, alloc.clone(), now, out)
         {
             return Ok(StepStart::Now(key, alloc));
@@ -137,16 +137,22 @@ impl Core {
     }
 
     fn start_waiting_steps(&mut self, job: JobId, now: Timestamp, out: &mut Outbox) {
-        while let Some(wait) = self.step_waits.get(&job).and_then(|waits| waits.front()).cloned() {
-            let Some(alloc) = self.job(job).and_then(|record| room_for(record, &wait.ask)) else { return };
-            if let Some(waits) = self.step_waits.get_mut(&job) {
-                waits.pop_front();
-            }
-            if let Some(step) = self.add_step(job, &wait.ask, alloc.clone(), now, out) {
-                out.effects.push(Effect::LaunchStep { step, ticket: wait.ask.ticket, alloc });
+        let Some(mut waits) = self.step_waits.remove(&job) else { return };
+        let mut next = 0;
+        while self.job(job).is_some_and(has_a_cpu) {
+            let Some(wait) = waits.get(next) else { break };
+            let Some(alloc) = self.job(job).and_then(|record| room_for(record, &wait.ask)) else {
+                next += 1;
+                continue;
+            };
+            let Some(StepWait { ask }) = waits.remove(next) else { break };
+            if let Some(step) = self.add_step(job, &ask, alloc.clone(), now, out) {
+                out.effects.push(Effect::LaunchStep { step, ticket: ask.ticket, alloc });
             }
         }
-        self.step_waits.remove(&job);
+        if !waits.is_empty() {
+            self.step_waits.insert(job, waits);
+        }
     }
 
     /// Those that waited are told that their job is ending.
@@ -223,6 +229,13 @@ fn check_ask(job: &Job, ask: &StepAsk) -> Result<(), Refusal> {
         return Err(Refusal::cause("Invalid generic resource (gres) specification"));
     }
     Ok(())
+}
+
+/// Whether a step could have a CPU of the job for itself: with none there is no use in looking at those that wait.
+fn has_a_cpu(job: &Job) -> bool {
+    let Some(whole) = &job.alloc else { return false };
+    let live = job.steps.iter().filter(|step| is_live(step) && !step.overlap);
+    whole.cpu_ids.is_empty() || live.map(|step| step.alloc.tres.cpus).fold(0, u32::saturating_add) < whole.tres.cpus
 }
 
 /// What the step gets now; `None`: others have it.

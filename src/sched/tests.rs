@@ -1194,6 +1194,31 @@ fn steps_get_disjoint_cpus_and_wait_while_the_allocation_is_full() {
 }
 
 #[test]
+fn a_step_that_waits_for_more_does_not_keep_back_one_that_fits() {
+    let mut d = Double::new(4, 1000, 0);
+    let job = d.submit(ask().allocation().cpus(3));
+    d.plan();
+    let create = |d: &mut Double, ask: StepAsk| d.act(|core, now, out| core.create_step(job, ask, now, out));
+    let of = |tasks, ticket| StepAsk { ticket, ..step(tasks) };
+    let StepStart::Now(first, _) = create(&mut d, of(2, 1)).unwrap() else { panic!() };
+    assert_eq!(create(&mut d, of(3, 2)).unwrap(), StepStart::Waits);
+    assert!(matches!(create(&mut d, of(1, 3)).unwrap(), StepStart::Now(..)), "it fits beside the first");
+    assert_eq!(create(&mut d, of(1, 4)).unwrap(), StepStart::Waits);
+    end_step(&mut d, first, ExitCode::OK);
+    let Some(Effect::LaunchStep { ticket, .. }) = d.effects.last() else { panic!("{:?}", d.effects) };
+    assert_eq!(*ticket, 4, "all three CPUs are not free yet");
+}
+
+#[test]
+fn a_step_has_no_cpus_per_task_from_its_job() {
+    let mut d = Double::new(4, 1000, 0);
+    let job = d.submit(ask().allocation().cpus(2));
+    d.plan();
+    let two = d.act(|core, now, out| core.create_step(job, step(2), now, out));
+    assert!(matches!(two, Ok(StepStart::Now(..))), "{two:?}");
+}
+
+#[test]
 fn a_step_that_asks_for_more_than_its_job_has_is_refused() {
     let mut d = Double::new(4, 1000, 0);
     let job = d.submit(ask().allocation().cpus(2).mem(100));

@@ -1,13 +1,13 @@
 //! `salloc`: an allocation, and a command or a shell inside it.
 
 use super::output::print;
-use super::tasks::{Voice, all_streams, client, hand_in, limits, link, verdict};
+use super::tasks::{Voice, all_streams, client, hand_in, limits, link, tell, verdict};
 use super::{Done, parsed, paths, refused, submitting_origin, unexpected};
 use crate::cli::error::{CliError, Mark};
 use crate::cli::job_env::Export;
 use crate::cli::salloc::{Salloc, parse};
 use crate::client::connection::{ClientError, Connection};
-use crate::client::foreground::{Grant, StepOutcome, Wishes, run_step, wait_for_grant};
+use crate::client::foreground::{Grant, StepOutcome, Wishes, end_by_interrupt, run_step, wait_for_grant};
 use crate::host::system;
 use crate::model::job::ClientProcess;
 use crate::model::request::ExportSpec;
@@ -45,7 +45,7 @@ struct Session {
 impl Session {
     fn say(&self, text: &str) {
         if !self.salloc.quiet {
-            eprintln!("salloc: {text}");
+            tell(&format!("salloc: {text}\n"));
         }
     }
 
@@ -88,11 +88,14 @@ impl Session {
                     .and(Mark::Plain, format!("Job allocation {job} has been revoked."))
                     .and(Mark::Error, "Job submit/allocate failed: Job/step already completing or completed"));
             }
-            Grant::Interrupted(_) => {
+            Grant::Interrupted { typed } => {
                 self.say(&format!("Job allocation {job} has been revoked."));
                 self.say("Job aborted due to signal");
                 if self.salloc.no_shell {
                     cancel(&mut conn, job);
+                }
+                if typed {
+                    end_by_interrupt();
                 }
                 return Ok(1);
             }
@@ -112,7 +115,7 @@ impl Session {
         if let Some(program) = self.salloc.command.first().filter(|program| !self.is_found(program)) {
             conn.send(&Request::Release { job, exit: ExitCode::status(1) }, &[])?;
             let _ = wait_end(&mut conn);
-            eprintln!("salloc: error: _fork_command: Unable to find command \"{program}\"");
+            tell(&format!("salloc: error: _fork_command: Unable to find command \"{program}\"\n"));
             self.say(&farewell(job, JobState::Completed));
             return Ok(1);
         }
@@ -122,7 +125,12 @@ impl Session {
             Err(ClientError::Interrupted(signal)) => return Ok(u8::try_from(128 + signal).unwrap_or(1)),
             other => other?,
         };
-        self.end(conn, job, outcome)
+        let interrupted = matches!(&outcome, StepOutcome::Ended { exit, .. } if voice.was_interrupted(*exit));
+        let done = self.end(conn, job, outcome);
+        if interrupted {
+            end_by_interrupt();
+        }
+        done
     }
 
     /// Whether there is a file to run. Whether it may be run shows when it is.

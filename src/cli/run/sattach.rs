@@ -65,6 +65,11 @@ fn carry_out(sattach: &Sattach) -> Done {
             let text = format!("--pty needs a terminal here and a step with one (srun --pty), which {wanted} is not");
             Err(CliError::error(1, text))
         }
+        Err(JoinError::OwnOutput(file)) => {
+            let text =
+                format!("StepId={wanted} writes to {}, as sattach would: send the output elsewhere", file.display());
+            Err(CliError::error(1, text))
+        }
         Err(JoinError::Io(e)) => Err(CliError::error(1, format!("the connection to StepId={wanted} broke: {e}"))),
     }
 }

@@ -1,13 +1,13 @@
 //! `srun`: a step, in an allocation of its own where there is none.
 
 use super::output::print;
-use super::tasks::{Voice, all_streams, client, hand_in, limits, link, verdict};
+use super::tasks::{Voice, all_streams, client, hand_in, limits, link, tell, verdict};
 use super::{Done, parsed, paths, refused, submitting_origin, unexpected};
 use crate::cli::error::{CliError, Mark};
 use crate::cli::srun::{Srun, parse};
 use crate::cli::step::Stream as Wanted;
 use crate::client::connection::{ClientError, Connection, PATIENCE, reopen};
-use crate::client::foreground::{Feed, Grant, Link, StepOutcome, Wishes, run_step, wait_for_grant};
+use crate::client::foreground::{Feed, Grant, Link, StepOutcome, Wishes, end_by_interrupt, run_step, wait_for_grant};
 use crate::host::paths::Paths;
 use crate::host::system;
 use crate::model::job::ClientProcess;
@@ -91,7 +91,7 @@ fn inside(srun: Srun, job: &JobRef, line: &str) -> Done {
         return Err(CliError::error(1, text).and(Mark::Plain, hint));
     };
     let link = link(paths);
-    step(&srun, &mut conn, &link, &view, line).map(|(code, _)| code)
+    step(&srun, &mut conn, &link, &view, line)?.done()
 }
 
 /// Asks about the job. A daemon that is away while its job runs comes back: it is waited for.
@@ -99,7 +99,7 @@ fn confirm(paths: &Paths, job: &JobRef, request: &Request) -> Result<(Connection
     let ask = |mut conn: Connection| conn.ask(request, &[]).map(|(answer, _)| (conn, answer));
     match Connection::open(paths).and_then(ask) {
         Err(ClientError::NoDaemon { .. } | ClientError::Broken(FrameError::Closed | FrameError::Io(_))) => {
-            eprintln!("srun: Unable to confirm allocation for job {job}: the daemon is away, waiting for it");
+            tell(&format!("srun: Unable to confirm allocation for job {job}: the daemon is away, waiting for it\n"));
             Ok(reopen(paths, Some(PATIENCE)).and_then(ask)?)
         }
         other => Ok(other?),
@@ -131,28 +131,31 @@ fn outside(srun: Srun, line: &str) -> Done {
     let mut queued = || {
         told = true;
         if !quiet {
-            eprintln!("srun: job {job} queued and waiting for resources");
+            tell(&format!("srun: job {job} queued and waiting for resources\n"));
         }
     };
     let view = match wait_for_grant(&mut conn, &link, job, &mut queued)? {
         Grant::Granted(view) => view,
         Grant::Ended(view) => return Err(revoked(&srun, job, &view)),
-        Grant::Interrupted(_) => {
-            eprintln!("srun: Job allocation {job} has been revoked\nsrun: Force Terminated JobId={job}");
+        Grant::Interrupted { typed } => {
+            tell(&format!("srun: Job allocation {job} has been revoked\nsrun: Force Terminated JobId={job}\n"));
+            if typed {
+                end_by_interrupt();
+            }
             return Ok(1);
         }
     };
     if told && !quiet {
-        eprintln!("srun: job {job} has been allocated resources");
+        tell(&format!("srun: job {job} has been allocated resources\n"));
     }
     let done = step(&srun, &mut conn, &link, &view, line);
     // A step that failed before it ran ends its allocation as well: with this connection, if not by this request.
     let exit = match &done {
-        Ok((_, exit)) => *exit,
+        Ok(end) => end.exit,
         Err(error) => ExitCode::status(error.exit),
     };
     let _ = conn.send(&Request::Release { job, exit }, &[]);
-    done.map(|(code, _)| code)
+    done?.done()
 }
 
 fn as_exit(code: u8) -> ExitCode {
@@ -170,32 +173,46 @@ fn revoked(srun: &Srun, job: JobId, view: &JobView) -> CliError {
         .and(Mark::Plain, format!("Force Terminated JobId={job}: {}", view.reason))
 }
 
-/// The exit code of this client, and how the step ended in the records.
-fn step(
-    srun: &Srun,
-    conn: &mut Connection,
-    link: &Link,
-    view: &JobView,
-    line: &str,
-) -> Result<(u8, ExitCode), CliError> {
+/// How a step ended.
+struct StepEnd {
+    /// The exit code of this client.
+    code: u8,
+    /// What the records say.
+    exit: ExitCode,
+    /// By Ctrl-C at this client's terminal.
+    interrupted: bool,
+}
+
+impl StepEnd {
+    fn done(self) -> Done {
+        if self.interrupted {
+            end_by_interrupt();
+        }
+        Ok(self.code)
+    }
+}
+
+fn step(srun: &Srun, conn: &mut Connection, link: &Link, view: &JobView, line: &str) -> Result<StepEnd, CliError> {
     let (launch, wishes) = plan(srun, view, link.client, line)?;
     let mut voice = Voice::new("srun", srun.quiet);
     let outcome = match run_step(conn, link, launch, &srun.env, &wishes, &mut voice) {
         Err(ClientError::Interrupted(signal)) => {
             let code = u8::try_from(128 + signal).unwrap_or(1);
-            return Ok((code, as_exit(code)));
+            let exit = as_exit(code);
+            return Ok(StepEnd { code, exit, interrupted: voice.was_interrupted(exit) });
         }
         other => other?,
     };
     let node = system::probe_host_name();
     let (code, lines) = verdict(&node, view.id, &outcome)?;
     for line in lines {
-        eprintln!("srun: {line}");
+        tell(&format!("srun: {line}\n"));
     }
-    match outcome {
-        StepOutcome::Ended { exit: ExitCode::OUT_OF_MEMORY, .. } => Ok((code, ExitCode::OUT_OF_MEMORY)),
-        _ => Ok((code, as_exit(code))),
-    }
+    let exit = match outcome {
+        StepOutcome::Ended { exit: ExitCode::OUT_OF_MEMORY, .. } => ExitCode::OUT_OF_MEMORY,
+        _ => as_exit(code),
+    };
+    Ok(StepEnd { code, exit, interrupted: voice.was_interrupted(exit) })
 }
 
 /// The launch, and how its streams are connected.
@@ -246,7 +263,11 @@ fn plan(srun: &Srun, view: &JobView, client: ClientProcess, line: &str) -> Resul
     let gpu = &ask.gpu;
     let gpus =
         gpu.total.or(gpu.per_node).or(gpu.per_socket).or_else(|| gpu.per_task.map(|each| each.saturating_mul(ntasks)));
-    let cpus = ask.cpus_per_task.unwrap_or(1).saturating_mul(ntasks);
+    // A step that says nothing of its size has that of its job.
+    let says_nothing = ask.ntasks.is_none() && ask.ntasks_per_node.is_none();
+    let of_job = view.request.cpus_per_task.filter(|_| says_nothing);
+    let cpus_per_task = ask.cpus_per_task.or(of_job);
+    let cpus = cpus_per_task.unwrap_or(1).saturating_mul(ntasks);
     let launch = StepLaunch {
         job: view.id,
         client,
@@ -254,7 +275,7 @@ fn plan(srun: &Srun, view: &JobView, client: ClientProcess, line: &str) -> Resul
         name: ask.name.clone(),
         interactive: false,
         ntasks,
-        cpus_per_task: ask.cpus_per_task,
+        cpus_per_task,
         mem_mb: match ask.mem {
             MemRequest::Default | MemRequest::PerNode(0) => None,
             MemRequest::PerNode(mb) => Some(mb),

@@ -10,6 +10,7 @@ use crate::model::{ExitCode, JobId, StepId};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Submit;
 use std::ffi::CStr;
+use std::io::{self, Write};
 
 /// This process as the one that submits, and that its allocation lives and dies with or not.
 pub fn client(holds: bool) -> Client {
@@ -23,6 +24,12 @@ pub fn link(paths: Paths) -> Link {
     Link { paths, allocation: None, client: client(false).process }
 }
 
+/// Says something in one write, so that several commands at one terminal do not tear each other's lines.
+pub fn tell(text: &str) {
+    // Where standard error is gone there is nobody to tell that.
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
 /// Hands a submission to the daemon. The connection is the one on which it was answered.
 ///
 /// # Errors
@@ -31,7 +38,7 @@ pub fn hand_in(paths: &Paths, submission: Submit, raw: &[u8], command: &str) -> 
     let mut was_lost = false;
     let mut lost = || {
         was_lost = true;
-        eprintln!("{command}: the daemon went away before it answered: waiting for it to come back");
+        tell(&format!("{command}: the daemon went away before it answered: waiting for it to come back\n"));
     };
     submit(paths, submission, raw, &mut lost).map_err(|error| match error {
         error @ ClientError::NoDaemon { .. } if was_lost => CliError::from(error).and(
@@ -109,11 +116,17 @@ pub struct Voice {
     command: &'static str,
     quiet: bool,
     raw: bool,
+    interrupted: bool,
 }
 
 impl Voice {
     pub fn new(command: &'static str, quiet: bool) -> Self {
-        Voice { command, quiet, raw: false }
+        Voice { command, quiet, raw: false, interrupted: false }
+    }
+
+    /// Whether Ctrl-C ended what ended so: then this process ends by it too.
+    pub fn was_interrupted(&self, exit: ExitCode) -> bool {
+        self.interrupted && exit == ExitCode::signal(libc::SIGINT)
     }
 
     fn news(&mut self, line: &str) {
@@ -145,7 +158,11 @@ impl Listener for Voice {
 
     fn say(&mut self, line: &str) {
         let end = if self.raw { "\r\n" } else { "\n" };
-        eprint!("{}: {line}{end}", self.command);
+        tell(&format!("{}: {line}{end}", self.command));
+    }
+
+    fn interrupted(&mut self) {
+        self.interrupted = true;
     }
 }
 

@@ -1,7 +1,7 @@
 //! The wait for an allocation.
 
 use super::Link;
-use super::signals::Signals;
+use super::signals::{Signals, is_typed_interrupt};
 use crate::client::connection::{ClientError, Connection, Return};
 use crate::model::JobId;
 use crate::model::view::JobView;
@@ -22,7 +22,10 @@ pub enum Grant {
     /// It was cancelled, or ended otherwise, before or instead.
     Ended(Box<JobView>),
     /// This client got the signal and gives up; with its connection the request ends.
-    Interrupted(i32),
+    Interrupted {
+        /// By Ctrl-C at the terminal.
+        typed: bool,
+    },
 }
 
 /// How long a grant may take before the user is told that the job waits.
@@ -70,7 +73,7 @@ pub fn wait_for_grant(
         if let Ok(Some(info)) = signals.fd.read_signal() {
             let number = info.ssi_signo as i32;
             if matches!(number, libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT) {
-                return Ok(Grant::Interrupted(number));
+                return Ok(Grant::Interrupted { typed: is_typed_interrupt(&info) });
             }
             continue;
         }

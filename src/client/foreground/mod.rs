@@ -33,6 +33,7 @@ mod signals;
 mod streams;
 
 pub use grant::{Grant, wait_for_grant};
+pub use signals::end_by_interrupt;
 pub use streams::{Feed, Wishes};
 
 /// Two Ctrl-C within this time while the tasks do not react end the step.
@@ -76,6 +77,8 @@ pub trait Listener {
     fn aborted(&mut self, wait_secs: u64);
     /// From now on the terminal is raw, or is so no more: a line there needs a carriage return.
     fn raw(&mut self, on: bool);
+    /// The user typed Ctrl-C at this client's terminal.
+    fn interrupted(&mut self);
     /// A line for the user.
     fn say(&mut self, line: &str);
 }
@@ -127,6 +130,9 @@ pub fn run_step(
     session.launch = None;
     session.drain();
     session.signals.stay();
+    if wishes.pty && matches!(&outcome, Ok(StepOutcome::Ended { exit, .. }) if exit.signal == libc::SIGINT) {
+        listener.interrupted();
+    }
     drop(raw);
     listener.raw(false);
     outcome
@@ -417,6 +423,9 @@ impl Foreground<'_> {
     fn signalled(&mut self, listener: &mut dyn Listener) -> Result<(), ClientError> {
         while let Ok(Some(info)) = self.signals.fd.read_signal() {
             let number = info.ssi_signo as i32;
+            if signals::is_typed_interrupt(&info) {
+                listener.interrupted();
+            }
             match number {
                 libc::SIGWINCH => {
                     if let (Some(master), Some(size)) = (&self.ends.master, terminal::window(io::stdin().as_fd())) {

@@ -1,7 +1,7 @@
 //! The signals that this client takes for its tasks.
 
 use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use std::io;
 
 /// Signals that are meant for the tasks when this client gets them.
@@ -16,6 +16,21 @@ const FORWARDED: [Signal; 9] = [
     Signal::SIGCONT,
     Signal::SIGWINCH,
 ];
+
+/// Whether this is Ctrl-C from the terminal, and not a signal that another process has sent.
+pub(super) fn is_typed_interrupt(info: &siginfo) -> bool {
+    info.ssi_signo as i32 == libc::SIGINT && info.ssi_code == libc::SI_KERNEL
+}
+
+/// Ends this process as an interrupt ends others: the shell that started it stops its script or loop then, which it
+/// does not for an exit code of 130.
+pub fn end_by_interrupt() -> ! {
+    // SAFETY: no handler is set.
+    let _ = unsafe { signal(Signal::SIGINT, SigHandler::SigDfl) };
+    let _ = SigSet::from(Signal::SIGINT).thread_unblock();
+    let _ = nix::sys::signal::raise(Signal::SIGINT);
+    std::process::exit(128 + libc::SIGINT)
+}
 
 /// Keeps the signals for [`SignalFd`] as long as it lives, and has a write to a pipe that nobody reads fail rather than
 /// end this process: a task may close its input.
