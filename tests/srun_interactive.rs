@@ -260,6 +260,12 @@ fn a_hang_up_of_the_terminal_ends_the_job() {
     slotd.wait_end(1);
 }
 
+/// Waits until no srun is left.
+fn without_srun(slotd: &Slotd) {
+    let is_srun = |pid: &i32| common::proc::cmdline(*pid).starts_with("srun ");
+    slotd.wait("the end of srun", || (!slotd.processes().iter().any(is_srun)).then_some(()));
+}
+
 #[test]
 fn control_c_stops_the_script_that_runs_srun() {
     let slotd = Slotd::start();
@@ -270,6 +276,8 @@ fn control_c_stops_the_script_that_runs_srun() {
     session.shows("\none is up");
     slotd.wait("the step's record", || slotd.job(1).steps().first().map(|_| ()));
     session.types("\x03");
+    // What is typed while srun reads the terminal is not for the shell.
+    without_srun(&slotd);
     // An interactive bash gives the whole line up.
     session.types("echo af'ter' $?\n");
     session.shows("\nafter 130");
@@ -284,6 +292,7 @@ fn control_c_in_a_terminal_of_the_program_stops_the_script_too() {
     session.types("for i in 1 2; do srun --pty sh -c 'echo $SLURM_JOB_ID is up; exec sleep 1000'; done\n");
     session.shows("\n1 is up");
     session.types("\x03");
+    without_srun(&slotd);
     session.types("echo af'ter'\n");
     session.shows("\nafter");
     assert_eq!(slotd.all_records().len(), 1, "{}", session.text());
