@@ -112,6 +112,30 @@ fn more_than_the_allocation_has_is_refused() {
 }
 
 #[test]
+fn a_step_elsewhere_than_on_the_node_is_refused() {
+    let slotd = Slotd::start();
+    let options = ["-N2", "-w nohost", "-r1", "-r1 -N1", "-x localhost", "-rx", "-N1 -r0 -w localhost"];
+    let steps: String = options.iter().map(|options| format!("srun {options} true; echo rc=$?\n")).collect();
+    let job = slotd.script(&[], &format!("#!/bin/sh\n{steps}"));
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(
+        slotd.output(job),
+        format!(
+            "srun: error: Only allocated 1 nodes asked for 2\nrc=1\n\
+             srun: error: Unable to create step for job {job}: Requested node configuration is not available\nrc=1\n\
+             srun: error: --relative and SLURM_JOB_NUM_NODES option incompatible with count of allocated nodes (1+1>1)\n\
+             rc=1\n\
+             srun: error: --relative and --nodes option incompatible with count of allocated nodes (1+1>1)\nrc=1\n\
+             srun: error: Hostlist is empty!  Can't run job.\nrc=1\n\
+             srun: error: Invalid numeric value \"x\" for --relative.\nrc=1\n\
+             rc=0\n"
+        )
+    );
+    let out = slotd.cmd("srun", &["-r1", "true"]).fails(1);
+    assert_eq!(out.stderr, "srun: fatal: --relative option invalid for job allocation request\n");
+}
+
+#[test]
 fn steps_share_the_gpus_and_never_one() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let step = "srun -n1 -G1 --exact sh -c \"echo \\$CUDA_VISIBLE_DEVICES >> gpus; until [ \\$(wc -l < gpus) = 2 ]; \

@@ -94,6 +94,10 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Srun>, CliErro
     };
     choices.read("gpu-bind", options.gpu_bind.as_ref(), spec::gpu_bind::parse)?;
     let cpu_bind = choices.read("cpu-bind", options.cpu_bind.as_ref(), spec::cpu_bind::parse)?;
+    let relative = relative(&choices)?;
+    if relative.is_some() && inside.is_none() {
+        return Err(CliError::fatal(1, "--relative option invalid for job allocation request"));
+    }
     let streams = streams(&options, &choices)?;
     if options.no_wait {
         request.args = command.clone();
@@ -111,7 +115,8 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Srun>, CliErro
     let env =
         Export { spec: &export, written: options.export.as_deref(), file: &[], new_job: options.no_wait }.block(origin);
     request.export = export;
-    let step = step(&options, &choices, &request, inside.is_some(), cpu_bind.unwrap_or_default(), default_name);
+    let mut step = step(&options, &choices, &request, inside.is_some(), cpu_bind.unwrap_or_default(), default_name);
+    step.relative = relative;
 
     Ok(Parsed::Run(Srun {
         work_dir: request.work_dir.clone(),
@@ -161,6 +166,9 @@ fn step(
         ntasks_per_node: request.ntasks_per_node,
         cpus_per_task: request.cpus_per_task,
         nodes: if jobs_own(&["nodes"]) { None } else { request.nodes },
+        relative: None,
+        nodelist: request.nodelist.clone(),
+        exclude: request.exclude.clone(),
         mem: if jobs_own(&mem) { MemRequest::Default } else { request.mem },
         gpu: match jobs_own(&gpu) {
             true => GpuRequest { per_task: request.gpu.per_task, ..GpuRequest::default() },
@@ -175,6 +183,12 @@ fn step(
         time_limit_secs: request.time_limit_secs,
         immediate_secs: request.immediate_secs,
     }
+}
+
+/// `--relative`, which is nothing but a number for one node.
+fn relative(choices: &Choices) -> Result<Option<u32>, CliError> {
+    let given = choices.of("relative").and_then(|choice| choice.given.value.as_ref());
+    choices.read("relative", given, |text| spec::count::parse_or_zero(text, "--relative"))
 }
 
 fn streams(options: &SrunOpts, choices: &Choices) -> Result<Streams, CliError> {

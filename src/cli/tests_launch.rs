@@ -174,7 +174,7 @@ fn option_chdir_of_srun() {
 
 #[test]
 fn options_of_srun_beyond_the_book() {
-    let got = srun(&["-K", "-W60", "--multi-prog", "-X", "--overlap", "--mpi=pmi2", "-r", "0", "--x11", "mp.conf"]);
+    let got = srun(&["-K", "-W60", "--multi-prog", "-X", "--overlap", "--mpi=pmi2", "--x11", "mp.conf"]);
     assert_eq!((got.kill_on_bad_exit, got.wait_secs), (Some(true), Some(60)));
     assert!(got.multi_prog && got.disable_status && got.step.overlap);
     assert_eq!(srun(&["--kill-on-bad-exit=0", "true"]).kill_on_bad_exit, Some(false));

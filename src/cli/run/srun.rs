@@ -13,7 +13,7 @@ use crate::host::system;
 use crate::model::job::ClientProcess;
 use crate::model::request::{MemRequest, OpenMode};
 use crate::model::view::JobView;
-use crate::model::{ExitCode, JobId, JobRef};
+use crate::model::{ExitCode, JobId, JobRef, JobState};
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::FrameError;
 use crate::protocol::request::{JobFilter, Request, StepLaunch, Stream, Submit, TaskStreams};
@@ -80,18 +80,31 @@ fn inside(srun: Srun, job: &JobRef, line: &str) -> Done {
         JobFilter { jobs: vec![job.clone()], without_paths: true, without_steps: true, ..JobFilter::default() };
     let paths = paths()?;
     let (mut conn, answer) = confirm(&paths, job, &Request::Jobs(filter))?;
-    let view = match answer {
-        Answer::Jobs(list) => list.jobs.into_iter().find(|view| view.state.is_active()),
+    let jobs = match answer {
+        Answer::Jobs(list) => list.jobs,
         Answer::Refused(why) => return Err(refused(why)),
         other => return Err(unexpected(&other)),
     };
-    let Some(view) = view else {
-        let text = format!("Unable to confirm allocation for job {job}: Invalid job id specified");
-        let hint = format!("Check SLURM_JOB_ID environment variable. Expired or invalid job {job}");
-        return Err(CliError::error(1, text).and(Mark::Plain, hint));
+    let Some(view) = jobs.iter().find(|view| view.state.is_active()) else {
+        return Err(no_allocation(job, &jobs));
     };
+    srun.step.check_node(view.id, &system::probe_host_name())?;
     let link = link(paths);
-    step(&srun, &mut conn, &link, &view, line)?.done()
+    step(&srun, &mut conn, &link, view, line)?.done()
+}
+
+/// Why none of these records of a job takes a step.
+fn no_allocation(job: &JobRef, records: &[JobView]) -> CliError {
+    let unable = |why: &str| format!("Unable to confirm allocation for job {job}: {why}");
+    let text = if records.is_empty() {
+        unable("Invalid job id specified")
+    } else if records.iter().any(|view| view.state == JobState::Pending) {
+        unable("Job is pending execution")
+    } else {
+        format!("Slurm job {job} has expired")
+    };
+    let hint = format!("Check SLURM_JOB_ID environment variable. Expired or invalid job {job}");
+    CliError::error(1, text).and(Mark::Plain, hint)
 }
 
 /// Asks about the job. A daemon that is away while its job runs comes back: it is waited for.
