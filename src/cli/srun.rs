@@ -204,9 +204,14 @@ fn streams(options: &SrunOpts, choices: &Choices) -> Result<Streams, CliError> {
     })
 }
 
-/// The book's restrictions of `--no-wait`: nobody is there to label, flush or type.
+/// The restrictions of `--no-wait`: nobody is there to label, flush or type, or to hand each task its program.
 fn check_no_wait(options: &SrunOpts) -> Result<(), CliError> {
-    let attended = [("label", options.label), ("unbuffered", options.unbuffered), ("pty", options.pty.is_some())];
+    let attended = [
+        ("label", options.label),
+        ("unbuffered", options.unbuffered),
+        ("pty", options.pty.is_some()),
+        ("multi-prog", options.multi_prog),
+    ];
     match attended.iter().find(|(_, given)| options.no_wait && *given) {
         Some((name, _)) => Err(CliError::error(1, format!("--{name} is not supported together with --no-wait"))),
         None => Ok(()),

@@ -13,7 +13,7 @@ use crate::host::system;
 use crate::model::job::ClientProcess;
 use crate::model::request::{MemRequest, OpenMode};
 use crate::model::view::JobView;
-use crate::model::{ExitCode, JobId, JobRef, JobState};
+use crate::model::{ExitCode, JobId, JobRef, JobRequest, JobState};
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::FrameError;
 use crate::protocol::request::{JobFilter, Request, StepLaunch, Stream, Submit, TaskStreams};
@@ -89,8 +89,9 @@ fn inside(srun: Srun, job: &JobRef, line: &str) -> Done {
         return Err(no_allocation(job, &jobs));
     };
     srun.step.check_node(view.id, &system::probe_host_name())?;
+    let argv = commands(&srun, &view.request)?;
     let link = link(paths);
-    step(&srun, &mut conn, &link, view, line)?.done()
+    step(&srun, argv, &mut conn, &link, view, line)?.done()
 }
 
 /// Why none of these records of a job takes a step.
@@ -121,6 +122,7 @@ fn confirm(paths: &Paths, job: &JobRef, request: &Request) -> Result<(Connection
 
 /// An allocation of its own, one step in it, and back.
 fn outside(srun: Srun, line: &str) -> Done {
+    let argv = commands(&srun, &srun.request)?;
     let mut link = link(paths()?);
     let submit = Submit {
         request: srun.request.clone(),
@@ -161,7 +163,7 @@ fn outside(srun: Srun, line: &str) -> Done {
     if told && !quiet {
         tell(&format!("srun: job {job} has been allocated resources\n"));
     }
-    let done = step(&srun, &mut conn, &link, &view, line);
+    let done = step(&srun, argv, &mut conn, &link, &view, line);
     // A step that failed before it ran ends its allocation as well: with this connection, if not by this request.
     let exit = match &done {
         Ok(end) => end.exit,
@@ -205,8 +207,15 @@ impl StepEnd {
     }
 }
 
-fn step(srun: &Srun, conn: &mut Connection, link: &Link, view: &JobView, line: &str) -> Result<StepEnd, CliError> {
-    let (launch, wishes) = plan(srun, view, link.client, line)?;
+fn step(
+    srun: &Srun,
+    argv: Vec<Vec<String>>,
+    conn: &mut Connection,
+    link: &Link,
+    view: &JobView,
+    line: &str,
+) -> Result<StepEnd, CliError> {
+    let (launch, wishes) = plan(srun, argv, view, link.client, line);
     let mut voice = Voice::new("srun", srun.quiet);
     let outcome = match run_step(conn, link, launch, &srun.env, &wishes, &mut voice) {
         Err(ClientError::Interrupted(signal)) => {
@@ -228,18 +237,32 @@ fn step(srun: &Srun, conn: &mut Connection, link: &Link, view: &JobView, line: &
     Ok(StepEnd { code, exit, interrupted: voice.was_interrupted(exit) })
 }
 
+fn tasks_of(srun: &Srun, job: &JobRequest) -> u32 {
+    srun.step.ntasks.or(srun.step.ntasks_per_node).unwrap_or_else(|| job.task_count()).max(1)
+}
+
+/// The command of the tasks, or with `--multi-prog` of each.
+fn commands(srun: &Srun, job: &JobRequest) -> Result<Vec<Vec<String>>, CliError> {
+    if !srun.multi_prog {
+        return Ok(vec![srun.command.clone()]);
+    }
+    let file = &srun.command[0];
+    let text = std::fs::read_to_string(file)
+        .map_err(|e| CliError::error(1, format!("Could not open multi_prog config file {file}: {e}")))?;
+    multi_prog::parse(&text, file, tasks_of(srun, job), &srun.command[1..])
+        .map_err(|e| CliError::error(1, e.to_string()))
+}
+
 /// The launch, and how its streams are connected.
-fn plan(srun: &Srun, view: &JobView, client: ClientProcess, line: &str) -> Result<(StepLaunch, Wishes), CliError> {
+fn plan(
+    srun: &Srun,
+    argv: Vec<Vec<String>>,
+    view: &JobView,
+    client: ClientProcess,
+    line: &str,
+) -> (StepLaunch, Wishes) {
     let ask = &srun.step;
-    let ntasks = ask.ntasks.or(ask.ntasks_per_node).unwrap_or_else(|| view.request.task_count()).max(1);
-    let argv = if srun.multi_prog {
-        let file = &srun.command[0];
-        let text =
-            std::fs::read_to_string(file).map_err(|e| CliError::error(1, format!("Unable to open {file}: {e}")))?;
-        multi_prog::parse(&text, ntasks, &srun.command[1..]).map_err(|e| CliError::error(1, e.to_string()))?
-    } else {
-        vec![srun.command.clone()]
-    };
+    let ntasks = tasks_of(srun, &view.request);
     let streams = &srun.streams;
     let append = streams.open_mode == Some(OpenMode::Append);
     let mut wishes = Wishes {
@@ -316,7 +339,7 @@ fn plan(srun: &Srun, view: &JobView, client: ClientProcess, line: &str) -> Resul
         time_limit_secs: ask.time_limit_secs.filter(|_| srun.inside.is_some()),
         submit_line: line.to_owned(),
     };
-    Ok((launch, wishes))
+    (launch, wishes)
 }
 
 fn umask() -> u32 {
