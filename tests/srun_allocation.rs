@@ -60,6 +60,21 @@ fn steps_side_by_side_have_cpus_of_their_own() {
 }
 
 #[test]
+fn a_step_is_told_its_name_cpus_and_binding() {
+    let slotd = Slotd::start();
+    let steps = "#!/bin/sh\n\
+                 srun -J step sh -c 'echo $SLURM_JOB_NAME $SLURM_CPUS_ON_NODE'\n\
+                 srun -n1 sh -c 'echo $SLURM_JOB_NAME $SLURM_CPUS_ON_NODE'\n\
+                 srun -n1 --exact sh -c 'echo $SLURM_JOB_NAME $SLURM_CPUS_ON_NODE $SLURM_JOB_CPUS_PER_NODE'\n\
+                 srun -n1 -c2 sh -c 'echo $SLURM_CPUS_ON_NODE \"[$SLURM_CPU_BIND]\"'\n\
+                 srun -n1 --export=NONE -J step sh -c 'echo $SLURM_JOB_NAME'\n\
+                 srun -n1 --cpu-bind=none sh -c 'echo \"$SLURM_CPU_BIND $SLURM_CPU_BIND_TYPE [$SLURM_CPU_BIND_LIST]\"'\n";
+    let job = slotd.script(&["-n", "1", "-c", "3", "-J", "outer"], steps);
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "step 3\nouter 3\nouter 1 3\n2 []\nstep\nquiet,none none []\n");
+}
+
+#[test]
 fn a_step_waits_until_the_allocation_has_room() {
     let slotd = Slotd::start();
     let gate = slotd.gate("go");

@@ -112,8 +112,12 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Srun>, CliErro
         Some(_) => choices.read("export", options.export.as_ref(), spec::export::parse)?.unwrap_or_default(),
         None => ExportSpec::default(),
     };
-    let env =
-        Export { spec: &export, written: options.export.as_deref(), file: &[], new_job: options.no_wait }.block(origin);
+    let report_cpu_bind = options.cpu_bind.as_deref().is_some_and(spec::cpu_bind::wants_report);
+    let mut own = cpu_bind.as_ref().map(|bind| bind.variables(report_cpu_bind)).unwrap_or_default();
+    // Inside a job without a name of its own, this is the job's, as with Slurm.
+    own.push(("SLURM_JOB_NAME", request.name.clone()));
+    let env = Export { spec: &export, written: options.export.as_deref(), file: &[], new_job: options.no_wait }
+        .block_with(origin, &own);
     request.export = export;
     let mut step = step(&options, &choices, &request, inside.is_some(), cpu_bind.unwrap_or_default(), default_name);
     step.relative = relative;

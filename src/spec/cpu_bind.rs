@@ -50,6 +50,30 @@ pub fn element_for<T>(list: &[Repeated<T>], task: u32) -> Option<&T> {
     None
 }
 
+impl CpuBind {
+    /// What srun tells its tasks of the binding; nothing where nothing was asked for.
+    pub fn variables(&self, verbose: bool) -> Vec<(&'static str, String)> {
+        let written = match self {
+            CpuBind::Auto if !verbose => return Vec::new(),
+            CpuBind::Auto => String::new(),
+            _ => self.to_string(),
+        };
+        let said = if verbose { "verbose" } else { "quiet" };
+        let (kind, list) = match written.split_once(':') {
+            // Slurm writes masks without what marks them as hexadecimal.
+            Some((name, list)) => (format!("{name}:"), list.replace("0x", "")),
+            None => (written, String::new()),
+        };
+        let all = if kind.is_empty() { said.to_owned() } else { format!("{said},{kind}{list}") };
+        vec![
+            ("SLURM_CPU_BIND", all),
+            ("SLURM_CPU_BIND_LIST", list),
+            ("SLURM_CPU_BIND_TYPE", kind),
+            ("SLURM_CPU_BIND_VERBOSE", said.to_owned()),
+        ]
+    }
+}
+
 impl fmt::Display for CpuBind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -234,6 +258,26 @@ mod tests {
         }
         assert!(wants_report("v,cores") && wants_report("cores,verbose"));
         assert!(!wants_report("cores") && !wants_report("v,q") && !wants_report("foo"));
+    }
+
+    #[test]
+    fn tasks_are_told_of_their_binding() {
+        for (text, all, list, kind, said) in [
+            ("map_cpu:0,1", "quiet,map_cpu:0,1", "0,1", "map_cpu:", "quiet"),
+            ("mask_cpu:1,0x2", "quiet,mask_cpu:1,2", "1,2", "mask_cpu:", "quiet"),
+            ("v,none", "verbose,none", "", "none", "verbose"),
+            ("rank_ldom", "quiet,rank_ldom", "", "rank_ldom", "quiet"),
+            ("verbose", "verbose", "", "", "verbose"),
+        ] {
+            let told = parse(text).unwrap().variables(wants_report(text));
+            assert_eq!(
+                told.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>(),
+                [all, list, kind, said],
+                "{text}"
+            );
+            assert!(parse(all).is_ok(), "{all} is read again by srun in the task");
+        }
+        assert!(parse("quiet").unwrap().variables(false).is_empty());
     }
 
     #[test]

@@ -319,6 +319,7 @@ fn plan(
             MemRequest::PerGpu(mb) => Some(mb.saturating_mul(u64::from(gpus.unwrap_or(1)))),
         },
         gpus,
+        exact: ask.exact,
         overlap: ask.overlap,
         immediate: ask.immediate_secs.is_some() && srun.inside.is_some(),
         overcommit: srun.defined.iter().any(|(name, _)| name == "overcommit"),
