@@ -1,7 +1,7 @@
 //! `srun`: run a command as a step, in an allocation of its own where there is none.
 
 use crate::cli::choices::{Applet, Choices, Reader};
-use crate::cli::error::{CliError, Parsed};
+use crate::cli::error::{CliError, Mark, Parsed};
 use crate::cli::extra;
 use crate::cli::getopt::Operands;
 use crate::cli::job_env::Export;
@@ -9,11 +9,11 @@ use crate::cli::origin::Origin;
 use crate::cli::sbatch::error_exit;
 use crate::cli::srun_options::{SrunOpts, VARIABLES};
 use crate::cli::step::{StepAsk, Stream, Streams};
-use crate::cli::submit::{Submission, base_name, given, invalid, open_mode};
+use crate::cli::submit::{Submission, base_name, given, open_mode};
 use crate::model::request::{ExportSpec, GpuRequest, JobKind, MemRequest};
 use crate::model::{JobRef, JobRequest};
+use crate::spec;
 use crate::spec::cpu_bind::CpuBind;
-use crate::spec::{self, SpecError};
 use std::ffi::OsString;
 
 pub const APPLET: Applet = Applet {
@@ -93,7 +93,9 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Srun>, CliErro
         other => other,
     };
     choices.read("gpu-bind", options.gpu_bind.as_ref(), spec::gpu_bind::parse)?;
-    let cpu_bind = choices.read("cpu-bind", options.cpu_bind.as_ref(), spec::cpu_bind::parse)?;
+    let cpu_bind = choices
+        .read("cpu-bind", options.cpu_bind.as_ref(), spec::cpu_bind::parse)
+        .map_err(|error| error.and(Mark::Fatal, "Failed to parse --cpu-bind= values."))?;
     let relative = relative(&choices)?;
     if relative.is_some() && inside.is_none() {
         return Err(CliError::fatal(1, "--relative option invalid for job allocation request"));
@@ -226,11 +228,9 @@ fn kill_on_bad_exit(options: &SrunOpts, choices: &Choices) -> Result<Option<bool
     match &options.kill_on_bad_exit {
         None => Ok(None),
         Some(None) => Ok(Some(true)),
-        Some(Some(text)) => match text.as_str() {
-            "" | "1" => Ok(Some(true)),
-            "0" => Ok(Some(false)),
-            _ => Err(choices.refuse("kill-on-bad-exit", &invalid("--kill-on-bad-exit", text))),
-        },
+        Some(Some(text)) => choices
+            .read("kill-on-bad-exit", Some(text), |text| spec::count::parse_or_zero(text, "--kill-on-bad-exit"))
+            .map(|number| number.map(|number| number > 0)),
     }
 }
 
@@ -239,13 +239,9 @@ pub fn immediate_secs(choices: &Choices, value: &Option<Option<String>>) -> Resu
     match value {
         None => Ok(None),
         Some(None) => Ok(Some(0)),
-        Some(Some(text)) => {
-            match text.parse() {
-                Ok(secs) => Ok(Some(secs)),
-                Err(_) => Err(choices
-                    .refuse("immediate", &SpecError::usage(format!("Invalid --immediate specification: {text}")))),
-            }
-        }
+        Some(Some(text)) => choices
+            .read("immediate", Some(text), |text| spec::count::parse_or_zero(text, "immediate"))
+            .map(|secs| secs.map(u64::from)),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Which CPUs a task really gets is found by `exec` from the allocation.
 
-use crate::spec::error::SpecError;
+use crate::spec::error::{SpecError, shown};
 use std::fmt;
 
 /// The highest CPU number that a map or a mask may name; Linux is built for 8192 CPUs at most.
@@ -114,9 +114,10 @@ fn write_list<T>(
 /// `rank_ldom`, `map_cpu:<cpus>` (decimal or `0x…`) and `mask_cpu:<masks>` (hexadecimal); `0*3` repeats.
 ///
 /// # Errors
-/// `Invalid --cpu-bind specification: …` for anything else, two kinds at once, and CPU numbers above [`MAX_CPU`].
+/// `unrecognized --cpu-bind argument "…"` with exit code 1 for anything else, two kinds at once, and CPU numbers above [`MAX_CPU`].
 pub fn parse(text: &str) -> Result<CpuBind, SpecError> {
-    read(text).map(|(bind, _)| bind).ok_or_else(|| SpecError::invalid_option("--cpu-bind", text))
+    let unrecognized = || SpecError::value(format!("unrecognized --cpu-bind argument \"{}\"", shown(text)));
+    read(text).map(|(bind, _)| bind).ok_or_else(unrecognized)
 }
 
 /// Whether `verbose` was asked for, in a text that [`parse`] accepts.
@@ -305,8 +306,8 @@ mod tests {
             "map_cpu:0x",
         ] {
             let error = parse(text).expect_err(text);
-            assert_eq!(error.to_string(), format!("Invalid --cpu-bind specification: {text}"));
-            assert!(error.usage);
+            assert_eq!(error.to_string(), format!("unrecognized --cpu-bind argument \"{text}\""));
+            assert!(!error.usage);
         }
         assert!(parse(&format!("mask_cpu:0x{}", "f".repeat(1_000_000))).is_err());
     }

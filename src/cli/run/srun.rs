@@ -13,7 +13,7 @@ use crate::host::system;
 use crate::model::job::ClientProcess;
 use crate::model::request::{MemRequest, OpenMode};
 use crate::model::view::JobView;
-use crate::model::{ExitCode, JobId, JobRef, JobRequest, JobState};
+use crate::model::{ExitCode, JobId, JobRef, JobRequest, JobState, Reason};
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::FrameError;
 use crate::protocol::request::{JobFilter, Request, StepLaunch, Stream, Submit, TaskStreams};
@@ -183,6 +183,10 @@ fn as_exit(code: u8) -> ExitCode {
 fn revoked(srun: &Srun, job: JobId, view: &JobView) -> CliError {
     if srun.request.immediate_secs.is_some() {
         return CliError::error(srun.immediate_exit, "Unable to allocate resources: Requested nodes are busy");
+    }
+    if view.reason == Reason::CancelledByUser {
+        return CliError::new(Mark::Plain, 1, "Job has been cancelled")
+            .and(Mark::Error, format!("{FAILURE}: Job/step already completing or completed"));
     }
     CliError::new(Mark::Plain, 1, format!("Job allocation {job} has been revoked"))
         .and(Mark::Plain, format!("Force Terminated JobId={job}: {}", view.reason))
