@@ -80,4 +80,9 @@ fn a_cpu_that_does_not_exist_is_told() {
     let slotd = Setup::default().set("SLOTD_CPUS", 9000).start();
     let out = slotd.cmd("srun", &["--cpu-bind", "map_cpu:8999", "true"]);
     assert!(out.stderr.contains("8999"), "{}", out.stderr);
+    // Once for all tasks that it befalls.
+    let out = slotd.cmd("srun", &["-n", "3", "--cpu-bind", "map_cpu:8999,8999,8998", "true"]);
+    let count = |text: &str| out.stderr.matches(text).count();
+    assert_eq!((count("could not bind to CPUs 8999"), count("could not bind to CPUs 8998")), (1, 1), "{}", out.stderr);
+    assert!(out.stderr.contains("; could not bind"), "{}", out.stderr);
 }

@@ -135,7 +135,7 @@ fn gpus_are_bound_as_asked() {
     assert_eq!(seen(&["--gpus-per-task=2"]), "0:0,1 1:2,3");
     assert_eq!(seen(&["--gpus-per-task=2", "--gpu-bind=none"]), "0:0,1,2,3 1:0,1,2,3");
     let out = slotd.cmd("srun", &["--gpu-bind=slice:1", "true"]).fails(255);
-    assert_eq!(out.stderr, "srun: error: Invalid --gpu-bind specification: slice:1\n");
+    assert_eq!(out.stderr, "srun: error: Invalid --gpu-bind argument: gpu:slice:1\n");
 }
 
 #[test]

@@ -145,7 +145,8 @@ fn a_cancelled_wait_says_so_and_fails() {
     slotd.wait("the job", || slotd.all_records().iter().any(|job| job.id() == 2).then_some(()));
     slotd.cancel(2);
     let out = waiting.end().fails(1);
-    assert!(out.stderr.contains("Job allocation 2 has been revoked"), "{}", out.stderr);
+    let why = "Unable to allocate resources: Job/step already completing or completed";
+    assert!(out.stderr.ends_with(&format!("srun: Job has been cancelled\nsrun: error: {why}\n")), "{}", out.stderr);
     slotd.wait_state(2, "CANCELLED");
 }
 

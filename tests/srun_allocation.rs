@@ -60,6 +60,21 @@ fn steps_side_by_side_have_cpus_of_their_own() {
 }
 
 #[test]
+fn a_step_is_told_its_name_cpus_and_binding() {
+    let slotd = Slotd::start();
+    let steps = "#!/bin/sh\n\
+                 srun -J step sh -c 'echo $SLURM_JOB_NAME $SLURM_CPUS_ON_NODE'\n\
+                 srun -n1 sh -c 'echo $SLURM_JOB_NAME $SLURM_CPUS_ON_NODE'\n\
+                 srun -n1 --exact sh -c 'echo $SLURM_JOB_NAME $SLURM_CPUS_ON_NODE $SLURM_JOB_CPUS_PER_NODE'\n\
+                 srun -n1 -c2 sh -c 'echo $SLURM_CPUS_ON_NODE \"[$SLURM_CPU_BIND]\"'\n\
+                 srun -n1 --export=NONE -J step sh -c 'echo $SLURM_JOB_NAME'\n\
+                 srun -n1 --cpu-bind=none sh -c 'echo \"$SLURM_CPU_BIND $SLURM_CPU_BIND_TYPE [$SLURM_CPU_BIND_LIST]\"'\n";
+    let job = slotd.script(&["-n", "1", "-c", "3", "-J", "outer"], steps);
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "step 3\nouter 3\nouter 1 3\n2 []\nstep\nquiet,none none []\n");
+}
+
+#[test]
 fn a_step_waits_until_the_allocation_has_room() {
     let slotd = Slotd::start();
     let gate = slotd.gate("go");
@@ -109,6 +124,30 @@ fn more_than_the_allocation_has_is_refused() {
     let job = slotd.script(&["-n", "2"], "#!/bin/sh\nsrun -n 4 -O echo x\n");
     slotd.wait_state(job, "COMPLETED");
     assert_eq!(slotd.output(job), "x\n".repeat(4));
+}
+
+#[test]
+fn a_step_elsewhere_than_on_the_node_is_refused() {
+    let slotd = Slotd::start();
+    let options = ["-N2", "-w nohost", "-r1", "-r1 -N1", "-x localhost", "-rx", "-N1 -r0 -w localhost"];
+    let steps: String = options.iter().map(|options| format!("srun {options} true; echo rc=$?\n")).collect();
+    let job = slotd.script(&[], &format!("#!/bin/sh\n{steps}"));
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(
+        slotd.output(job),
+        format!(
+            "srun: error: Only allocated 1 nodes asked for 2\nrc=1\n\
+             srun: error: Unable to create step for job {job}: Requested node configuration is not available\nrc=1\n\
+             srun: error: --relative and SLURM_JOB_NUM_NODES option incompatible with count of allocated nodes (1+1>1)\n\
+             rc=1\n\
+             srun: error: --relative and --nodes option incompatible with count of allocated nodes (1+1>1)\nrc=1\n\
+             srun: error: Hostlist is empty!  Can't run job.\nrc=1\n\
+             srun: error: Invalid numeric value \"x\" for --relative.\nrc=1\n\
+             rc=0\n"
+        )
+    );
+    let out = slotd.cmd("srun", &["-r1", "true"]).fails(1);
+    assert_eq!(out.stderr, "srun: fatal: --relative option invalid for job allocation request\n");
 }
 
 #[test]

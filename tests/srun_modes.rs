@@ -77,5 +77,11 @@ fn an_allocation_that_is_none_is_named() {
     );
     let over = slotd.wrap(&[], "true");
     slotd.wait_state(over, "COMPLETED");
-    slotd.cmd("srun", &["--jobid", &over.to_string(), "true"]).fails(1);
+    let out = slotd.cmd("srun", &["--jobid", &over.to_string(), "true"]).fails(1);
+    let hint = "srun: Check SLURM_JOB_ID environment variable. Expired or invalid job";
+    assert_eq!(out.stderr, format!("srun: error: Slurm job {over} has expired\n{hint} {over}\n"));
+    let held = slotd.wrap(&["-H"], "true");
+    let out = slotd.cmd("srun", &["--jobid", &held.to_string(), "true"]).fails(1);
+    let why = format!("Unable to confirm allocation for job {held}: Job is pending execution");
+    assert_eq!(out.stderr, format!("srun: error: {why}\n{hint} {held}\n"));
 }

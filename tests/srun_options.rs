@@ -138,6 +138,16 @@ fn programs_may_differ_by_rank() {
     let mut lines = out.lines();
     lines.sort_unstable();
     assert_eq!(lines, ["0: zero 0", "1: other 1 0", "2: other 2 1"]);
+    let out = slotd.cmd("srun", &["-n", "1", "--multi-prog", "mp.conf", "more words"]).fails(1);
+    let why = "Invalid task id, 2 >= ntasks\nsrun: error: Line 2 of configuration file mp.conf invalid";
+    assert_eq!(out.stderr, format!("srun: error: {why}\n"));
+    let out = slotd.cmd("srun", &["--multi-prog", "none.conf"]).fails(1);
+    assert!(out.stderr.starts_with("srun: error: Could not open multi_prog config file none.conf"), "{}", out.stderr);
+    // Both are known before there is an allocation.
+    assert_eq!(slotd.all_records().len(), 1);
+    slotd.write("mp.conf", "* echo '%t' %t\n");
+    let out = slotd.cmd("srun", &["-n", "1", "--multi-prog", "mp.conf", "more  words", "%t"]).ok();
+    assert_eq!(out.stdout, "%t 0 more  words %t\n");
 }
 
 #[test]

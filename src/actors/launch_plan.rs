@@ -186,6 +186,7 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
             ntasks,
             cpus_per_task: launch.cpus_per_task,
             alloc: &m.alloc,
+            exact: launch.exact,
             umask: launch.umask,
             label: launch.label,
         };

@@ -69,6 +69,11 @@ impl Export<'_> {
     ///
     /// The file's entries replace the submitter's, and pairs of `--export` replace both.
     pub fn block(&self, origin: &Origin) -> Vec<u8> {
+        self.block_with(origin, &[])
+    }
+
+    /// The same with `own`: what the command tells of its own options, in place of what the submitter has.
+    pub fn block_with(&self, origin: &Origin, own: &[(&str, String)]) -> Vec<u8> {
         let mut vars = Vars::default();
         let fresh = self.new_job && origin.var_os("SLURM_JOB_ID").is_some();
         for (name, value) in &origin.env {
@@ -88,6 +93,9 @@ impl Export<'_> {
                     vars.set(name, value);
                 }
             }
+        }
+        for (name, value) in own {
+            vars.set(name, value);
         }
         for (name, value) in self.file {
             vars.set(name, value);

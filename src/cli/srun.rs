@@ -1,7 +1,7 @@
 //! `srun`: run a command as a step, in an allocation of its own where there is none.
 
 use crate::cli::choices::{Applet, Choices, Reader};
-use crate::cli::error::{CliError, Parsed};
+use crate::cli::error::{CliError, Mark, Parsed};
 use crate::cli::extra;
 use crate::cli::getopt::Operands;
 use crate::cli::job_env::Export;
@@ -9,11 +9,11 @@ use crate::cli::origin::Origin;
 use crate::cli::sbatch::error_exit;
 use crate::cli::srun_options::{SrunOpts, VARIABLES};
 use crate::cli::step::{StepAsk, Stream, Streams};
-use crate::cli::submit::{Submission, base_name, given, invalid, open_mode};
+use crate::cli::submit::{Submission, base_name, given, open_mode};
 use crate::model::request::{ExportSpec, GpuRequest, JobKind, MemRequest};
 use crate::model::{JobRef, JobRequest};
+use crate::spec;
 use crate::spec::cpu_bind::CpuBind;
-use crate::spec::{self, SpecError};
 use std::ffi::OsString;
 
 pub const APPLET: Applet = Applet {
@@ -93,7 +93,13 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Srun>, CliErro
         other => other,
     };
     choices.read("gpu-bind", options.gpu_bind.as_ref(), spec::gpu_bind::parse)?;
-    let cpu_bind = choices.read("cpu-bind", options.cpu_bind.as_ref(), spec::cpu_bind::parse)?;
+    let cpu_bind = choices
+        .read("cpu-bind", options.cpu_bind.as_ref(), spec::cpu_bind::parse)
+        .map_err(|error| error.and(Mark::Fatal, "Failed to parse --cpu-bind= values."))?;
+    let relative = relative(&choices)?;
+    if relative.is_some() && inside.is_none() {
+        return Err(CliError::fatal(1, "--relative option invalid for job allocation request"));
+    }
     let streams = streams(&options, &choices)?;
     if options.no_wait {
         request.args = command.clone();
@@ -108,10 +114,15 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Srun>, CliErro
         Some(_) => choices.read("export", options.export.as_ref(), spec::export::parse)?.unwrap_or_default(),
         None => ExportSpec::default(),
     };
-    let env =
-        Export { spec: &export, written: options.export.as_deref(), file: &[], new_job: options.no_wait }.block(origin);
+    let report_cpu_bind = options.cpu_bind.as_deref().is_some_and(spec::cpu_bind::wants_report);
+    let mut own = cpu_bind.as_ref().map(|bind| bind.variables(report_cpu_bind)).unwrap_or_default();
+    // Inside a job without a name of its own, this is the job's, as with Slurm.
+    own.push(("SLURM_JOB_NAME", request.name.clone()));
+    let env = Export { spec: &export, written: options.export.as_deref(), file: &[], new_job: options.no_wait }
+        .block_with(origin, &own);
     request.export = export;
-    let step = step(&options, &choices, &request, inside.is_some(), cpu_bind.unwrap_or_default(), default_name);
+    let mut step = step(&options, &choices, &request, inside.is_some(), cpu_bind.unwrap_or_default(), default_name);
+    step.relative = relative;
 
     Ok(Parsed::Run(Srun {
         work_dir: request.work_dir.clone(),
@@ -161,6 +172,9 @@ fn step(
         ntasks_per_node: request.ntasks_per_node,
         cpus_per_task: request.cpus_per_task,
         nodes: if jobs_own(&["nodes"]) { None } else { request.nodes },
+        relative: None,
+        nodelist: request.nodelist.clone(),
+        exclude: request.exclude.clone(),
         mem: if jobs_own(&mem) { MemRequest::Default } else { request.mem },
         gpu: match jobs_own(&gpu) {
             true => GpuRequest { per_task: request.gpu.per_task, ..GpuRequest::default() },
@@ -177,6 +191,12 @@ fn step(
     }
 }
 
+/// `--relative`, which is nothing but a number for one node.
+fn relative(choices: &Choices) -> Result<Option<u32>, CliError> {
+    let given = choices.of("relative").and_then(|choice| choice.given.value.as_ref());
+    choices.read("relative", given, |text| spec::count::parse_or_zero(text, "--relative"))
+}
+
 fn streams(options: &SrunOpts, choices: &Choices) -> Result<Streams, CliError> {
     let stream = |text: &Option<String>| text.as_deref().map(Stream::read);
     Ok(Streams {
@@ -190,9 +210,14 @@ fn streams(options: &SrunOpts, choices: &Choices) -> Result<Streams, CliError> {
     })
 }
 
-/// The book's restrictions of `--no-wait`: nobody is there to label, flush or type.
+/// The restrictions of `--no-wait`: nobody is there to label, flush or type, or to hand each task its program.
 fn check_no_wait(options: &SrunOpts) -> Result<(), CliError> {
-    let attended = [("label", options.label), ("unbuffered", options.unbuffered), ("pty", options.pty.is_some())];
+    let attended = [
+        ("label", options.label),
+        ("unbuffered", options.unbuffered),
+        ("pty", options.pty.is_some()),
+        ("multi-prog", options.multi_prog),
+    ];
     match attended.iter().find(|(_, given)| options.no_wait && *given) {
         Some((name, _)) => Err(CliError::error(1, format!("--{name} is not supported together with --no-wait"))),
         None => Ok(()),
@@ -203,11 +228,9 @@ fn kill_on_bad_exit(options: &SrunOpts, choices: &Choices) -> Result<Option<bool
     match &options.kill_on_bad_exit {
         None => Ok(None),
         Some(None) => Ok(Some(true)),
-        Some(Some(text)) => match text.as_str() {
-            "" | "1" => Ok(Some(true)),
-            "0" => Ok(Some(false)),
-            _ => Err(choices.refuse("kill-on-bad-exit", &invalid("--kill-on-bad-exit", text))),
-        },
+        Some(Some(text)) => choices
+            .read("kill-on-bad-exit", Some(text), |text| spec::count::parse_or_zero(text, "--kill-on-bad-exit"))
+            .map(|number| number.map(|number| number > 0)),
     }
 }
 
@@ -216,13 +239,9 @@ pub fn immediate_secs(choices: &Choices, value: &Option<Option<String>>) -> Resu
     match value {
         None => Ok(None),
         Some(None) => Ok(Some(0)),
-        Some(Some(text)) => {
-            match text.parse() {
-                Ok(secs) => Ok(Some(secs)),
-                Err(_) => Err(choices
-                    .refuse("immediate", &SpecError::usage(format!("Invalid --immediate specification: {text}")))),
-            }
-        }
+        Some(Some(text)) => choices
+            .read("immediate", Some(text), |text| spec::count::parse_or_zero(text, "immediate"))
+            .map(|secs| secs.map(u64::from)),
     }
 }
 

@@ -174,12 +174,32 @@ fn option_chdir_of_srun() {
 
 #[test]
 fn options_of_srun_beyond_the_book() {
-    let got = srun(&["-K", "-W60", "--multi-prog", "-X", "--overlap", "--mpi=pmi2", "-r", "0", "--x11", "mp.conf"]);
+    let got = srun(&["-K", "-W60", "--multi-prog", "-X", "--overlap", "--mpi=pmi2", "--x11", "mp.conf"]);
     assert_eq!((got.kill_on_bad_exit, got.wait_secs), (Some(true), Some(60)));
     assert!(got.multi_prog && got.disable_status && got.step.overlap);
     assert_eq!(srun(&["--kill-on-bad-exit=0", "true"]).kill_on_bad_exit, Some(false));
+    assert_eq!(srun(&["-K2", "true"]).kill_on_bad_exit, Some(true));
     let got = srun(&["-N1", "--kill-on-bad-exit=1", "--wait=60", "--export=ALL,K=V", "true"]);
     assert!(String::from_utf8(got.env).expect("UTF-8").ends_with("K=V\0"));
+}
+
+#[test]
+fn values_of_srun_are_refused_in_slurms_words() {
+    for (option, text, exit) in [
+        (
+            "--cpu-bind=bogus",
+            "error: unrecognized --cpu-bind argument \"bogus\"\nsrun: fatal: Failed to parse --cpu-bind= values.",
+            1,
+        ),
+        ("-Kx", "error: Invalid numeric value \"x\" for --kill-on-bad-exit.", 1),
+        ("-K-1", "error: Invalid numeric value \"-1\" for --kill-on-bad-exit.", 1),
+        ("-I-1", "error: Invalid numeric value \"-1\" for immediate.", 1),
+        ("-I1.5", "error: Invalid numeric value \"1.5\" for immediate.", 1),
+        ("--gpu-bind=bogus", "error: Invalid --gpu-bind argument: gpu:bogus", 255),
+    ] {
+        let got = srun_in(&[], &["-n1", option, "true"]).map(|_| ());
+        assert_eq!(got, refused(&format!("srun: {text}\n"), exit), "{option}");
+    }
 }
 
 #[test]

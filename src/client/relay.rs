@@ -71,6 +71,11 @@ impl Relay {
                     labelled.extend_from_slice(piece);
                     self.at_line_start = piece.ends_with(b"\n");
                 }
+                // Another task may be next: each piece is a line of its own, as srun has it.
+                if self.unbuffered && !self.at_line_start {
+                    labelled.push(b'\n');
+                    self.at_line_start = true;
+                }
                 out.write_all(&labelled)?;
             }
         }
@@ -115,7 +120,11 @@ mod tests {
     #[test]
     fn each_line_is_labelled_once() {
         assert_eq!(relayed(Some("0"), false, &["hel", "lo\nx"]), ["", "0: hello\n", "0: x\n"]);
-        assert_eq!(relayed(Some("0"), true, &["hel", "lo\n"]), ["0: hel", "lo\n", ""]);
+    }
+
+    #[test]
+    fn unbuffered_pieces_are_labelled_lines() {
+        assert_eq!(relayed(Some("0"), true, &["a", "b\nc", "d\n"]), ["0: a\n", "0: b\n0: c\n", "0: d\n", ""]);
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct StepFacts<'a> {
     /// Where it was asked for.
     pub cpus_per_task: Option<u32>,
     pub alloc: &'a Allocation,
+    /// `srun --exact`, or what implies it.
+    pub exact: bool,
     pub umask: Option<u32>,
     /// `srun --label`.
     pub label: bool,
@@ -171,13 +173,15 @@ pub fn allocation_environment(job: &JobFacts) -> Variables {
     b.0
 }
 
-/// The environment of a step (golden E-08, E-12, E-13, M-11) on top of that of the process that called srun.
+/// The environment of a step (golden E-08, E-12, E-13, M-11) on top of that of the process that called srun, which
+/// tells them the name that it goes by.
 pub fn step_environment(job: &JobFacts, step: &StepFacts) -> Variables {
     let mut b = Builder(Vec::with_capacity(64));
     b.allocation(job);
     // Of a step these are the step's own numbers.
-    b.0.retain(|(name, _)| !matches!(name.as_str(), "CUDA_VISIBLE_DEVICES" | "SLURM_GPUS_ON_NODE"));
-    b.node(job, job.alloc.tres.cpus);
+    const OWN: [&str; 3] = ["CUDA_VISIBLE_DEVICES", "SLURM_GPUS_ON_NODE", "SLURM_JOB_NAME"];
+    b.0.retain(|(name, _)| !OWN.contains(&name.as_str()));
+    b.node(job, if step.exact { step.alloc.tres.cpus } else { job.alloc.tres.cpus });
     b.array(job);
     for name in ["SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE", "SLURM_STEP_NUM_TASKS"] {
         b.set(name, step.ntasks);
@@ -378,12 +382,13 @@ mod tests {
         assert_eq!(get(&vars, "SLURM_JOB_GPUS"), Some("0,1"));
         assert_eq!(get(&vars, "SLURM_GPUS"), Some("2"));
         assert_eq!(get(&vars, "SLURM_GPUS_ON_NODE"), Some("2"));
-        let alloc = Allocation { gpu_ids: vec![1], ..Allocation::default() };
+        let alloc = Allocation { tres: Tres { cpus: 1, ..Tres::ZERO }, gpu_ids: vec![1], ..Allocation::default() };
         let step = StepFacts {
             id: StepId::Num(4),
             ntasks: 2,
             cpus_per_task: None,
             alloc: &alloc,
+            exact: false,
             umask: Some(0o22),
             label: false,
         };
@@ -394,6 +399,10 @@ mod tests {
         assert_eq!(get(&vars, "SLURM_STEP_NUM_TASKS"), Some("2"));
         assert_eq!(get(&vars, "SLURM_NTASKS"), Some("2"));
         assert_eq!(get(&vars, "SLURM_UMASK"), Some("0022"));
+        assert_eq!((get(&vars, "SLURM_CPUS_ON_NODE"), get(&vars, "SLURM_JOB_NAME")), (Some("2"), None));
+        let vars = step_environment(&f.facts(), &StepFacts { exact: true, ..step });
+        assert_eq!(get(&vars, "SLURM_CPUS_ON_NODE"), Some("1"));
+        assert_eq!(get(&vars, "SLURM_JOB_CPUS_PER_NODE"), Some("2"));
     }
 
     #[test]

@@ -112,7 +112,8 @@ pub(super) fn spawn(birth: &Birth) -> Result<i32, String> {
 /// In the child: becomes the task. Returns the exit code where that is not possible.
 fn be_task(birth: &Birth, argv: &[CString], mut env: Vec<CString>, path: Option<&[u8]>) -> i32 {
     if let Err(text) = prepare(birth) {
-        let _ = nix::unistd::write(borrow(birth.failures), text.as_bytes());
+        // A line in one piece: other tasks write there too.
+        let _ = nix::unistd::write(borrow(birth.failures), format!("{text}\n").as_bytes());
         return 1;
     }
     let pid = nix::unistd::getpid();
@@ -122,6 +123,17 @@ fn be_task(birth: &Birth, argv: &[CString], mut env: Vec<CString>, path: Option<
     say(&format!("error: execve(): {name}: {}", error.desc()));
     // As Slurm: 2 for a command that is not found, 13 for one that may not be run (golden K-14 to K-19).
     error as i32
+}
+
+/// Why tasks could not be made, of the lines that they wrote about it: what befell several is said once.
+pub(super) fn reasons(lines: &str) -> String {
+    let mut all: Vec<&str> = Vec::new();
+    for line in lines.lines() {
+        if !all.contains(&line) {
+            all.push(line);
+        }
+    }
+    all.join("; ")
 }
 
 fn borrow(fd: RawFd) -> std::os::fd::BorrowedFd<'static> {

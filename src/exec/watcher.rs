@@ -388,7 +388,7 @@ impl Watcher {
             }
             Err(_) => return false,
         }
-        let text = String::from_utf8_lossy(text).into_owned();
+        let text = task::reasons(&String::from_utf8_lossy(text));
         self.starting = None;
         if !text.is_empty() {
             self.launch_error.get_or_insert(text);

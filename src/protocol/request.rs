@@ -253,6 +253,9 @@ pub struct StepLaunch {
     pub cpus_per_task: Option<u32>,
     pub mem_mb: Option<u64>,
     pub gpus: Option<u32>,
+    /// The CPUs of the step are what its tasks are told that there are, rather than those of the job.
+    #[serde(default)]
+    pub exact: bool,
     pub overlap: bool,
     /// Fail instead of waiting for the other steps.
     pub immediate: bool,

@@ -2,7 +2,7 @@
 //!
 //! Which CPUs a task really gets is found by `exec` from the allocation.
 
-use crate::spec::error::SpecError;
+use crate::spec::error::{SpecError, shown};
 use std::fmt;
 
 /// The highest CPU number that a map or a mask may name; Linux is built for 8192 CPUs at most.
@@ -50,6 +50,30 @@ pub fn element_for<T>(list: &[Repeated<T>], task: u32) -> Option<&T> {
     None
 }
 
+impl CpuBind {
+    /// What srun tells its tasks of the binding; nothing where nothing was asked for.
+    pub fn variables(&self, verbose: bool) -> Vec<(&'static str, String)> {
+        let written = match self {
+            CpuBind::Auto if !verbose => return Vec::new(),
+            CpuBind::Auto => String::new(),
+            _ => self.to_string(),
+        };
+        let said = if verbose { "verbose" } else { "quiet" };
+        let (kind, list) = match written.split_once(':') {
+            // Slurm writes masks without what marks them as hexadecimal.
+            Some((name, list)) => (format!("{name}:"), list.replace("0x", "")),
+            None => (written, String::new()),
+        };
+        let all = if kind.is_empty() { said.to_owned() } else { format!("{said},{kind}{list}") };
+        vec![
+            ("SLURM_CPU_BIND", all),
+            ("SLURM_CPU_BIND_LIST", list),
+            ("SLURM_CPU_BIND_TYPE", kind),
+            ("SLURM_CPU_BIND_VERBOSE", said.to_owned()),
+        ]
+    }
+}
+
 impl fmt::Display for CpuBind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -90,9 +114,10 @@ fn write_list<T>(
 /// `rank_ldom`, `map_cpu:<cpus>` (decimal or `0x…`) and `mask_cpu:<masks>` (hexadecimal); `0*3` repeats.
 ///
 /// # Errors
-/// `Invalid --cpu-bind specification: …` for anything else, two kinds at once, and CPU numbers above [`MAX_CPU`].
+/// `unrecognized --cpu-bind argument "…"` with exit code 1 for anything else, two kinds at once, and CPU numbers above [`MAX_CPU`].
 pub fn parse(text: &str) -> Result<CpuBind, SpecError> {
-    read(text).map(|(bind, _)| bind).ok_or_else(|| SpecError::invalid_option("--cpu-bind", text))
+    let unrecognized = || SpecError::value(format!("unrecognized --cpu-bind argument \"{}\"", shown(text)));
+    read(text).map(|(bind, _)| bind).ok_or_else(unrecognized)
 }
 
 /// Whether `verbose` was asked for, in a text that [`parse`] accepts.
@@ -237,6 +262,26 @@ mod tests {
     }
 
     #[test]
+    fn tasks_are_told_of_their_binding() {
+        for (text, all, list, kind, said) in [
+            ("map_cpu:0,1", "quiet,map_cpu:0,1", "0,1", "map_cpu:", "quiet"),
+            ("mask_cpu:1,0x2", "quiet,mask_cpu:1,2", "1,2", "mask_cpu:", "quiet"),
+            ("v,none", "verbose,none", "", "none", "verbose"),
+            ("rank_ldom", "quiet,rank_ldom", "", "rank_ldom", "quiet"),
+            ("verbose", "verbose", "", "", "verbose"),
+        ] {
+            let told = parse(text).unwrap().variables(wants_report(text));
+            assert_eq!(
+                told.iter().map(|(_, value)| value.as_str()).collect::<Vec<_>>(),
+                [all, list, kind, said],
+                "{text}"
+            );
+            assert!(parse(all).is_ok(), "{all} is read again by srun in the task");
+        }
+        assert!(parse("quiet").unwrap().variables(false).is_empty());
+    }
+
+    #[test]
     fn malformed_bindings_are_refused_with_their_value() {
         for text in [
             "",
@@ -261,8 +306,8 @@ mod tests {
             "map_cpu:0x",
         ] {
             let error = parse(text).expect_err(text);
-            assert_eq!(error.to_string(), format!("Invalid --cpu-bind specification: {text}"));
-            assert!(error.usage);
+            assert_eq!(error.to_string(), format!("unrecognized --cpu-bind argument \"{text}\""));
+            assert!(!error.usage);
         }
         assert!(parse(&format!("mask_cpu:0x{}", "f".repeat(1_000_000))).is_err());
     }

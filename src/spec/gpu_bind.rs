@@ -2,7 +2,7 @@
 //!
 //! Pure arithmetic on places: place 0 is the first GPU of the step. Which GPU that is, is the scheduler's affair.
 
-use crate::spec::error::SpecError;
+use crate::spec::error::{SpecError, shown};
 
 /// How the GPUs of a step are shared out to its tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -28,9 +28,9 @@ const MAX_ITEMS: usize = 65_536;
 /// What `text` asks for. `verbose` may stand before it; `closest` is what one host does anyhow.
 ///
 /// # Errors
-/// `Invalid --gpu-bind specification: …`.
+/// `Invalid --gpu-bind argument: gpu:…` with exit code 255.
 pub fn parse(text: &str) -> Result<GpuBind, SpecError> {
-    read(text).ok_or_else(|| SpecError::invalid_option("--gpu-bind", text))
+    read(text).ok_or_else(|| SpecError::usage(format!("Invalid --gpu-bind argument: gpu:{}", shown(text))))
 }
 
 fn read(text: &str) -> Option<GpuBind> {

@@ -166,6 +166,7 @@ impl Session {
             cpus_per_task: None,
             mem_mb: None,
             gpus: None,
+            exact: false,
             overlap: true,
             immediate: false,
             overcommit: true,

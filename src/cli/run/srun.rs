@@ -13,7 +13,7 @@ use crate::host::system;
 use crate::model::job::ClientProcess;
 use crate::model::request::{MemRequest, OpenMode};
 use crate::model::view::JobView;
-use crate::model::{ExitCode, JobId, JobRef};
+use crate::model::{ExitCode, JobId, JobRef, JobRequest, JobState, Reason};
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::FrameError;
 use crate::protocol::request::{JobFilter, Request, StepLaunch, Stream, Submit, TaskStreams};
@@ -80,18 +80,32 @@ fn inside(srun: Srun, job: &JobRef, line: &str) -> Done {
         JobFilter { jobs: vec![job.clone()], without_paths: true, without_steps: true, ..JobFilter::default() };
     let paths = paths()?;
     let (mut conn, answer) = confirm(&paths, job, &Request::Jobs(filter))?;
-    let view = match answer {
-        Answer::Jobs(list) => list.jobs.into_iter().find(|view| view.state.is_active()),
+    let jobs = match answer {
+        Answer::Jobs(list) => list.jobs,
         Answer::Refused(why) => return Err(refused(why)),
         other => return Err(unexpected(&other)),
     };
-    let Some(view) = view else {
-        let text = format!("Unable to confirm allocation for job {job}: Invalid job id specified");
-        let hint = format!("Check SLURM_JOB_ID environment variable. Expired or invalid job {job}");
-        return Err(CliError::error(1, text).and(Mark::Plain, hint));
+    let Some(view) = jobs.iter().find(|view| view.state.is_active()) else {
+        return Err(no_allocation(job, &jobs));
     };
+    srun.step.check_node(view.id, &system::probe_host_name())?;
+    let argv = commands(&srun, &view.request)?;
     let link = link(paths);
-    step(&srun, &mut conn, &link, &view, line)?.done()
+    step(&srun, argv, &mut conn, &link, view, line)?.done()
+}
+
+/// Why none of these records of a job takes a step.
+fn no_allocation(job: &JobRef, records: &[JobView]) -> CliError {
+    let unable = |why: &str| format!("Unable to confirm allocation for job {job}: {why}");
+    let text = if records.is_empty() {
+        unable("Invalid job id specified")
+    } else if records.iter().any(|view| view.state == JobState::Pending) {
+        unable("Job is pending execution")
+    } else {
+        format!("Slurm job {job} has expired")
+    };
+    let hint = format!("Check SLURM_JOB_ID environment variable. Expired or invalid job {job}");
+    CliError::error(1, text).and(Mark::Plain, hint)
 }
 
 /// Asks about the job. A daemon that is away while its job runs comes back: it is waited for.
@@ -108,6 +122,7 @@ fn confirm(paths: &Paths, job: &JobRef, request: &Request) -> Result<(Connection
 
 /// An allocation of its own, one step in it, and back.
 fn outside(srun: Srun, line: &str) -> Done {
+    let argv = commands(&srun, &srun.request)?;
     let mut link = link(paths()?);
     let submit = Submit {
         request: srun.request.clone(),
@@ -148,7 +163,7 @@ fn outside(srun: Srun, line: &str) -> Done {
     if told && !quiet {
         tell(&format!("srun: job {job} has been allocated resources\n"));
     }
-    let done = step(&srun, &mut conn, &link, &view, line);
+    let done = step(&srun, argv, &mut conn, &link, &view, line);
     // A step that failed before it ran ends its allocation as well: with this connection, if not by this request.
     let exit = match &done {
         Ok(end) => end.exit,
@@ -168,6 +183,10 @@ fn as_exit(code: u8) -> ExitCode {
 fn revoked(srun: &Srun, job: JobId, view: &JobView) -> CliError {
     if srun.request.immediate_secs.is_some() {
         return CliError::error(srun.immediate_exit, "Unable to allocate resources: Requested nodes are busy");
+    }
+    if view.reason == Reason::CancelledByUser {
+        return CliError::new(Mark::Plain, 1, "Job has been cancelled")
+            .and(Mark::Error, format!("{FAILURE}: Job/step already completing or completed"));
     }
     CliError::new(Mark::Plain, 1, format!("Job allocation {job} has been revoked"))
         .and(Mark::Plain, format!("Force Terminated JobId={job}: {}", view.reason))
@@ -192,8 +211,15 @@ impl StepEnd {
     }
 }
 
-fn step(srun: &Srun, conn: &mut Connection, link: &Link, view: &JobView, line: &str) -> Result<StepEnd, CliError> {
-    let (launch, wishes) = plan(srun, view, link.client, line)?;
+fn step(
+    srun: &Srun,
+    argv: Vec<Vec<String>>,
+    conn: &mut Connection,
+    link: &Link,
+    view: &JobView,
+    line: &str,
+) -> Result<StepEnd, CliError> {
+    let (launch, wishes) = plan(srun, argv, view, link.client, line);
     let mut voice = Voice::new("srun", srun.quiet);
     let outcome = match run_step(conn, link, launch, &srun.env, &wishes, &mut voice) {
         Err(ClientError::Interrupted(signal)) => {
@@ -215,18 +241,32 @@ fn step(srun: &Srun, conn: &mut Connection, link: &Link, view: &JobView, line: &
     Ok(StepEnd { code, exit, interrupted: voice.was_interrupted(exit) })
 }
 
+fn tasks_of(srun: &Srun, job: &JobRequest) -> u32 {
+    srun.step.ntasks.or(srun.step.ntasks_per_node).unwrap_or_else(|| job.task_count()).max(1)
+}
+
+/// The command of the tasks, or with `--multi-prog` of each.
+fn commands(srun: &Srun, job: &JobRequest) -> Result<Vec<Vec<String>>, CliError> {
+    if !srun.multi_prog {
+        return Ok(vec![srun.command.clone()]);
+    }
+    let file = &srun.command[0];
+    let text = std::fs::read_to_string(file)
+        .map_err(|e| CliError::error(1, format!("Could not open multi_prog config file {file}: {e}")))?;
+    multi_prog::parse(&text, file, tasks_of(srun, job), &srun.command[1..])
+        .map_err(|e| CliError::error(1, e.to_string()))
+}
+
 /// The launch, and how its streams are connected.
-fn plan(srun: &Srun, view: &JobView, client: ClientProcess, line: &str) -> Result<(StepLaunch, Wishes), CliError> {
+fn plan(
+    srun: &Srun,
+    argv: Vec<Vec<String>>,
+    view: &JobView,
+    client: ClientProcess,
+    line: &str,
+) -> (StepLaunch, Wishes) {
     let ask = &srun.step;
-    let ntasks = ask.ntasks.or(ask.ntasks_per_node).unwrap_or_else(|| view.request.task_count()).max(1);
-    let argv = if srun.multi_prog {
-        let file = &srun.command[0];
-        let text =
-            std::fs::read_to_string(file).map_err(|e| CliError::error(1, format!("Unable to open {file}: {e}")))?;
-        multi_prog::parse(&text, ntasks, &srun.command[1..]).map_err(|e| CliError::error(1, e.to_string()))?
-    } else {
-        vec![srun.command.clone()]
-    };
+    let ntasks = tasks_of(srun, &view.request);
     let streams = &srun.streams;
     let append = streams.open_mode == Some(OpenMode::Append);
     let mut wishes = Wishes {
@@ -283,6 +323,7 @@ fn plan(srun: &Srun, view: &JobView, client: ClientProcess, line: &str) -> Resul
             MemRequest::PerGpu(mb) => Some(mb.saturating_mul(u64::from(gpus.unwrap_or(1)))),
         },
         gpus,
+        exact: ask.exact,
         overlap: ask.overlap,
         immediate: ask.immediate_secs.is_some() && srun.inside.is_some(),
         overcommit: srun.defined.iter().any(|(name, _)| name == "overcommit"),
@@ -303,7 +344,7 @@ fn plan(srun: &Srun, view: &JobView, client: ClientProcess, line: &str) -> Resul
         time_limit_secs: ask.time_limit_secs.filter(|_| srun.inside.is_some()),
         submit_line: line.to_owned(),
     };
-    Ok((launch, wishes))
+    (launch, wishes)
 }
 
 fn umask() -> u32 {
