@@ -6,7 +6,7 @@ use crate::model::view::JobView;
 use crate::model::{Step, StepId, Timestamp};
 use crate::render::array::Shown;
 use crate::render::format::{Cut, Field};
-use crate::render::{Ctx, job, size, time, tres};
+use crate::render::{Ctx, job, seff, size, time, tres};
 
 /// A line of sacct: a job or one of its steps.
 #[derive(Debug, Clone, Copy)]
@@ -113,8 +113,7 @@ fn cpus(row: &Row<'_>) -> u32 {
 fn usage(row: &Row<'_>) -> Usage {
     match row.step {
         Some(step) => step.usage,
-        None if row.job.steps.is_empty() => row.job.usage,
-        None => row.job.steps.iter().fold(Usage::default(), |sum, step| sum.merge(step.usage)),
+        None => seff::recorded_usage(row.job),
     }
 }
 
