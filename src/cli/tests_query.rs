@@ -329,6 +329,9 @@ fn scontrol_refuses_as_slurm_does() {
         ("H-90", &["update", "jobid=191"], "No changes specified\n", 1),
         ("H-91", &["update"], "too few arguments for update keyword\n", 1),
         ("hold", &["hold"], "too few arguments for keyword:hold\n", 1),
+        ("a step", &["hold", "249_1.batch"], "Invalid job id specified for job 249_1.batch\n", 1),
+        ("a step", &["update", "jobid=249.0", "name=x"], "Invalid job id specified for job 249.0\n", 1),
+        ("a step", &["show", "job", "16.0"], "scontrol_print_job error: Invalid job id specified\n", 1),
         ("a bad id", &["release", "x"], "Invalid job id specified for job x\n", 1),
         ("a value", &["update", "job", "1", "TimeLimit=1h"], "Invalid TimeLimit value: 1h\nRequest aborted\n", 1),
         (
