@@ -289,7 +289,7 @@ pub static FIELDS: &[Column] = &[
     text(15, "DerivedExitCode", |r, _| of_job(r, |j| j.derived_exit.to_string())),
     text(10, "Elapsed", |r, c| time::long(elapsed(r, c))),
     number(10, "ElapsedRaw", |r, c| elapsed(r, c).to_string()),
-    text(19, "Eligible", |r, c| of_job(r, |j| unknown(j.eligible, c))),
+    text(19, "Eligible", |r, c| of_job(r, |j| unknown(job::eligible(j), c))),
     text(19, "End", |r, c| unknown(end(r), c)),
     text(8, "ExitCode", |r, _| exit_code(r)),
     text(19, "Flags", nothing),
