@@ -59,7 +59,7 @@ pub struct SacctOpts {
     /// Earlier runs of requeued jobs too
     #[arg(short = 'D', long)]
     pub duplicates: bool,
-    /// Jobs that were there before this time
+    /// Jobs that were there before this time; with -s and -S if not given the start, else now
     #[arg(short = 'E', long, value_name = "TIME")]
     pub endtime: Option<String>,
     /// The environments of the jobs
@@ -113,10 +113,10 @@ pub struct SacctOpts {
     /// Jobs of these qualities of service
     #[arg(short, long, value_name = "NAMES")]
     pub qos: Vec<String>,
-    /// Jobs that were there after this time
+    /// Jobs that were there after this time; if not given midnight, with -j 1970, with -s now
     #[arg(short = 'S', long, value_name = "TIME")]
     pub starttime: Option<String>,
-    /// Jobs that were in these states
+    /// Jobs that were in these states: now, or from -S to -E
     #[arg(short, long, alias = "states", value_name = "STATES")]
     pub state: Vec<String>,
     /// Time limit at most
@@ -185,7 +185,7 @@ pub struct Sacct {
     pub wckeys: Vec<String>,
     /// Host names, expanded.
     pub nodes: Vec<String>,
-    /// The window, by sacct's defaults: from midnight, or from 1970 where jobs are named.
+    /// The window, by sacct's defaults: from midnight, from 1970 where jobs are named, or else from now where states are.
     pub start: Timestamp,
     /// `None`: now, by the daemon's clock.
     pub end: Option<Timestamp>,
@@ -233,7 +233,9 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Sacct>, CliErr
     reader.letter_takes_next("parsable", "partition");
     let (options, choices) = reader.finish::<SacctOpts>(origin, &[])?;
     let jobs = jobs(&options.jobs)?;
-    let (start, end) = window(&options, jobs.is_some(), origin)?;
+    let states = states(&options.state)?;
+    let of_states = matches!(states, Some(StateFilter::Some(_)));
+    let (start, end) = window(&options, jobs.is_some(), of_states, origin)?;
     let limit = |name: &str, value: &Option<String>| {
         choices
             .read(name, value.as_ref(), |text| spec::time::parse_limit_for(text, &format!("--{name}")))
@@ -241,7 +243,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Sacct>, CliErr
     };
     Ok(Parsed::Run(Sacct {
         jobs,
-        states: states(&options.state)?,
+        states,
         // -a lifts the limit to one's own jobs, which -u sets.
         users: if options.allusers { Vec::new() } else { all_words(&options.user) },
         groups: all_words(&options.group),
@@ -297,7 +299,14 @@ fn states(values: &[String]) -> Result<Option<StateFilter>, CliError> {
     Ok(if words.is_empty() { None } else { spec::states::parse_list(&words.join(",")).ok() })
 }
 
-fn window(options: &SacctOpts, jobs_named: bool, origin: &Origin) -> Result<(Timestamp, Option<Timestamp>), CliError> {
+/// sacct's man page, "DEFAULT TIME WINDOW": where states are named, the window is the present, or the one second that
+/// is named as its start.
+fn window(
+    options: &SacctOpts,
+    jobs_named: bool,
+    states_named: bool,
+    origin: &Origin,
+) -> Result<(Timestamp, Option<Timestamp>), CliError> {
     let read = |text: &str, is_end: bool| {
         spec::acct_time::parse(text, origin.now, &origin.tz, is_end)
             .map_err(|error| CliError::new(Mark::Bare, 1, error.to_string()))
@@ -306,7 +315,12 @@ fn window(options: &SacctOpts, jobs_named: bool, origin: &Origin) -> Result<(Tim
     let start = match options.starttime.as_deref() {
         Some(text) => read(text, false)?,
         None if jobs_named => Timestamp::default(),
+        None if states_named => origin.now,
         None => read("midnight", false)?,
+    };
+    let end = match end {
+        None if states_named && options.starttime.is_some() => Some(start),
+        end => end,
     };
     let last = end.unwrap_or(origin.now);
     if start > last {

@@ -246,7 +246,11 @@ pub(crate) fn job_list(words: &[String]) -> Result<Vec<JobRef>, CliError> {
     for word in words {
         refs.extend(spec::ids::parse_job_list(id_text(word)).map_err(|_| unknown_job(word))?);
     }
-    Ok(refs)
+    // What is done to a job is not done to one of its steps.
+    match refs.iter().find(|named| named.step.is_some()) {
+        Some(step) => Err(unknown_job(&step.to_string())),
+        None => Ok(refs),
+    }
 }
 
 /// The words after `job` of the book's forms (`hold job 12`); all of them without it.

@@ -55,6 +55,9 @@ const ENTITIES: [(&str, usize); 19] = [
     ("topology", 1),
 ];
 
+/// Golden H-09.
+const NO_JOB: &str = "scontrol_print_job error: Invalid job id specified";
+
 /// Reads the words after `show`.
 ///
 /// # Errors
@@ -90,7 +93,10 @@ pub fn show(words: &[String], origin: &Origin) -> Result<Show, CliError> {
     }
     let one = values.pop().filter(|value| !value.is_empty());
     match *name {
-        "jobs" => refs(one).map(Show::Jobs),
+        "jobs" => match refs(one)? {
+            Some(named) if named.iter().any(|job| job.step.is_some()) => Err(bare(NO_JOB)),
+            named => Ok(Show::Jobs(named)),
+        },
         "steps" => refs(one).map(Show::Steps),
         "nodes" => Ok(Show::Node(one)),
         "partitions" => Ok(Show::Partition(one)),
@@ -108,8 +114,7 @@ fn refs(value: Option<String>) -> Result<Option<Vec<JobRef>>, CliError> {
     };
     match spec::ids::parse_job_list(id_text(&text)) {
         Ok(refs) => Ok(Some(refs)),
-        // Golden H-09.
-        Err(_) => Err(bare("scontrol_print_job error: Invalid job id specified")),
+        Err(_) => Err(bare(NO_JOB)),
     }
 }
 

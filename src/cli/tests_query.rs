@@ -200,10 +200,25 @@ fn sacct_lists_add_up() {
 }
 
 #[test]
+fn sacct_looks_for_states_in_the_present_or_in_the_window_that_is_named() {
+    let (now, noon) = (Timestamp::from_secs(1_795_176_000), "2026-11-20T11:00:00");
+    let window = |words: &[&str]| (sacct(words).start, sacct(words).end);
+    let then = sacct(&["-S", noon]).start;
+    assert_eq!(window(&["-s", "F"]), (now, None));
+    assert_eq!(window(&["-s", "F", "-E", "now"]), (now, Some(now)));
+    assert_eq!(window(&["-s", "F", "-S", noon]), (then, Some(then)));
+    assert_eq!(window(&["-s", "F", "-S", noon, "-E", "now"]), (then, Some(now)));
+    assert_eq!(window(&["-s", "F", "-j", "7"]), (Timestamp::default(), None));
+    assert_eq!(window(&["-s", "F", "-j", "7", "-S", noon]), (then, Some(then)));
+    let (message, exit) = sacct_or(&["-s", "F", "-E", noon]).map(|_| ()).expect_err("it ends before now");
+    assert!(message.contains("requested is after end time") && exit == 1, "{message}");
+}
+
+#[test]
 fn sacct_looks_back_to_midnight_or_to_the_beginning() {
     let midnight = Timestamp::from_secs(1_795_176_000 - 12 * 3600);
     assert_eq!((sacct(&[]).start, sacct(&[]).end), (midnight, None));
-    assert_eq!(sacct(&["-s", "F"]).start, midnight);
+    assert_eq!(sacct(&["-s", "all"]).start, midnight);
     assert_eq!(sacct(&["-j", "1"]).start, Timestamp::default());
     let got = sacct(&["--starttime", "2026-11-18T22:00", "--endtime", "now"]);
     assert_eq!(got.start, Timestamp::from_secs(1_795_039_200));
@@ -314,6 +329,9 @@ fn scontrol_refuses_as_slurm_does() {
         ("H-90", &["update", "jobid=191"], "No changes specified\n", 1),
         ("H-91", &["update"], "too few arguments for update keyword\n", 1),
         ("hold", &["hold"], "too few arguments for keyword:hold\n", 1),
+        ("a step", &["hold", "249_1.batch"], "Invalid job id specified for job 249_1.batch\n", 1),
+        ("a step", &["update", "jobid=249.0", "name=x"], "Invalid job id specified for job 249.0\n", 1),
+        ("a step", &["show", "job", "16.0"], "scontrol_print_job error: Invalid job id specified\n", 1),
         ("a bad id", &["release", "x"], "Invalid job id specified for job x\n", 1),
         ("a value", &["update", "job", "1", "TimeLimit=1h"], "Invalid TimeLimit value: 1h\nRequest aborted\n", 1),
         (

@@ -31,6 +31,10 @@ impl<'a> Shown<'a> {
         match role {
             ArrayRole::None => Shown::Plain(id),
             ArrayRole::Task { array_job, task } => Shown::Task { raw: id, array: *array_job, task: *task },
+            // One task that was told apart is shown as a record of its own is, and no longer as one of a list.
+            ArrayRole::Part { array_job, tasks } if tasks.single().is_some() => {
+                Shown::Task { raw: id, array: *array_job, task: tasks.first().unwrap_or_default() }
+            }
             ArrayRole::Part { array_job, tasks } => {
                 Shown::Tasks { array: *array_job, tasks: Cow::Borrowed(tasks), limit: None }
             }

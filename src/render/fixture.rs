@@ -134,6 +134,11 @@ impl JobBuilder {
         self.with(|j| j.role = ArrayRole::Task { array_job: JobId(array), task })
     }
 
+    pub fn part(self, array: u32, tasks: &[u32]) -> Self {
+        let tasks = TaskSet::from_sorted(tasks);
+        self.with(|j| j.role = ArrayRole::Part { array_job: JobId(array), tasks })
+    }
+
     pub fn build(self) -> JobView {
         self.0
     }

@@ -61,6 +61,11 @@ pub fn priority(job: &JobView) -> u32 {
     if is_held(job) { 0 } else { job.priority }
 }
 
+/// From when on it may start: where that has not come yet, the begin time that the user gave.
+pub fn eligible(job: &JobView) -> Option<Timestamp> {
+    job.eligible.or(job.request.begin)
+}
+
 /// Whether it waits because the user or the administrator holds it.
 pub fn is_held(job: &JobView) -> bool {
     job.state == JobState::Pending && matches!(job.reason, Reason::JobHeldUser | Reason::JobHeldAdmin)
@@ -164,7 +169,9 @@ pub fn tres_per_node(job: &JobView) -> Option<String> {
 pub fn tres_per_job(job: &JobView) -> Option<String> {
     let gpu = &job.request.gpu;
     // One spelling is kept; it belongs to the narrower request where several were made.
-    if gpu.per_node.is_some() { None } else { gpus_as_gres(job, gpu.total) }
+    // None at all, as an update leaves it that takes the request away, is no request.
+    let total = gpu.total.filter(|gpus| *gpus > 0 || gpu.spelled.is_some());
+    if gpu.per_node.is_some() { None } else { gpus_as_gres(job, total) }
 }
 
 /// `--gpus-per-task`.

@@ -6,11 +6,12 @@ use crate::model::{ArrayRole, JobState};
 use crate::render::{Ctx, job, time};
 use std::fmt::Write as _;
 
-/// What a job used, as far as the daemon's records tell: its own figures, or those of its steps while it has none.
+/// What a job used, as far as the daemon's records tell: the time of all its steps and the peak of the largest, or its
+/// own figures where it had no step.
 pub fn recorded_usage(job: &JobView) -> Usage {
-    match job.usage == Usage::default() {
-        true => job.steps.iter().fold(Usage::default(), |sum, step| sum.merge(step.usage)),
-        false => job.usage,
+    match job.steps.is_empty() {
+        true => job.usage,
+        false => job.steps.iter().fold(Usage::default(), |sum, step| sum.merge(step.usage)),
     }
 }
 
@@ -112,8 +113,8 @@ fn size(kib: u64) -> String {
 mod tests {
     use super::*;
     use crate::model::tres::Allocation;
-    use crate::model::{ExitCode, Reason, Tres};
-    use crate::render::fixture::{ctx, job};
+    use crate::model::{ExitCode, Reason, Step, StepId, Tres};
+    use crate::render::fixture::{ctx, job, step};
 
     const TRES: Tres = Tres { cpus: 4, mem_mb: 2048, gpus: 0 };
 
@@ -170,6 +171,18 @@ mod tests {
             assert_eq!(size(kib), text);
         }
         assert_eq!(size(5 << 40), "5120.00 TB");
+    }
+
+    #[test]
+    fn the_time_of_all_steps_adds_up_and_the_largest_memory_counts() {
+        let mut view = ended();
+        let used = |max_rss_kb, user_us| Usage { max_rss_kb, user_us, ..Usage::default() };
+        for (id, usage) in [(StepId::Batch, used(1024, 1_000_000)), (StepId::Num(0), used(4096, 39_000_000))] {
+            view.steps.push(Step { usage, ..step(id, "s", JobState::Completed, ExitCode::OK, 0, Some(9)) });
+        }
+        view.usage = used(1024, 1_000_000);
+        let text = print(&view, &recorded_usage(&view), &ctx());
+        assert!(text.contains("CPU Utilized: 00:00:40\n") && text.contains("Memory Utilized: 4.00 MB\n"), "{text}");
     }
 
     #[test]

@@ -343,8 +343,12 @@ impl Core {
         if fit.is_empty() { Err(refused) } else { Ok(fit) }
     }
 
-    /// scontrol top: before all pending jobs.
+    /// scontrol top: before all pending jobs. A held job stays held, as in Slurm.
     pub fn top(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
+        let named = self.resolve(sel).into_iter().filter_map(|id| self.job(id));
+        if named.into_iter().any(|job| job.state == JobState::Pending && job.hold != Hold::No) {
+            return Err(ControlError::Held);
+        }
         let highest = self.jobs.values().filter(|r| r.job.state == JobState::Pending).map(|r| r.job.priority).max();
         let above = highest.unwrap_or(0).saturating_add(1);
         self.update(sel, &[Update::Nice(0), Update::Priority(above)], now, out)

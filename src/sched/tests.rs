@@ -622,6 +622,27 @@ fn a_held_job_stays_pending_until_it_is_released() {
 }
 
 #[test]
+fn an_update_to_no_gpus_leaves_no_text_of_a_request_for_them() {
+    let mut d = Double::new(1, 1000, 2);
+    let id = d.submit(ask().held());
+    for gpus in [1, 0] {
+        d.act(|core, now, out| core.update(&JobRef::job(id), &[Update::Gpus(gpus)], now, out)).unwrap();
+        let gpu = &d.core.job(id).unwrap().request.gpu;
+        assert_eq!((gpu.total, gpu.spelled.is_some()), (Some(gpus), gpus > 0));
+    }
+}
+
+#[test]
+fn top_leaves_a_held_job_held() {
+    let mut d = Double::new(1, 1000, 0);
+    let id = d.submit(ask().held());
+    let top = d.act(|core, now, out| core.top(&JobRef::job(id), now, out));
+    assert_eq!(top.unwrap_err().to_string(), "Job is in held state, pending scheduler release");
+    d.plan();
+    assert_eq!((d.state(id), d.reason(id)), (JobState::Pending, Reason::JobHeldUser));
+}
+
+#[test]
 fn requeue_brings_a_running_or_ended_job_back_with_its_number() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask());

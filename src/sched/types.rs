@@ -214,6 +214,8 @@ pub enum ControlError {
     Disabled,
     /// The key may only be changed while the job is pending.
     NotPending,
+    /// top of a held job.
+    Held,
     /// A signal to a job that does not run.
     NotNow,
     /// Slurm's word where more is asked for than the host has.
@@ -233,6 +235,7 @@ impl fmt::Display for ControlError {
             ControlError::IsPending => "Job is pending execution",
             ControlError::Disabled => "Requested operation is presently disabled",
             ControlError::NotPending => "Job is no longer pending execution",
+            ControlError::Held => "Job is in held state, pending scheduler release",
             ControlError::NotNow => "Job can not be altered now, try again later",
             ControlError::ConfigNotAvailable => "Requested partition configuration not available now",
             ControlError::InvalidPartition => "Invalid partition name specified",

@@ -143,11 +143,12 @@ impl Core {
                 Update::MinMemoryNode(mb) => request.mem = MemRequest::PerNode(*mb),
                 Update::MinMemoryCpu(mb) => request.mem = MemRequest::PerCpu(*mb),
                 Update::Gpus(gpus) => {
+                    // A GPU partition gives one where nothing is said, so none is said too.
                     request.gpu.total = Some(*gpus);
                     request.gpu.per_node = None;
                     request.gpu.per_task = None;
                     request.gpu.per_socket = None;
-                    request.gpu.spelled = Some(format!("gres:gpu:{gpus}"));
+                    request.gpu.spelled = (*gpus > 0).then(|| format!("gres:gpu:{gpus}"));
                 }
                 Update::StartTime(begin) => request.begin = *begin,
                 Update::Deadline(deadline) => request.deadline = *deadline,

@@ -115,7 +115,8 @@ const SQUEUE: Page = Page {
 const SACCT: Page = Page {
     description: &[
         "Shows jobs and their steps from the database, those that wait and run included: since midnight, or those that are \
-         named.",
+         named. With --state it shows those that are in such a state now, or were between --starttime and --endtime; \
+         without --endtime, in the second of --starttime.",
         "Where no format is asked for, a table with bars is printed; --format is Slurm's.",
     ],
     variables: &[OUTPUT, TIME_FORMAT, BITSTR_LEN],

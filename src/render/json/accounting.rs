@@ -124,7 +124,7 @@ fn job_time(j: &JobView, usage: Usage, ctx: &Ctx) -> Value {
     let end = if j.state.is_terminal() { j.end } else { None };
     object([
         ("elapsed", facts::elapsed_secs(j, ctx).into()),
-        ("eligible", epoch(j.eligible)),
+        ("eligible", epoch(facts::eligible(j))),
         ("submission", epoch(Some(j.submit))),
         ("start", epoch(facts::start(j))),
         ("end", epoch(end)),

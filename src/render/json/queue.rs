@@ -121,7 +121,7 @@ fn life(j: &JobView, ctx: &Ctx) -> Value {
         ("state_description", "".into()),
         ("flags", Value::Array(flags)),
         ("submit_time", epoch(Some(j.submit))),
-        ("eligible_time", epoch(j.eligible)),
+        ("eligible_time", epoch(facts::eligible(j))),
         ("accrue_time", epoch(j.eligible)),
         ("start_time", epoch(facts::start_or_expected(j))),
         ("end_time", epoch(facts::end_or_expected(j, ctx))),

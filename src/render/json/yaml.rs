@@ -27,7 +27,7 @@ fn block(out: &mut String, value: &Value, depth: usize) {
             }
         }
         value => {
-            let _ = writeln!(out, "{indent}{value}");
+            let _ = writeln!(out, "{indent}{}", scalar(value));
         }
     }
 }
@@ -45,15 +45,34 @@ fn after(out: &mut String, value: &Value, depth: usize) {
         }
         // Scalars, and empty lists and maps, are written as in JSON.
         value => {
-            let _ = writeln!(out, " {value}");
+            let _ = writeln!(out, " {}", scalar(value));
         }
     }
+}
+
+/// As in JSON, but for the characters of a text that JSON takes as they are and YAML does not: DEL, the controls above
+/// it (NEL among them, which YAML would read as a line break), the other breaks and the byte order mark.
+fn scalar(value: &Value) -> String {
+    let json = value.to_string();
+    let is_strange =
+        |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}');
+    if !json.contains(is_strange) {
+        return json;
+    }
+    json.chars().fold(String::new(), |mut text, c| {
+        if is_strange(c) {
+            let _ = write!(text, "\\u{:04x}", u32::from(c));
+        } else {
+            text.push(c);
+        }
+        text
+    })
 }
 
 fn quoted_key(key: &str) -> String {
     let plain = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     let plain = plain && !key.starts_with(|c: char| c.is_ascii_digit());
-    if plain { key.to_owned() } else { Value::from(key).to_string() }
+    if plain { key.to_owned() } else { scalar(&Value::from(key)) }
 }
 
 #[cfg(test)]
@@ -72,6 +91,13 @@ mod tests {
             yaml(&value),
             "%YAML 1.1\n---\na:\n  empty: []\n  n: 1\n  none: null\nlist:\n  -\n    x: true\n    y: 0.5\n  - \"a: \\\"b\\\"\\n\"\n\"min nodes\": {}\n"
         );
+    }
+
+    #[test]
+    fn what_yaml_does_not_take_as_it_is_is_escaped() {
+        let value = object([("a", "x\u{1}\u{7f}\u{85}\u{9f}\u{a0}\u{2028}\u{feff}é€".into())]);
+        let text = yaml(&value);
+        assert_eq!(text, "%YAML 1.1\n---\na: \"x\\u0001\\u007f\\u0085\\u009f\u{a0}\\u2028\\ufeffé€\"\n");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::model::view::JobView;
 use crate::model::{Step, StepId, Timestamp};
 use crate::render::array::Shown;
 use crate::render::format::{Cut, Field};
-use crate::render::{Ctx, job, size, time, tres};
+use crate::render::{Ctx, job, seff, size, time, tres};
 
 /// A line of sacct: a job or one of its steps.
 #[derive(Debug, Clone, Copy)]
@@ -113,8 +113,7 @@ fn cpus(row: &Row<'_>) -> u32 {
 fn usage(row: &Row<'_>) -> Usage {
     match row.step {
         Some(step) => step.usage,
-        None if row.job.steps.is_empty() => row.job.usage,
-        None => row.job.steps.iter().fold(Usage::default(), |sum, step| sum.merge(step.usage)),
+        None => seff::recorded_usage(row.job),
     }
 }
 
@@ -290,7 +289,7 @@ pub static FIELDS: &[Column] = &[
     text(15, "DerivedExitCode", |r, _| of_job(r, |j| j.derived_exit.to_string())),
     text(10, "Elapsed", |r, c| time::long(elapsed(r, c))),
     number(10, "ElapsedRaw", |r, c| elapsed(r, c).to_string()),
-    text(19, "Eligible", |r, c| of_job(r, |j| unknown(j.eligible, c))),
+    text(19, "Eligible", |r, c| of_job(r, |j| unknown(job::eligible(j), c))),
     text(19, "End", |r, c| unknown(end(r), c)),
     text(8, "ExitCode", |r, _| exit_code(r)),
     text(19, "Flags", nothing),

@@ -101,7 +101,7 @@ fn times(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
         ("TimeLimit", time::long_limit(q.time_limit_secs)),
         ("TimeMin", q.time_min_secs.map_or_else(|| "N/A".to_owned(), time::long)),
     ]);
-    r.line(vec![("SubmitTime", unknown(Some(j.submit))), ("EligibleTime", unknown(j.eligible))]);
+    r.line(vec![("SubmitTime", unknown(Some(j.submit))), ("EligibleTime", unknown(facts::eligible(j)))]);
     r.word("AccrueTime", unknown(j.eligible));
     r.line(vec![
         ("StartTime", unknown(facts::start_or_expected(j))),
@@ -245,6 +245,19 @@ mod tests {
     fn slurms(text: &str) -> String {
         let ours = ["   ReqTRES=", "   AllocTRES=", "   MaxRSS=", "   BatchTasks=", "   Steps="];
         text.lines().filter(|l| !ours.iter().any(|o| l.starts_with(o))).map(|l| format!("{l}\n")).collect()
+    }
+
+    #[test]
+    fn a_request_for_gpus_that_was_taken_away_is_not_shown() {
+        let text = job(&build(191, "none").asks(|r| r.gpu.total = Some(0)).build(), false, false, &ctx());
+        assert!(!text.contains("TresPer"), "{text}");
+    }
+
+    #[test]
+    fn a_job_that_begins_later_is_eligible_from_then_on() {
+        let j = build(191, "later").asks(|r| r.begin = Some(at(-60))).with(|j| j.eligible = None).build();
+        let text = job(&j, false, false, &ctx());
+        assert!(text.contains(" EligibleTime=2026-11-20T23:40:58\n   AccrueTime=Unknown\n"), "{text}");
     }
 
     #[test]

@@ -149,7 +149,7 @@ pub static FIELDS: &[Field<Get>] = &[
     named(&["Deadline"], "DEADLINE", |r, c| instant(r.job.request.deadline, c)),
     named(&["DelayBoot"], "DELAY_BOOT", |_, _| time::short(0)),
     named(&["DerivedEC"], "DERIVED_EC", |r, _| wait_status(r.job.derived_exit)),
-    named(&["EligibleTime"], "ELIGIBLE_TIME", |r, c| instant(r.job.eligible, c)),
+    named(&["EligibleTime"], "ELIGIBLE_TIME", |r, c| instant(job::eligible(r.job), c)),
     named(&["exit_code"], "EXIT_CODE", |r, _| wait_status(r.job.exit)),
     named(&["HetJobID"], "HET_JOB_ID", not_available),
     named(&["HetJobIDSet"], "HET_JOB_ID_SET", not_available),

@@ -50,42 +50,63 @@ impl Row<'_> {
 /// * `refs`: the ids that were asked for; an array that was asked for by tasks (`12_5`) shows each of these by itself.
 ///   The records are taken as filtered already: a record that no id names keeps its row.
 ///
-/// Without `each`, all pending records of one array share a row, with their reasons joined, as in Slurm.
+/// Without `each`, the pending records of one array that differ in nothing but their reason join the row of the tasks
+/// that were never told apart, with their reasons joined. What differs from that row has a line for each task, as in
+/// Slurm, where each of these tasks has a record. What is over stays together.
 pub fn rows<'a>(jobs: &'a [JobView], each: bool, refs: &[JobRef]) -> Vec<Row<'a>> {
     let mut rows: Vec<Row<'a>> = Vec::with_capacity(jobs.len());
-    let mut waiting: HashMap<JobId, usize> = HashMap::new();
+    let rests: HashMap<JobId, &JobView> = jobs
+        .iter()
+        .filter(|job| !each && matches!(job.role, ArrayRole::Rest { .. }) && tasks_wanted(job, refs).is_none())
+        .map(|job| (job.id, job))
+        .collect();
+    let mut joining: HashMap<JobId, Vec<&'a JobView>> = HashMap::new();
     for job in jobs {
         let shown = Shown::of(job.id, &job.role);
-        if let ArrayRole::Rest { tasks, .. } = &job.role {
-            let wanted = tasks_wanted(job, refs);
-            if each || wanted.is_some() {
+        let array = shown.array_job();
+        let wanted = tasks_wanted(job, refs);
+        let is_rest = matches!(job.role, ArrayRole::Rest { .. });
+        if !is_rest && wanted.is_none() && rests.get(&array).is_some_and(|rest| may_share(rest, job)) {
+            joining.entry(array).or_default().push(job);
+            continue;
+        }
+        match (&job.role, &shown) {
+            (ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }, Shown::Tasks { .. })
+                if each || wanted.is_some() || !is_rest && job.state == JobState::Pending =>
+            {
                 let wanted = wanted.map_or(Cow::Borrowed(tasks), Cow::Owned);
                 rows.extend(wanted.iter().map(|task| Row {
                     job,
-                    shown: Shown::Task { raw: job.id, array: job.id, task },
+                    shown: Shown::Task { raw: array, array, task },
                     reasons: None,
                 }));
-                continue;
             }
+            _ => rows.push(Row { job, shown, reasons: None }),
         }
-        let shares = !each && job.state == JobState::Pending && !matches!(job.role, ArrayRole::None);
-        if shares {
-            if let Some(&i) = waiting.get(&shown.array_job()) {
-                rows[i].merge(job, &shown);
-                continue;
-            }
-            waiting.insert(shown.array_job(), rows.len());
+    }
+    for row in rows.iter_mut().filter(|row| matches!(row.job.role, ArrayRole::Rest { .. })) {
+        for other in joining.remove(&row.job.id).unwrap_or_default() {
+            row.merge(other, &Shown::of(other.id, &other.role));
         }
-        rows.push(Row { job, shown, reasons: None });
     }
     rows
 }
 
-/// The tasks of a pending array that were asked for one by one; `None` where the whole array was.
+/// Whether a record may stand in the row of the tasks of its array that were never told apart.
+fn may_share(rest: &JobView, job: &JobView) -> bool {
+    let pending = rest.state == JobState::Pending && job.state == JobState::Pending;
+    pending
+        && rest.partition == job.partition
+        && rest.request.name == job.request.name
+        && rest.request.uid == job.request.uid
+}
+
+/// The tasks of a compact record that were asked for one by one; `None` where the whole array was.
 fn tasks_wanted(job: &JobView, refs: &[JobRef]) -> Option<TaskSet> {
-    let ArrayRole::Rest { tasks, .. } = &job.role else { return None };
+    let (ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }) = &job.role else { return None };
+    let array = job.role.array_job(job.id);
     let mut wanted = TaskSet::new();
-    for r in refs.iter().filter(|r| r.job == job.id) {
+    for r in refs.iter().filter(|r| r.job == job.id || Some(r.job) == array) {
         for task in tasks.intersection(r.tasks.as_ref()?).iter() {
             wanted.insert(task);
         }

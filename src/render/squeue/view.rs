@@ -550,6 +550,33 @@ mod tests {
     }
 
     #[test]
+    fn what_differs_from_the_array_by_more_than_its_reason_has_a_line_for_each_task() {
+        let jobs = [
+            job(72, "wrap").rest(&[1, 6], None).reason(Reason::JobHeldUser).build(),
+            job(73, "n23").part(72, &[2, 3]).reason(Reason::JobHeldUser).build(),
+            job(74, "wrap").part(72, &[4]).reason(Reason::BeginTime).build(),
+            job(75, "wrap").part(72, &[5]).partition("gpu").build(),
+            job(76, "wrap").part(72, &[7, 8]).ended(JobState::Cancelled, Reason::None, ExitCode::OK, 9, 5).build(),
+        ];
+        let shown = |refs: &[JobRef], each_task| {
+            let sort = Sort::parse("j").unwrap();
+            print(&jobs, &Options { header: false, each_task, refs, sort, ..percent("%i %A %K %j") }, &ctx())
+        };
+        assert_eq!(
+            shown(&[], false),
+            "72_2 72 2 n23\n72_3 72 3 n23\n72_[1,4,6] 72 1,4,6 wrap\n72_5 75 5 wrap\n72_[7-8] 72 7-8 wrap\n"
+        );
+        assert_eq!(
+            shown(&[], true),
+            "72_2 72 2 n23\n72_3 72 3 n23\n72_1 72 1 wrap\n72_6 72 6 wrap\n72_4 74 4 wrap\n72_5 75 5 wrap\n\
+             72_7 72 7 wrap\n72_8 72 8 wrap\n"
+        );
+        let refs = [JobRef { job: JobId(72), tasks: Some(TaskSet::from_sorted(&[3, 6, 8])), step: None }];
+        assert!(shown(&refs, false).starts_with("72_3 72 3 n23\n72_6 72 6 wrap\n"));
+        assert!(shown(&refs, false).ends_with("\n72_8 72 8 wrap\n"));
+    }
+
+    #[test]
     fn a_dependency_is_shown_as_the_scheduler_tells_it() {
         let dep = |text: &str| job(119, "dep").with(|j| j.dependency = text.to_owned()).build();
         let options = Options { header: false, ..percent("%E") };
