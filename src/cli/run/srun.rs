@@ -18,6 +18,7 @@ use crate::protocol::answer::Answer;
 use crate::protocol::frame::FrameError;
 use crate::protocol::request::{JobFilter, Request, StepLaunch, Stream, Submit, TaskStreams};
 use crate::spec::multi_prog;
+use nix::errno::Errno;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 
@@ -251,8 +252,10 @@ fn commands(srun: &Srun, job: &JobRequest) -> Result<Vec<Vec<String>>, CliError>
         return Ok(vec![srun.command.clone()]);
     }
     let file = &srun.command[0];
-    let text = std::fs::read_to_string(file)
-        .map_err(|e| CliError::error(1, format!("Could not open multi_prog config file {file}: {e}")))?;
+    let text = std::fs::read_to_string(file).map_err(|e| {
+        let why = e.raw_os_error().map_or_else(|| e.to_string(), |number| Errno::from_raw(number).desc().to_owned());
+        CliError::error(1, format!("Could not open multi_prog config file {file}: {why}"))
+    })?;
     multi_prog::parse(&text, file, tasks_of(srun, job), &srun.command[1..])
         .map_err(|e| CliError::error(1, e.to_string()))
 }
