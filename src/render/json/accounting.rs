@@ -190,10 +190,10 @@ fn step(j: &JobView, s: &Step, ctx: &Ctx) -> Value {
         (
             "time",
             object([
-                ("elapsed", s.end.unwrap_or(ctx.now).since(s.start).as_secs().into()),
+                ("elapsed", j.step_elapsed(s, ctx.now).as_secs().into()),
                 ("start", epoch(Some(s.start))),
                 ("end", epoch(s.end)),
-                ("suspended", 0.into()),
+                ("suspended", (s.suspended_us / 1_000_000).into()),
                 ("system", micros(s.usage.system_us)),
                 ("user", micros(s.usage.user_us)),
                 ("total", micros(s.usage.user_us.saturating_add(s.usage.system_us))),
