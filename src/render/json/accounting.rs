@@ -155,6 +155,11 @@ fn tres(t: &Tres, billing: bool) -> Value {
     Value::Array(list)
 }
 
+/// The document with steps: `scontrol show step --json`. A step has the shape that it has among the steps of a job.
+pub fn steps(steps: &[(&JobView, &Step)], ctx: &Ctx) -> Value {
+    document("openapi/v0.0.38", "steps", steps.iter().map(|(job, s)| step(job, s, ctx)).collect())
+}
+
 fn step(j: &JobView, s: &Step, ctx: &Ctx) -> Value {
     let node = ctx.node.as_str();
     let nodes = object([("list", Value::Array(vec![node.into()])), ("count", 1.into()), ("range", node.into())]);
