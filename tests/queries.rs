@@ -252,6 +252,46 @@ fn scontrol_hold_and_release_fail_as_slurm_does() {
 }
 
 #[test]
+fn what_scontrol_shows_as_data_is_a_document() {
+    let slotd = Slotd::start();
+    let job = slotd.endless(&[]);
+    let document = |what: &str| -> serde_json::Value {
+        serde_json::from_str(&run(&slotd, &format!("scontrol show {what} --json")).ok().stdout).unwrap()
+    };
+    for what in ["step".to_owned(), format!("step {job}.batch")] {
+        let steps = document(&what);
+        assert_eq!(
+            (&steps["steps"][0]["step"]["id"], &steps["steps"][0]["state"]),
+            (&"batch".into(), &"RUNNING".into())
+        );
+        assert_eq!(steps["steps"].as_array().map(Vec::len), Some(1), "{what}");
+    }
+    assert_eq!(document("config")["config"]["ClusterName"], "slotd");
+    assert_eq!(document("licenses")["licenses"], serde_json::json!([]));
+    let yaml = run(&slotd, "scontrol show step --yaml").ok().stdout;
+    assert!(yaml.starts_with("%YAML 1.1\n---\n") && yaml.contains("\nsteps:\n"), "{yaml}");
+    expect(&slotd, &format!("scontrol show step {job}.7 --json"), 1, "", &format!("Job step {job}.7 not found\n"));
+    let refused = run(&slotd, "scontrol show hostnames a[1-2] --json");
+    assert!(refused.code == 1 && refused.stdout.is_empty() && refused.stderr.contains("--json"), "{}", refused.stderr);
+}
+
+#[test]
+fn tasks_of_an_array_that_were_changed_together_are_listed_one_by_one() {
+    let slotd = Slotd::start();
+    let array = slotd.wrap(&["-H", "-a", "1-6"], "true");
+    run(&slotd, &format!("scontrol update job {array}_[2-3] JobName=n23")).ok();
+    let lines = |words: &str| run(&slotd, &format!("squeue -h -S K -o %i|%A|%K|%j {words}")).ok().stdout;
+    let line = |task: u32, name: &str| format!("{array}_{task}|{array}|{task}|{name}\n");
+    let both = line(2, "n23") + &line(3, "n23");
+    assert_eq!(lines(&format!("-j {array}_[2-3]")), both);
+    assert_eq!(lines(&format!("-j {array}_3")), line(3, "n23"));
+    let rest = format!("{array}_[1,4-6]|{array}|1,4-6|wrap\n");
+    let all = lines(&format!("-j {array}"));
+    assert!(all.contains(&both) && all.contains(&rest), "{all}");
+    assert_eq!(lines("-r").lines().count(), 6);
+}
+
+#[test]
 fn every_key_of_update_is_shown_by_show_job() {
     let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 4).start();
     // It waits for its time, whatever else is changed.

@@ -56,10 +56,10 @@ pub struct SqueueOpts {
     #[arg(short = 'r', long)]
     pub array: bool,
     /// Columns, by % codes or by the names of fields
-    #[arg(short = 'o', long, value_name = "FORMAT", overrides_with = "format_fields")]
+    #[arg(short = 'o', long, value_name = "FORMAT")]
     pub format: Option<String>,
     /// Columns, by the names of fields: jobid:10,name:.12,state
-    #[arg(id = "format_fields", short = 'O', long = "Format", value_name = "FIELDS", overrides_with = "format")]
+    #[arg(id = "format_fields", short = 'O', long = "Format", value_name = "FIELDS")]
     pub format_fields: Option<String>,
     /// List the fields and codes
     #[arg(long, alias = "helpFormat", alias = "helpformat2", alias = "helpFormat2")]
@@ -205,7 +205,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Squeue>, CliEr
         licenses: all_words(&options.licenses),
         reservations: all_words(&options.reservation),
         nodes: hosts(&choices, "nodelist", &options.nodelist)?,
-        format: format(&options, &choices),
+        format: format(&options, &choices)?,
         long: options.long,
         sort: options.sort.clone(),
         no_header: options.noheader,
@@ -232,15 +232,26 @@ pub fn machine(json: bool, yaml: bool) -> Option<Machine> {
     }
 }
 
-/// A view that the command line asks for replaces a format of the environment, as in squeue.
-fn format(options: &SqueueOpts, choices: &Choices) -> Format {
+/// A view that the command line asks for replaces a format of the environment, as in squeue, where of two of these
+/// `SQUEUE_FORMAT` wins, and two of the command line are refused.
+fn format(options: &SqueueOpts, choices: &Choices) -> Result<Format, CliError> {
+    let last = choices.last_of(&["format", "Format"]);
+    if ["format", "Format"].iter().all(|name| choices.on_command_line(name)) {
+        let (long, short) = ("-O (--Format)", "-o (--format)");
+        let (second, first) = if last == Some("Format") { (long, short) } else { (short, long) };
+        return Err(CliError::error(1, format!("{second} is incompatible with {first}")));
+    }
+    let last = match ["format", "Format"].iter().all(|name| choices.from_environment(name)) {
+        true => Some("format"),
+        false => last,
+    };
     let view = options.long || options.start || !options.steps.is_empty();
-    match choices.last_of(&["format", "Format"]) {
+    Ok(match last {
         Some(name) if view && choices.from_environment(name) => Format::Default,
         Some("format") => options.format.clone().map_or(Format::Default, Format::Percent),
         Some(_) => options.format_fields.clone().map_or(Format::Default, Format::Fields),
         None => Format::Default,
-    }
+    })
 }
 
 /// `--all` of the book is all states; with `-t` as well, that one says which.

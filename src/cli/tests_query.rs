@@ -77,9 +77,28 @@ fn shown(refs: &Option<Vec<JobRef>>) -> Vec<String> {
 // squeue
 
 #[test]
+fn of_two_formats_of_the_environment_squeue_takes_the_short_one() {
+    let both = [("SQUEUE_FORMAT", "%i"), ("SQUEUE_FORMAT2", "name")];
+    let format = |words: &[&str]| squeue_or(&both, words).map(|squeue| squeue.format);
+    assert_eq!(format(&[]), Ok(Format::Percent("%i".into())));
+    assert_eq!(format(&["-O", "jobid"]), Ok(Format::Fields("jobid".into())));
+    assert_eq!(format(&["-o", "%j"]), Ok(Format::Percent("%j".into())));
+}
+
+#[test]
 fn squeue_refuses_as_slurm_does() {
     for (record, words, text) in [
-        ("F-24", &["-j", "abc"][..], "squeue: error: Invalid job id: abc\n"),
+        (
+            "both formats",
+            &["-o", "%i", "-O", "jobid"][..],
+            "squeue: error: -O (--Format) is incompatible with -o (--format)\n",
+        ),
+        (
+            "both formats",
+            &["-O", "jobid", "-o", "%i"],
+            "squeue: error: -o (--format) is incompatible with -O (--Format)\n",
+        ),
+        ("F-24", &["-j", "abc"], "squeue: error: Invalid job id: abc\n"),
         ("F-54", &["--nosuch"], "squeue: unrecognized option '--nosuch'\nTry \"squeue --help\" for more information\n"),
         ("F-55", &["extra"], "squeue: error: Unrecognized option: extra\n"),
     ] {
@@ -147,7 +166,6 @@ fn squeue_formats() {
     assert_eq!(squeue(&["-o", "%i %t"]).format, Format::Percent("%i %t".into()));
     assert_eq!(squeue(&["-o \"%u\""]).format, Format::Percent(" \"%u\"".into()));
     assert_eq!(squeue(&["-O", "jobid:5"]).format, Format::Fields("jobid:5".into()));
-    assert_eq!(squeue(&["--Format=jobid", "-o", "%i"]).format, Format::Percent("%i".into()));
     assert_eq!(squeue(&["-l"]).format, Format::Default);
     assert!(squeue(&["-l"]).long && squeue(&["--start"]).start && squeue(&["-r"]).array && squeue(&["-h"]).no_header);
     let env = [("SQUEUE_FORMAT", "%i:%t"), ("SQUEUE_STATES", "R")];

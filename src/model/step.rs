@@ -26,4 +26,19 @@ pub struct Step {
     /// The process that asked for it: one process asks for one step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientProcess>,
+    /// How long it stood still while its job was suspended, microseconds: suspensions that are over.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub suspended_us: u64,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+impl Step {
+    /// Takes note of a suspension of the job from `since` to `now`, of which the step has seen what came after its start.
+    pub fn stood_still(&mut self, since: Timestamp, now: Timestamp) {
+        let still = now.since(since.max(self.start)).as_micros();
+        self.suspended_us = self.suspended_us.saturating_add(u64::try_from(still).unwrap_or(0));
+    }
 }

@@ -76,6 +76,12 @@ impl JobView {
         let until = self.end.or(self.suspended_at).unwrap_or(now);
         until.since(start).saturating_sub(std::time::Duration::from_micros(self.suspended_us))
     }
+
+    /// Time that a step of it has run, without suspension.
+    pub fn step_elapsed(&self, step: &Step, now: Timestamp) -> std::time::Duration {
+        let until = step.end.or(self.suspended_at).unwrap_or(now);
+        until.since(step.start).saturating_sub(std::time::Duration::from_micros(step.suspended_us))
+    }
 }
 
 /// A partition with what is going on in it.

@@ -158,6 +158,7 @@ pub fn step(id: StepId, name: &str, state: JobState, exit: ExitCode, started: i6
         usage: Usage::default(),
         submit_line: if id == StepId::Batch { String::new() } else { format!("srun {name}") },
         overlap: false,
+        suspended_us: 0,
         client: None,
     }
 }

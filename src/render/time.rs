@@ -14,7 +14,7 @@ pub enum TimeFormat {
     /// `2026-11-20T23:14:49`, local time without a zone.
     #[default]
     Standard,
-    /// Short and relative to now: `23:14:49` today, `Tomr 08:00`, `Mon 08:00`, `20 Nov 23:14`, `20 Nov 2027`.
+    /// Short and relative to now: `23:14:49` today, `Tomorr 08:00`, `Mon 08:00`, `20 Nov 23:14`, `20 Nov 2027`.
     Relative,
     /// A strftime pattern.
     Custom(String),
@@ -66,7 +66,7 @@ fn relative_pattern(t: &Zoned, now: &Zoned) -> &'static str {
     match i32::from(t.day_of_year()) - i32::from(now.day_of_year()) {
         -1 => "Ystday %H:%M",
         0 => "%H:%M:%S",
-        1 => "Tomr %H:%M",
+        1 => "Tomorr %H:%M",
         2..=6 => "%a %H:%M",
         _ => "%-d %b %H:%M",
     }
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(instant(t, &ctx(TimeFormat::parse("standard"))), "2026-11-20T23:39:54");
         assert_eq!(instant(t, &ctx(TimeFormat::parse("%s"))), "1795217994");
         assert_eq!(instant(t, &ctx(TimeFormat::parse("relative"))), "23:39:54");
-        assert_eq!(instant(at(1_795_217_994 + 3600), &ctx(TimeFormat::Relative)), "Tomr 00:39");
+        assert_eq!(instant(at(1_795_217_994 + 3600), &ctx(TimeFormat::Relative)), "Tomorr 00:39");
         assert_eq!(instant(at(1_795_217_994 - 86_400), &ctx(TimeFormat::Relative)), "Ystday 23:39");
         assert_eq!(instant(at(1_795_217_994 + 3 * 86_400), &ctx(TimeFormat::Relative)), "Mon 23:39");
         assert_eq!(instant(at(1_795_217_994 - 9 * 86_400), &ctx(TimeFormat::Relative)), "11 Nov 23:39");

@@ -7,6 +7,7 @@ use super::array::covers;
 use super::core::Core;
 use super::lifecycle::Ending;
 use super::types::{ControlError, Effect, Outbox, SignalTarget, StopCause, Update};
+use crate::model::change::Change;
 use crate::model::job::Hold;
 use crate::model::request::JobKind;
 use crate::model::run::Run;
@@ -315,6 +316,8 @@ impl Core {
         for id in &found {
             if self.transition(*id, JobState::Running, now) {
                 self.save(*id, out);
+                let steps = self.job(*id).map_or(&[][..], |job| &job.steps).iter().filter(|step| step.end.is_none());
+                out.changes.extend(steps.map(|step| Change::PutStep { job: *id, step: Box::new(step.clone()) }));
                 out.effects.push(Effect::Resume(*id));
                 self.tell_limit(*id, out);
             }

@@ -279,6 +279,7 @@ impl Core {
             let job = &mut record.job;
             if let Some(since) = job.suspended_at.filter(|_| from == JobState::Suspended) {
                 job.suspended_us += u64::try_from(now.since(since).as_micros()).unwrap_or(0);
+                job.steps.iter_mut().filter(|step| step.end.is_none()).for_each(|step| step.stood_still(since, now));
                 job.suspended_at = None;
             }
             job.state = to;

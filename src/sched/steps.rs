@@ -127,6 +127,9 @@ impl Core {
         step.exit = outcome.exit;
         step.usage = outcome.usage;
         step.end = Some(outcome.ended.max(step.start));
+        if let (Some(since), Some(end)) = (job.suspended_at, step.end) {
+            step.stood_still(since, end);
+        }
         out.changes.push(Change::PutStep { job: key.job, step: Box::new(step.clone()) });
         let derived = job.derived_exit.worse(outcome.exit);
         if derived != job.derived_exit && !is_stopping {
@@ -193,6 +196,7 @@ impl Core {
             submit_line: ask.submit_line.clone(),
             overlap: is_shared(ask),
             client: ask.client,
+            suspended_us: 0,
         };
         // A second interactive step takes the place of the first.
         if step_id == StepId::Interactive {

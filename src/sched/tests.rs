@@ -737,6 +737,9 @@ fn a_suspended_job_has_its_clock_stopped() {
     d.wait(50);
     d.act(|core, now, out| core.resume(&sel, now, out)).unwrap();
     assert_eq!(d.core.job(id).unwrap().suspended_us, 50_000_000);
+    let view = d.core.view(id, d.now).unwrap();
+    let batch = view.steps.iter().find(|step| step.id == StepId::Batch).unwrap();
+    assert_eq!(view.step_elapsed(batch, d.now).as_secs(), 10);
     let limit = Effect::SetTimeLimit { job: id, limit_secs: Some(100), start, suspended_us: 50_000_000 };
     assert_eq!(d.effects[1..], [Effect::Suspend(id), Effect::Resume(id), limit]);
     assert_eq!(d.core.expected_end(id, d.now), Some(start.plus_secs(150)));

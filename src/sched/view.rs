@@ -44,6 +44,7 @@ pub fn own_step(job: &Job) -> Option<Step> {
         submit_line: String::new(),
         overlap: true,
         client: None,
+        suspended_us: job.suspended_us,
     })
 }
 

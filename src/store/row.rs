@@ -74,6 +74,7 @@ pub(super) struct StepRow {
     pub overlap: bool,
     pub client: Option<String>,
     pub task_usage: Option<String>,
+    pub suspended_us: i64,
 }
 
 impl JobRow {
@@ -209,6 +210,7 @@ impl StepRow {
             overlap: step.overlap,
             client: step.client.as_ref().map(|client| to_json("steps", "client", client)).transpose()?,
             task_usage: task_usage("steps", &step.usage)?,
+            suspended_us: size("suspended_us", step.suspended_us)?,
         })
     }
 
@@ -232,6 +234,7 @@ impl StepRow {
             submit_line: self.submit_line,
             overlap: self.overlap,
             client: self.client.map(|text| from_json::<ClientProcess>("steps", "client", &text)).transpose()?,
+            suspended_us: size("suspended_us", self.suspended_us)?,
         })
     }
 }

@@ -66,6 +66,7 @@ diesel::table! {
         overlap -> Bool,
         client -> Nullable<Text>,
         task_usage -> Nullable<Text>,
+        suspended_us -> BigInt,
     }
 }
 

@@ -87,6 +87,7 @@ pub fn step(id: StepId) -> Step {
         usage: Usage::default(),
         submit_line: String::new(),
         overlap: false,
+        suspended_us: 0,
         client: None,
     }
 }
@@ -174,6 +175,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             usage,
             submit_line: submit_line.clone(),
             overlap,
+            suspended_us: usage.user_us / 3,
             client,
         };
         ids.into_iter().map(of).collect()

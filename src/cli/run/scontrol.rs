@@ -297,6 +297,14 @@ impl Session<'_> {
 
     fn show(&self, what: &Show) -> Done {
         let (one_line, detail) = (self.scontrol.oneliner, self.scontrol.details);
+        let is_data = matches!(
+            what,
+            Show::Jobs(_) | Show::Steps(_) | Show::Node(_) | Show::Partition(_) | Show::Config | Show::Nothing(_)
+        );
+        if self.scontrol.machine.is_some() && !is_data {
+            let known = "job, step, node, partition and config";
+            return Err(bare(format!("--json and --yaml are for show of {known}: leave them out here")));
+        }
         match what {
             Show::Jobs(refs) => self.show_jobs(refs.as_deref()),
             Show::Steps(refs) => self.show_steps(refs.as_deref()),
@@ -330,7 +338,10 @@ impl Session<'_> {
                     Answer::Config(pairs) => pairs,
                     other => return Err(unexpected(&other)),
                 };
-                output::print(&show::config(&pairs, &ctx(self.origin, super::now())))
+                match self.scontrol.machine {
+                    Some(machine) => output::print_machine(&json::config(&pairs), machine),
+                    None => output::print(&show::config(&pairs, &ctx(self.origin, super::now()))),
+                }
             }
             Show::Hostnames(list) => {
                 if list.is_empty() {
@@ -354,7 +365,10 @@ impl Session<'_> {
             }
             Show::Daemons => output::print("slurmctld slurmd\n"),
             Show::Aliases => output::print(&format!("{}\n", self.origin.host)),
-            Show::Nothing(what) => nothing(what),
+            Show::Nothing(what) => match self.scontrol.machine {
+                Some(machine) => output::print_machine(&json::none_of(what), machine),
+                None => nothing(what),
+            },
         }
     }
 
@@ -392,12 +406,20 @@ impl Session<'_> {
         let list = self.query(refs.unwrap_or_default())?;
         let ctx = ctx(self.origin, list.now);
         let mut text = String::new();
+        let mut data = Vec::new();
         for job in &list.jobs {
             let named = refs.unwrap_or_default().iter().filter(|named| names_record(named, job.id, &job.role));
             let steps: Vec<_> = named.map(|named| named.step).collect();
             for step in if steps.is_empty() { vec![None] } else { steps } {
                 text.push_str(&show::steps(job, step, self.scontrol.oneliner, &ctx));
+                data.extend(show::steps_shown(job, step).map(|step| (job, step)));
             }
+        }
+        if let Some(machine) = self.scontrol.machine {
+            return match refs {
+                Some([named, ..]) if data.is_empty() => Err(bare(format!("Job step {named} not found"))),
+                _ => output::print_machine(&json::steps(&data, &ctx), machine),
+            };
         }
         match refs {
             Some([named, ..]) if text.is_empty() => self.not_found(&format!("Job step {named}")),

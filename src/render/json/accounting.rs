@@ -155,6 +155,11 @@ fn tres(t: &Tres, billing: bool) -> Value {
     Value::Array(list)
 }
 
+/// The document with steps: `scontrol show step --json`. A step has the shape that it has among the steps of a job.
+pub fn steps(steps: &[(&JobView, &Step)], ctx: &Ctx) -> Value {
+    document("openapi/v0.0.38", "steps", steps.iter().map(|(job, s)| step(job, s, ctx)).collect())
+}
+
 fn step(j: &JobView, s: &Step, ctx: &Ctx) -> Value {
     let node = ctx.node.as_str();
     let nodes = object([("list", Value::Array(vec![node.into()])), ("count", 1.into()), ("range", node.into())]);
@@ -190,10 +195,10 @@ fn step(j: &JobView, s: &Step, ctx: &Ctx) -> Value {
         (
             "time",
             object([
-                ("elapsed", s.end.unwrap_or(ctx.now).since(s.start).as_secs().into()),
+                ("elapsed", j.step_elapsed(s, ctx.now).as_secs().into()),
                 ("start", epoch(Some(s.start))),
                 ("end", epoch(s.end)),
-                ("suspended", 0.into()),
+                ("suspended", (s.suspended_us / 1_000_000).into()),
                 ("system", micros(s.usage.system_us)),
                 ("user", micros(s.usage.user_us)),
                 ("total", micros(s.usage.user_us.saturating_add(s.usage.system_us))),

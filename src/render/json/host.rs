@@ -3,10 +3,21 @@
 use crate::model::Timestamp;
 use crate::model::view::{NodeView, PartitionView};
 use crate::render::ctx::VERSION;
-use crate::render::json::document::{document, epoch, object};
+use crate::render::json::document::{document, document_of, epoch, object};
 use crate::render::sinfo::{self, State};
 use crate::render::{Ctx, tres};
 use serde_json::Value;
+
+/// The document with the settings: `scontrol show config --json`.
+pub fn config(pairs: &[(String, String)]) -> Value {
+    let members = pairs.iter().map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect();
+    document_of("openapi/v0.0.38", "config", Value::Object(members))
+}
+
+/// The document with an empty list of what one host never has any of.
+pub fn none_of(what: &str) -> Value {
+    document("openapi/v0.0.38", what, Vec::new())
+}
 
 /// The document with the one node.
 pub fn nodes(n: &NodeView, ctx: &Ctx) -> Value {

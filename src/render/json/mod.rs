@@ -1,7 +1,9 @@
 //! `--json` and `--yaml`: the same records as data, in the shape of Slurm's own (OpenAPI v0.0.38, Slurm 22.05).
 //!
 //! Every document has `meta` (versions), `errors` (empty: what fails, fails before a document is begun) and one list:
-//! `jobs` (squeue, scontrol show job; another shape for sacct), `nodes` (sinfo, scontrol show node) or `partitions`; that of sdiag has the object `statistics` instead.
+//! `jobs` (squeue, scontrol show job; another shape for sacct), `nodes` (sinfo, scontrol show node) or `partitions`,
+//! `steps` (scontrol show step; each as among the steps of sacct's jobs); those of sdiag and scontrol show config have the
+//! objects `statistics` and `config` instead.
 //! Times are seconds since 1970, 0 for "none"; time limits are minutes, `null` for none; memory is in MB.
 //! Where Slurm 22.05 is known to print nonsense (`exit_code` of a failed job in sacct), the truth is printed.
 
@@ -12,9 +14,9 @@ mod host;
 mod queue;
 mod yaml;
 
-pub use accounting::accounting;
+pub use accounting::{accounting, steps};
 pub use diagnostics::diagnostics;
 pub use document::text;
-pub use host::{nodes, partitions};
+pub use host::{config, nodes, none_of, partitions};
 pub use queue::jobs;
 pub use yaml::yaml;

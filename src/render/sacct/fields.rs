@@ -82,7 +82,7 @@ fn end(row: &Row<'_>) -> Option<Timestamp> {
 /// Seconds that the job or the step has run.
 fn elapsed(row: &Row<'_>, ctx: &Ctx) -> u64 {
     match row.step {
-        Some(step) => step.end.unwrap_or(ctx.now).since(step.start).as_secs(),
+        Some(step) => row.job.step_elapsed(step, ctx.now).as_secs(),
         None => job::elapsed_secs(row.job, ctx),
     }
 }

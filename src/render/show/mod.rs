@@ -12,4 +12,4 @@ pub use config::{config, ping};
 pub use host::{node, partition, partitions};
 pub use hostlist::{hostlist, hostnames, ranges};
 pub use jobs::{job, jobs};
-pub use steps::steps;
+pub use steps::{steps, steps_shown};

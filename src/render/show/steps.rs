@@ -8,11 +8,15 @@ use crate::render::{Ctx, time, tres};
 
 /// The running steps of a job, or the one that was asked for. Empty where there is none.
 pub fn steps(job: &JobView, only: Option<StepId>, one_line: bool, ctx: &Ctx) -> String {
-    let shown = job.steps.iter().filter(|s| match only {
+    steps_shown(job, only).map(|s| step(job, s, ctx).print(one_line)).collect()
+}
+
+/// Those steps, for another form of them.
+pub fn steps_shown(job: &JobView, only: Option<StepId>) -> impl Iterator<Item = &Step> {
+    job.steps.iter().filter(move |s| match only {
         Some(id) => s.id == id,
         None => s.state.is_active(),
-    });
-    shown.map(|s| step(job, s, ctx).print(one_line)).collect()
+    })
 }
 
 fn step(job: &JobView, step: &Step, ctx: &Ctx) -> Record {

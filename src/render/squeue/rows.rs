@@ -278,7 +278,6 @@ fn value(by: By, row: &Row<'_>, ctx: &Ctx) -> Value {
     // Columns whose text does not sort as their value does.
     match by.header() {
         "JOBID" => number(u64::from(row.shown.array_job().0) << 24 | u64::from(task_order(&row.shown))),
-        "ST" | "STATE" => Value::Number(job.state as i64),
         "TIME" => number(job::elapsed_secs(job, ctx)),
         "TIME_LIMIT" => limit(job.request.time_limit_secs),
         "TIME_LEFT" => limit(job::time_left(job, ctx)),

@@ -29,7 +29,7 @@ static FIELDS: &[Field<Get>] = &[
     field(Some('u'), &["UserName"], "USER", Cut::Always, |r, _| r.job.request.user.clone()),
     field(Some('U'), &["UserID"], "USER", Cut::Always, |r, _| r.job.request.uid.to_string()),
     field(Some('M'), &["TimeUsed"], "TIME", Cut::Header, |r, c| {
-        time::short(r.step.end.unwrap_or(c.now).since(r.step.start).as_secs())
+        time::short(r.job.step_elapsed(r.step, c.now).as_secs())
     }),
     field(Some('l'), &["TimeLimit"], "TIME_LIMIT", Cut::Header, |_, _| time::short_limit(None)),
     field(Some('S'), &["StartTime"], "START_TIME", Cut::Always, |r, c| time::instant(r.step.start, c)),
@@ -104,7 +104,7 @@ pub fn print_steps(
 mod tests {
     use super::*;
     use crate::model::{ExitCode, JobState, StepId};
-    use crate::render::fixture::{ctx, job, step};
+    use crate::render::fixture::{at, ctx, job, step};
 
     #[test]
     fn steps_option_lists_running_steps() {
@@ -119,6 +119,19 @@ mod tests {
         );
         assert_eq!(print_steps(&jobs, Some("%i"), None, false, &ctx()).unwrap(), "172.batch\n");
         assert_eq!(print_steps(&jobs, None, Some("stepid:#,numtasks:#"), false, &ctx()).unwrap(), "172.batch#1#\n");
+    }
+
+    #[test]
+    fn a_step_does_not_age_while_its_job_is_suspended() {
+        let mut jobs = [job(172, "runner")
+            .running(10)
+            .step(step(StepId::Num(0), "true", JobState::Running, ExitCode::OK, 10, None))
+            .build()];
+        jobs[0].steps[0].suspended_us = 2_000_000;
+        let times = |jobs: &[JobView]| print_steps(jobs, Some("%M"), None, false, &ctx()).unwrap();
+        assert_eq!(times(&jobs), "0:08\n");
+        (jobs[0].state, jobs[0].suspended_at) = (JobState::Suspended, Some(at(7)));
+        assert_eq!(times(&jobs), "0:01\n");
     }
 
     #[test]

@@ -644,6 +644,23 @@ mod tests {
     }
 
     #[test]
+    fn states_sort_by_their_names() {
+        let ended = |id, state| job(id, "x").ended(state, Reason::None, ExitCode::OK, 9, 5).build();
+        let jobs = [
+            job(1, "x").running(5).build(),
+            job(2, "x").build(),
+            ended(3, JobState::Timeout),
+            ended(4, JobState::Completed),
+            ended(5, JobState::Cancelled),
+        ];
+        for (sort, order) in [("t", "5 4 2 1 3 "), ("T", "5 4 2 1 3 "), ("-t", "3 1 2 4 5 "), ("P,t,-p", "5 4 2 1 3 ")]
+        {
+            let options = Options { header: false, sort: Sort::parse(sort).unwrap(), ..percent("%i") };
+            assert_eq!(print(&jobs, &options, &ctx()).replace('\n', " "), order, "{sort}");
+        }
+    }
+
+    #[test]
     fn sort_ids_by_number() {
         let jobs = [job(10, "a").build(), job(9, "a").build()];
         let options = Options { header: false, sort: Sort::parse("i").unwrap(), ..percent("%i") };
