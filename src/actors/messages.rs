@@ -90,6 +90,8 @@ pub struct CancelJobs(pub CancelAsk);
 #[rtype(result = "Option<JobView>")]
 pub struct WatchJob {
     pub job: JobId,
+    /// Tell of the start of a batch job too, or of a task of an array: most wait for the end alone.
+    pub start: bool,
     pub news: NewsSender,
 }
 

@@ -75,6 +75,8 @@ struct InFlight {
 #[derive(Default)]
 struct Watch {
     senders: Vec<NewsSender>,
+    /// Those of them who wait for the start of a batch job.
+    of_starts: Vec<NewsSender>,
     /// Of an array: the task that ended worst so far.
     worst: Option<Box<JobView>>,
 }
@@ -202,14 +204,19 @@ impl SchedulerActor {
         }
     }
 
-    /// Who waits for a job, or for the array that it is a task of, hears that it runs.
+    /// Who waits for the start of a batch job, or of the array that it is a task of, hears that it runs.
     fn tell_start(&mut self, id: JobId) {
         let array = self.core.job(id).and_then(Job::array_job_id).filter(|array| *array != id);
         for watched in [Some(id), array].into_iter().flatten() {
-            if self.watchers.contains_key(&watched)
-                && let Some(view) = self.view(id)
-            {
-                self.tell(watched, Answer::Granted { view: Box::new(view) });
+            let Some(watch) = self.watchers.get_mut(&watched) else { continue };
+            let waiting = std::mem::take(&mut watch.of_starts);
+            if waiting.is_empty() {
+                continue;
+            }
+            let Some(view) = self.view(id) else { continue };
+            for watcher in waiting {
+                // Whoever waited may have gone.
+                let _ = watcher.send(Answer::Granted { view: Box::new(view.clone()) });
             }
         }
     }
@@ -265,7 +272,9 @@ impl SchedulerActor {
                 let Some(job) = self.core.job(id).cloned() else { return };
                 let host = self.core.config().host.clone();
                 self.runner(id).do_send(OpenAllocation { job: Box::new(job), host });
-                self.tell_start(id);
+                if let Some(view) = self.view(id) {
+                    self.tell(id, Answer::Granted { view: Box::new(view) });
+                }
             }
             Effect::Stop { job, cause } => self.runner(job).do_send(StopJob { cause }),
             Effect::StopStep { step, cause } => self.runner(step.job).do_send(StopStep { step: step.step, cause }),
@@ -551,6 +560,9 @@ impl Handler<WatchJob> for SchedulerActor {
             self.core.resolve(&JobRef::job(m.job)).into_iter().filter_map(|id| self.view(id)).collect();
         let live = views.iter().filter(|view| !view.state.is_terminal());
         if let Some(live) = live.max_by_key(|view| view.state.is_active()).cloned() {
+            if m.start {
+                self.watchers.entry(m.job).or_default().of_starts.push(m.news.clone());
+            }
             self.watch(m.job, m.news);
             // Of an array those that are over already count too: the watch keeps the worst of them.
             if let Some(watch) = self.watchers.get_mut(&m.job) {

@@ -202,17 +202,21 @@ impl Session {
                 plain(Answer::Done(hub.scheduler.send(ControlJobs { jobs, action, ended, uid }).await?))
             }
             Request::Cancel(ask) => plain(Answer::Done(hub.scheduler.send(CancelJobs(ask)).await?)),
-            Request::WaitStart(job) => match hub.scheduler.send(WatchJob { job, news: self.news.clone() }).await? {
-                Some(view) if view.state.is_terminal() => plain(Answer::Ended { view: Box::new(view) }),
-                Some(view) if view.state.is_active() => plain(Answer::Granted { view: Box::new(view) }),
-                Some(_) => None,
-                None => Some(refused("Invalid job id specified")),
-            },
-            Request::WaitEnd(job) => match hub.scheduler.send(WatchJob { job, news: self.news.clone() }).await? {
-                Some(view) if view.state.is_terminal() => plain(Answer::Ended { view: Box::new(view) }),
-                Some(_) => None,
-                None => Some(refused("Invalid job id specified")),
-            },
+            Request::WaitStart(job) => {
+                match hub.scheduler.send(WatchJob { job, start: true, news: self.news.clone() }).await? {
+                    Some(view) if view.state.is_terminal() => plain(Answer::Ended { view: Box::new(view) }),
+                    Some(view) if view.state.is_active() => plain(Answer::Granted { view: Box::new(view) }),
+                    Some(_) => None,
+                    None => Some(refused("Invalid job id specified")),
+                }
+            }
+            Request::WaitEnd(job) => {
+                match hub.scheduler.send(WatchJob { job, start: false, news: self.news.clone() }).await? {
+                    Some(view) if view.state.is_terminal() => plain(Answer::Ended { view: Box::new(view) }),
+                    Some(_) => None,
+                    None => Some(refused("Invalid job id specified")),
+                }
+            }
             Request::Attach { job, client, step, holds } => {
                 let news = self.news.clone();
                 match hub.scheduler.send(AttachClient { job, client, step, holds, news }).await? {

@@ -180,7 +180,7 @@ async fn who_waits_for_an_array_hears_of_its_last_task() {
     lab.acknowledge().await;
     let id = array.await.expect("an answer").expect("a job");
     let (news, mut heard) = mpsc::unbounded_channel();
-    assert!(lab.scheduler.send(WatchJob { job: id, news }).await.expect("an answer").is_some());
+    assert!(lab.scheduler.send(WatchJob { job: id, start: false, news }).await.expect("an answer").is_some());
     let cancel = crate::protocol::request::CancelAsk {
         refs: vec![JobRef { job: id, tasks: Some(TaskSet::one(2)), step: None }],
         ..Default::default()
@@ -205,7 +205,7 @@ async fn the_end_of_an_array_is_told_only_when_all_of_it_is_durable() {
     lab.acknowledge().await;
     let id = array.await.expect("an answer").expect("a job");
     let (news, mut heard) = mpsc::unbounded_channel();
-    assert!(lab.scheduler.send(WatchJob { job: id, news }).await.expect("an answer").is_some());
+    assert!(lab.scheduler.send(WatchJob { job: id, start: false, news }).await.expect("an answer").is_some());
     let cancel = |tasks: Option<TaskSet>| {
         CancelJobs(crate::protocol::request::CancelAsk {
             refs: vec![JobRef { job: id, tasks, step: None }],

@@ -94,8 +94,6 @@ fn submit(sbatch: Sbatch, tz: &jiff::tz::TimeZone) -> Done {
 fn wait(mut conn: Connection, paths: &Paths, job: JobId) -> Done {
     let answer = loop {
         match conn.receive() {
-            // It runs now.
-            Ok((Answer::Granted { .. }, _)) => {}
             Ok((answer, _)) => break answer,
             Err(ClientError::Broken(FrameError::Closed | FrameError::Io(_))) => {
                 conn = reopen(paths, None)?;
