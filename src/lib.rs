@@ -4,17 +4,18 @@
 //! command line asks over a Unix socket and prints. `tests/architecture.rs` holds the table of layers.
 
 pub mod actors;
-pub mod cli;
+pub mod args;
 pub mod client;
+pub mod commands;
 pub mod daemon;
 pub mod exec;
-pub mod host;
 pub mod model;
 pub mod protocol;
 pub mod render;
 pub mod sched;
 pub mod spec;
 pub mod store;
+pub mod sys;
 
 /// The cluster's name, where Slurm's tools ask for one.
 pub const CLUSTER: &str = "slotd";

@@ -220,7 +220,7 @@ fn gpus_are_detected_from_nvidia_smi_where_no_count_is_set() {
 #[test]
 fn nvidia_smi_is_looked_for_at_four_places() {
     assert_eq!(
-        slotd::host::gpus::PLACES,
+        slotd::sys::gpus::PLACES,
         ["nvidia-smi", "/usr/bin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi", "/bin/nvidia-smi"]
     );
 }

@@ -5,8 +5,8 @@
 //! differs from the one before. It never polls. If it dies, the last known inventory stays in force.
 
 use crate::actors::messages::{GpusChanged, ProbeGpus};
-use crate::host::gpus;
 use crate::model::partition::Gpu;
+use crate::sys::gpus;
 use actix::prelude::*;
 use std::time::Duration;
 

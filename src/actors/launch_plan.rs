@@ -5,7 +5,6 @@
 use crate::actors::messages::LaunchStep;
 use crate::exec::environment::{self, JobFacts, StepFacts};
 use crate::exec::launch_spec::{LaunchSpec, OwnEnd, Rlimit, Sink, Source, TaskSpec};
-use crate::host::paths::Paths;
 use crate::model::change::LaunchTexts;
 use crate::model::partition::Host;
 use crate::model::request::{GpuRequest, JobKind, OpenMode};
@@ -16,19 +15,20 @@ use crate::protocol::request::Stream;
 use crate::spec::cpu_bind::{self, CpuBind};
 use crate::spec::filename::{FilenameVars, NO_VAL, expand};
 use crate::spec::gpu_bind::{self, GpuBind};
+use crate::sys::paths::Paths;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The instant as local time, `2026-11-20T23:14:49`.
 pub fn local_iso(at: Timestamp) -> String {
     jiff::Timestamp::from_second(at.as_secs())
-        .map(|t| t.to_zoned(crate::host::zone::local()).strftime("%Y-%m-%dT%H:%M:%S").to_string())
+        .map(|t| t.to_zoned(crate::sys::zone::local()).strftime("%Y-%m-%dT%H:%M:%S").to_string())
         .unwrap_or_else(|_| at.as_secs().to_string())
 }
 
 /// Local time against UTC at this instant, seconds.
 fn utc_offset_secs(at: Timestamp) -> i32 {
-    let zone = crate::host::zone::local();
+    let zone = crate::sys::zone::local();
     jiff::Timestamp::from_second(at.as_secs()).map_or(0, |t| zone.to_offset(t).seconds())
 }
 

@@ -1,4 +1,4 @@
-//! The five actors: shells around `sched`, `store`, `exec` and `host` that translate, call, and carry out effects.
+//! The five actors: shells around `sched`, `store`, `exec` and `sys` that translate, call, and carry out effects.
 //!
 //! ```text
 //! sessions ──► SchedulerActor ──► StoreActor ──► SchedulerActor (Committed) ──► RunnerActor, NotifierActor, sessions

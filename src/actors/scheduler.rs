@@ -545,8 +545,8 @@ impl Handler<QueryNode> for SchedulerActor {
                 .map(|load| PartitionView { partition: load.partition, running: load.running, pending: load.pending })
                 .collect(),
             daemon_start: self.outputs.daemon_start,
-            load_centi: crate::host::system::probe_load_centi(),
-            free_mem_mb: crate::host::memory::probe_free_mb(),
+            load_centi: crate::sys::system::probe_load_centi(),
+            free_mem_mb: crate::sys::memory::probe_free_mb(),
             now: self.now(),
         })
     }

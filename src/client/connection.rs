@@ -1,9 +1,9 @@
 //! One connection to the daemon.
 
-use crate::host::paths::Paths;
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::{self, Frame, FrameError, HEADER, MAX_JSON};
 use crate::protocol::request::{Request, Submit};
+use crate::sys::paths::Paths;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};

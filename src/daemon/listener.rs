@@ -1,7 +1,7 @@
 //! The socket: one daemon for each root, and one session for each connection.
 
 use crate::daemon::session::{self, Hub};
-use crate::host::paths::Paths;
+use crate::sys::paths::Paths;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;

@@ -1,7 +1,7 @@
 //! How many requests of which kind and of which user the sessions answered, and how long that took.
 
-use crate::host::user;
 use crate::model::diagnostics::{RequestTally, Tally, UserTally};
+use crate::sys::user;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;

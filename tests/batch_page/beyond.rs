@@ -132,7 +132,7 @@ fn hold_nice_and_priority() {
 #[test]
 fn a_node_list_may_name_this_host_and_no_other() {
     let slotd = Slotd::start();
-    let host = slotd::host::system::probe_host_name();
+    let host = slotd::sys::system::probe_host_name();
     slotd.wait_state(slotd.wrap(&["-w", &host, "-x", "elsewhere"], "true"), "COMPLETED");
     let out = slotd.cmd("sbatch", &["-x", &host, "--wrap", "true"]).fails(1);
     assert!(out.stderr.contains("Requested node configuration is not available"), "{}", out.stderr);
@@ -287,7 +287,7 @@ fn environment(slotd: &Slotd, args: &[&str], vars: &[(&str, &str)]) -> BTreeMap<
 #[test]
 fn the_job_finds_slurms_variables() {
     let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 2).start();
-    let host = slotd::host::system::probe_host_name();
+    let host = slotd::sys::system::probe_host_name();
     let work = slotd.work().display().to_string();
     let user = slotd.sh("id -un; id -u; id -g").ok();
     let [user, uid, gid] = user.lines()[..] else { panic!("{user:?}") };
@@ -447,7 +447,7 @@ fn the_time_limit_says_so_in_the_jobs_stderr() {
     let job = slotd.wait_state(id, "TIMEOUT");
     assert_eq!(job.reason(), "TimeLimit");
     assert_eq!(slotd.read("out"), "ready\nlast words\n");
-    let (err, host) = (slotd.read("err"), slotd::host::system::probe_host_name());
+    let (err, host) = (slotd.read("err"), slotd::sys::system::probe_host_name());
     assert!(err.starts_with(&format!("slurmstepd: error: *** JOB {id} ON {host} CANCELLED AT ")), "{err}");
     assert!(err.contains(" DUE TO TIME LIMIT ***\n"), "{err}");
 }

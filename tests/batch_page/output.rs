@@ -11,7 +11,7 @@ fn writes(slotd: &Slotd, args: &[&str], pattern: &str, file: impl Fn(u32) -> Str
 }
 
 fn host() -> String {
-    slotd::host::system::probe_host_name()
+    slotd::sys::system::probe_host_name()
 }
 
 #[test]

@@ -2,12 +2,12 @@
 //! jobs and once with 100,000 ended and 10,000 waiting ones. One run prints them all: `cargo bench --bench look`.
 
 use lab::{Lab, summary, timed};
-use slotd::host::paths::Paths;
 use slotd::model::change::{Change, Texts};
 use slotd::model::job::{ArrayRole, Hold};
 use slotd::model::tres::{Allocation, Usage};
 use slotd::model::{ExitCode, Job, JobId, JobRequest, JobState, Reason, Timestamp, Tres};
 use slotd::store::Store;
+use slotd::sys::paths::Paths;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -9,13 +9,13 @@
 use crate::client::connection::{ClientError, Connection, Return};
 use crate::client::share::Share;
 use crate::client::terminal::{self, Raw};
-use crate::host::paths::Paths;
 use crate::model::job::ClientProcess;
 use crate::model::view::JobView;
 use crate::model::{ExitCode, JobId, JobRef, StepId, StepKey, TaskSet};
 use crate::protocol::answer::{Answer, Refused};
 use crate::protocol::frame::FrameError;
 use crate::protocol::request::{CancelAsk, Request, StepLaunch};
+use crate::sys::paths::Paths;
 use keyboard::Keyboard;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

@@ -1,0 +1,329 @@
+//! The options of a command from all the places where they can be said, in one list.
+//!
+//! Directives come first, then the environment, then the command line, and the last one of a name wins: that is the
+//! precedence of Slurm and of the book. All three go through the same clap definition. Each option remembers where it
+//! came from, so that an error can say so.
+
+use crate::args::error::{CliError, Mark, Parsed};
+use crate::args::extra::{self, Extra};
+use crate::args::getopt::{Given, Grammar, Operand, Operands, Takes};
+use crate::args::origin::Origin;
+use crate::spec::SpecError;
+use crate::spec::directive::Directive;
+use clap::{ArgMatches, Args, Command};
+use std::ffi::OsString;
+
+/// What `--version` prints. Clients look for `slurm` followed by a version; the end names the real program.
+pub const VERSION: &str = concat!("slurm-wlm 22.05.8-slotd-", env!("CARGO_PKG_VERSION"));
+
+/// What is particular to one command.
+#[derive(Debug, Clone, Copy)]
+pub struct Applet {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub operands: Operands,
+    /// Exit code for an option that does not exist or a value that cannot be read.
+    pub usage_exit: i32,
+    /// `Try "x --help" for more information` follows a bad option.
+    pub points_to_help: bool,
+    pub extras: &'static [&'static [Extra]],
+    /// Variables of the environment and the options they stand for.
+    pub variables: &'static [(&'static str, &'static str)],
+    /// What comes before the text of a refused submission: `Batch job submission failed`.
+    pub submission: &'static str,
+}
+
+/// Where an option was said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// In this line of the script, counted from 1.
+    Directive(usize),
+    /// By this variable.
+    Environment(&'static str),
+    CommandLine,
+}
+
+impl Source {
+    /// The precedence of the place: what is said in a higher one replaces what is said in a lower one.
+    pub fn layer(self) -> u8 {
+        match self {
+            Source::Directive(_) => 0,
+            Source::Environment(_) => 1,
+            Source::CommandLine => 2,
+        }
+    }
+
+    /// What stands before an error's text, to tell where to look.
+    fn label(self) -> String {
+        match self {
+            Source::Directive(line) => format!("line {line}: "),
+            Source::Environment(name) => format!("{name}: "),
+            Source::CommandLine => String::new(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    pub given: Given,
+    pub source: Source,
+}
+
+/// The options that count, in order of precedence, and the operands.
+#[derive(Debug)]
+pub struct Choices {
+    applet: Applet,
+    pub list: Vec<Choice>,
+    pub operands: Vec<Operand>,
+}
+
+impl Choices {
+    /// The choice that counts for this option.
+    pub fn of(&self, name: &str) -> Option<&Choice> {
+        self.list.iter().rev().find(|choice| choice.given.name == name)
+    }
+
+    /// The last of these options that was given: of two that exclude each other, the one that counts.
+    pub fn last_of<'a>(&self, names: &[&'a str]) -> Option<&'a str> {
+        self.list.iter().rev().find_map(|choice| names.iter().copied().find(|name| *name == choice.given.name))
+    }
+
+    /// Whether the option was given on the command line itself.
+    pub fn on_command_line(&self, name: &str) -> bool {
+        self.of(name).is_some_and(|choice| choice.source == Source::CommandLine)
+    }
+
+    /// Whether the option came from the environment.
+    pub fn from_environment(&self, name: &str) -> bool {
+        self.of(name).is_some_and(|choice| matches!(choice.source, Source::Environment(_)))
+    }
+
+    /// The refusal of an option's value.
+    pub fn refuse(&self, name: &str, error: &SpecError) -> CliError {
+        let label = self.of(name).map(|choice| choice.source.label()).unwrap_or_default();
+        let text = if error.submission { format!("{}: {error}", self.applet.submission) } else { error.to_string() };
+        let exit = if error.usage { self.applet.usage_exit } else { 1 };
+        CliError::error(exit, format!("{label}{text}"))
+    }
+
+    /// Reads a value that was given, or refuses it.
+    pub fn read<T, F>(&self, name: &str, value: Option<&String>, parse: F) -> Result<Option<T>, CliError>
+    where
+        F: FnOnce(&str) -> Result<T, SpecError>,
+    {
+        value.map(|text| parse(text).map_err(|error| self.refuse(name, &error))).transpose()
+    }
+
+    /// The options by name with their values, as `-v` lists them.
+    pub fn defined(&self) -> Vec<(String, String)> {
+        let mut named: Vec<(String, String)> = Vec::new();
+        for choice in &self.list {
+            let count = self.list.iter().filter(|other| other.given.name == choice.given.name).count();
+            let value = match (&choice.given.value, choice.given.name.as_str()) {
+                (_, "verbose") => count.to_string(),
+                (Some(value), _) => value.clone(),
+                (None, _) => "set".to_owned(),
+            };
+            named.retain(|(name, _)| *name != choice.given.name);
+            named.push((choice.given.name.clone(), value));
+        }
+        named.sort();
+        named
+    }
+}
+
+/// A command line that was taken apart, before the other places are asked.
+#[derive(Debug)]
+pub struct Reader {
+    applet: Applet,
+    command: Command,
+    grammar: Grammar,
+    line: Vec<Choice>,
+    pub operands: Vec<Operand>,
+}
+
+impl Reader {
+    /// Takes the words apart; `argv[0]` is the command. `--help`, `--usage` and `--version` end here.
+    ///
+    /// # Errors
+    /// An unknown or ambiguous option, a missing value, a word that is not UTF-8.
+    pub fn scan<T: Args>(applet: Applet, argv: &[OsString]) -> Result<Parsed<Reader>, CliError> {
+        let command = T::augment_args(bare_command(applet));
+        let mut grammar = Grammar::of(&command);
+        for extra in applet.extras.iter().copied().flatten() {
+            grammar.add(extra.long, extra.short, extra.takes);
+        }
+        let mut words = Vec::with_capacity(argv.len());
+        for word in argv.iter().skip(1) {
+            match word.to_str() {
+                Some(word) => words.push(word.to_owned()),
+                None => {
+                    let text = format!("argument is not valid UTF-8: {}", word.to_string_lossy());
+                    return Err(CliError::error(applet.usage_exit, text));
+                }
+            }
+        }
+        let found = grammar.scan(&words, applet.operands).map_err(|error| {
+            let mut refusal = error.refuse(applet.name, applet.usage_exit);
+            if !applet.points_to_help {
+                refusal.lines.truncate(1);
+            }
+            refusal
+        })?;
+        match found
+            .options
+            .iter()
+            .map(|given| given.name.as_str())
+            .find(|name| matches!(*name, "help" | "usage" | "version"))
+        {
+            Some("help") => return Ok(Parsed::Print(definition::<T>(applet).render_help().to_string())),
+            Some("usage") => return Ok(Parsed::Print(format!("{}\n", definition::<T>(applet).render_usage()))),
+            Some(_) => return Ok(Parsed::Print(format!("{VERSION}\n"))),
+            None => {}
+        }
+        let line = found.options.into_iter().map(|given| Choice { given, source: Source::CommandLine }).collect();
+        Ok(Parsed::Run(Reader { applet, command, grammar, line, operands: found.operands }))
+    }
+
+    /// Whether the command line itself has this option.
+    pub fn has(&self, name: &str) -> bool {
+        self.line.iter().any(|choice| choice.given.name == name)
+    }
+
+    /// Reads a flag's letter with a word right after it as another option with that value: `sacct -p cpu` of the book,
+    /// where Slurm's `-p` takes none and the word would count for nothing.
+    pub fn letter_takes_next(&mut self, flag: &str, option: &str) {
+        let line = &mut self.line;
+        self.operands.retain(|operand| {
+            let before = operand.after.and_then(|i| line.get_mut(i));
+            match before.filter(|choice| choice.given.name == flag && choice.given.short) {
+                Some(choice) => {
+                    option.clone_into(&mut choice.given.name);
+                    choice.given.value = Some(operand.text.clone());
+                    false
+                }
+                None => true,
+            }
+        });
+    }
+
+    /// Adds the environment and the script's directives, and fills the options in.
+    ///
+    /// # Errors
+    /// A directive that is malformed, named by its line; an option that slotd refuses.
+    pub fn finish<T: Args>(mut self, origin: &Origin, directives: &[Directive]) -> Result<(T, Choices), CliError> {
+        let mut list = self.directives(directives)?;
+        list.extend(environment(&self.grammar, self.applet.variables, origin));
+        list.append(&mut self.line);
+        let list = settle(&self.grammar, list);
+        let choices = Choices { applet: self.applet, list, operands: self.operands };
+        for choice in &choices.list {
+            for extras in self.applet.extras {
+                if let Some(refusal) = extra::refusal(extras, &choice.given.name, self.applet.usage_exit) {
+                    return Err(refusal);
+                }
+            }
+        }
+        let matches = fill(self.command, &choices)?;
+        let options = T::from_arg_matches(&matches).map_err(|error| clap_error(self.applet, &error))?;
+        Ok((options, choices))
+    }
+
+    fn directives(&mut self, directives: &[Directive]) -> Result<Vec<Choice>, CliError> {
+        self.grammar.lenient_flags = true;
+        let mut list = Vec::new();
+        for Directive { line, words } in directives {
+            let exit = self.applet.usage_exit;
+            let found = self.grammar.scan(words, Operands::Anywhere).map_err(|error| {
+                CliError::error(exit, format!("line {line}: {error}"))
+                    .and(Mark::Bare, format!("Try \"{} --help\" for more information", self.applet.name))
+            })?;
+            if let Some(stray) = found.operands.first() {
+                let text = format!("line {line}: Invalid directive found in batch script: {}", stray.text);
+                return Err(
+                    CliError::error(exit, text).and(Mark::Bare, "It is not an option. A comment begins with #.")
+                );
+            }
+            list.extend(found.options.into_iter().map(|given| Choice { given, source: Source::Directive(*line) }));
+        }
+        self.grammar.lenient_flags = false;
+        Ok(list)
+    }
+}
+
+/// The clap definition of a command: the one source for parsing, help, man pages and completions.
+pub fn definition<T: Args>(applet: Applet) -> Command {
+    let command = T::augment_args(bare_command(applet));
+    // A flattened struct of options puts its own description in place of the command's.
+    applet.extras.iter().fold(command, |command, extras| extra::add_to(command, extras)).about(applet.about)
+}
+
+fn bare_command(applet: Applet) -> Command {
+    Command::new(applet.name)
+        .about(applet.about)
+        .version(VERSION)
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .term_width(100)
+}
+
+/// What the environment says, in the order of the table. An empty variable says nothing.
+fn environment(grammar: &Grammar, variables: &'static [(&'static str, &'static str)], origin: &Origin) -> Vec<Choice> {
+    let mut list = Vec::new();
+    for &(variable, option) in variables {
+        let (Some(value), Some(takes)) = (origin.nonempty(variable), grammar.takes(option)) else {
+            continue;
+        };
+        // A flag's variable may say how often (SBATCH_DEBUG=2), or no.
+        let (value, times) = match takes {
+            Takes::Nothing => (None, value.parse().unwrap_or(u8::from(!value.eq_ignore_ascii_case("no")))),
+            Takes::Maybe | Takes::Value => (Some(value.to_owned()), 1),
+        };
+        for _ in 0..times {
+            list.push(Choice {
+                given: Given { name: option.to_owned(), value: value.clone(), short: false },
+                source: Source::Environment(variable),
+            });
+        }
+    }
+    list
+}
+
+/// Drops what a later word of the same option replaces.
+fn settle(grammar: &Grammar, list: Vec<Choice>) -> Vec<Choice> {
+    let keep: Vec<bool> = list
+        .iter()
+        .enumerate()
+        .map(|(i, choice)| {
+            let later = list.iter().skip(i + 1).filter(|later| later.given.name == choice.given.name);
+            if grammar.adds_up(&choice.given.name) {
+                // Within one place they add up; a higher place replaces a lower one.
+                later.clone().all(|later| later.source.layer() == choice.source.layer())
+            } else {
+                later.count() == 0
+            }
+        })
+        .collect();
+    list.into_iter().zip(keep).filter_map(|(choice, keep)| keep.then_some(choice)).collect()
+}
+
+/// Options without meaning are left out: nobody asks for them, and clap is quicker without their definitions.
+fn fill(command: Command, choices: &Choices) -> Result<ArgMatches, CliError> {
+    let extras = choices.applet.extras;
+    let means_something = |name: &str| !extras.iter().copied().flatten().any(|extra| extra.long == name);
+    let mut words = Vec::with_capacity(choices.list.len() + choices.operands.len() + 2);
+    words.push(choices.applet.name.to_owned());
+    words.extend(
+        choices.list.iter().filter(|choice| means_something(&choice.given.name)).map(|choice| choice.given.word()),
+    );
+    words.push("--".to_owned());
+    words.extend(choices.operands.iter().map(|operand| operand.text.clone()));
+    command.try_get_matches_from(words).map_err(|error| clap_error(choices.applet, &error))
+}
+
+/// What clap still finds: a line that contradicts itself in a way that only the definition knows.
+fn clap_error(applet: Applet, error: &clap::Error) -> CliError {
+    let text = error.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    CliError::error(applet.usage_exit, first.strip_prefix("error: ").unwrap_or(first))
+}

@@ -1,0 +1,232 @@
+//! Options of Slurm's man pages that mean nothing on one host: kept and harmless, or refused by name.
+//!
+//! They are part of the clap definitions, so that prefixes, help and completions know them, but no command reads them.
+//! Options with a meaning here stand in the `Opts` structs of the commands.
+
+use crate::args::error::CliError;
+use crate::args::getopt::Takes;
+use clap::{Arg, ArgAction, Command};
+
+/// One option without a meaning here.
+#[derive(Debug, Clone, Copy)]
+pub struct Extra {
+    pub long: &'static str,
+    pub short: Option<char>,
+    pub takes: Takes,
+    pub help: &'static str,
+    /// Why it is refused. `None`: kept.
+    pub refusal: Option<&'static str>,
+}
+
+const fn kept(long: &'static str, short: Option<char>, takes: Takes, help: &'static str) -> Extra {
+    Extra { long, short, takes, help, refusal: None }
+}
+
+const fn refused(long: &'static str, short: Option<char>, takes: Takes, why: &'static str) -> Extra {
+    Extra { long, short, takes, help: why, refusal: Some(why) }
+}
+
+use Takes::{Maybe, Nothing, Value};
+
+/// Shared by sbatch, srun and salloc.
+pub const SUBMIT: &[Extra] = &[
+    kept("acctg-freq", None, Value, "Interval of the accounting samples"),
+    kept("bb", None, Value, "Burst buffer specification"),
+    kept("bbf", None, Value, "File with a burst buffer specification"),
+    kept("consolidate-segments", None, Nothing, "Place segments of nodes together"),
+    kept("container", None, Value, "OCI container bundle"),
+    kept("container-id", None, Value, "OCI container name"),
+    kept("contiguous", None, Nothing, "Ask for neighbouring nodes"),
+    kept("core-spec", Some('S'), Value, "Cores kept for the system"),
+    kept("cores-per-socket", None, Value, "Cores that a socket must have"),
+    kept("cpu-freq", None, Value, "Frequency of the CPUs"),
+    kept("delay-boot", None, Value, "Delay the reboot of nodes"),
+    kept("distribution", Some('m'), Value, "How tasks are spread over nodes and sockets"),
+    kept("extra", None, Value, "Free text for the node selection"),
+    kept("extra-node-info", Some('B'), Value, "Sockets, cores and threads that a node must have"),
+    kept("get-user-env", None, Maybe, "Take the login environment"),
+    kept("gpu-freq", None, Value, "Frequency of the GPUs"),
+    kept("gres-flags", None, Value, "How generic resources are bound"),
+    kept("hint", None, Value, "What the program is bound by"),
+    kept("mcs-label", None, Value, "Multi-category security label"),
+    kept("mem-bind", None, Value, "Bind tasks to memory"),
+    kept("network", None, Value, "What the network must have"),
+    kept("no-kill", Some('k'), Maybe, "Go on when a node fails"),
+    kept("ntasks-per-core", None, Value, "Tasks for each core"),
+    kept("ntasks-per-socket", None, Value, "Tasks for each socket"),
+    kept("overcommit", Some('O'), Nothing, "More tasks than CPUs"),
+    kept("power", None, Value, "Power management"),
+    kept("prefer", None, Value, "Features that would be nice to have"),
+    kept("profile", None, Value, "What the accounting samples"),
+    kept("resv-ports", None, Maybe, "Reserve communication ports"),
+    kept("segment", None, Value, "Size of the segments of nodes"),
+    kept("sockets-per-node", None, Value, "Sockets that a node must have"),
+    kept("spread-job", None, Nothing, "Spread over many nodes"),
+    kept("stepmgr", None, Nothing, "Manage steps on the node"),
+    kept("switches", None, Value, "Network switches at most"),
+    kept("thread-spec", None, Value, "Threads kept for the system"),
+    kept("threads-per-core", None, Value, "Threads of each core to use"),
+    kept("tmp", None, Value, "Temporary disk space"),
+    kept("tres-bind", None, Value, "Bind tasks to trackable resources"),
+    kept("use-min-nodes", None, Nothing, "Prefer fewer nodes"),
+    refused("cluster-constraint", None, Value, "there are no other clusters"),
+    refused("nodefile", Some('F'), Value, "there is one node, which --nodelist may name"),
+    refused("reboot", None, Nothing, "a reboot would end every job of the host"),
+];
+
+/// Of sbatch alone.
+pub const SBATCH: &[Extra] = &[
+    kept("batch", None, Value, "Features of the node that runs the script"),
+    kept("gpu-bind", None, Value, "Bind tasks to GPUs"),
+    kept("ignore-pbs", None, Nothing, "Do not read #PBS lines, which slotd never does"),
+    kept("oom-kill-step", None, Maybe, "Kill the whole step when memory runs out"),
+    kept("propagate", None, Maybe, "Take the resource limits of this shell"),
+    kept("wait-all-nodes", None, Value, "Start when all nodes are ready"),
+    refused("scrontab", None, Nothing, "there is no scrontab"),
+];
+
+/// Of salloc alone.
+pub const SALLOC: &[Extra] = &[
+    kept("gpu-bind", None, Value, "Bind tasks to GPUs"),
+    kept("wait-all-nodes", None, Value, "Start when all nodes are ready"),
+    kept("x11", None, Maybe, "Forward X11, which needs no forwarding on one host"),
+];
+
+/// Of srun alone.
+pub const SRUN: &[Extra] = &[
+    kept("accel-bind", None, Value, "Bind tasks to accelerators"),
+    kept("async", None, Nothing, "Submit the step in the background"),
+    kept("bcast", None, Maybe, "Copy the program to the nodes, which is there already"),
+    kept("bcast-exclude", None, Value, "Libraries that are not copied"),
+    kept("compress", None, Maybe, "Compress what is copied"),
+    kept("ctrl-comm-ifhn", None, Value, "Interface for the communication"),
+    kept("debugger-test", None, Nothing, "For tests of debuggers"),
+    kept("interactive", None, Nothing, "Start the shell of an interactive job"),
+    kept("mpi", None, Value, "Kind of MPI"),
+    kept("oom-kill-step", None, Maybe, "Kill the whole step when memory runs out"),
+    kept("preserve-env", Some('E'), Nothing, "Take the node and task counts of the environment"),
+    kept("propagate", None, Maybe, "Take the resource limits of this shell"),
+    kept("relative", Some('r'), Value, "First node of the allocation to use"),
+    kept("send-libs", None, Maybe, "Copy the libraries with the program"),
+    kept("slurmd-debug", None, Value, "Messages of the node's daemon"),
+    kept("threads", Some('T'), Value, "Threads of srun for the launch"),
+    kept("treewidth", None, Value, "Width of the communication tree"),
+    kept("x11", None, Maybe, "Forward X11, which needs no forwarding on one host"),
+    refused("epilog", None, Value, "call the program from the command itself"),
+    refused("external-launcher", None, Maybe, "tasks are started by slotd alone"),
+    refused("het-group", None, Value, "there are no heterogeneous jobs on one host"),
+    refused("mpi-combine", None, Value, "there are no heterogeneous jobs on one host"),
+    refused("no-allocate", Some('Z'), Nothing, "a step needs an allocation"),
+    refused("prolog", None, Value, "call the program from the command itself"),
+    refused("task-epilog", None, Value, "call the program from the command itself"),
+    refused("task-prolog", None, Value, "call the program from the command itself"),
+];
+
+/// Of squeue.
+pub const SQUEUE: &[Extra] = &[
+    kept("array-unique", None, Nothing, "One row for an array, where Slurm adds ids of its own"),
+    kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one"),
+    kept("expand-patterns", None, Nothing, "Write out the patterns of file names, as slotd always does"),
+    kept("federation", None, Nothing, "Ask the federation"),
+    kept("hide", None, Nothing, "Leave hidden partitions out, of which there are none"),
+    kept("local", None, Nothing, "Ask the local cluster only"),
+    kept("noconvert", None, Nothing, "Do not convert units, as squeue never does here"),
+    kept("notme", None, Nothing, "Jobs of others, of whom there are none"),
+    kept("only-job-state", None, Nothing, "Ask for states only"),
+    kept("priority", Some('P'), Nothing, "A row for each partition of a pending job, which has one"),
+    kept("sibling", None, Nothing, "Jobs of the federation's other clusters"),
+];
+
+/// Of sacct.
+pub const SACCT: &[Extra] = &[
+    kept("allclusters", Some('L'), Nothing, "All clusters, of which there is one"),
+    kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one"),
+    kept("expand-patterns", None, Nothing, "Write out the patterns of file names, as slotd always does"),
+    kept("federation", None, Nothing, "Ask the federation"),
+    kept("flags", Some('F'), Value, "Filter by how the job was scheduled"),
+    kept("local", None, Nothing, "Ask the local cluster only"),
+    kept("whole-hetjob", None, Maybe, "All parts of heterogeneous jobs, of which there are none"),
+    refused("associations", Some('x'), Value, "there are no associations"),
+    refused("completion", Some('c'), Nothing, "there is no job completion log beside the accounting"),
+    refused("file", Some('f'), Value, "the accounting is a database, not a file"),
+];
+
+/// Of sinfo.
+pub const SINFO: &[Extra] = &[
+    kept("all", Some('a'), Nothing, "Hidden partitions too, of which there are none"),
+    kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one"),
+    kept("federation", None, Nothing, "Ask the federation"),
+    kept("future", Some('F'), Nothing, "Future nodes too, of which there are none"),
+    kept("hide", None, Nothing, "Leave hidden partitions out, of which there are none"),
+    kept("local", None, Nothing, "Ask the local cluster only"),
+    kept("responding", Some('r'), Nothing, "Only nodes that respond, as the one does"),
+    refused("reservation", Some('T'), Nothing, "there are no reservations"),
+];
+
+/// Of scancel.
+pub const SCANCEL: &[Extra] = &[
+    kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one"),
+    kept("cron", None, Nothing, "Confirm that a scrontab job is meant"),
+    kept("ctld", Some('c'), Nothing, "Send by way of the daemon, as slotd always does"),
+    kept("hurry", Some('H'), Nothing, "Leave the burst buffer's data behind"),
+    kept("sibling", None, Value, "Jobs of the federation's other clusters"),
+];
+
+/// Of scontrol.
+pub const SCONTROL: &[Extra] = &[
+    kept("all", Some('a'), Nothing, "Hidden partitions too, of which there are none"),
+    kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one"),
+    kept("federation", None, Nothing, "Ask the federation"),
+    kept("future", Some('F'), Nothing, "Future nodes too, of which there are none"),
+    kept("hide", None, Nothing, "Leave hidden partitions out, of which there are none"),
+    kept("local", None, Nothing, "Ask the local cluster only"),
+    kept("sibling", None, Nothing, "Jobs of the federation's other clusters"),
+    kept("uid", Some('u'), Value, "Change things as this user, who is you"),
+];
+
+/// Of sstat.
+pub const SSTAT: &[Extra] = &[kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one")];
+
+/// Of sdiag.
+pub const SDIAG: &[Extra] = &[
+    kept("all", Some('a'), Nothing, "Everything, which is the default"),
+    kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one"),
+];
+
+/// Of sprio.
+pub const SPRIO: &[Extra] = &[
+    kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one"),
+    kept("federation", None, Nothing, "Ask the federation"),
+    kept("local", None, Nothing, "Ask the local cluster only"),
+    kept("sibling", None, Nothing, "Jobs of the federation's other clusters"),
+];
+
+/// Adds the options to a command's definition.
+pub fn add_to(command: Command, extras: &[Extra]) -> Command {
+    extras.iter().fold(command, |command, extra| {
+        let mut arg = Arg::new(extra.long).long(extra.long).help(extra.help);
+        if let Some(short) = extra.short {
+            arg = arg.short(short);
+        }
+        arg = match extra.takes {
+            Takes::Nothing => arg.action(ArgAction::SetTrue),
+            Takes::Value => arg.action(ArgAction::Set).value_name("VALUE"),
+            Takes::Maybe => arg
+                .action(ArgAction::Set)
+                .value_name("VALUE")
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value(""),
+        };
+        command.arg(match extra.refusal {
+            None => arg.help_heading("Kept, without effect on one host"),
+            Some(_) => arg.hide(true),
+        })
+    })
+}
+
+/// The refusal of an option, if it is one of those.
+pub fn refusal(extras: &[Extra], name: &str, exit: i32) -> Option<CliError> {
+    let why = extras.iter().find(|extra| extra.long == name)?.refusal?;
+    Some(CliError::error(exit, format!("--{name} is not supported by slotd: {why}")))
+}

@@ -1,0 +1,421 @@
+//! The manners of GNU `getopt_long`, which every Slurm client relies on, in front of clap.
+//!
+//! clap knows the options; this module reads the words. It resolves unique prefixes (`--job` for `--jobs`), attached
+//! and joined short options (`-uroot`, `-nu USER`), values in the next word whatever they look like, and operands before
+//! options, and gives each option by its full name. What comes out is spelled in the one way in which clap and getopt
+//! agree (`--name=value`, operands after `--`). Meanings and values are not its business.
+
+use crate::args::error::{CliError, Mark};
+use clap::{ArgAction, Command};
+
+/// Whether options may follow operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operands {
+    /// The first operand ends the options: sbatch, srun and salloc, whose operands are a command with options of its own.
+    EndOptions,
+    /// Options and operands in any order, until `--`.
+    Anywhere,
+}
+
+/// What follows an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    Nothing,
+    /// A value: attached, or the next word.
+    Value,
+    /// A value only if it is attached.
+    Maybe,
+}
+
+#[derive(Debug, Clone)]
+struct Known {
+    /// The full name, or the letter where there is none.
+    name: String,
+    aliases: Vec<String>,
+    short: Option<char>,
+    takes: Takes,
+    /// Earlier occurrences count too: lists and counters.
+    adds_up: bool,
+}
+
+/// An option as it was given, by its full name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    pub name: String,
+    pub value: Option<String>,
+    /// Written with its letter.
+    pub short: bool,
+}
+
+impl Given {
+    /// The spelling that both getopt and clap read in the same way.
+    pub fn word(&self) -> String {
+        let dashes = if self.name.chars().count() == 1 { "-" } else { "--" };
+        match &self.value {
+            Some(value) => format!("{dashes}{}={value}", self.name),
+            None => format!("{dashes}{}", self.name),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Operand {
+    pub text: String,
+    /// The option that the word just before gave, as an index into `options`.
+    pub after: Option<usize>,
+}
+
+/// A command line taken apart.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scanned {
+    pub options: Vec<Given>,
+    pub operands: Vec<Operand>,
+}
+
+/// What getopt says, in glibc's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GetoptError {
+    UnknownLong(String),
+    UnknownShort(char),
+    Ambiguous { word: String, possibilities: Vec<String> },
+    MissingLong(String),
+    MissingShort(char),
+    UnwantedValue(String),
+}
+
+impl std::fmt::Display for GetoptError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            GetoptError::UnknownLong(word) => write!(f, "unrecognized option '{word}'"),
+            GetoptError::UnknownShort(letter) => write!(f, "invalid option -- '{letter}'"),
+            GetoptError::Ambiguous { word, possibilities } => {
+                write!(f, "option '{word}' is ambiguous; possibilities:")?;
+                possibilities.iter().try_for_each(|name| write!(f, " '--{name}'"))
+            }
+            GetoptError::MissingLong(name) => write!(f, "option '--{name}' requires an argument"),
+            GetoptError::MissingShort(letter) => write!(f, "option requires an argument -- '{letter}'"),
+            GetoptError::UnwantedValue(name) => write!(f, "option '--{name}' doesn't allow an argument"),
+        }
+    }
+}
+
+impl GetoptError {
+    /// As the command prints it, with the pointer to `--help`.
+    pub fn refuse(&self, command: &str, exit: i32) -> CliError {
+        CliError::new(Mark::Plain, exit, self.to_string())
+            .and(Mark::Bare, format!("Try \"{command} --help\" for more information"))
+    }
+}
+
+/// The options of one command, read from its clap definition.
+#[derive(Debug, Clone)]
+pub struct Grammar {
+    known: Vec<Known>,
+    /// `--flag=` counts as `--flag`: tools that write directives from tables leave such words behind.
+    pub lenient_flags: bool,
+}
+
+impl Grammar {
+    pub fn of(command: &Command) -> Self {
+        let known = command
+            .get_arguments()
+            .filter(|arg| !arg.is_positional())
+            .filter_map(|arg| {
+                let short = arg.get_short();
+                let name = arg.get_long().map(str::to_owned).or(short.map(String::from))?;
+                let takes = match (arg.get_action().takes_values(), arg.get_num_args()) {
+                    (false, _) => Takes::Nothing,
+                    (true, Some(range)) if range.min_values() == 0 => Takes::Maybe,
+                    (true, _) => Takes::Value,
+                };
+                Some(Known {
+                    name,
+                    aliases: arg.get_all_aliases().unwrap_or_default().into_iter().map(str::to_owned).collect(),
+                    short,
+                    takes,
+                    adds_up: matches!(arg.get_action(), ArgAction::Append | ArgAction::Count),
+                })
+            })
+            .collect();
+        Grammar { known, lenient_flags: false }
+    }
+
+    /// Adds an option that the definition does not have.
+    pub fn add(&mut self, name: &str, short: Option<char>, takes: Takes) {
+        self.known.push(Known { name: name.to_owned(), aliases: Vec::new(), short, takes, adds_up: false });
+    }
+
+    /// What follows the option of this full name; `None` if there is no such option.
+    pub fn takes(&self, name: &str) -> Option<Takes> {
+        self.known.iter().find(|known| known.name == name).map(|known| known.takes)
+    }
+
+    /// Whether earlier occurrences of the option count beside the last one.
+    pub fn adds_up(&self, name: &str) -> bool {
+        self.known.iter().any(|known| known.name == name && known.adds_up)
+    }
+
+    /// Takes the words of a command line apart, the command's own name not among them.
+    pub fn scan(&self, words: &[String], operands: Operands) -> Result<Scanned, GetoptError> {
+        let mut found = Scanned::default();
+        let mut before = None;
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            if word == "--" {
+                found.operands.extend(words.map(|text| Operand { text: text.clone(), after: None }));
+                break;
+            }
+            if let Some(body) = word.strip_prefix("--") {
+                found.options.push(self.long(body, &mut words)?);
+            } else if let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) {
+                self.letters(letters, &mut words, &mut found.options)?;
+            } else {
+                found.operands.push(Operand { text: word.clone(), after: before });
+                if operands == Operands::EndOptions {
+                    found.operands.extend(words.map(|text| Operand { text: text.clone(), after: None }));
+                    break;
+                }
+                before = None;
+                continue;
+            }
+            before = found.options.len().checked_sub(1);
+        }
+        Ok(found)
+    }
+
+    /// `body` is the word without its dashes: `name`, `name=value`, or a beginning of a name.
+    fn long<'a>(&self, body: &str, rest: &mut impl Iterator<Item = &'a String>) -> Result<Given, GetoptError> {
+        let (name, attached) = match body.split_once('=') {
+            Some((name, value)) => (name, Some(value.to_owned())),
+            None => (body, None),
+        };
+        let known = self.by_name(name, body)?;
+        let full = known.name.clone();
+        let value = match (known.takes, attached) {
+            (Takes::Nothing, None) => None,
+            (Takes::Nothing, Some(value)) if value.is_empty() && self.lenient_flags => None,
+            (Takes::Nothing, Some(_)) => return Err(GetoptError::UnwantedValue(full)),
+            (Takes::Maybe, attached) => attached,
+            (Takes::Value, Some(value)) => Some(value),
+            (Takes::Value, None) => match rest.next() {
+                Some(next) => Some(next.clone()),
+                None => return Err(GetoptError::MissingLong(full)),
+            },
+        };
+        Ok(Given { name: full, value, short: false })
+    }
+
+    fn by_name(&self, name: &str, body: &str) -> Result<&Known, GetoptError> {
+        let has = |known: &&Known, test: &dyn Fn(&str) -> bool| {
+            known.name.chars().count() > 1 && (test(&known.name) || known.aliases.iter().any(|alias| test(alias)))
+        };
+        if let Some(known) = self.known.iter().find(|known| has(known, &|full| full == name)) {
+            return Ok(known);
+        }
+        let mut possible: Vec<&Known> =
+            self.known.iter().filter(|known| has(known, &|full| full.starts_with(name))).collect();
+        match possible.as_slice() {
+            [] => Err(GetoptError::UnknownLong(format!("--{body}"))),
+            [one] => Ok(one),
+            _ => {
+                possible.sort_by(|a, b| a.name.cmp(&b.name));
+                Err(GetoptError::Ambiguous {
+                    word: format!("--{body}"),
+                    possibilities: possible.into_iter().map(|known| known.name.clone()).collect(),
+                })
+            }
+        }
+    }
+
+    fn letters<'a>(
+        &self,
+        letters: &str,
+        rest: &mut impl Iterator<Item = &'a String>,
+        into: &mut Vec<Given>,
+    ) -> Result<(), GetoptError> {
+        let mut chars = letters.chars();
+        while let Some(letter) = chars.next() {
+            let Some(known) = self.known.iter().find(|known| known.short == Some(letter)) else {
+                return Err(GetoptError::UnknownShort(letter));
+            };
+            let attached = Some(chars.as_str()).filter(|text| !text.is_empty()).map(str::to_owned);
+            let (value, ends_word) = match known.takes {
+                Takes::Nothing => (None, false),
+                Takes::Maybe => (attached, true),
+                Takes::Value => match attached.or_else(|| rest.next().cloned()) {
+                    Some(value) => (Some(value), true),
+                    None => return Err(GetoptError::MissingShort(letter)),
+                },
+            };
+            into.push(Given { name: known.name.clone(), value, short: true });
+            if ends_word {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Arg, Command};
+    use proptest::prelude::*;
+
+    fn command() -> Command {
+        Command::new("t")
+            .arg(Arg::new("time").long("time").short('t').action(ArgAction::Set))
+            .arg(Arg::new("time-min").long("time-min").action(ArgAction::Set))
+            .arg(Arg::new("hold").long("hold").short('H').action(ArgAction::SetTrue))
+            .arg(Arg::new("noheader").long("noheader").short('n').action(ArgAction::SetTrue))
+            .arg(Arg::new("user").long("user").short('u').action(ArgAction::Set).alias("uid-list"))
+            .arg(Arg::new("exclusive").long("exclusive").action(ArgAction::Set).num_args(0..=1).require_equals(true))
+            .arg(Arg::new("immediate").long("immediate").short('I').action(ArgAction::Set).num_args(0..=1))
+            .arg(Arg::new("jobs").long("jobs").short('j').action(ArgAction::Append))
+            .arg(Arg::new("operands").num_args(0..))
+    }
+
+    fn scan(line: &[&str]) -> Result<Scanned, GetoptError> {
+        scan_as(line, Operands::Anywhere)
+    }
+
+    fn scan_as(line: &[&str], operands: Operands) -> Result<Scanned, GetoptError> {
+        let words: Vec<String> = line.iter().map(|word| (*word).to_owned()).collect();
+        Grammar::of(&command()).scan(&words, operands)
+    }
+
+    fn words(line: &[&str]) -> Vec<String> {
+        let found = scan(line).expect("a good line");
+        found.options.iter().map(Given::word).chain(found.operands.into_iter().map(|o| o.text)).collect()
+    }
+
+    #[test]
+    fn every_spelling_of_a_value_is_the_same() {
+        for line in [&["-t5"][..], &["-t", "5"], &["--time=5"], &["--time", "5"]] {
+            assert_eq!(words(line), ["--time=5"], "{line:?}");
+        }
+    }
+
+    #[test]
+    fn joined_letters_are_several_options() {
+        assert_eq!(words(&["-nu", "USER"]), ["--noheader", "--user=USER"]);
+        assert_eq!(words(&["-Hnuroot"]), ["--hold", "--noheader", "--user=root"]);
+    }
+
+    #[test]
+    fn a_value_may_begin_with_a_dash() {
+        assert_eq!(words(&["--time", "-5"]), ["--time=-5"]);
+        assert_eq!(words(&["-t", "--hold"]), ["--time=--hold"]);
+    }
+
+    #[test]
+    fn a_unique_beginning_of_a_name_suffices() {
+        assert_eq!(words(&["--job", "1"]), ["--jobs=1"]);
+        assert_eq!(words(&["--ho"]), ["--hold"]);
+        assert_eq!(words(&["--time-m=3"]), ["--time-min=3"]);
+        assert_eq!(words(&["--uid", "3"]), ["--user=3"]);
+    }
+
+    #[test]
+    fn an_ambiguous_beginning_names_the_possibilities() {
+        let error = scan(&["--tim=5"]).expect_err("ambiguous");
+        assert_eq!(
+            error.refuse("sbatch", 255).text("sbatch"),
+            "sbatch: option '--tim=5' is ambiguous; possibilities: '--time' '--time-min'\n\
+             Try \"sbatch --help\" for more information\n"
+        );
+    }
+
+    #[test]
+    fn errors_are_those_of_glibc() {
+        let text = |line: &[&str]| scan(line).expect_err("an error").to_string();
+        assert_eq!(text(&["--nosuch"]), "unrecognized option '--nosuch'");
+        assert_eq!(text(&["--nosuch=1"]), "unrecognized option '--nosuch=1'");
+        assert_eq!(text(&["-Y"]), "invalid option -- 'Y'");
+        assert_eq!(text(&["--time"]), "option '--time' requires an argument");
+        assert_eq!(text(&["-t"]), "option requires an argument -- 't'");
+        assert_eq!(text(&["--hold=1"]), "option '--hold' doesn't allow an argument");
+    }
+
+    #[test]
+    fn an_optional_value_must_be_attached() {
+        assert_eq!(words(&["--exclusive", "user"]), ["--exclusive", "user"]);
+        assert_eq!(words(&["--exclusive=user"]), ["--exclusive=user"]);
+        assert_eq!(words(&["-I1", "x"]), ["--immediate=1", "x"]);
+        assert_eq!(words(&["-I", "1"]), ["--immediate", "1"]);
+    }
+
+    #[test]
+    fn options_may_follow_operands_where_the_command_says_so() {
+        assert_eq!(words(&["12", "--time", "5", "13"]), ["--time=5", "12", "13"]);
+        let found = scan_as(&["-H", "cmd", "-t", "5"], Operands::EndOptions).expect("a good line");
+        assert_eq!(found.options.len(), 1);
+        assert_eq!(found.operands.iter().map(|o| o.text.as_str()).collect::<Vec<_>>(), ["cmd", "-t", "5"]);
+    }
+
+    #[test]
+    fn two_dashes_end_the_options_and_one_is_an_operand() {
+        assert_eq!(words(&["--", "-t", "5"]), ["-t", "5"]);
+        assert_eq!(words(&["-"]), ["-"]);
+    }
+
+    #[test]
+    fn an_operand_knows_the_option_before_it() {
+        let found = scan(&["-H", "x", "-n", "--", "y"]).expect("a good line");
+        assert_eq!(found.operands[0].after, Some(0));
+        assert_eq!(found.operands[1].after, None);
+    }
+
+    #[test]
+    fn a_flag_with_an_empty_value_is_a_flag_where_that_is_allowed() {
+        let mut grammar = Grammar::of(&command());
+        grammar.lenient_flags = true;
+        let found = grammar.scan(&["--hold=".to_owned()], Operands::Anywhere).expect("lenient");
+        assert_eq!(found.options[0].word(), "--hold");
+    }
+
+    proptest! {
+        #[test]
+        fn no_words_panic(line in proptest::collection::vec("[-=a-zA-Z0-9 ]{0,12}", 0..8)) {
+            let grammar = Grammar::of(&command());
+            let _ = grammar.scan(&line, Operands::Anywhere);
+            let _ = grammar.scan(&line, Operands::EndOptions);
+        }
+
+        /// What a scan gives, written out again, gives the same scan.
+        #[test]
+        fn scanning_its_own_spelling_changes_nothing(line in proptest::collection::vec("-?-?[tHnuIj]?(time|hold|jobs|x)?=?[a-z]{0,3}", 0..6)) {
+            let grammar = Grammar::of(&command());
+            if let Ok(first) = grammar.scan(&line, Operands::Anywhere) {
+                let mut again: Vec<String> = first.options.iter().map(Given::word).collect();
+                again.push("--".to_owned());
+                again.extend(first.operands.iter().map(|o| o.text.clone()));
+                let second = grammar.scan(&again, Operands::Anywhere).expect("its own spelling");
+                prop_assert_eq!(
+                    first.options.iter().map(Given::word).collect::<Vec<_>>(),
+                    second.options.iter().map(Given::word).collect::<Vec<_>>()
+                );
+                prop_assert_eq!(
+                    first.operands.into_iter().map(|o| o.text).collect::<Vec<_>>(),
+                    second.operands.into_iter().map(|o| o.text).collect::<Vec<_>>()
+                );
+            }
+        }
+
+        /// clap reads a scanned line without complaint, values that look like options included.
+        #[test]
+        fn clap_reads_what_was_scanned(value in "[-=a-z ]{0,8}", operand in "[-=a-z]{0,5}") {
+            let grammar = Grammar::of(&command());
+            let line = vec!["--time".to_owned(), value.clone(), format!("--exclusive={value}"), "--".to_owned(), operand.clone()];
+            let found = grammar.scan(&line, Operands::Anywhere).expect("a good line");
+            let mut words = vec!["t".to_owned()];
+            words.extend(found.options.iter().map(Given::word));
+            words.push("--".to_owned());
+            words.extend(found.operands.into_iter().map(|o| o.text));
+            let matches = command().try_get_matches_from(words).expect("clap agrees");
+            prop_assert_eq!(matches.get_one::<String>("time"), Some(&value));
+            prop_assert_eq!(matches.get_one::<String>("exclusive"), Some(&value));
+            prop_assert_eq!(matches.get_one::<String>("operands"), Some(&operand));
+        }
+    }
+}

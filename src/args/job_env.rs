@@ -1,0 +1,172 @@
+//! The environment that a job or a step starts from, by `--export` and `--export-file`.
+//!
+//! `SLURM_*` variables of the job itself are added later, where the job is launched.
+
+use crate::args::origin::Origin;
+use crate::model::request::ExportSpec;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
+/// What stays without `ALL`: enough for a login-like session. Slurm asks the node for the login environment here
+/// (golden E-20); on one host that is the submitter's, and its PATH is where the commands of Slurm were found.
+const BASICS: [&str; 7] = ["HOME", "PATH", "SHELL", "USER", "LOGNAME", "TMPDIR", "SLOTD_ROOT"];
+
+/// Variables that describe a task of the job in which sbatch was called. The new job is another one.
+const OF_A_TASK: [&str; 11] = [
+    "SLURM_ARRAY_",
+    "SLURM_STEP",
+    "SLURM_SRUN_",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "SLURM_GTIDS",
+    "SLURM_TASK_PID",
+    "SLURM_RESTART_COUNT",
+    "SLURM_LABELIO",
+    "SLURM_JOB_GPUS",
+    "SLURM_GPUS_ON_NODE",
+];
+
+/// An ordered set of variables.
+#[derive(Debug, Default)]
+struct Vars(Vec<(OsString, OsString)>);
+
+impl Vars {
+    fn set(&mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) {
+        let (name, value) = (name.as_ref(), value.as_ref());
+        match self.0.iter_mut().find(|(key, _)| key == name) {
+            Some((_, old)) => value.clone_into(old),
+            None => self.0.push((name.to_owned(), value.to_owned())),
+        }
+    }
+
+    /// `KEY=VALUE` entries, each ended by a zero byte.
+    fn block(&self) -> Vec<u8> {
+        let mut block = Vec::new();
+        for (name, value) in &self.0 {
+            block.extend_from_slice(name.as_bytes());
+            block.push(b'=');
+            block.extend_from_slice(value.as_bytes());
+            block.push(0);
+        }
+        block
+    }
+}
+
+/// What of the environment is passed on.
+#[derive(Debug, Clone, Copy)]
+pub struct Export<'a> {
+    pub spec: &'a ExportSpec,
+    /// `--export` as written, where it was.
+    pub written: Option<&'a str>,
+    /// The entries of `--export-file`.
+    pub file: &'a [(String, String)],
+    /// The job is a new one, also when it is submitted from inside another.
+    pub new_job: bool,
+}
+
+impl Export<'_> {
+    /// The environment block: `KEY=VALUE` entries, each ended by a zero byte.
+    ///
+    /// The file's entries replace the submitter's, and pairs of `--export` replace both.
+    pub fn block(&self, origin: &Origin) -> Vec<u8> {
+        self.block_with(origin, &[])
+    }
+
+    /// The same with `own`: what the command tells of its own options, in place of what the submitter has.
+    pub fn block_with(&self, origin: &Origin, own: &[(&str, String)]) -> Vec<u8> {
+        let mut vars = Vars::default();
+        let fresh = self.new_job && origin.var_os("SLURM_JOB_ID").is_some();
+        for (name, value) in &origin.env {
+            let text = name.to_string_lossy();
+            let stale = fresh && OF_A_TASK.iter().any(|prefix| text.starts_with(prefix));
+            let slurms = text.starts_with("SLURM_") || text.starts_with("SPANK_");
+            let basic = BASICS.iter().any(|basic| text == *basic);
+            if !stale && (self.spec.all || slurms || basic) {
+                vars.0.push((name.clone(), value.clone()));
+            }
+        }
+        if !self.spec.all {
+            for (name, value) in
+                [("HOME", &origin.home), ("SHELL", &origin.shell), ("USER", &origin.user), ("LOGNAME", &origin.user)]
+            {
+                if origin.var_os(name).is_none() {
+                    vars.set(name, value);
+                }
+            }
+        }
+        for (name, value) in own {
+            vars.set(name, value);
+        }
+        for (name, value) in self.file {
+            vars.set(name, value);
+        }
+        for name in &self.spec.names {
+            if let Some(value) = origin.var_os(name) {
+                vars.set(name, value);
+            }
+        }
+        for (name, value) in &self.spec.set {
+            vars.set(name, value);
+        }
+        // Golden E-20 to E-34: anything but plain ALL is told to later commands of the job.
+        if let Some(written) = self.written.filter(|written| self.new_job && !written.eq_ignore_ascii_case("ALL")) {
+            vars.set("SLURM_EXPORT_ENV", written);
+            vars.set("SLURM_GET_USER_ENV", "1");
+        }
+        vars.block()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::origin::tests::lab;
+
+    const ENV: &[(&str, &str)] =
+        &[("FOO", "1"), ("BAR", "two words"), ("PATH", "/usr/bin"), ("HOME", "/home/lab"), ("SLURM_FOO", "kept")];
+
+    fn exported(env: &[(&str, &str)], written: &str, file: &[(&str, &str)]) -> Vec<String> {
+        let spec = crate::spec::export::parse(written).expect("a good export");
+        let file: Vec<_> = file.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let export = Export { spec: &spec, written: Some(written), file: &file, new_job: true };
+        let block = export.block(&lab(env));
+        let text = String::from_utf8(block).expect("UTF-8");
+        let mut lines: Vec<String> = text.split_terminator('\0').map(str::to_owned).collect();
+        lines.sort();
+        lines.retain(|line| {
+            !["HOME", "PATH", "SHELL", "USER", "LOGNAME"].contains(&line.split('=').next().unwrap_or(""))
+        });
+        lines
+    }
+
+    #[test]
+    fn export_all_passes_everything_on() {
+        assert_eq!(exported(ENV, "ALL", &[]), ["BAR=two words", "FOO=1", "SLURM_FOO=kept"]);
+    }
+
+    #[test]
+    fn export_none_leaves_the_basics_and_slurms_own() {
+        assert_eq!(exported(ENV, "NONE", &[]), ["SLURM_EXPORT_ENV=NONE", "SLURM_FOO=kept", "SLURM_GET_USER_ENV=1"]);
+        assert_eq!(exported(ENV, "", &[]), ["SLURM_EXPORT_ENV=", "SLURM_FOO=kept", "SLURM_GET_USER_ENV=1"]);
+    }
+
+    #[test]
+    fn exported_names_and_pairs_are_added() {
+        assert_eq!(exported(ENV, "FOO,BAR,NOPE", &[])[..2], ["BAR=two words", "FOO=1"]);
+        assert_eq!(exported(ENV, "ALL,FOO=9", &[])[..2], ["BAR=two words", "FOO=9"]);
+        assert_eq!(exported(ENV, "FOO=9,NEW='a,b'", &[])[..2], ["FOO=9", "NEW=a,b"]);
+    }
+
+    #[test]
+    fn an_export_file_gives_way_to_pairs_only() {
+        let file = [("FOO", "file"), ("X", "y")];
+        assert_eq!(exported(ENV, "ALL", &file)[..2], ["BAR=two words", "FOO=file"]);
+        assert_eq!(exported(ENV, "NONE,FOO=9", &file)[0], "FOO=9");
+    }
+
+    #[test]
+    fn a_job_submitted_inside_an_array_task_is_no_array_task() {
+        let env = [("SLURM_JOB_ID", "1"), ("SLURM_ARRAY_TASK_ID", "3"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "77")];
+        assert_eq!(exported(&env, "ALL", &[]), ["SLURM_JOB_ID=1", "SLURM_NTASKS=77"]);
+    }
+}

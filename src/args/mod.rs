@@ -1,0 +1,18 @@
+//! What the command lines have in common: the manners of getopt, the order of precedence between the command line, the
+//! environment and a script's directives, and the options that sbatch, srun and salloc share.
+//!
+//! Nothing here talks to the daemon or prints.
+
+pub mod choices;
+pub mod error;
+pub mod extra;
+pub mod getopt;
+pub mod job_env;
+pub mod lists;
+pub mod options;
+pub mod origin;
+pub mod step;
+pub mod submit;
+
+pub use error::{CliError, Mark, Parsed};
+pub use origin::Origin;

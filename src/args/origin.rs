@@ -1,0 +1,97 @@
+//! Where and by whom a command is run: all that the command lines need to know of the process around them.
+//!
+//! Gathered once by the caller and handed in, so that everything in `args` that reads a command line is a function of
+//! its arguments.
+
+use crate::model::Timestamp;
+use std::ffi::{OsStr, OsString};
+use std::path::{Component, Path, PathBuf};
+
+#[derive(Debug, Clone)]
+pub struct Origin {
+    pub cwd: PathBuf,
+    pub user: String,
+    pub uid: u32,
+    pub group: String,
+    pub gid: u32,
+    /// The user's home directory.
+    pub home: String,
+    /// The user's login shell.
+    pub shell: String,
+    /// The short host name.
+    pub host: String,
+    /// The environment, in its order. Values need not be UTF-8.
+    pub env: Vec<(OsString, OsString)>,
+    pub umask: u32,
+    pub now: Timestamp,
+    pub tz: jiff::tz::TimeZone,
+}
+
+impl Origin {
+    /// A variable of the environment. `None` where it is unset or not UTF-8.
+    pub fn var(&self, name: &str) -> Option<&str> {
+        self.var_os(name)?.to_str()
+    }
+
+    /// A variable of the environment as bytes.
+    pub fn var_os(&self, name: &str) -> Option<&OsStr> {
+        self.env.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_os_str())
+    }
+
+    /// A variable that counts only if it says something: an empty one is as good as unset.
+    pub fn nonempty(&self, name: &str) -> Option<&str> {
+        self.var(name).filter(|value| !value.is_empty())
+    }
+
+    /// A path as seen from the working directory, without `.` components. `..` stays, since what it means depends on
+    /// symbolic links.
+    pub fn absolute(&self, path: &str) -> String {
+        let mut whole = PathBuf::new();
+        for part in self.cwd.join(Path::new(path)).components() {
+            if part != Component::CurDir {
+                whole.push(part);
+            }
+        }
+        whole.to_string_lossy().into_owned()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// The user `lab` in `/work`, at 2026-11-20T12:00:00 UTC.
+    pub(crate) fn lab(env: &[(&str, &str)]) -> Origin {
+        Origin {
+            cwd: PathBuf::from("/work"),
+            user: "lab".into(),
+            uid: 1001,
+            group: "lab".into(),
+            gid: 1001,
+            home: "/home/lab".into(),
+            shell: "/bin/bash".into(),
+            host: "vm".into(),
+            env: env.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))).collect(),
+            umask: 0o022,
+            now: Timestamp::from_secs(1_795_176_000),
+            tz: jiff::tz::TimeZone::UTC,
+        }
+    }
+
+    #[test]
+    fn a_relative_path_starts_at_the_working_directory() {
+        let origin = lab(&[]);
+        assert_eq!(origin.absolute("a/b"), "/work/a/b");
+        assert_eq!(origin.absolute("."), "/work");
+        assert_eq!(origin.absolute("./x/../y"), "/work/x/../y");
+        assert_eq!(origin.absolute("/tmp"), "/tmp");
+    }
+
+    #[test]
+    fn an_empty_variable_says_nothing() {
+        let origin = lab(&[("A", ""), ("B", "x")]);
+        assert_eq!(origin.var("A"), Some(""));
+        assert_eq!(origin.nonempty("A"), None);
+        assert_eq!(origin.nonempty("B"), Some("x"));
+    }
+}

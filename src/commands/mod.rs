@@ -1,0 +1,228 @@
+//! From a process's arguments to its exit code: which command it is, what it asks the daemon, what it prints.
+//!
+//! One file a command. Data goes to standard output, everything else to standard error; errors are
+//! `command: error: text`, as Slurm prints them.
+
+use crate::args::error::{CliError, Mark, Parsed};
+use crate::args::origin::Origin;
+use crate::client::connection::{ClientError, Connection};
+use crate::model::Timestamp;
+use crate::protocol::answer::{Answer, Refused};
+use crate::protocol::request::Request;
+use crate::sys::paths::Paths;
+use crate::sys::{system, user};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+mod daemon;
+mod output;
+pub mod pages;
+mod pids;
+pub mod sacct;
+pub mod salloc;
+pub mod sattach;
+pub mod sbatch;
+pub mod scancel;
+pub mod scontrol;
+pub mod sdiag;
+pub mod seff;
+pub mod sinfo;
+pub mod sprio;
+pub mod squeue;
+pub mod srun;
+pub mod sstat;
+mod tasks;
+#[cfg(test)]
+mod tests_launch;
+#[cfg(test)]
+mod tests_query;
+#[cfg(test)]
+mod tests_sbatch;
+
+/// What a command prints on standard output and its exit code, or its error.
+pub type Done = Result<u8, CliError>;
+
+/// A command by the name it is called by.
+type Applet = fn(&[OsString]) -> Done;
+
+/// The commands. Only an exact name counts: a renamed binary (`slotd-1.2`) is `slotd`.
+const APPLETS: [(&str, Applet); 13] = [
+    ("sbatch", sbatch::run),
+    ("srun", srun::run),
+    ("salloc", salloc::run),
+    ("squeue", squeue::run),
+    ("sacct", sacct::run),
+    ("scontrol", scontrol::run),
+    ("scancel", scancel::run),
+    ("sinfo", sinfo::run),
+    ("sstat", sstat::run),
+    ("sattach", sattach::run),
+    ("sprio", sprio::run),
+    ("sdiag", sdiag::run),
+    ("seff", seff::run),
+];
+
+/// Runs the process.
+pub fn main() -> ExitCode {
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    if args.get(1).is_some_and(|arg| arg == crate::exec::launcher::LAUNCHER_ARG) {
+        let rest: Vec<String> = args[2..].iter().map(|a| a.to_string_lossy().into_owned()).collect();
+        crate::exec::launcher::launcher_main(&rest);
+    }
+    // A reader that goes away (`squeue | head`) ends the command as it does any other program.
+    // SAFETY: no thread runs yet.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    let name = args.first().map(|arg| Path::new(arg).file_name().unwrap_or_default().to_os_string());
+    let mut applet = name.as_deref().and_then(|name| find(&name.to_string_lossy()));
+    if applet.is_none() {
+        // `slotd sbatch …`
+        applet = args.get(1).and_then(|word| find(&word.to_string_lossy()));
+        if applet.is_none() {
+            return daemon::main(&args[1.min(args.len())..]);
+        }
+        args.remove(0);
+    }
+    let Some((name, applet)) = applet else { return ExitCode::from(2) };
+    match applet(&args) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprint!("{}", error.text(name));
+            ExitCode::from(u8::try_from(error.exit).unwrap_or(1))
+        }
+    }
+}
+
+fn find(word: &str) -> Option<(&'static str, Applet)> {
+    APPLETS.into_iter().find(|(name, _)| *name == word)
+}
+
+/// `SLOTD_ROOT`, else `~/.local/share/slotd`. A relative one counts from the working directory: jobs and launches see
+/// it from others.
+///
+/// # Errors
+/// Neither is known, or it is no text: jobs get it in their environment, and launches carry it.
+pub fn paths() -> Result<Paths, CliError> {
+    let root = root_of(std::env::var_os("SLOTD_ROOT"), std::env::var_os("HOME")).ok_or_else(|| {
+        CliError::error(1, "neither SLOTD_ROOT nor HOME is set: set SLOTD_ROOT to the daemon's runtime root")
+    })?;
+    let root = std::path::absolute(&root).unwrap_or(root);
+    if root.to_str().is_none() {
+        let why = format!("the runtime root is not valid UTF-8: {}: set SLOTD_ROOT to another path", root.display());
+        return Err(CliError::error(1, why));
+    }
+    Ok(Paths::new(root))
+}
+
+/// The surroundings of a process that submits: its working directory becomes the job's.
+///
+/// # Errors
+/// The path of the working directory is not valid UTF-8: a job would run elsewhere.
+pub fn submitting_origin() -> Result<Origin, CliError> {
+    let origin = origin();
+    if origin.cwd.to_str().is_none() {
+        let why = format!("the path of the working directory is not valid UTF-8: {}", origin.cwd.display());
+        return Err(CliError::error(1, why));
+    }
+    Ok(origin)
+}
+
+fn root_of(root: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+    let given = |v: Option<OsString>| v.filter(|v| !v.is_empty()).map(PathBuf::from);
+    given(root).or_else(|| Paths::default_root(given(home).as_deref()))
+}
+
+/// The surroundings of this process.
+pub fn origin() -> Origin {
+    let (uid, gid) = user::current();
+    let (name, shell, home) =
+        user::account(uid).unwrap_or_else(|| (uid.to_string(), PathBuf::from("/bin/sh"), PathBuf::from("/")));
+    // SAFETY: umask can only be read by setting it; nothing else runs in this process.
+    let umask = unsafe {
+        let mask = libc::umask(0o022);
+        libc::umask(mask);
+        mask
+    };
+    Origin {
+        cwd: working_directory(),
+        user: name,
+        uid,
+        group: user::group_name(gid),
+        gid,
+        home: home.to_string_lossy().into_owned(),
+        shell: shell.to_string_lossy().into_owned(),
+        host: system::probe_host_name(),
+        env: std::env::vars_os().collect(),
+        umask,
+        now: now(),
+        tz: crate::sys::zone::local(),
+    }
+}
+
+/// The path by which the user knows the directory (`PWD`), if that is where we are.
+fn working_directory() -> PathBuf {
+    let real = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    let same =
+        |shown: &PathBuf| shown.is_absolute() && std::fs::canonicalize(shown).ok() == std::fs::canonicalize(&real).ok();
+    std::env::var_os("PWD").map(PathBuf::from).filter(same).unwrap_or(real)
+}
+
+pub fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
+
+impl From<ClientError> for CliError {
+    fn from(error: ClientError) -> Self {
+        let text = error.to_string();
+        let mut lines = text.lines();
+        let first = CliError::new(Mark::Error, 1, lines.next().unwrap_or_default());
+        lines.fold(first, |error, hint| error.and(Mark::Bare, format!("  hint: {hint}")))
+    }
+}
+
+/// The error of a request that the daemon refused.
+pub fn refused(refused: Refused) -> CliError {
+    let lines = refused.lines.into_iter().map(|line| (Mark::Error, line)).collect();
+    CliError { lines, exit: refused.exit }
+}
+
+/// What comes before the text of a refused `--test-only`, without the command's name (golden B-41).
+pub const TEST_FAILURE: &str = "allocation failure";
+
+/// The refusal of a trial: the line with the cause stands bare, as Slurm prints it.
+pub fn trial_refused(why: Refused) -> CliError {
+    let mut error = refused(why);
+    for (mark, line) in &mut error.lines {
+        if line.starts_with(TEST_FAILURE) {
+            *mark = Mark::Bare;
+        }
+    }
+    error
+}
+
+/// Asks one question and takes the daemon's refusal for an error.
+///
+/// # Errors
+/// The daemon cannot be asked, or refuses.
+pub fn ask(request: &Request, raw: &[u8]) -> Result<(Answer, Vec<u8>), CliError> {
+    let mut conn = Connection::open(&paths()?)?;
+    match conn.ask(request, raw)? {
+        (Answer::Refused(why), _) => Err(refused(why)),
+        answer => Ok(answer),
+    }
+}
+
+/// The daemon answered something that is no answer to the question.
+pub fn unexpected(answer: &Answer) -> CliError {
+    CliError::error(1, format!("the daemon's answer makes no sense here: {answer:?}"))
+}
+
+/// Parses, and runs what was parsed; help and version texts are printed.
+pub fn parsed<T>(parsed: Parsed<T>, run: impl FnOnce(T) -> Done) -> Done {
+    match parsed {
+        Parsed::Run(what) => run(what),
+        Parsed::Print(text) => output::print(&text),
+    }
+}

@@ -1,0 +1,118 @@
+//! What the query commands share: the surroundings of a rendering, machine output, printing.
+
+use super::Done;
+use crate::args::error::{CliError, Mark};
+use crate::args::origin::Origin;
+use crate::commands::squeue::args::Machine;
+use crate::model::view::JobView;
+use crate::model::{JobState, Timestamp};
+use crate::render::json;
+use crate::render::size::Units;
+use crate::render::{Ctx, Face, FormatError, TimeFormat, time};
+use crate::sys::system;
+use serde_json::Value;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// The user's settings, and the daemon's clock.
+pub fn ctx(origin: &Origin, now: Timestamp) -> Ctx {
+    let mut ctx = Ctx::new(now, origin.tz.clone(), &system::probe_host_name());
+    ctx.cluster = crate::CLUSTER.to_owned();
+    if let Some(format) = origin.nonempty("SLURM_TIME_FORMAT") {
+        ctx.time_format = TimeFormat::parse(format);
+    }
+    ctx.bitstr_len = origin.nonempty("SLURM_BITSTR_LEN").and_then(|n| n.parse().ok());
+    ctx.face = face(origin);
+    ctx
+}
+
+/// `--units` and `--noconvert`.
+pub fn units(ctx: &mut Ctx, units: Option<char>, no_convert: bool) {
+    if no_convert {
+        ctx.units = Units::Keep;
+    } else if let Some(unit) = units.and_then(|c| Units::parse(&c.to_string())) {
+        ctx.units = unit;
+    }
+}
+
+/// `SLOTD_OUTPUT=slurm`: Slurm's columns where no format is asked for.
+pub fn face(origin: &Origin) -> Face {
+    if origin.var("SLOTD_OUTPUT") == Some("slurm") { Face::Slurm } else { Face::Book }
+}
+
+/// `-i/--iterate`: again and again, an empty line after each, until a signal ends it; once without it. A failure is told,
+/// and the next round tried: the daemon may be back by then.
+pub fn repeat(command: &str, secs: Option<u64>, mut once: impl FnMut() -> Done) -> Done {
+    let Some(secs) = secs else { return once() };
+    loop {
+        if let Err(error) = once() {
+            eprint!("{}", error.text(command));
+        }
+        print("\n")?;
+        // The pause that is asked for.
+        std::thread::sleep(Duration::from_secs(secs));
+    }
+}
+
+/// The line with the date that Slurm puts above a table.
+pub fn dated(ctx: &Ctx) -> String {
+    time::date_line(ctx) + "\n"
+}
+
+/// Writes to standard output at once; a reader that went away ends the process by SIGPIPE.
+pub fn print(text: &str) -> Done {
+    print_bytes(text.as_bytes())
+}
+
+/// The same of bytes, which need not be text.
+pub fn print_bytes(bytes: &[u8]) -> Done {
+    let mut out = io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => Ok(0),
+        Err(e) => Err(CliError::error(1, format!("standard output: {e}"))),
+    }
+}
+
+pub fn print_machine(value: &Value, machine: Machine) -> Done {
+    print(&match machine {
+        Machine::Json => json::text(value),
+        Machine::Yaml => json::yaml(value),
+    })
+}
+
+/// A format that is not understood: Slurm's text, then what there is.
+pub fn format_error(error: FormatError) -> CliError {
+    CliError::error(1, error.message).and(Mark::Bare, error.hint)
+}
+
+/// Whether a list of names leaves this value in. Empty lists leave everything in.
+pub fn listed(names: &[String], value: &str) -> bool {
+    names.is_empty() || names.iter().any(|name| name == value)
+}
+
+/// As [`listed`], for something a job need not have.
+pub fn maybe_listed(names: &[String], value: Option<&str>) -> bool {
+    names.is_empty() || value.is_some_and(|value| listed(names, value))
+}
+
+/// Whether a job has a place on one of these nodes: only what runs or ran has one.
+pub fn on_nodes(nodes: &[String], job: &JobView, node: &str) -> bool {
+    nodes.is_empty() || (job.state != JobState::Pending && nodes.iter().any(|name| is_node(name, node)))
+}
+
+/// Whether a name is that of the one node. The book's examples call it `localhost`.
+pub fn is_node(name: &str, node: &str) -> bool {
+    name == node || name == "localhost"
+}
+
+/// Users that do not exist: Slurm says so and goes on.
+pub fn unknown_users(users: &[String]) -> Vec<&String> {
+    let known = |user: &String| user.parse::<u32>().is_ok() || crate::sys::user::uid_of(user).is_some();
+    users.iter().filter(|user| !known(user)).collect()
+}
+
+/// Names for the numbers that users were given by.
+pub fn user_names(users: &[String]) -> Vec<String> {
+    let name = |user: &String| user.parse::<u32>().map_or_else(|_| user.clone(), crate::sys::user::user_name);
+    users.iter().map(name).collect()
+}

@@ -1,0 +1,260 @@
+//! `scontrol update`: which job, and what of it.
+//!
+//! Whether a job is in a state that allows the change is the daemon's business.
+
+use crate::args::error::{CliError, Mark};
+use crate::args::origin::Origin;
+use crate::commands::scontrol::args::{Command, Target, bare, job_list, without_job_word};
+use crate::model::Timestamp;
+use crate::model::dependency::Dependency;
+use crate::model::request::GpuRequest;
+use crate::spec;
+use crate::spec::SpecError;
+use crate::spec::error::shown;
+
+/// A change of one key of a job; times in seconds, memory in MB.
+#[derive(Debug, Clone, PartialEq)]
+pub enum JobChange {
+    Name(String),
+    Partition(String),
+    /// `None` is unlimited.
+    TimeLimit(Option<u64>),
+    /// `TimeLimit=+10`, `TimeLimit=-10`: seconds more or less.
+    TimeLimitBy(i64),
+    TimeMin(Option<u64>),
+    /// 0 is a hold.
+    Priority(u32),
+    /// `Priority=-1`: as if it had never been set.
+    PriorityReset,
+    Nice(i64),
+    /// Empty: none any more.
+    Dependency(Dependency),
+    NumCpus(u32),
+    NumTasks(u32),
+    CpusPerTask(u32),
+    NumNodes(u32, u32),
+    MemPerNode(u64),
+    MemPerCpu(u64),
+    Gpus(GpuRequest),
+    Begin(Timestamp),
+    Deadline(Timestamp),
+    /// At most so many tasks of the array at once; `None` is no limit.
+    ArrayThrottle(Option<u32>),
+    Requeue(bool),
+    Comment(String),
+    Account(String),
+    Qos(String),
+    WcKey(String),
+    Reservation(String),
+    Licenses(String),
+    Features(String),
+    StdOut(String),
+    StdErr(String),
+    StdIn(String),
+    /// Absolute.
+    WorkDir(String),
+    MailType(String),
+    MailUser(String),
+    /// `true` shuts other jobs out.
+    Exclusive(bool),
+}
+
+/// Keys of jobs that Slurm knows and that change nothing here.
+const IDLE: [&str; 26] = [
+    "adminComment",
+    "burstBuffer",
+    "clusterFeatures",
+    "clusters",
+    "container",
+    "contiguous",
+    "coreSpec",
+    "delayBoot",
+    "excNodeList",
+    "extra",
+    "minCPUsNode",
+    "minTmpDiskNode",
+    "network",
+    "nodeList",
+    "power",
+    "prefer",
+    "reboot",
+    "reqNodeList",
+    "resetAccrueTime",
+    "siteFactor",
+    "shared",
+    "switches",
+    "threadSpec",
+    "userID",
+    "userList",
+    "endTime",
+];
+
+/// Things of Slurm that `update` can change and that are set otherwise here, by their first key.
+const OTHERS: [(&str, &str); 7] = [
+    ("frontendname", "there are no front ends"),
+    ("nodename", "the node is as the host is"),
+    ("partitionname", "partitions are set by SLOTD_CPU_PARTITIONS and SLOTD_GPU_PARTITIONS"),
+    ("powercap", "the host is not powered by slotd"),
+    ("reservationname", "there are no reservations"),
+    ("stepid", "a step has its job's time limit"),
+    ("suspendexcnodes", "the host is not powered by slotd"),
+];
+
+/// Reads the words after `update`: `JobId=12 TimeLimit=2:00:00`, `job 12 TimeLimit=2:00:00`, `JobName=x Comment=y`.
+///
+/// # Errors
+/// Slurm's texts (golden H), exit code 1.
+pub fn update(words: &[String], origin: &Origin) -> Result<Command, CliError> {
+    let pairs = without_job_word(words);
+    if pairs.is_empty() {
+        return Err(bare("too few arguments for update keyword"));
+    }
+    let mut target = None;
+    let mut name = None;
+    let mut changes = Vec::new();
+    let mut named_job = pairs.len() < words.len();
+    for word in pairs {
+        let Some((key, value)) = word.split_once('=') else {
+            if named_job {
+                named_job = false;
+                target = Some(Target::Jobs(job_list(std::slice::from_ref(word))?));
+                continue;
+            }
+            return Err(unsupported(word));
+        };
+        let lower = key.to_ascii_lowercase();
+        if let Some((_, why)) = OTHERS.iter().find(|(other, _)| *other == lower) {
+            return Err(bare(format!("update of {} is not supported by slotd: {why}", shown(key))));
+        }
+        match lower.as_str() {
+            "jobid" | "job" | "jobs" => {
+                target = Some(Target::Jobs(job_list(&[value.to_owned()])?));
+            }
+            "jobname" | "name" => name = Some((word.clone(), value.to_owned())),
+            lower => match change(lower, value, origin) {
+                Some(Ok(change)) => changes.push((word.clone(), change)),
+                Some(Err(error)) => {
+                    return Err(bare(error.to_string()).and(Mark::Bare, "Request aborted"));
+                }
+                None if IDLE.iter().any(|idle| idle.eq_ignore_ascii_case(lower)) => {}
+                None => return Err(unsupported(word)),
+            },
+        }
+    }
+    // A name says which jobs only where no id does.
+    let target = match (target, name) {
+        (Some(target), Some((word, name))) => {
+            changes.insert(0, (word, JobChange::Name(name)));
+            target
+        }
+        (Some(target), None) => target,
+        (None, Some((_, name))) => Target::Name(name),
+        (None, None) => return Err(bare("No valid entity in update command")),
+    };
+    if changes.is_empty() {
+        return Err(bare("No changes specified"));
+    }
+    Ok(Command::Update { target, changes })
+}
+
+fn unsupported(word: &str) -> CliError {
+    bare(format!("Update of this parameter is not supported: {}", shown(word))).and(Mark::Bare, "Request aborted")
+}
+
+/// The change of a key in lower case; `None` for a key that changes nothing here.
+fn change(key: &str, value: &str, origin: &Origin) -> Option<Result<JobChange, SpecError>> {
+    let text = || value.to_owned();
+    let moment = |option: &str| spec::begin::parse_for(value, option, origin.now, &origin.tz);
+    let count = |name: &str| spec::count::parse(value, name);
+    Some(match key {
+        "partition" => Ok(JobChange::Partition(text())),
+        "timelimit" | "time" => time_limit(value, value),
+        "timelimit+" => time_limit(&format!("+{value}"), value),
+        "timelimit-" => time_limit(&format!("-{value}"), value),
+        "timemin" => spec::time::parse_limit_for(value, "TimeMin").map(JobChange::TimeMin),
+        "priority" => priority(value),
+        "nice" => nice(value),
+        "dependency" => spec::dependency::parse(value).map(JobChange::Dependency),
+        "numcpus" | "reqcpus" | "mincpus" => count("NumCPUs").map(JobChange::NumCpus),
+        "numtasks" | "reqprocs" | "ntasks" => count("NumTasks").map(JobChange::NumTasks),
+        "cpuspertask" | "cpus/task" => count("CPUsPerTask").map(JobChange::CpusPerTask),
+        "numnodes" | "reqnodes" => spec::nodes::parse(value).map(|(min, max)| JobChange::NumNodes(min, max)),
+        "minmemorynode" | "mem" => spec::mem::parse_mb_for(value, "MinMemoryNode").map(JobChange::MemPerNode),
+        "minmemorycpu" => spec::mem::parse_mb_for(value, "MinMemoryCPU").map(JobChange::MemPerCpu),
+        "gres" | "trespernode" => gpus(value, |gpu, count| gpu.per_node = Some(count)),
+        "tresperjob" => gpus(value, |gpu, count| gpu.total = Some(count)),
+        "trespertask" => gpus(value, |gpu, count| gpu.per_task = Some(count)),
+        "starttime" | "eligibletime" | "begin" => moment("StartTime").map(JobChange::Begin),
+        "deadline" => moment("Deadline").map(JobChange::Deadline),
+        "arraytaskthrottle" => spec::count::parse_or_zero(value, "ArrayTaskThrottle")
+            .map(|limit| JobChange::ArrayThrottle(Some(limit).filter(|limit| *limit > 0))),
+        "requeue" => yes_or_no("Requeue", value).map(JobChange::Requeue),
+        "comment" => Ok(JobChange::Comment(text())),
+        "account" => Ok(JobChange::Account(text())),
+        "qos" => Ok(JobChange::Qos(text())),
+        "wckey" => Ok(JobChange::WcKey(text())),
+        "reservation" => Ok(JobChange::Reservation(text())),
+        "licenses" => Ok(JobChange::Licenses(text())),
+        "features" | "constraint" => match value {
+            "" => Ok(JobChange::Features(text())),
+            _ => spec::constraint::parse(value).map(|_| JobChange::Features(text())),
+        },
+        "stdout" => Ok(JobChange::StdOut(text())),
+        "stderr" => Ok(JobChange::StdErr(text())),
+        "stdin" => Ok(JobChange::StdIn(text())),
+        "workdir" => Ok(JobChange::WorkDir(origin.absolute(value))),
+        "mailtype" => Ok(JobChange::MailType(text())),
+        "mailuser" => Ok(JobChange::MailUser(text())),
+        "oversubscribe" => yes_or_no("OverSubscribe", value).map(|shares| JobChange::Exclusive(!shares)),
+        "exclusive" => yes_or_no("Exclusive", value).map(JobChange::Exclusive),
+        _ => return None,
+    })
+}
+
+/// A limit, or with a sign what is added to it or taken off.
+fn time_limit(value: &str, written: &str) -> Result<JobChange, SpecError> {
+    let invalid = || SpecError::value(format!("Invalid TimeLimit value: {}", shown(written)));
+    let (sign, text) = match value.split_at_checked(1) {
+        Some(("+", rest)) => (1, rest),
+        Some(("-", rest)) => (-1, rest),
+        _ => return spec::time::parse_limit(value).map(JobChange::TimeLimit).map_err(|_| invalid()),
+    };
+    let secs = spec::time::parse_limit(text).map_err(|_| invalid())?.ok_or_else(invalid)?;
+    let secs = i64::try_from(secs).map_err(|_| invalid())?;
+    Ok(JobChange::TimeLimitBy(sign * secs))
+}
+
+fn priority(value: &str) -> Result<JobChange, SpecError> {
+    match value.parse::<i64>() {
+        Ok(-1) => Ok(JobChange::PriorityReset),
+        Ok(priority) => u32::try_from(priority)
+            .map(JobChange::Priority)
+            .map_err(|_| SpecError::value(format!("Invalid Priority value: {}", shown(value)))),
+        Err(_) => Err(SpecError::value(format!("Invalid Priority value: {}", shown(value)))),
+    }
+}
+
+fn nice(value: &str) -> Result<JobChange, SpecError> {
+    match value.parse::<i64>() {
+        Ok(nice) if nice.abs() <= 2_147_483_645 => Ok(JobChange::Nice(nice)),
+        _ => Err(SpecError::value(format!("Invalid Nice value: {}", shown(value)))),
+    }
+}
+
+fn gpus(value: &str, put: impl Fn(&mut GpuRequest, u32)) -> Result<JobChange, SpecError> {
+    let mut gpu = GpuRequest::default();
+    if let Some(ask) = spec::gres::parse(value)? {
+        put(&mut gpu, ask.count);
+        gpu.spelled = Some(format!("gres:{}", ask.as_gres()));
+        gpu.model = ask.model;
+    }
+    Ok(JobChange::Gpus(gpu))
+}
+
+fn yes_or_no(key: &str, value: &str) -> Result<bool, SpecError> {
+    match value.to_ascii_lowercase().as_str() {
+        "1" | "yes" | "y" => Ok(true),
+        "0" | "no" | "n" => Ok(false),
+        _ => Err(SpecError::value(format!("Invalid {key} value: {}", shown(value)))),
+    }
+}

@@ -1,0 +1,363 @@
+//! `srun`: a step, in an allocation of its own where there is none.
+
+pub mod args;
+pub mod options;
+
+use super::output::print;
+use super::tasks::{Voice, all_streams, client, hand_in, limits, link, tell, verdict};
+use super::{Done, parsed, paths, refused, submitting_origin, unexpected};
+use crate::args::error::{CliError, Mark};
+use crate::args::step::Stream as Wanted;
+use crate::client::connection::{ClientError, Connection, PATIENCE, reopen};
+use crate::client::foreground::{Feed, Grant, Link, StepOutcome, Wishes, end_by_interrupt, run_step, wait_for_grant};
+use crate::commands::srun::args::{Srun, parse};
+use crate::model::job::ClientProcess;
+use crate::model::request::{MemRequest, OpenMode};
+use crate::model::view::JobView;
+use crate::model::{ExitCode, JobId, JobRef, JobRequest, JobState, Reason};
+use crate::protocol::answer::Answer;
+use crate::protocol::frame::FrameError;
+use crate::protocol::request::{JobFilter, Request, StepLaunch, Stream, Submit, TaskStreams};
+use crate::spec::multi_prog;
+use crate::sys::paths::Paths;
+use crate::sys::system;
+use nix::errno::Errno;
+use std::ffi::OsString;
+use std::io::IsTerminal;
+
+const FAILURE: &str = "Unable to allocate resources";
+
+pub fn run(argv: &[OsString]) -> Done {
+    let origin = submitting_origin()?;
+    let line = argv.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    parsed(parse(argv, &origin)?, |srun| {
+        if srun.verbose > 0 {
+            super::sbatch::report("srun", &srun.defined);
+        }
+        let code = srun.error_exit;
+        carry_out(srun, &line, &origin.tz).map_err(|error| if error.exit == 1 { error.with_exit(code) } else { error })
+    })
+}
+
+fn carry_out(srun: Srun, line: &str, tz: &jiff::tz::TimeZone) -> Done {
+    match &srun.inside {
+        Some(job) if !srun.no_wait && !srun.test_only => {
+            let job = job.clone();
+            inside(srun, &job, line)
+        }
+        _ if srun.no_wait || srun.test_only => submit_only(srun, tz),
+        _ => outside(srun, line),
+    }
+}
+
+/// `--no-wait`, `--test-only`.
+fn submit_only(srun: Srun, tz: &jiff::tz::TimeZone) -> Done {
+    let submit = Submit {
+        request: srun.request,
+        script_len: 0,
+        wait: false,
+        test_only: srun.test_only,
+        failure: if srun.test_only { super::TEST_FAILURE } else { FAILURE }.to_owned(),
+        client: client(false),
+        again: false,
+    };
+    match hand_in(&paths()?, submit, &srun.env, "srun")?.1 {
+        Answer::Refused(why) => Err(if srun.test_only { super::trial_refused(why) } else { refused(why) }),
+        Answer::Submitted { job } => {
+            if srun.quiet {
+                Ok(0)
+            } else {
+                print(&format!("Submitted run job {job}\n"))
+            }
+        }
+        Answer::WouldStart { job, at, cpus, partition } => {
+            super::sbatch::would_start("srun", job, at, cpus, &partition, tz);
+            Ok(0)
+        }
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// A step of a job that runs.
+fn inside(srun: Srun, job: &JobRef, line: &str) -> Done {
+    let filter =
+        JobFilter { jobs: vec![job.clone()], without_paths: true, without_steps: true, ..JobFilter::default() };
+    let paths = paths()?;
+    let (mut conn, answer) = confirm(&paths, job, &Request::Jobs(filter))?;
+    let jobs = match answer {
+        Answer::Jobs(list) => list.jobs,
+        Answer::Refused(why) => return Err(refused(why)),
+        other => return Err(unexpected(&other)),
+    };
+    let Some(view) = jobs.iter().find(|view| view.state.is_active()) else {
+        return Err(no_allocation(job, &jobs));
+    };
+    srun.step.check_node(view.id, &system::probe_host_name())?;
+    let argv = commands(&srun, &view.request)?;
+    let link = link(paths);
+    step(&srun, argv, &mut conn, &link, view, line)?.done()
+}
+
+/// Why none of these records of a job takes a step.
+fn no_allocation(job: &JobRef, records: &[JobView]) -> CliError {
+    let unable = |why: &str| format!("Unable to confirm allocation for job {job}: {why}");
+    let text = if records.is_empty() {
+        unable("Invalid job id specified")
+    } else if records.iter().any(|view| view.state == JobState::Pending) {
+        unable("Job is pending execution")
+    } else {
+        format!("Slurm job {job} has expired")
+    };
+    let hint = format!("Check SLURM_JOB_ID environment variable. Expired or invalid job {job}");
+    CliError::error(1, text).and(Mark::Plain, hint)
+}
+
+/// Asks about the job. A daemon that is away while its job runs comes back: it is waited for.
+fn confirm(paths: &Paths, job: &JobRef, request: &Request) -> Result<(Connection, Answer), CliError> {
+    let ask = |mut conn: Connection| conn.ask(request, &[]).map(|(answer, _)| (conn, answer));
+    match Connection::open(paths).and_then(ask) {
+        Err(ClientError::NoDaemon { .. } | ClientError::Broken(FrameError::Closed | FrameError::Io(_))) => {
+            tell(&format!("srun: Unable to confirm allocation for job {job}: the daemon is away, waiting for it\n"));
+            Ok(reopen(paths, Some(PATIENCE)).and_then(ask)?)
+        }
+        other => Ok(other?),
+    }
+}
+
+/// An allocation of its own, one step in it, and back.
+fn outside(srun: Srun, line: &str) -> Done {
+    let argv = commands(&srun, &srun.request)?;
+    let mut link = link(paths()?);
+    let submit = Submit {
+        request: srun.request.clone(),
+        script_len: 0,
+        wait: false,
+        test_only: false,
+        failure: FAILURE.to_owned(),
+        client: client(true),
+        again: false,
+    };
+    let (mut conn, answer) = hand_in(&link.paths, submit, &[], "srun")?;
+    let job = match answer {
+        Answer::Submitted { job } => job,
+        Answer::Refused(why) => return Err(refused(why).with_exit(srun.error_exit)),
+        other => return Err(unexpected(&other)),
+    };
+    link.allocation = Some(job);
+    let mut told = false;
+    // With --immediate nothing is queued: it starts, or it is refused.
+    let quiet = srun.quiet || srun.request.immediate_secs.is_some();
+    let mut queued = || {
+        told = true;
+        if !quiet {
+            tell(&format!("srun: job {job} queued and waiting for resources\n"));
+        }
+    };
+    let view = match wait_for_grant(&mut conn, &link, job, &mut queued)? {
+        Grant::Granted(view) => view,
+        Grant::Ended(view) => return Err(revoked(&srun, job, &view)),
+        Grant::Interrupted { typed } => {
+            tell(&format!("srun: Job allocation {job} has been revoked\nsrun: Force Terminated JobId={job}\n"));
+            if typed {
+                end_by_interrupt();
+            }
+            return Ok(1);
+        }
+    };
+    if told && !quiet {
+        tell(&format!("srun: job {job} has been allocated resources\n"));
+    }
+    let done = step(&srun, argv, &mut conn, &link, &view, line);
+    // A step that failed before it ran ends its allocation as well: with this connection, if not by this request.
+    let exit = match &done {
+        Ok(end) => end.exit,
+        Err(error) => ExitCode::status(error.exit),
+    };
+    let _ = conn.send(&Request::Release { job, exit }, &[]);
+    done?.done()
+}
+
+fn as_exit(code: u8) -> ExitCode {
+    match i32::from(code) {
+        code @ 129..=192 => ExitCode::signal(code - 128),
+        code => ExitCode::status(code),
+    }
+}
+
+fn revoked(srun: &Srun, job: JobId, view: &JobView) -> CliError {
+    if srun.request.immediate_secs.is_some() {
+        return CliError::error(srun.immediate_exit, "Unable to allocate resources: Requested nodes are busy");
+    }
+    if view.reason == Reason::CancelledByUser {
+        return CliError::new(Mark::Plain, 1, "Job has been cancelled")
+            .and(Mark::Error, format!("{FAILURE}: Job/step already completing or completed"));
+    }
+    CliError::new(Mark::Plain, 1, format!("Job allocation {job} has been revoked"))
+        .and(Mark::Plain, format!("Force Terminated JobId={job}: {}", view.reason))
+}
+
+/// How a step ended.
+struct StepEnd {
+    /// The exit code of this client.
+    code: u8,
+    /// What the records say.
+    exit: ExitCode,
+    /// By Ctrl-C at this client's terminal.
+    interrupted: bool,
+}
+
+impl StepEnd {
+    fn done(self) -> Done {
+        if self.interrupted {
+            end_by_interrupt();
+        }
+        Ok(self.code)
+    }
+}
+
+fn step(
+    srun: &Srun,
+    argv: Vec<Vec<String>>,
+    conn: &mut Connection,
+    link: &Link,
+    view: &JobView,
+    line: &str,
+) -> Result<StepEnd, CliError> {
+    let (launch, wishes) = plan(srun, argv, view, link.client, line);
+    let mut voice = Voice::new("srun", srun.quiet);
+    let outcome = match run_step(conn, link, launch, &srun.env, &wishes, &mut voice) {
+        Err(ClientError::Interrupted(signal)) => {
+            let code = u8::try_from(128 + signal).unwrap_or(1);
+            let exit = as_exit(code);
+            return Ok(StepEnd { code, exit, interrupted: voice.was_interrupted(exit) });
+        }
+        other => other?,
+    };
+    let node = system::probe_host_name();
+    let (code, lines) = verdict(&node, view.id, &outcome)?;
+    for line in lines {
+        tell(&format!("srun: {line}\n"));
+    }
+    let exit = match outcome {
+        StepOutcome::Ended { exit: ExitCode::OUT_OF_MEMORY, .. } => ExitCode::OUT_OF_MEMORY,
+        _ => as_exit(code),
+    };
+    Ok(StepEnd { code, exit, interrupted: voice.was_interrupted(exit) })
+}
+
+fn tasks_of(srun: &Srun, job: &JobRequest) -> u32 {
+    srun.step.ntasks.or(srun.step.ntasks_per_node).unwrap_or_else(|| job.task_count()).max(1)
+}
+
+/// The command of the tasks, or with `--multi-prog` of each.
+fn commands(srun: &Srun, job: &JobRequest) -> Result<Vec<Vec<String>>, CliError> {
+    if !srun.multi_prog {
+        return Ok(vec![srun.command.clone()]);
+    }
+    let file = &srun.command[0];
+    let text = std::fs::read_to_string(file).map_err(|e| {
+        let why = e.raw_os_error().map_or_else(|| e.to_string(), |number| Errno::from_raw(number).desc().to_owned());
+        CliError::error(1, format!("Could not open multi_prog config file {file}: {why}"))
+    })?;
+    multi_prog::parse(&text, file, tasks_of(srun, job), &srun.command[1..])
+        .map_err(|e| CliError::error(1, e.to_string()))
+}
+
+/// The launch, and how its streams are connected.
+fn plan(
+    srun: &Srun,
+    argv: Vec<Vec<String>>,
+    view: &JobView,
+    client: ClientProcess,
+    line: &str,
+) -> (StepLaunch, Wishes) {
+    let ask = &srun.step;
+    let ntasks = tasks_of(srun, &view.request);
+    let streams = &srun.streams;
+    let append = streams.open_mode == Some(OpenMode::Append);
+    let mut wishes = Wishes {
+        label: streams.label,
+        unbuffered: streams.unbuffered,
+        quit_on_interrupt: srun.quit_on_interrupt,
+        wait_secs: srun.wait_secs,
+        ..all_streams()
+    };
+    if streams.pty {
+        // As Slurm: without a terminal of our own there is nothing to relay.
+        if std::io::stdin().is_terminal() {
+            wishes.pty = true;
+        } else {
+            eprintln!("srun: error: Not using a pseudo-terminal, disregarding --pty option");
+        }
+    }
+    let of = |wanted: &Wanted| match wanted {
+        Wanted::All => (Feed::All, Stream::Null),
+        Wanted::None => (Feed::Nobody, Stream::Null),
+        Wanted::Task(task) => (Feed::Task(*task), Stream::Null),
+        Wanted::File(path) => (Feed::Given, Stream::File { path: path.clone(), append }),
+    };
+    let (stdin, stdin_stream) = of(&streams.input);
+    let (stdout, stdout_stream) = of(&streams.output);
+    let (stderr, stderr_stream) = match &streams.error {
+        Some(error) => of(error),
+        // Where the output goes to a file, errors go with it.
+        None if stdout == Feed::Given => (Feed::Given, Stream::SameAsStdout),
+        None => (Feed::All, Stream::Null),
+    };
+    (wishes.stdin, wishes.stdout, wishes.stderr) = (stdin, stdout, stderr);
+    let task = TaskStreams { stdin: stdin_stream, stdout: stdout_stream, stderr: stderr_stream };
+    let gpu = &ask.gpu;
+    let gpus =
+        gpu.total.or(gpu.per_node).or(gpu.per_socket).or_else(|| gpu.per_task.map(|each| each.saturating_mul(ntasks)));
+    // A step that says nothing of its size has that of its job.
+    let says_nothing = ask.ntasks.is_none() && ask.ntasks_per_node.is_none();
+    let of_job = view.request.cpus_per_task.filter(|_| says_nothing);
+    let cpus_per_task = ask.cpus_per_task.or(of_job);
+    let cpus = cpus_per_task.unwrap_or(1).saturating_mul(ntasks);
+    let launch = StepLaunch {
+        job: view.id,
+        client,
+        again: false,
+        name: ask.name.clone(),
+        interactive: false,
+        ntasks,
+        cpus_per_task,
+        mem_mb: match ask.mem {
+            MemRequest::Default | MemRequest::PerNode(0) => None,
+            MemRequest::PerNode(mb) => Some(mb),
+            MemRequest::PerCpu(mb) => Some(mb.saturating_mul(u64::from(cpus))),
+            MemRequest::PerGpu(mb) => Some(mb.saturating_mul(u64::from(gpus.unwrap_or(1)))),
+        },
+        gpus,
+        exact: ask.exact,
+        overlap: ask.overlap,
+        immediate: ask.immediate_secs.is_some() && srun.inside.is_some(),
+        overcommit: srun.defined.iter().any(|(name, _)| name == "overcommit"),
+        argv,
+        work_dir: srun.work_dir.clone(),
+        umask: Some(umask()),
+        rlimits: limits(),
+        streams: vec![task; ntasks as usize],
+        pty: false,
+        tie: None,
+        label: streams.label,
+        kill_on_bad_exit: srun.kill_on_bad_exit.unwrap_or(false),
+        gpu: ask.gpu.clone(),
+        cpu_bind: Some(ask.cpu_bind.to_string()),
+        report_cpu_bind: ask.report_cpu_bind,
+        gpu_bind: ask.gpu_bind.clone(),
+        // Of an allocation of its own the limit is the job's.
+        time_limit_secs: ask.time_limit_secs.filter(|_| srun.inside.is_some()),
+        submit_line: line.to_owned(),
+    };
+    (launch, wishes)
+}
+
+fn umask() -> u32 {
+    // SAFETY: umask can only be read by setting it; this process has one thread.
+    unsafe {
+        let mask = libc::umask(0o022);
+        libc::umask(mask);
+        mask
+    }
+}

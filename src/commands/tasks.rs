@@ -1,0 +1,207 @@
+//! What srun and salloc have in common: the launch, and what is said about its end.
+
+use crate::args::error::{CliError, Mark};
+use crate::client::connection::{ClientError, Connection, submit};
+use crate::client::foreground::{Feed, Link, Listener, StepOutcome, Wishes};
+use crate::exec::proc;
+use crate::model::job::{Client, ClientProcess};
+use crate::model::{ExitCode, JobId, StepId};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::Submit;
+use crate::sys::paths::Paths;
+use std::ffi::CStr;
+use std::io::{self, Write};
+
+/// This process as the one that submits, and that its allocation lives and dies with or not.
+pub fn client(holds: bool) -> Client {
+    let pid = std::process::id();
+    let start_ticks = i32::try_from(pid).ok().and_then(proc::start_ticks).unwrap_or(0);
+    Client { process: ClientProcess { pid, start_ticks }, holds }
+}
+
+/// The way back to the daemon for this process.
+pub fn link(paths: Paths) -> Link {
+    Link { paths, allocation: None, client: client(false).process }
+}
+
+/// Says something in one write, so that several commands at one terminal do not tear each other's lines.
+pub fn tell(text: &str) {
+    // Where standard error is gone there is nobody to tell that.
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// Hands a submission to the daemon. The connection is the one on which it was answered.
+///
+/// # Errors
+/// No daemon is there; or it went away before it answered, and did not come back.
+pub fn hand_in(paths: &Paths, submission: Submit, raw: &[u8], command: &str) -> Result<(Connection, Answer), CliError> {
+    let mut was_lost = false;
+    let mut lost = || {
+        was_lost = true;
+        tell(&format!("{command}: the daemon went away before it answered: waiting for it to come back\n"));
+    };
+    submit(paths, submission, raw, &mut lost).map_err(|error| match error {
+        error @ ClientError::NoDaemon { .. } if was_lost => CliError::from(error).and(
+            Mark::Error,
+            "the job may be in the queue or not: look with `squeue` or `sacct` before you submit it again",
+        ),
+        error => error.into(),
+    })
+}
+
+/// Limits that tasks inherit from the client (`--propagate`, which is on by default in Slurm).
+pub fn limits() -> Vec<(u32, u64, u64)> {
+    const KINDS: [u32; 9] = [
+        libc::RLIMIT_CPU,
+        libc::RLIMIT_FSIZE,
+        libc::RLIMIT_DATA,
+        libc::RLIMIT_STACK,
+        libc::RLIMIT_CORE,
+        libc::RLIMIT_NOFILE,
+        libc::RLIMIT_MEMLOCK,
+        libc::RLIMIT_AS,
+        libc::RLIMIT_NPROC,
+    ];
+    KINDS
+        .into_iter()
+        .filter_map(|kind| {
+            let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: getrlimit fills in what it is given.
+            let done = unsafe { libc::getrlimit(kind, &raw mut limit) };
+            (done == 0).then_some((kind, limit.rlim_cur, limit.rlim_max))
+        })
+        .collect()
+}
+
+/// The kernel's word for a signal: `Killed`, `Segmentation fault`.
+pub fn signal_text(signal: i32) -> String {
+    // SAFETY: strsignal returns a string that lives until the next call in this thread.
+    let text = unsafe { libc::strsignal(signal) };
+    if text.is_null() {
+        return format!("signal {signal}");
+    }
+    // SAFETY: not null, ended by a zero byte.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// Slurm's lines about tasks that failed, those of one fate together: `vm: tasks 0-1: Exited with exit code 7`.
+pub fn failures(node: &str, tasks: &[ExitCode]) -> Vec<String> {
+    let mut fates: Vec<(ExitCode, Vec<u32>)> = Vec::new();
+    for (task, exit) in (0..).zip(tasks) {
+        if exit.is_success() {
+            continue;
+        }
+        match fates.iter_mut().find(|(fate, _)| fate == exit) {
+            Some((_, list)) => list.push(task),
+            None => fates.push((*exit, vec![task])),
+        }
+    }
+    fates
+        .into_iter()
+        .map(|(exit, list)| {
+            let plural = if list.len() > 1 { "tasks" } else { "task" };
+            let which = crate::model::TaskSet::from_sorted(&list);
+            let fate = match exit.signal {
+                0 => format!("Exited with exit code {}", exit.status),
+                _ if exit == ExitCode::OUT_OF_MEMORY => "Out Of Memory".to_owned(),
+                signal => signal_text(signal),
+            };
+            format!("{node}: {plural} {which}: {fate}")
+        })
+        .collect()
+}
+
+/// What the user hears while a step runs.
+pub struct Voice {
+    command: &'static str,
+    quiet: bool,
+    raw: bool,
+    interrupted: bool,
+}
+
+impl Voice {
+    pub fn new(command: &'static str, quiet: bool) -> Self {
+        Voice { command, quiet, raw: false, interrupted: false }
+    }
+
+    /// Whether Ctrl-C ended what ended so: then this process ends by it too.
+    pub fn was_interrupted(&self, exit: ExitCode) -> bool {
+        self.interrupted && exit == ExitCode::signal(libc::SIGINT)
+    }
+
+    fn news(&mut self, line: &str) {
+        if !self.quiet {
+            self.say(line);
+        }
+    }
+}
+
+impl Listener for Voice {
+    fn waits(&mut self, job: JobId) {
+        self.news(&format!("Job {job} step creation temporarily disabled, retrying (Requested nodes are busy)"));
+    }
+
+    fn started(&mut self, job: JobId) {
+        self.news(&format!("Step created for job {job}"));
+    }
+
+    fn aborted(&mut self, wait_secs: u64) {
+        // The command of salloc is no step for the user: what is said of it is what became of the allocation.
+        if self.command == "srun" {
+            self.say(&format!("Job step aborted: Waiting up to {wait_secs} seconds for job step to finish."));
+        }
+    }
+
+    fn raw(&mut self, on: bool) {
+        self.raw = on;
+    }
+
+    fn say(&mut self, line: &str) {
+        let end = if self.raw { "\r\n" } else { "\n" };
+        tell(&format!("{}: {line}{end}", self.command));
+    }
+
+    fn interrupted(&mut self) {
+        self.interrupted = true;
+    }
+}
+
+/// Wishes for a plain run: all tasks at this client's streams.
+pub fn all_streams() -> Wishes {
+    Wishes { stdin: Feed::All, stdout: Feed::All, stderr: Feed::All, ..Wishes::default() }
+}
+
+/// The exit code of a step as a shell's, and the lines that srun says about it.
+pub fn verdict(node: &str, job: JobId, outcome: &StepOutcome) -> Result<(u8, Vec<String>), CliError> {
+    match outcome {
+        StepOutcome::Ended { error: Some(error), .. } => {
+            Err(CliError::error(1, format!("task launch for StepId={job} failed: {error}")))
+        }
+        StepOutcome::Ended { step, exit, tasks, error: None, stopped } => {
+            let mut lines: Vec<String> =
+                failures(node, tasks).into_iter().map(|line| format!("error: {line}")).collect();
+            // Of a step that was told to end srun has said so already.
+            if !stopped && matches!(exit.signal, libc::SIGKILL | libc::SIGTERM) {
+                lines.push(format!("Force Terminated StepId={job}.{}", step.unwrap_or(StepId::Num(0))));
+            }
+            Ok((u8::try_from(exit.as_shell()).unwrap_or(1), lines))
+        }
+        StepOutcome::Refused(why) => Err(super::refused(why.clone())),
+        StepOutcome::JobEnded(view) => {
+            let code = if view.exit.is_success() { 1 } else { u8::try_from(view.exit.as_shell()).unwrap_or(1) };
+            Ok((code, vec![format!("error: Job {job} is over: {} ({})", view.state, view.reason)]))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_of_one_fate_share_a_line() {
+        let tasks = [ExitCode::status(7), ExitCode::status(7), ExitCode::OK, ExitCode::signal(libc::SIGKILL)];
+        assert_eq!(failures("vm", &tasks), ["vm: tasks 0-1: Exited with exit code 7", "vm: task 3: Killed"]);
+        assert_eq!(failures("vm", &[ExitCode::OUT_OF_MEMORY]), ["vm: task 0: Out Of Memory"]);
+    }
+}

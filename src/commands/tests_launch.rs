@@ -1,0 +1,323 @@
+//! The command lines of srun, salloc and scancel against recorded Slurm (golden I, K, L) and the book's tables.
+
+use crate::args::error::{CliError, Parsed};
+use crate::args::origin::tests::lab;
+use crate::args::step::Stream;
+use crate::commands::salloc::args as salloc;
+use crate::commands::salloc::args::{Bell, Salloc};
+use crate::commands::scancel::args as scancel;
+use crate::commands::scancel::args::Scancel;
+use crate::commands::srun::args as srun;
+use crate::commands::srun::args::Srun;
+use crate::model::request::{GpuRequest, JobKind, MemRequest};
+use crate::model::{JobId, JobRef, JobState};
+use crate::spec::cpu_bind::CpuBind;
+use std::ffi::OsString;
+
+fn argv(words: &[&str]) -> Vec<OsString> {
+    words.iter().map(OsString::from).collect()
+}
+
+fn run<T>(result: Result<Parsed<T>, CliError>, command: &str) -> Result<T, (String, i32)> {
+    match result {
+        Ok(Parsed::Run(value)) => Ok(value),
+        Ok(Parsed::Print(text)) => Err((text, 0)),
+        Err(error) => Err((error.text(command), error.exit)),
+    }
+}
+
+fn srun_in(env: &[(&str, &str)], words: &[&str]) -> Result<Srun, (String, i32)> {
+    run(srun::parse(&argv(&[&["srun"], words].concat()), &lab(env)), "srun")
+}
+
+fn srun(words: &[&str]) -> Srun {
+    srun_in(&[], words).expect("a good command line")
+}
+
+fn salloc(words: &[&str]) -> Salloc {
+    run(salloc::parse(&argv(&[&["salloc"], words].concat()), &lab(&[])), "salloc").expect("a good command line")
+}
+
+fn scancel_or(words: &[&str]) -> Result<Scancel, (String, i32)> {
+    run(scancel::parse(&argv(&[&["scancel"], words].concat()), &lab(&[])), "scancel")
+}
+
+fn scancel(words: &[&str]) -> Scancel {
+    scancel_or(words).expect("a good command line")
+}
+
+fn refused(text: &str, exit: i32) -> Result<(), (String, i32)> {
+    Err((text.to_owned(), exit))
+}
+
+// srun
+
+#[test]
+fn srun_refuses_as_slurm_does() {
+    for (record, words, text, exit) in [
+        ("K-20", &[][..], "srun: fatal: No command given to execute.\n", 1),
+        ("K-25", &["-t", "foo", "true"], "srun: error: Invalid --time specification: foo\n", 255),
+        ("K-26", &["--mem=abc", "true"], "srun: error: Invalid --mem specification: abc\n", 255),
+        (
+            "K-27",
+            &["--nosuch", "true"],
+            "srun: unrecognized option '--nosuch'\nTry \"srun --help\" for more information\n",
+            255,
+        ),
+        ("K-28", &["-n", "0", "true"], "srun: error: Invalid numeric value \"0\" for --ntasks.\n", 1),
+        ("no-wait", &["--no-wait", "-l", "true"], "srun: error: --label is not supported together with --no-wait\n", 1),
+        (
+            "no-wait",
+            &["--no-wait", "--unbuffered", "true"],
+            "srun: error: --unbuffered is not supported together with --no-wait\n",
+            1,
+        ),
+        (
+            "prolog",
+            &["--task-prolog=x", "true"],
+            "srun: error: --task-prolog is not supported by slotd: call the program from the command itself\n",
+            255,
+        ),
+        (
+            "nodes",
+            &["-N", "0", "true"],
+            "srun: error: Unable to allocate resources: Node count specification invalid: 0\n",
+            1,
+        ),
+    ] {
+        assert_eq!(srun_in(&[], words).map(|_| ()), refused(text, exit), "{record}: {words:?}");
+    }
+}
+
+#[test]
+fn srun_stops_reading_options_at_the_command() {
+    let got = srun(&["-n1", "--cpu-bind=q", "python", "-m", "snakemake", "--cores", "all"]);
+    assert_eq!(got.command, ["python", "-m", "snakemake", "--cores", "all"]);
+    assert_eq!((got.request.name.as_str(), got.request.kind), ("python", JobKind::Allocation));
+    assert_eq!(srun(&["--label", "--", "echo", "-n"]).command, ["echo", "-n"]);
+    assert_eq!(srun(&["/usr/bin/env"]).step.name, "env");
+}
+
+#[test]
+fn srun_finds_the_job_it_is_in() {
+    assert_eq!(srun(&["true"]).inside, None);
+    let inside = srun_in(&[("SLURM_JOB_ID", "12")], &["true"]).expect("good").inside;
+    assert_eq!(inside, Some(JobRef::job(JobId(12))));
+    let other = srun_in(&[("SLURM_JOB_ID", "12")], &["--jobid=13", "true"]).expect("good").inside;
+    assert_eq!(other, Some(JobRef::job(JobId(13))));
+    assert_eq!(srun_in(&[("SLURM_JOB_ID", "12")], &["--no-wait", "true"]).expect("good").inside, None);
+}
+
+#[test]
+fn a_step_takes_from_the_environment_what_describes_it() {
+    let env = [
+        ("SLURM_JOB_ID", "12"),
+        ("SLURM_NTASKS", "4"),
+        ("SLURM_MEM_PER_NODE", "512"),
+        ("SLURM_GPUS", "2"),
+        ("SLURM_JOB_NAME", "outer"),
+        ("SLURM_CPUS_PER_TASK", "3"),
+    ];
+    let step = srun_in(&env, &["hostname"]).expect("good").step;
+    assert_eq!(step.ntasks, Some(4));
+    assert_eq!((step.mem, step.gpu), (MemRequest::Default, GpuRequest::default()));
+    assert_eq!((step.name.as_str(), step.cpus_per_task, step.exact), ("hostname", None, false));
+    let step = srun_in(&env, &["-n1", "--mem=100", "-G1", "-c2", "-J", "s", "hostname"]).expect("good").step;
+    assert_eq!((step.ntasks, step.mem, step.gpu.total), (Some(1), MemRequest::PerNode(100), Some(1)));
+    assert_eq!((step.name.as_str(), step.cpus_per_task), ("s", Some(2)));
+    assert!(step.exact, "-c implies --exact (srun man page)");
+    let env = [("SLURM_JOB_ID", "12"), ("SLURM_GPUS", "2"), ("SLURM_GPUS_PER_TASK", "1")];
+    let gpu = srun_in(&env, &["hostname"]).expect("good").step.gpu;
+    assert_eq!(gpu, GpuRequest { per_task: Some(1), ..GpuRequest::default() });
+}
+
+#[test]
+fn option_immediate() {
+    assert_eq!(srun(&["true"]).request.immediate_secs, None);
+    assert_eq!(srun(&["--immediate", "true"]).request.immediate_secs, Some(0));
+    assert_eq!(srun(&["-I5", "true"]).request.immediate_secs, Some(5));
+    assert_eq!(salloc(&["--immediate=1"]).request.immediate_secs, Some(1));
+}
+
+#[test]
+fn option_label_unbuffered_pty() {
+    let streams = srun(&["-l", "-u", "--pty", "bash"]).streams;
+    assert!(streams.label && streams.unbuffered && streams.pty);
+}
+
+#[test]
+fn option_output_error_and_input_of_srun() {
+    let streams = srun(&["-o", "f_%t", "-e", "none", "-i", "0", "true"]).streams;
+    assert_eq!(streams.output, Stream::File("f_%t".into()));
+    assert_eq!(streams.error, Some(Stream::None));
+    assert_eq!(streams.input, Stream::Task(0));
+    assert_eq!(srun(&["--input=all", "true"]).streams.input, Stream::All);
+}
+
+#[test]
+fn option_cpu_bind() {
+    assert_eq!(srun(&["--cpu-bind", "cores", "--", "true"]).step.cpu_bind, CpuBind::Cores);
+    assert_eq!(srun(&["--cpu-bind=map_cpu:0,2", "--", "true"]).step.cpu_bind.to_string(), "map_cpu:0,2");
+    assert!(srun(&["--cpu-bind=verbose,none", "true"]).step.report_cpu_bind);
+}
+
+#[test]
+fn option_no_wait() {
+    let got = srun(&["--no-wait", "-o", "out", "--cpu-bind=cores", "echo", "a b"]);
+    assert_eq!((got.request.kind, got.request.std_out.as_deref()), (JobKind::Run, Some("out")));
+    assert_eq!(got.request.args, ["echo", "a b"]);
+    assert_eq!(got.request.cpu_bind.as_deref(), Some("cores"));
+}
+
+#[test]
+fn option_chdir_of_srun() {
+    assert_eq!(srun(&["-D", "/tmp", "pwd"]).work_dir, "/tmp");
+    assert_eq!(srun(&["pwd"]).work_dir, "/work");
+}
+
+#[test]
+fn options_of_srun_beyond_the_book() {
+    let got = srun(&["-K", "-W60", "--multi-prog", "-X", "--overlap", "--mpi=pmi2", "--x11", "mp.conf"]);
+    assert_eq!((got.kill_on_bad_exit, got.wait_secs), (Some(true), Some(60)));
+    assert!(got.multi_prog && got.disable_status && got.step.overlap);
+    assert_eq!(srun(&["--kill-on-bad-exit=0", "true"]).kill_on_bad_exit, Some(false));
+    assert_eq!(srun(&["-K2", "true"]).kill_on_bad_exit, Some(true));
+    let got = srun(&["-N1", "--kill-on-bad-exit=1", "--wait=60", "--export=ALL,K=V", "true"]);
+    assert!(String::from_utf8(got.env).expect("UTF-8").ends_with("K=V\0"));
+}
+
+#[test]
+fn values_of_srun_are_refused_in_slurms_words() {
+    for (option, text, exit) in [
+        (
+            "--cpu-bind=bogus",
+            "error: unrecognized --cpu-bind argument \"bogus\"\nsrun: fatal: Failed to parse --cpu-bind= values.",
+            1,
+        ),
+        ("-Kx", "error: Invalid numeric value \"x\" for --kill-on-bad-exit.", 1),
+        ("-K-1", "error: Invalid numeric value \"-1\" for --kill-on-bad-exit.", 1),
+        ("-I-1", "error: Invalid numeric value \"-1\" for immediate.", 1),
+        ("-I1.5", "error: Invalid numeric value \"1.5\" for immediate.", 1),
+        ("--gpu-bind=bogus", "error: Invalid --gpu-bind argument: gpu:bogus", 255),
+    ] {
+        let got = srun_in(&[], &["-n1", option, "true"]).map(|_| ());
+        assert_eq!(got, refused(&format!("srun: {text}\n"), exit), "{option}");
+    }
+}
+
+#[test]
+fn exit_codes_may_be_asked_for() {
+    let got = srun_in(&[("SLURM_EXIT_ERROR", "99"), ("SLURM_EXIT_IMMEDIATE", "7")], &["true"]).expect("good");
+    assert_eq!((got.error_exit, got.immediate_exit), (99, 7));
+}
+
+// salloc
+
+#[test]
+fn salloc_runs_a_command_or_a_shell() {
+    let got = salloc(&["-n", "1", "sh", "-c", "exit 5"]);
+    assert_eq!(got.command, ["sh", "-c", "exit 5"]);
+    assert_eq!((got.request.name.as_str(), got.request.ntasks), ("interactive", Some(1)));
+    assert!(salloc(&["-p", "gpu", "-c", "4", "--mem", "8G", "-G", "1", "-t", "00:30:00"]).command.is_empty());
+    assert!(salloc(&["--no-shell", "-J", "nosh"]).no_shell);
+    assert_eq!(salloc(&["--no-shell"]).request.name, "no-shell");
+    assert_eq!(salloc(&["--no-shell", "-J", "nosh"]).request.name, "nosh");
+}
+
+#[test]
+fn salloc_knows_its_own_options() {
+    assert_eq!(salloc(&["-K"]).kill_command, Some(15));
+    assert_eq!(salloc(&["-KINT"]).kill_command, Some(2));
+    assert_eq!(salloc(&["--bell"]).bell, Bell::Always);
+    assert_eq!(salloc(&["--bell", "--no-bell"]).bell, Bell::Never);
+    assert_eq!(salloc(&[]).bell, Bell::AfterWait);
+}
+
+// scancel
+
+#[test]
+fn scancel_refuses_as_slurm_does() {
+    for (record, words, text) in [
+        ("I-08", &["abc"][..], "scancel: error: Invalid job id abc\n"),
+        ("I-09", &["12x"], "scancel: error: Invalid job id 12x\n"),
+        ("I-10", &[], "scancel: error: No job identification provided\n"),
+        (
+            "I-11",
+            &["--nosuch"],
+            "scancel: unrecognized option '--nosuch'\nTry \"scancel --help\" for more information\n",
+        ),
+        ("I-12", &["0"], "scancel: error: Invalid job id 0\n"),
+        ("I-13", &["-1"], "scancel: invalid option -- '1'\nTry \"scancel --help\" for more information\n"),
+        (
+            "I-28",
+            &["-t", "bogus"],
+            "Invalid job state specified: bogus\nValid job states are PENDING, RUNNING, and SUSPENDED\n",
+        ),
+        ("I-42", &["-s", "FOO", "1"], "Unknown job signal: FOO\n"),
+    ] {
+        assert_eq!(scancel_or(words).map(|_| ()), refused(text, 1), "{record}: {words:?}");
+    }
+}
+
+#[test]
+fn scancel_takes_options_after_operands() {
+    let got = scancel(&["12", "--signal", "USR2"]);
+    assert_eq!((got.refs, got.signal), (vec![JobRef::job(JobId(12))], Some(12)));
+    assert_eq!(scancel(&["--signal=SIGTERM", "12"]).signal, Some(15));
+}
+
+#[test]
+fn scancel_takes_many_ids_of_all_kinds() {
+    let got = scancel(&["1", "2_3", "4_[1-3,9]", "5.0", "6_*"]);
+    let shown: Vec<String> = got.refs.iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["1", "2_3", "4_[1-3,9]", "5.0", "6"]);
+}
+
+#[test]
+fn scancel_filters() {
+    let got = scancel(&["-u", "root", "--me", "-n", "a,b", "-p", "cpu", "-t", "PD", "-w", "n[1-2]", "-A", "x", "-Qvi"]);
+    assert_eq!(got.users, ["root", "lab"]);
+    assert_eq!(got.names, ["a", "b"]);
+    assert_eq!(got.states, [JobState::Pending]);
+    assert_eq!(got.nodes, ["n1", "n2"]);
+    assert!(got.quiet && got.interactive && got.verbose == 1);
+    assert!(scancel(&["--name", "x", "-b", "-f"]).batch);
+}
+
+// All of them
+
+mod arbitrary {
+    use super::*;
+    use crate::commands::sacct::args as sacct;
+    use crate::commands::sbatch::args as sbatch;
+    use crate::commands::scontrol::args as scontrol;
+    use crate::commands::sinfo::args as sinfo;
+    use crate::commands::squeue::args as squeue;
+    use proptest::prelude::*;
+
+    /// Words as people and tools write them: options of all commands, right and wrong, and values.
+    fn word() -> impl Strategy<Value = String> {
+        prop_oneof![
+            "--(time|mem|gres|gpus|array|export|begin|nice|signal|jobs|format|state|start|exclusive|no|o)?[=-]?[0-9a-zA-Z:,%._+-]{0,6}",
+            "-[a-zA-Z]{1,3}[0-9]{0,2}",
+            "(show|update|hold|requeue|write|job|JobId=|TimeLimit=|Gres=|step|hostnames)?[0-9a-z\\[\\],_.:-]{0,6}",
+            ".{0,6}",
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn no_words_break_a_command_line(words in proptest::collection::vec(word(), 0..6), script in "(#!/bin/sh\n)?(#SBATCH [-=a-zA-Z0-9 '\"#]{0,20}\n){0,3}") {
+            let line: Vec<OsString> = std::iter::once("x".to_owned()).chain(words.iter().cloned()).map(OsString::from).collect();
+            let origin = lab(&[]);
+            let _ = sbatch::parse(&line, &origin, &mut |_| Ok(script.clone().into_bytes()));
+            let _ = srun::parse(&line, &origin);
+            let _ = salloc::parse(&line, &origin);
+            let _ = scancel::parse(&line, &origin);
+            let _ = squeue::parse(&line, &origin);
+            let _ = sacct::parse(&line, &origin);
+            let _ = sinfo::parse(&line, &origin);
+            let _ = scontrol::command(&words, &origin);
+        }
+    }
+}

@@ -1,0 +1,534 @@
+//! The command lines of squeue, sacct, sinfo and scontrol against recorded Slurm (golden F, G, H, J) and what clients
+//! write.
+
+use crate::args::error::{CliError, Parsed};
+use crate::args::origin::tests::lab;
+use crate::commands::sacct::args as sacct;
+use crate::commands::sacct::args::{Parsable, Sacct, SacctFormat};
+use crate::commands::sattach::args as sattach;
+use crate::commands::scontrol::args as scontrol;
+use crate::commands::scontrol::args::{Command, Scontrol, Show, Target};
+use crate::commands::scontrol::update_args::JobChange;
+use crate::commands::sdiag::args as sdiag;
+use crate::commands::seff::args as seff;
+use crate::commands::sinfo::args as sinfo;
+use crate::commands::sinfo::args::{Sinfo, SinfoFormat};
+use crate::commands::sprio::args as sprio;
+use crate::commands::squeue::args as squeue;
+use crate::commands::squeue::args::{Format, Machine, Squeue};
+use crate::commands::sstat::args as sstat;
+use crate::model::{JobId, JobRef, JobState, Timestamp};
+use crate::spec::states::StateFilter;
+use std::ffi::OsString;
+
+type Env<'a> = &'a [(&'a str, &'a str)];
+
+fn argv(command: &str, words: &[&str]) -> Vec<OsString> {
+    std::iter::once(command).chain(words.iter().copied()).map(OsString::from).collect()
+}
+
+fn run<T>(result: Result<Parsed<T>, CliError>, command: &str) -> Result<T, (String, i32)> {
+    match result {
+        Ok(Parsed::Run(value)) => Ok(value),
+        Ok(Parsed::Print(text)) => Err((text, 0)),
+        Err(error) => Err((error.text(command), error.exit)),
+    }
+}
+
+fn squeue_or(env: Env<'_>, words: &[&str]) -> Result<Squeue, (String, i32)> {
+    run(squeue::parse(&argv("squeue", words), &lab(env)), "squeue")
+}
+
+fn squeue(words: &[&str]) -> Squeue {
+    squeue_or(&[], words).unwrap_or_else(|refusal| panic!("{words:?}: {refusal:?}"))
+}
+
+fn sacct_or(words: &[&str]) -> Result<Sacct, (String, i32)> {
+    run(sacct::parse(&argv("sacct", words), &lab(&[])), "sacct")
+}
+
+fn sacct(words: &[&str]) -> Sacct {
+    sacct_or(words).unwrap_or_else(|refusal| panic!("{words:?}: {refusal:?}"))
+}
+
+fn sinfo_or(words: &[&str]) -> Result<Sinfo, (String, i32)> {
+    run(sinfo::parse(&argv("sinfo", words), &lab(&[])), "sinfo")
+}
+
+fn sinfo(words: &[&str]) -> Sinfo {
+    sinfo_or(words).unwrap_or_else(|refusal| panic!("{words:?}: {refusal:?}"))
+}
+
+fn scontrol_or(env: Env<'_>, words: &[&str]) -> Result<Scontrol, (String, i32)> {
+    run(scontrol::parse(&argv("scontrol", words), &lab(env)), "scontrol")
+}
+
+fn command(words: &[&str]) -> Command {
+    scontrol_or(&[], words).unwrap_or_else(|refusal| panic!("{words:?}: {refusal:?}")).command
+}
+
+fn show(words: &[&str]) -> Show {
+    match command(words) {
+        Command::Show(show) => show,
+        other => panic!("{words:?}: {other:?}"),
+    }
+}
+
+fn job(id: u32) -> JobRef {
+    JobRef::job(JobId(id))
+}
+
+fn shown(refs: &Option<Vec<JobRef>>) -> Vec<String> {
+    refs.iter().flatten().map(ToString::to_string).collect()
+}
+
+// squeue
+
+#[test]
+fn of_two_formats_of_the_environment_squeue_takes_the_short_one() {
+    let both = [("SQUEUE_FORMAT", "%i"), ("SQUEUE_FORMAT2", "name")];
+    let format = |words: &[&str]| squeue_or(&both, words).map(|squeue| squeue.format);
+    assert_eq!(format(&[]), Ok(Format::Percent("%i".into())));
+    assert_eq!(format(&["-O", "jobid"]), Ok(Format::Fields("jobid".into())));
+    assert_eq!(format(&["-o", "%j"]), Ok(Format::Percent("%j".into())));
+}
+
+#[test]
+fn squeue_refuses_as_slurm_does() {
+    for (record, words, text) in [
+        (
+            "both formats",
+            &["-o", "%i", "-O", "jobid"][..],
+            "squeue: error: -O (--Format) is incompatible with -o (--format)\n",
+        ),
+        (
+            "both formats",
+            &["-O", "jobid", "-o", "%i"],
+            "squeue: error: -o (--format) is incompatible with -O (--Format)\n",
+        ),
+        ("F-24", &["-j", "abc"], "squeue: error: Invalid job id: abc\n"),
+        ("F-54", &["--nosuch"], "squeue: unrecognized option '--nosuch'\nTry \"squeue --help\" for more information\n"),
+        ("F-55", &["extra"], "squeue: error: Unrecognized option: extra\n"),
+    ] {
+        assert_eq!(squeue_or(&[], words).map(|_| ()), Err((text.to_owned(), 1)), "{record}");
+    }
+    let (text, exit) = squeue_or(&[], &["-t", "bogus"]).expect_err("F-36");
+    assert!(text.starts_with(
+        "squeue: error: Invalid job state specified: bogus\nsqueue: error: Valid job states include: PENDING,"
+    ));
+    assert_eq!(exit, 1);
+}
+
+#[test]
+fn squeue_takes_a_list_of_jobs_in_every_spelling() {
+    for words in [
+        &["-j", "1,2"][..],
+        &["-j1,2"],
+        &["--jobs=1,2"],
+        &["--job", "1,2"],
+        &["--jobs", "1,2,", "-h"],
+        &["-j", "1", "-j", "2"],
+    ] {
+        assert_eq!(shown(&squeue(words).jobs), ["1", "2"], "{words:?}");
+    }
+    assert_eq!(shown(&squeue(&["-h", "-j", "174_3"]).jobs), ["174_3"]);
+    assert_eq!(squeue(&["-j"]).jobs, None);
+    assert_eq!(squeue(&[]).jobs, None);
+}
+
+#[test]
+fn squeue_steps() {
+    assert_eq!(squeue(&["-s"]).steps, Some(vec![]));
+    assert_eq!(shown(&squeue(&["-s", "12.0"]).steps), ["12.0"]);
+    assert_eq!(squeue(&[]).steps, None);
+}
+
+#[test]
+fn squeue_all_and_states() {
+    assert_eq!(squeue(&[]).states, None);
+    assert_eq!(squeue(&["--all"]).states, Some(StateFilter::All));
+    assert_eq!(squeue(&["-a", "-t", "R"]).states, Some(StateFilter::Some(vec![JobState::Running])));
+    assert_eq!(
+        squeue(&["--states=PD|R".replace('|', ",").as_str()]).states.map(|s| s.to_string()).as_deref(),
+        Some("PENDING,RUNNING")
+    );
+    assert_eq!(
+        squeue(&["-t", "pd", "-t", "running"]).states.map(|s| s.to_string()).as_deref(),
+        Some("PENDING,RUNNING")
+    );
+}
+
+#[test]
+fn squeue_users_names_and_places() {
+    let got = squeue(&[
+        "-u", "a,b", "--me", "-n", "x", "-p", "cpu,gpu", "-A", "none", "-w", "vm", "-q", "q", "-R", "r", "-L", "l",
+    ]);
+    assert_eq!(got.users, ["a", "b", "lab"]);
+    assert_eq!((got.names, got.partitions), (vec!["x".to_owned()], vec!["cpu".to_owned(), "gpu".to_owned()]));
+    assert_eq!((got.accounts, got.nodes), (vec!["none".to_owned()], vec!["vm".to_owned()]));
+    assert_eq!(squeue(&["-uroot", "-h"]).users, ["root"]);
+}
+
+#[test]
+fn squeue_formats() {
+    assert_eq!(squeue(&["-o", "%i %t"]).format, Format::Percent("%i %t".into()));
+    assert_eq!(squeue(&["-o \"%u\""]).format, Format::Percent(" \"%u\"".into()));
+    assert_eq!(squeue(&["-O", "jobid:5"]).format, Format::Fields("jobid:5".into()));
+    assert_eq!(squeue(&["-l"]).format, Format::Default);
+    assert!(squeue(&["-l"]).long && squeue(&["--start"]).start && squeue(&["-r"]).array && squeue(&["-h"]).no_header);
+    let env = [("SQUEUE_FORMAT", "%i:%t"), ("SQUEUE_STATES", "R")];
+    let got = squeue_or(&env, &["-h"]).expect("good");
+    assert_eq!(got.format, Format::Percent("%i:%t".into()));
+    assert_eq!(got.states, Some(StateFilter::Some(vec![JobState::Running])));
+    assert_eq!(squeue_or(&env, &["-l"]).expect("good").format, Format::Default);
+    assert_eq!(squeue_or(&env, &["-O", "state"]).expect("good").format, Format::Fields("state".into()));
+}
+
+#[test]
+fn squeue_machine_output_and_repetition() {
+    assert_eq!(squeue(&["--json"]).machine, Some(Machine::Json));
+    assert_eq!(squeue(&["--yaml=v0.0.40"]).machine, Some(Machine::Yaml));
+    assert_eq!(squeue(&["-i", "2"]).iterate_secs, Some(2));
+    assert_eq!(squeue(&["-S", "-i"]).sort.as_deref(), Some("-i"));
+    assert!(squeue(&["--noconvert", "--only-job-state", "-M", "all", "-P", "--local"]).jobs.is_none());
+}
+
+// sacct
+
+#[test]
+fn sacct_refuses_as_slurm_does() {
+    for (record, words, text) in [
+        ("G-15", &["-j", "abc"][..], "sacct: fatal: Bad job/step specified: abc\n"),
+        ("G-23", &["-s", "R,bogus"], "sacct: fatal: unrecognized job state value 'bogus'\n"),
+        (
+            "G-24",
+            &["-S", "2030-01-01", "-n"],
+            "sacct: error: Start time (2030-01-01T00:00:00) requested is after end time (2026-11-20T12:00:00).\n",
+        ),
+        ("G-26", &["-S", "foo"], "Invalid time specification (pos=0): foo\n"),
+        (
+            "G-27",
+            &["-S", "2026-01-02", "-E", "2026-01-01"],
+            "sacct: error: Start time (2026-01-02T00:00:00) requested is after end time (2026-01-01T00:00:00).\n",
+        ),
+        ("G-41", &["--nosuch"], "sacct: unrecognized option '--nosuch'\n"),
+        ("snakemake", &["-nu", "root", "-o", "Account%256", "|", "tail", "-1"], "sacct: invalid option -- '1'\n"),
+    ] {
+        assert_eq!(sacct_or(words).map(|_| ()), Err((text.to_owned(), 1)), "{record}");
+    }
+}
+
+#[test]
+fn sacct_lists_add_up() {
+    let got = sacct(&["-o", "JobID,State", "--parsable2", "-j", "2", "-j", "3_1,4.0"]);
+    assert_eq!(shown(&got.jobs), ["2", "3_1", "4.0"]);
+    assert_eq!((got.format, got.parsable), (SacctFormat::Fields("JobID,State".into()), Parsable::Between));
+}
+
+#[test]
+fn sacct_looks_for_states_in_the_present_or_in_the_window_that_is_named() {
+    let (now, noon) = (Timestamp::from_secs(1_795_176_000), "2026-11-20T11:00:00");
+    let window = |words: &[&str]| (sacct(words).start, sacct(words).end);
+    let then = sacct(&["-S", noon]).start;
+    assert_eq!(window(&["-s", "F"]), (now, None));
+    assert_eq!(window(&["-s", "F", "-E", "now"]), (now, Some(now)));
+    assert_eq!(window(&["-s", "F", "-S", noon]), (then, Some(then)));
+    assert_eq!(window(&["-s", "F", "-S", noon, "-E", "now"]), (then, Some(now)));
+    assert_eq!(window(&["-s", "F", "-j", "7"]), (Timestamp::default(), None));
+    assert_eq!(window(&["-s", "F", "-j", "7", "-S", noon]), (then, Some(then)));
+    let (message, exit) = sacct_or(&["-s", "F", "-E", noon]).map(|_| ()).expect_err("it ends before now");
+    assert!(message.contains("requested is after end time") && exit == 1, "{message}");
+}
+
+#[test]
+fn sacct_looks_back_to_midnight_or_to_the_beginning() {
+    let midnight = Timestamp::from_secs(1_795_176_000 - 12 * 3600);
+    assert_eq!((sacct(&[]).start, sacct(&[]).end), (midnight, None));
+    assert_eq!(sacct(&["-s", "all"]).start, midnight);
+    assert_eq!(sacct(&["-j", "1"]).start, Timestamp::default());
+    let got = sacct(&["--starttime", "2026-11-18T22:00", "--endtime", "now"]);
+    assert_eq!(got.start, Timestamp::from_secs(1_795_039_200));
+    assert_eq!(got.end, Some(lab(&[]).now));
+}
+
+#[test]
+fn option_p_of_sacct_is_slurms_and_the_books() {
+    assert_eq!(sacct(&["-p", "-j", "1"]).parsable, Parsable::Trailing);
+    assert_eq!(sacct(&["--parsable", "cpu"]).parsable, Parsable::Trailing);
+    let got = sacct(&["-X", "-p", "cpu", "-n"]);
+    assert_eq!((got.partitions, got.parsable), (vec!["cpu".to_owned()], Parsable::No));
+    assert_eq!(sacct(&["-r", "gpu"]).partitions, ["gpu"]);
+    assert_eq!(sacct(&["--partition=gpu", "-P"]).partitions, ["gpu"]);
+}
+
+#[test]
+fn sacct_switches() {
+    let got = sacct(&[
+        "-X",
+        "-n",
+        "--delimiter=^|^",
+        "--parsable",
+        "--units=G",
+        "--noconvert",
+        "-D",
+        "-T",
+        "--name=a,b",
+        "-u",
+        "lab",
+        "-k",
+        "5",
+        "-I",
+        "2-4",
+        "--allusers",
+        "-B",
+        "--clusters",
+        "all",
+        "--array",
+    ]);
+    assert!(
+        got.allocations
+            && got.no_header
+            && got.no_convert
+            && got.duplicates
+            && got.truncate
+            && got.batch_script
+            && got.array
+    );
+    assert_eq!((got.delimiter.as_deref(), got.parsable, got.units), (Some("^|^"), Parsable::Trailing, Some('G')));
+    assert_eq!((got.time_limit_min, got.cpus), (Some(300), Some((2, 4))));
+    assert_eq!((got.names.len(), got.users.len()), (2, 0));
+    assert!(sacct(&["--helpformat"]).help_format && sacct(&["-e"]).help_format);
+    assert_eq!((sacct(&["-b"]).format, sacct(&["-l"]).format), (SacctFormat::Brief, SacctFormat::Long));
+    assert_eq!(
+        sacct(&["--json", "-S1970-01-01-00:00:01"].map(|w| w.trim_end_matches("-00:00:01"))).machine,
+        Some(Machine::Json)
+    );
+    assert_eq!(sacct(&["--unit", "K"]).units, Some('K'));
+}
+
+// sinfo
+
+#[test]
+fn sinfo_forms() {
+    assert_eq!(sinfo(&["-o", "%P"]).format, SinfoFormat::Percent("%P".into()));
+    let got = sinfo(&["-ahNO", "nodehost:100,gres:512"]);
+    assert_eq!(got.format, SinfoFormat::Fields("nodehost:100,gres:512".into()));
+    assert!(got.no_header && got.by_node);
+    assert_eq!(sinfo(&["-N", "-l"]).format, SinfoFormat::Long);
+    assert_eq!(sinfo(&["-s"]).format, SinfoFormat::Summary);
+    assert_eq!(sinfo(&["-R"]).format, SinfoFormat::Reasons);
+    assert_eq!(sinfo(&["-p", "gpu", "-t", "idle,mix,alloc"]).states, ["idle", "mixed", "allocated"]);
+    assert!(sinfo(&["--format", "%P,%m", "--noconvert"]).no_convert);
+    assert_eq!(sinfo(&["extra"]), sinfo(&[]), "golden J-30");
+    let (text, exit) = sinfo_or(&["-t", "bogus"]).expect_err("J-20");
+    assert!(
+        text.starts_with("sinfo: error: Bad state string: \"bogus\"\nsinfo: error: valid states: unknown,down,idle")
+    );
+    assert_eq!(exit, 1);
+}
+
+// scontrol
+
+#[test]
+fn scontrol_refuses_as_slurm_does() {
+    for (record, words, text, exit) in [
+        ("H-09", &["show", "job", "abc"][..], "scontrol_print_job error: Invalid job id specified\n", 1),
+        ("H-26", &["show", "hostnames", "n1,n2", "n3"], "too many arguments for keyword:show\n", 1),
+        ("H-29", &["show", "hostnames"], "scontrol: error: host list is empty\n", 0),
+        ("H-37", &["show", "nosuch"], "invalid entity:nosuch for keyword:show \n", 1),
+        ("H-38", &["nosuch"], "invalid keyword: nosuch\n", 1),
+        ("H-117", &["delete", "jobid=1"], "Invalid deletion entity: jobid=1\n", 1),
+        (
+            "delete of what there is",
+            &["delete", "PartitionName=x"],
+            "delete is not supported by slotd: partitions are set by SLOTD_CPU_PARTITIONS and SLOTD_GPU_PARTITIONS\n",
+            1,
+        ),
+        ("H-41", &["show"], "too few arguments for keyword:show\n", 1),
+        (
+            "H-75",
+            &["update", "JobId=191", "Nonsense=1"],
+            "Update of this parameter is not supported: Nonsense=1\nRequest aborted\n",
+            1,
+        ),
+        ("H-82", &["update", "JobId=191", "UserID=root"], "No changes specified\n", 1),
+        ("H-90", &["update", "jobid=191"], "No changes specified\n", 1),
+        ("H-91", &["update"], "too few arguments for update keyword\n", 1),
+        ("hold", &["hold"], "too few arguments for keyword:hold\n", 1),
+        ("a step", &["hold", "249_1.batch"], "Invalid job id specified for job 249_1.batch\n", 1),
+        ("a step", &["update", "jobid=249.0", "name=x"], "Invalid job id specified for job 249.0\n", 1),
+        ("a step", &["show", "job", "16.0"], "scontrol_print_job error: Invalid job id specified\n", 1),
+        ("a bad id", &["release", "x"], "Invalid job id specified for job x\n", 1),
+        ("a value", &["update", "job", "1", "TimeLimit=1h"], "Invalid TimeLimit value: 1h\nRequest aborted\n", 1),
+        (
+            "reconfigure",
+            &["reconfigure"],
+            "reconfigure is not supported by slotd: the daemon reads its settings when it starts\n",
+            1,
+        ),
+    ] {
+        assert_eq!(scontrol_or(&[], words).map(|_| ()), Err((text.to_owned(), exit)), "{record}");
+    }
+}
+
+#[test]
+fn scontrol_show_job_in_every_spelling() {
+    for words in [
+        &["show", "job", "190"][..],
+        &["show", "jobid", "190"],
+        &["show", "jobs=190"],
+        &["show", "jobid=190"],
+        &["show", "job", "jobid=190"],
+        &["sho", "jo", "190"],
+    ] {
+        assert_eq!(show(words), Show::Jobs(Some(vec![job(190)])), "{words:?}");
+    }
+    assert_eq!(show(&["show", "job"]), Show::Jobs(None));
+    assert_eq!(
+        show(&["show", "job", "1,2_3"]),
+        Show::Jobs(Some(vec![job(1), crate::spec::ids::parse_job("2_3").expect("good")]))
+    );
+    for words in [&["show", "job", "-o", "12"][..], &["-o", "show", "job", "12"], &["show", "-o", "job", "12"]] {
+        assert!(scontrol_or(&[], words).expect("good").oneliner);
+    }
+}
+
+#[test]
+fn scontrol_shows_other_things() {
+    assert_eq!(show(&["show", "step", "12.0"]), Show::Steps(crate::spec::ids::parse_job_list("12.0").ok()));
+    assert_eq!(show(&["show", "node"]), Show::Node(None));
+    assert_eq!(show(&["show", "nodes", "vm"]), Show::Node(Some("vm".into())));
+    assert_eq!(show(&["show", "part", "gpu", "-o"]), Show::Partition(Some("gpu".into())));
+    assert_eq!(show(&["show", "partitions", "--detail", "--all", "--oneliner"]), Show::Partition(None));
+    assert_eq!(show(&["show", "config"]), Show::Config);
+    assert_eq!(show(&["show", "res"]), Show::Nothing("reservations"));
+    assert_eq!(show(&["show", "hostname", "a[1-2]"]), Show::Hostnames("a[1-2]".into()));
+    let around = scontrol_or(&[("SLURM_JOB_NODELIST", "vm")], &["show", "hostnames"]).expect("good").command;
+    assert_eq!(around, Command::Show(Show::Hostnames("vm".into())));
+    let names = vec!["n3".to_owned(), "n1".to_owned()];
+    assert_eq!(show(&["show", "hostlistsorted", "n3,n1"]), Show::Hostlist { names, sorted: true });
+}
+
+#[test]
+fn scontrol_steers_jobs_with_and_without_the_word_job() {
+    let one = vec![Target::Jobs(vec![job(12)])];
+    assert_eq!(command(&["hold", "job", "12"]), Command::Hold(one.clone()));
+    assert_eq!(command(&["hold", "12"]), Command::Hold(one.clone()));
+    assert_eq!(command(&["release", "jobid=12"]), Command::Release(one.clone()));
+    assert_eq!(command(&["uhold", "12"]), Command::UserHold(one.clone()));
+    assert_eq!(command(&["suspend", "12"]), Command::Suspend(one.clone()));
+    assert_eq!(command(&["resume", "12"]), Command::Resume(one));
+    assert_eq!(command(&["hold", "jobname=pending"]), Command::Hold(vec![Target::Name("pending".into())]));
+    assert_eq!(command(&["requeue", "1,2", "3"]), Command::Requeue(vec![job(1), job(2), job(3)]));
+    assert_eq!(command(&["requeue", "Incomplete", "190"]), Command::Requeue(vec![job(190)]));
+    assert_eq!(command(&["requeuehold", "190"]), Command::RequeueHold(vec![job(190)]));
+    assert_eq!(command(&["top", "190"]), Command::Top(vec![job(190)]));
+    assert_eq!(command(&["ping"]), Command::Ping);
+    assert_eq!(command(&["version"]), Command::Version);
+    assert_eq!(command(&[]), Command::Interactive);
+    assert_eq!(
+        command(&["write", "batch_script", "190", "-"]),
+        Command::WriteScript { job: job(190), file: Some("-".into()) }
+    );
+    assert_eq!(command(&["notify", "1", "hello", "you"]), Command::Notify { job: job(1), message: "hello you".into() });
+    assert_eq!(command(&["wait_job", "1"]), Command::WaitJob(job(1)));
+    assert_eq!(command(&["listpids", "1.0", "vm"]), Command::ListPids(crate::spec::ids::parse_job("1.0").ok()));
+}
+
+fn changes(words: &[&str]) -> Vec<JobChange> {
+    match command(&[&["update", "JobId=191"], words].concat()) {
+        Command::Update { target, changes } => {
+            assert_eq!(target, Target::Jobs(vec![job(191)]));
+            changes.into_iter().map(|(_, change)| change).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn scontrol_update_knows_the_books_keys() {
+    assert_eq!(changes(&["JobName=renamed"]), [JobChange::Name("renamed".into())]);
+    assert_eq!(changes(&["Name=x"]), [JobChange::Name("x".into())]);
+    assert_eq!(changes(&["Partition=gpu"]), [JobChange::Partition("gpu".into())]);
+    assert_eq!(changes(&["TimeLimit=02:00:00"]), [JobChange::TimeLimit(Some(7200))]);
+    assert_eq!(changes(&["Time=UNLIMITED"]), [JobChange::TimeLimit(None)]);
+    assert_eq!(changes(&["Priority=7"]), [JobChange::Priority(7)]);
+    let book = command(&["update", "job", "10", "TimeLimit=02:00:00"]);
+    let change = ("TimeLimit=02:00:00".to_owned(), JobChange::TimeLimit(Some(7200)));
+    assert_eq!(book, Command::Update { target: Target::Jobs(vec![job(10)]), changes: vec![change] });
+}
+
+#[test]
+fn scontrol_update_knows_slurms_keys() {
+    assert_eq!(changes(&["TimeLimit=+10"]), [JobChange::TimeLimitBy(600)]);
+    assert_eq!(changes(&["TimeLimit=-10"]), [JobChange::TimeLimitBy(-600)]);
+    assert_eq!(changes(&["Nice=100", "NumCPUs=2"]), [JobChange::Nice(100), JobChange::NumCpus(2)]);
+    assert_eq!(changes(&["MinMemoryNode=50", "Requeue=0"]), [JobChange::MemPerNode(50), JobChange::Requeue(false)]);
+    assert_eq!(changes(&["ArrayTaskThrottle=0"]), [JobChange::ArrayThrottle(None)]);
+    assert_eq!(changes(&["Comment=new c"]), [JobChange::Comment("new c".into())]);
+    assert_eq!(changes(&["StartTime=now+1hour"]), [JobChange::Begin(lab(&[]).now.plus_secs(3600))]);
+    assert_eq!(changes(&["WorkDir=x"]), [JobChange::WorkDir("/work/x".into())]);
+    assert!(matches!(&changes(&["Gres=gpu:2"])[..], [JobChange::Gpus(gpu)] if gpu.per_node == Some(2)));
+    assert!(matches!(&changes(&["Dependency=afterany:190"])[..], [JobChange::Dependency(d)] if d.terms.len() == 1));
+    assert!(matches!(&changes(&["Dependency="])[..], [JobChange::Dependency(d)] if d.is_empty()));
+    let named = command(&["update", "JobName=runningx", "TimeLimit=5"]);
+    assert!(matches!(named, Command::Update { target: Target::Name(name), .. } if name == "runningx"));
+}
+
+// The others
+
+fn parsed<T>(
+    parse: impl Fn(&[OsString], &crate::args::Origin) -> Result<Parsed<T>, CliError>,
+    words: &[&str],
+) -> Result<T, (String, i32)> {
+    run(parse(&argv(words[0], &words[1..]), &lab(&[])), words[0])
+}
+
+#[test]
+fn sattach_joins_one_step() {
+    let got = parsed(sattach::parse, &["sattach", "-l", "--output-filter=1", "12.3"]).expect("good");
+    assert_eq!((got.step.to_string().as_str(), got.label, got.output_task), ("12.3", true, Some(1)));
+    assert_eq!(parsed(sattach::parse, &["sattach", "12"]).expect("good").step.to_string(), "12.0");
+    let refusal = parsed(sattach::parse, &["sattach", "x.0"]).map(|_| ());
+    assert_eq!(refusal, Err(("sattach: error: Invalid job step id: x.0\n".into(), 1)));
+    assert!(parsed(sattach::parse, &["sattach"]).is_err());
+}
+
+#[test]
+fn sstat_asks_for_jobs_and_steps() {
+    let got = parsed(sstat::parse, &["sstat", "--format=JobID,MaxRSS", "--allsteps", "--parsable2", "--jobs=12,13.0"])
+        .expect("good");
+    assert_eq!((got.jobs.len(), got.all_steps, got.format.as_deref()), (2, true, Some("JobID,MaxRSS")));
+    assert!(parsed(sstat::parse, &["sstat"]).is_err());
+    assert!(parsed(sstat::parse, &["sstat", "-e"]).expect("good").help_format);
+}
+
+#[test]
+fn sdiag_sprio_and_seff() {
+    assert!(parsed(sdiag::parse, &["sdiag", "-r"]).expect("good").reset);
+    assert!(parsed(sdiag::parse, &["sdiag", "x"]).is_err());
+    for (words, order) in [
+        (&["sdiag"][..], sdiag::RequestOrder::Count),
+        (&["sdiag", "-i"], sdiag::RequestOrder::Id),
+        (&["sdiag", "-i", "--sort-by-time"], sdiag::RequestOrder::Time),
+        (&["sdiag", "-tT"], sdiag::RequestOrder::MeanTime),
+    ] {
+        assert_eq!(parsed(sdiag::parse, words).expect("good").order, order, "{words:?}");
+    }
+    let got = parsed(sprio::parse, &["sprio", "-hl", "-j", "1,2", "-u", "lab"]).expect("good");
+    assert!(got.no_header && got.long && got.jobs.is_some_and(|jobs| jobs.len() == 2));
+    assert_eq!(parsed(seff::parse, &["seff", "12_3"]).expect("good").jobs[0].to_string(), "12_3");
+    assert!(parsed(seff::parse, &["seff"]).is_err());
+    let (version, exit) = parsed(seff::parse, &["seff", "-v"]).map(|_| ()).expect_err("prints");
+    assert!(version.starts_with("slurm-wlm ") && exit == 0);
+}
+
+#[test]
+fn the_definitions_of_the_others_are_sound() {
+    use crate::args::choices::definition;
+    definition::<sattach::SattachOpts>(sattach::APPLET).debug_assert();
+    definition::<sstat::SstatOpts>(sstat::APPLET).debug_assert();
+    definition::<sdiag::SdiagOpts>(sdiag::APPLET).debug_assert();
+    definition::<sprio::SprioOpts>(sprio::APPLET).debug_assert();
+    definition::<seff::SeffOpts>(seff::APPLET).debug_assert();
+}

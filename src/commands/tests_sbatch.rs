@@ -1,0 +1,551 @@
+//! sbatch's command line against recorded Slurm (golden A, B, C, E) and the book's option table.
+
+use crate::args::choices::definition;
+use crate::args::error::Parsed;
+use crate::args::getopt::Grammar;
+use crate::args::origin::tests::lab;
+use crate::commands::sacct::args as sacct;
+use crate::commands::salloc::args as salloc;
+use crate::commands::salloc::options::SallocOpts;
+use crate::commands::sbatch::args as sbatch;
+use crate::commands::sbatch::args::{Sbatch, Text};
+use crate::commands::sbatch::options::SbatchOpts;
+use crate::commands::scancel::args as scancel;
+use crate::commands::scontrol::args as scontrol;
+use crate::commands::sinfo::args as sinfo;
+use crate::commands::squeue::args as squeue;
+use crate::commands::srun::args as srun;
+use crate::commands::srun::options::SrunOpts;
+use crate::model::Timestamp;
+use crate::model::request::{MemRequest, OpenMode, Sharing, WarnSignal};
+use std::ffi::OsString;
+use std::io;
+
+const JOB: &str = "#!/bin/sh\necho hello\n";
+
+/// Runs a command line with this environment, this script in `job.sh` and on standard input.
+fn outcome(env: &[(&str, &str)], script: &str, words: &[&str]) -> (Option<Sbatch>, String, i32) {
+    let argv: Vec<OsString> = std::iter::once("sbatch").chain(words.iter().copied()).map(OsString::from).collect();
+    let mut read = |text: Text<'_>| match text {
+        Text::Stdin | Text::Descriptor(3) => Ok(script.as_bytes().to_vec()),
+        Text::File(path) if path.ends_with("job.sh") || path == "/dev/stdin" => Ok(script.as_bytes().to_vec()),
+        Text::File(path) if path == "/work/vars" => Ok(b"A=1\0B=x y\0".to_vec()),
+        Text::File(path) if path == "/home" => Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        _ => Err(io::Error::from(io::ErrorKind::NotFound)),
+    };
+    match sbatch::parse(&argv, &lab(env), &mut read) {
+        Ok(Parsed::Run(asked)) => (Some(asked), String::new(), 0),
+        Ok(Parsed::Print(text)) => (None, text, 0),
+        Err(error) => (None, error.text("sbatch"), error.exit),
+    }
+}
+
+fn asked_with(env: &[(&str, &str)], script: &str, words: &[&str]) -> Sbatch {
+    let (asked, text, exit) = outcome(env, script, words);
+    asked.unwrap_or_else(|| panic!("{words:?}: exit {exit}: {text}"))
+}
+
+/// What the words come to, with `job.sh` as the script.
+fn asked(words: &[&str]) -> Sbatch {
+    let words: Vec<&str> = words.iter().copied().chain(["job.sh"]).collect();
+    asked_with(&[], JOB, &words)
+}
+
+fn refused(words: &[&str]) -> (String, i32) {
+    let (asked, text, exit) = outcome(&[], JOB, words);
+    assert!(asked.is_none(), "{words:?} was accepted");
+    (text, exit)
+}
+
+const TRY: &str = "Try \"sbatch --help\" for more information\n";
+
+#[test]
+fn refusals_are_those_of_slurm() {
+    let try_help = |text: &str| format!("{text}\n{TRY}");
+    for (record, words, text, exit) in [
+        ("A-13", &["--nosuch", "job.sh"][..], try_help("sbatch: unrecognized option '--nosuch'"), 255),
+        ("A-14", &["-Y", "job.sh"], try_help("sbatch: invalid option -- 'Y'"), 255),
+        ("A-15", &["--time"], try_help("sbatch: option '--time' requires an argument"), 255),
+        (
+            "A-16",
+            &["--tim=5", "--wrap", "true"],
+            try_help("sbatch: option '--tim=5' is ambiguous; possibilities: '--time' '--time-min'"),
+            255,
+        ),
+        ("A-17", &["nope.sh"], "sbatch: error: Unable to open file nope.sh\n".into(), 1),
+        ("A-18", &["/home"], "sbatch: error: Batch script is empty!\n".into(), 1),
+        (
+            "A-24",
+            &["--wrap", "true", "job.sh"],
+            "sbatch: error: Script arguments not permitted with --wrap option\n".into(),
+            1,
+        ),
+        (
+            "A-42",
+            &["-n", "0", "--wrap", "true"],
+            "sbatch: error: Invalid numeric value \"0\" for --ntasks.\n".into(),
+            1,
+        ),
+        ("A-43", &["-n", "abc", "job.sh"], "sbatch: error: Invalid numeric value \"abc\" for --ntasks.\n".into(), 1),
+        ("A-44", &["-c0", "job.sh"], "sbatch: error: Invalid numeric value \"0\" for --cpus-per-task.\n".into(), 1),
+        (
+            "A-45",
+            &["-N", "0", "job.sh"],
+            "sbatch: error: Batch job submission failed: Node count specification invalid: 0\n".into(),
+            1,
+        ),
+        ("A-46", &["-N", "1-x", "job.sh"], "sbatch: error: \"x\" is not a valid node count\n".into(), 255),
+        ("A-47", &["-t", "foo", "job.sh"], "sbatch: error: Invalid --time specification: foo\n".into(), 255),
+        ("A-69", &["-t", "1h", "job.sh"], "sbatch: error: Invalid --time specification: 1h\n".into(), 255),
+        ("A-72", &["--mem=abc", "job.sh"], "sbatch: error: Invalid --mem specification: abc\n".into(), 255),
+        ("A-88", &["--mem=-3", "job.sh"], "sbatch: error: Invalid --mem specification: -3\n".into(), 255),
+        (
+            "A-91",
+            &["--mem=100", "--mem-per-cpu=50", "job.sh"],
+            "sbatch: fatal: --mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.\n".into(),
+            1,
+        ),
+        (
+            "A-101",
+            &["--mail-type=FOO", "job.sh"],
+            "sbatch: error: Invalid --mail-type specification: FOO\n".into(),
+            255,
+        ),
+        (
+            "A-104",
+            &["--nice=-5", "job.sh"],
+            "sbatch: error: Batch job submission failed: Invalid --nice value: -5\n".into(),
+            1,
+        ),
+        ("A-105", &["--uid=root", "job.sh"], "sbatch: error: --uid only permitted by root user\n".into(), 255),
+        (
+            "A-106",
+            &["--signal=FOO@10", "job.sh"],
+            "sbatch: error: Invalid --signal specification: FOO@10\n".into(),
+            255,
+        ),
+        ("A-107", &["--open-mode=x", "job.sh"], "sbatch: error: Invalid --open-mode specification: x\n".into(), 255),
+        ("A-108", &["--begin=foo", "job.sh"], "sbatch: error: Invalid --begin specification: foo\n".into(), 255),
+        (
+            "A-110",
+            &["--exclusive=foo", "job.sh"],
+            "sbatch: error: Invalid --exclusive specification: foo\n".into(),
+            255,
+        ),
+        (
+            "C-15",
+            &["--array=abc", "job.sh"],
+            "sbatch: error: Batch job submission failed: Invalid job array specification: abc\n".into(),
+            1,
+        ),
+        (
+            "D-01",
+            &["-d", "foo:1", "job.sh"],
+            "sbatch: error: Batch job submission failed: Job dependency problem: foo:1\n".into(),
+            1,
+        ),
+        (
+            "M-16",
+            &["--gres=foo:1", "job.sh"],
+            "sbatch: error: Invalid generic resource (gres) specification: foo:1\n".into(),
+            1,
+        ),
+        (
+            "an empty partition",
+            &["--partition=", "job.sh"],
+            "sbatch: error: invalid partition specified: (null)\n\
+             sbatch: error: Batch job submission failed: Invalid partition name specified\n"
+                .into(),
+            1,
+        ),
+        (
+            "an option of many hosts",
+            &["--cluster-constraint=x", "job.sh"],
+            "sbatch: error: --cluster-constraint is not supported by slotd: there are no other clusters\n".into(),
+            255,
+        ),
+    ] {
+        assert_eq!(refused(words), (text, exit), "{record}: {words:?}");
+    }
+}
+
+#[test]
+fn scripts_are_refused_as_by_slurm() {
+    for (record, script, text) in [
+        ("A-10", "", "sbatch: error: Batch script is empty!\n"),
+        (
+            "A-19",
+            "echo hello\n",
+            "sbatch: error: This does not look like a batch script.  The first\n\
+             sbatch: error: line must start with #! followed by the path to an interpreter.\n\
+             sbatch: error: For instance: #!/bin/sh\n",
+        ),
+        (
+            "A-21",
+            "#!/bin/sh\r\necho\r\n",
+            "sbatch: error: Batch script contains DOS line breaks (\\r\\n)\n\
+             sbatch: error: instead of expected UNIX line breaks (\\n).\n",
+        ),
+    ] {
+        for words in [&["job.sh"][..], &[]] {
+            let (_, found, exit) = outcome(&[], script, words);
+            assert_eq!((found.as_str(), exit), (text, 1), "{record}");
+        }
+    }
+}
+
+#[test]
+fn a_fault_in_a_directive_names_its_line() {
+    for (directive, text, exit) in [
+        ("#SBATCH --nosuch=1", format!("sbatch: error: line 3: unrecognized option '--nosuch=1'\n{TRY}"), 255),
+        ("#SBATCH --time=1h", "sbatch: error: line 3: Invalid --time specification: 1h\n".into(), 255),
+        ("#SBATCH -n None", "sbatch: error: line 3: Invalid numeric value \"None\" for --ntasks.\n".into(), 1),
+        (
+            "#SBATCH -n 4 tasks",
+            "sbatch: error: line 3: Invalid directive found in batch script: tasks\n\
+             It is not an option. A comment begins with #.\n"
+                .into(),
+            255,
+        ),
+        ("#SBATCH -J 'x", "sbatch: error: line 3: unmatched ' in: #SBATCH -J 'x\n".into(), 1),
+    ] {
+        let script = format!("#!/bin/sh\n# comment\n{directive}\ntrue\n");
+        let (_, found, code) = outcome(&[], &script, &["job.sh"]);
+        assert_eq!((found, code), (text, exit), "{directive}");
+    }
+}
+
+#[test]
+fn a_fault_in_the_environment_names_the_variable() {
+    let (_, text, exit) = outcome(&[("SBATCH_TIMELIMIT", "1h")], JOB, &["job.sh"]);
+    assert_eq!((text.as_str(), exit), ("sbatch: error: SBATCH_TIMELIMIT: Invalid --time specification: 1h\n", 255));
+}
+
+#[test]
+fn directives_take_all_of_slurms_forms() {
+    let script = "#!/bin/bash\n\n# a comment\n#SBATCH -N1\n#SBATCH --job-name            padded\n#SBATCH\t--ntasks=2\n\
+        #SBATCH --comment \"two words\" -t 5 # trailing\n#SBATCH --parsable            \n#SBATCH --requeue=\n\
+        #SBATCH --time-min='3'\necho\n#SBATCH -J late\n";
+    let got = asked_with(&[], script, &["job.sh"]);
+    assert_eq!(got.request.name, "padded");
+    assert_eq!(got.request.nodes, Some((1, 1)));
+    assert_eq!(got.request.ntasks, Some(2));
+    assert_eq!(got.request.comment.as_deref(), Some("two words"));
+    assert_eq!(got.request.time_limit_secs, Some(300));
+    assert_eq!(got.request.time_min_secs, Some(180));
+    assert!(got.parsable && got.request.requeue);
+}
+
+#[test]
+fn the_command_line_beats_the_environment_and_that_the_script() {
+    let script = "#!/bin/sh\n#SBATCH -J script -t 1 -p cpu --mem=1G\n";
+    let env = [("SBATCH_JOB_NAME", "fromenv"), ("SBATCH_TIMELIMIT", "7"), ("SBATCH_PARTITION", "gpu")];
+    let got = asked_with(&env, script, &["-J", "cli", "--mem-per-cpu=100", "job.sh"]);
+    assert_eq!(got.request.name, "cli");
+    assert_eq!(got.request.time_limit_secs, Some(420));
+    assert_eq!(got.request.partition.as_deref(), Some("gpu"));
+    assert_eq!(got.request.mem, MemRequest::PerCpu(100));
+    let got = asked_with(&[], script, &["job.sh"]);
+    assert_eq!((got.request.name.as_str(), got.request.mem), ("script", MemRequest::PerNode(1024)));
+}
+
+#[test]
+fn of_two_opposite_options_the_last_one_counts() {
+    let got = asked(&["--requeue", "--no-requeue"]);
+    assert!(!got.request.requeue && got.request.no_requeue);
+    let got = asked(&["--no-requeue", "--requeue"]);
+    assert!(got.request.requeue && !got.request.no_requeue);
+    let script = "#!/bin/sh\n#SBATCH --no-requeue\n";
+    assert!(asked_with(&[("SBATCH_REQUEUE", "1")], script, &["job.sh"]).request.requeue);
+    assert_eq!(asked(&["--exclusive", "-s"]).request.sharing, Sharing::Oversubscribe);
+    assert_eq!(asked(&["-s", "--exclusive"]).request.sharing, Sharing::Exclusive);
+    assert_eq!(asked(&["-t1", "-t", "2"]).request.time_limit_secs, Some(120));
+}
+
+#[test]
+fn operands_after_the_script_are_its_own() {
+    let got = asked_with(&[], JOB, &["-n2", "job.sh", "-n", "9", "b c", "--"]);
+    assert_eq!(got.request.args, ["-n", "9", "b c", "--"]);
+    assert_eq!(got.request.ntasks, Some(2));
+    assert_eq!(got.request.command.as_deref(), Some("/work/job.sh"));
+    assert_eq!(got.request.submit_line, "sbatch -n2 job.sh -n 9 b c --");
+}
+
+#[test]
+fn the_default_name_is_the_scripts_or_says_how_it_came() {
+    assert_eq!(asked(&[]).request.name, "job.sh");
+    assert_eq!(asked_with(&[], JOB, &["sub/job.sh"]).request.name, "job.sh");
+    assert_eq!(asked_with(&[], JOB, &[]).request.name, "sbatch");
+    assert_eq!(asked_with(&[], JOB, &["--wrap=true"]).request.name, "wrap");
+    assert_eq!(asked_with(&[], JOB, &["/dev/stdin"]).request.name, "stdin");
+}
+
+#[test]
+fn a_script_is_also_found_in_path() {
+    assert_eq!(
+        asked_with(&[("PATH", "rel:/opt/bin")], JOB, &["job.sh"]).request.command.as_deref(),
+        Some("/work/job.sh")
+    );
+}
+
+// The book's table, an option a test.
+
+#[test]
+fn option_wrap() {
+    let got = asked_with(&[], JOB, &["--wrap", "echo w; echo $0"]);
+    assert!(got.request.wrapped && got.request.command.is_none());
+    let script = String::from_utf8(got.texts.script).expect("UTF-8");
+    assert_eq!(script.lines().nth(3), Some("echo w; echo $0"));
+    assert!(asked_with(&[], JOB, &["--wrap", ""]).request.wrapped);
+    assert!(asked_with(&[], JOB, &["--wrap", "srun -n2 hostname"]).request.script_has_srun);
+}
+
+#[test]
+fn option_job_name() {
+    for words in [&["-J", "x"][..], &["-Jx"], &["--job-name=x"], &["--job-name", "x"], &["--job-n=x"]] {
+        assert_eq!(asked(words).request.name, "x");
+    }
+}
+
+#[test]
+fn option_partition() {
+    assert_eq!(asked(&["-p", "cpu,gpu"]).request.partition.as_deref(), Some("cpu,gpu"));
+}
+
+#[test]
+fn option_cpus_per_task() {
+    assert_eq!(asked(&["-c4"]).request.cpus_per_task, Some(4));
+}
+
+#[test]
+fn option_ntasks() {
+    assert_eq!(asked(&["--ntasks", "3"]).request.ntasks, Some(3));
+}
+
+#[test]
+fn option_mem() {
+    assert_eq!(asked(&["--mem", "8G"]).request.mem, MemRequest::PerNode(8192));
+    assert_eq!(asked(&["--mem=4GB"]).request.mem, MemRequest::PerNode(4096));
+    assert_eq!(asked(&["--mem-per-gpu=1g"]).request.mem, MemRequest::PerGpu(1024));
+    assert_eq!(asked(&[]).request.mem, MemRequest::Default);
+}
+
+#[test]
+fn option_time() {
+    assert_eq!(asked(&["-t", "00:05:00"]).request.time_limit_secs, Some(300));
+    assert_eq!(asked(&["-t", "UNLIMITED"]).request.time_limit_secs, None);
+    assert_eq!(asked(&["-t", "0:600"]).request.time_limit_secs, Some(600));
+}
+
+#[test]
+fn option_gpus() {
+    let gpu = asked(&["-G", "2"]).request.gpu;
+    assert_eq!((gpu.total, gpu.spelled.as_deref()), (Some(2), Some("gres:gpu:2")));
+    let gpu = asked(&["--gres=gpu:a100:2"]).request.gpu;
+    assert_eq!((gpu.per_node, gpu.model.as_deref()), (Some(2), Some("a100")));
+    assert_eq!(asked(&["--gres=gpu"]).request.gpu.per_node, Some(1));
+    assert_eq!(asked(&["--gres=none"]).request.gpu.per_node, None);
+    assert_eq!(asked(&["--gres=gpu:3", "--gpus-per-node=2"]).request.gpu.per_node, Some(2));
+    assert_eq!(asked(&["--gpus-per-task=1", "-n2"]).request.gpu.per_task, Some(1));
+    assert_eq!(asked(&["--tres-per-task=cpu:2,gres/gpu:1"]).request.gpu.per_task, Some(1));
+    assert_eq!(asked(&["--ntasks-per-gpu=2", "-G2"]).request.ntasks, Some(4));
+    assert_eq!(asked(&["--ntasks-per-gpu=2", "-n3"]).request.gpu.total, Some(2));
+}
+
+#[test]
+fn option_output_and_error() {
+    let got = asked(&["-o", "a_%j", "-e", "b", "-i", "c"]).request;
+    assert_eq!(
+        (got.std_out.as_deref(), got.std_err.as_deref(), got.std_in.as_deref()),
+        (Some("a_%j"), Some("b"), Some("c"))
+    );
+}
+
+#[test]
+fn option_chdir() {
+    assert_eq!(asked(&["-D", "sub"]).request.work_dir, "/work/sub");
+    assert_eq!(asked(&["--chdir=/tmp"]).request.work_dir, "/tmp");
+    assert_eq!(asked(&[]).request.work_dir, "/work");
+}
+
+#[test]
+fn option_constraint() {
+    assert_eq!(asked(&["-C", "a&b"]).request.constraint.as_deref(), Some("a&b"));
+}
+
+#[test]
+fn option_dependency() {
+    assert_eq!(asked(&["-d", "afterok:1:2"]).request.dependency.terms.len(), 2);
+    assert!(asked(&["--dependency="]).request.dependency.is_empty());
+}
+
+#[test]
+fn option_array() {
+    assert_eq!(asked(&["-a", "0-31%4"]).request.array.map(|a| a.to_string()).as_deref(), Some("0-31%4"));
+    assert_eq!(asked(&["--array="]).request.array, None);
+}
+
+#[test]
+fn option_export() {
+    let got = asked_with(&[("X", "1")], JOB, &["--export", "FOO=bar,HELLO=world", "job.sh"]);
+    let env = String::from_utf8(got.texts.env).expect("UTF-8");
+    assert!(env.contains("FOO=bar\0") && env.contains("HELLO=world\0") && !env.contains("X=1"));
+    let got = asked_with(&[("X", "1")], JOB, &["job.sh"]);
+    assert_eq!(got.texts.env, b"X=1\0");
+    assert!(got.request.export.all);
+}
+
+#[test]
+fn option_export_file() {
+    let got = asked_with(&[("A", "0")], JOB, &["--export-file=vars", "job.sh"]);
+    assert_eq!(got.texts.env, b"A=1\0B=x y\0");
+    let (text, exit) = refused(&["--export-file=nope", "job.sh"]);
+    assert!(text.starts_with("sbatch: error: Unable to read --export-file nope: ") && exit == 1, "{text}");
+}
+
+#[test]
+fn option_open_mode() {
+    assert_eq!(asked(&["--open-mode=append"]).request.open_mode, Some(OpenMode::Append));
+    assert_eq!(asked(&["--open-mode", "truncate"]).request.open_mode, Some(OpenMode::Truncate));
+}
+
+#[test]
+fn option_signal() {
+    let expected = WarnSignal { signal: 10, before_secs: 55, batch_only: true };
+    assert_eq!(asked(&["--signal=B:USR1@55"]).request.signal, Some(expected));
+}
+
+#[test]
+fn option_begin() {
+    let now = lab(&[]).now;
+    assert_eq!(asked(&["--begin", "now+00:10:00"]).request.begin, Some(now.plus_secs(600)));
+    assert_eq!(asked(&["-b", "2030-01-02"]).request.begin, Some(Timestamp::from_secs(1_893_542_400)));
+}
+
+#[test]
+fn option_exclusive() {
+    assert_eq!(asked(&["--exclusive"]).request.sharing, Sharing::Exclusive);
+    assert_eq!(asked(&["--exclusive=user"]).request.sharing, Sharing::Default);
+}
+
+#[test]
+fn option_requeue() {
+    assert!(asked(&["--requeue"]).request.requeue);
+}
+
+#[test]
+fn option_parsable_and_wait() {
+    let got = asked(&["--parsable", "-W", "-M", "lab"]);
+    assert!(got.parsable && got.wait);
+    assert_eq!(got.cluster.as_deref(), Some("lab"));
+}
+
+#[test]
+fn options_beyond_the_book_keep_slurms_meaning() {
+    let got = asked(&[
+        "-H",
+        "--nice",
+        "--priority=99",
+        "--comment=c",
+        "--mail-type=END,fail",
+        "--mail-user=me",
+        "-A",
+        "acct",
+        "-q",
+        "normal",
+        "--kill-on-invalid-dep=yes",
+        "-w",
+        "vm",
+        "-x",
+        "n[1-2]",
+        "--ntasks-per-node=2",
+        "--wckey=k",
+        "--reservation=r",
+        "-L",
+        "lic:1",
+        "--deadline=now+1hour",
+        "--cpus-per-gpu=3",
+        "--mincpus=2",
+    ])
+    .request;
+    assert!(got.hold && got.kill_on_invalid_dep);
+    assert_eq!((got.nice, got.priority), (100, Some(99)));
+    assert_eq!((got.comment.as_deref(), got.mail_user.as_deref()), (Some("c"), Some("me")));
+    assert_eq!((got.account.as_deref(), got.qos.as_deref()), (Some("acct"), Some("normal")));
+    assert_eq!((got.nodelist.as_deref(), got.exclude.as_deref()), (Some("vm"), Some("n[1-2]")));
+    assert_eq!((got.ntasks_per_node, got.mincpus, got.gpu.cpus_per_gpu), (Some(2), Some(2), Some(3)));
+    assert_eq!(got.deadline, Some(lab(&[]).now.plus_secs(3600)));
+    assert!(asked(&["--priority=0"]).request.hold);
+    assert_eq!(asked(&["--nice=5"]).request.nice, 5);
+}
+
+#[test]
+fn options_without_meaning_on_one_host_are_kept() {
+    asked(&[
+        "--get-user-env=L",
+        "--get-user-env",
+        "--hint=nomultithread",
+        "--propagate",
+        "--distribution=block",
+        "-k",
+        "--switches=1",
+        "--contiguous",
+        "-O",
+        "--acctg-freq=30",
+        "--tmp=1G",
+        "-B",
+        "1:2:1",
+        "--threads-per-core=1",
+        "--ntasks-per-core=1",
+        "--ntasks-per-socket=1",
+        "--gres-flags=enforce-binding",
+        "--gpu-bind=none",
+        "--ignore-pbs",
+        "--container=/x",
+        "--profile=all",
+        "--network=x",
+        "--core-spec=1",
+        "--bb=x",
+        "--power=x",
+        "--spread-job",
+    ]);
+}
+
+#[test]
+fn version_help_and_usage_go_to_standard_output() {
+    assert_eq!(outcome(&[], JOB, &["--version"]).1, format!("slurm-wlm 22.05.8-slotd-{}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(outcome(&[], JOB, &["-V"]).2, 0);
+    let help = outcome(&[], JOB, &["--help"]).1;
+    for option in ["--array", "-J, --job-name", "--wrap", "--hint", "--exclusive"] {
+        assert!(help.contains(option), "{option} in {help}");
+    }
+    assert!(outcome(&[], JOB, &["--usage"]).1.starts_with("Usage: sbatch"));
+}
+
+#[test]
+fn verbose_lists_what_was_given() {
+    let got = asked_with(&[], JOB, &["-vv", "--wrap", "true", "-H"]);
+    assert_eq!(got.verbose, 2);
+    let expected = [("hold", "set"), ("verbose", "2"), ("wrap", "true")];
+    assert_eq!(got.defined, expected.map(|(k, v)| (k.to_string(), v.to_string())));
+}
+
+#[test]
+fn every_definition_is_sound_and_every_variable_names_an_option_of_it() {
+    for (applet, definition) in [
+        (sbatch::APPLET, definition::<SbatchOpts>(sbatch::APPLET)),
+        (srun::APPLET, definition::<SrunOpts>(srun::APPLET)),
+        (salloc::APPLET, definition::<SallocOpts>(salloc::APPLET)),
+        (squeue::APPLET, definition::<squeue::SqueueOpts>(squeue::APPLET)),
+        (sacct::APPLET, definition::<sacct::SacctOpts>(sacct::APPLET)),
+        (sinfo::APPLET, definition::<sinfo::SinfoOpts>(sinfo::APPLET)),
+        (scancel::APPLET, definition::<scancel::ScancelOpts>(scancel::APPLET)),
+        (scontrol::APPLET, definition::<scontrol::ScontrolOpts>(scontrol::APPLET)),
+    ] {
+        let grammar = Grammar::of(&definition);
+        for (variable, option) in applet.variables {
+            assert!(grammar.takes(option).is_some(), "{variable}: --{option}");
+        }
+        definition.debug_assert();
+    }
+}
