@@ -1,7 +1,7 @@
 //! `slotd` itself: `slotd daemon`, what the installer asks for, and help on the rest.
 
-use crate::commands::pages;
 use crate::commands::pages::completions::SHELLS;
+use crate::commands::{COMMANDS, pages};
 use crate::daemon;
 use std::ffi::OsString;
 use std::path::Path;
@@ -14,13 +14,16 @@ slotd: Slurm for one machine
 Usage: slotd daemon              serve SLOTD_ROOT (default ~/.local/share/slotd)
        slotd COMMAND [ARGS...]   run a Slurm command
        COMMAND [ARGS...]         the same, where COMMAND is a link to slotd
+       slotd commands            print the names of the commands, a line each
        slotd man DIR             write the man pages into DIR
        slotd completions SHELL DIR
                                  write the completions for bash, zsh or fish into DIR
-
-Commands: sbatch srun salloc squeue sacct scontrol scancel sinfo sstat sattach sprio sdiag seff
-`COMMAND --help` tells of each.
 ";
+
+/// The help text, with the names of the commands.
+fn help() -> String {
+    format!("{HELP}\nCommands: {}\n`COMMAND --help` tells of each.\n", COMMANDS.map(|entry| entry.name()).join(" "))
+}
 
 /// `slotd WORDS...`, where the first word is no Slurm command.
 pub fn main(words: &[OsString]) -> ExitCode {
@@ -32,12 +35,16 @@ pub fn main(words: &[OsString]) -> ExitCode {
             ExitCode::SUCCESS
         }
         ["--help" | "-h" | "help"] | ["daemon", "--help" | "-h"] => {
-            print!("{HELP}");
+            print!("{}", help());
             ExitCode::SUCCESS
         }
         [] => {
-            eprint!("{HELP}");
+            eprint!("{}", help());
             ExitCode::from(2)
+        }
+        ["commands"] => {
+            COMMANDS.iter().for_each(|entry| println!("{}", entry.name()));
+            ExitCode::SUCCESS
         }
         ["man", dir] => written(write(dir, pages::manual::pages())),
         ["completions", shell, dir] => match pages::completions::files(shell) {

@@ -3,9 +3,11 @@
 //! One file a command. Data goes to standard output, everything else to standard error; errors are
 //! `command: error: text`, as Slurm prints them.
 
+use crate::args::choices::Applet;
 use crate::args::error::{CliError, Mark, Parsed};
 use crate::args::origin::Origin;
 use crate::client::connection::{ClientError, Connection};
+use crate::commands::pages::texts::Page;
 use crate::model::Timestamp;
 use crate::protocol::answer::{Answer, Refused};
 use crate::protocol::request::Request;
@@ -44,25 +46,49 @@ mod tests_sbatch;
 /// What a command prints on standard output and its exit code, or its error.
 pub type Done = Result<u8, CliError>;
 
-/// A command by the name it is called by.
-type Applet = fn(&[OsString]) -> Done;
+/// A command: what it is called and takes, and what it does.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    pub applet: Applet,
+    /// Its clap definition, of which help, man page and completions are made.
+    pub define: fn(Applet) -> clap::Command,
+    /// Runs it; the first word is its name.
+    pub run: fn(&[OsString]) -> Done,
+    /// What its man page says beside the options.
+    pub page: &'static Page,
+}
 
-/// The commands. Only an exact name counts: a renamed binary (`slotd-1.2`) is `slotd`.
-const APPLETS: [(&str, Applet); 13] = [
-    ("sbatch", sbatch::run),
-    ("srun", srun::run),
-    ("salloc", salloc::run),
-    ("squeue", squeue::run),
-    ("sacct", sacct::run),
-    ("scontrol", scontrol::run),
-    ("scancel", scancel::run),
-    ("sinfo", sinfo::run),
-    ("sstat", sstat::run),
-    ("sattach", sattach::run),
-    ("sprio", sprio::run),
-    ("sdiag", sdiag::run),
-    ("seff", seff::run),
+impl Entry {
+    pub fn name(&self) -> &'static str {
+        self.applet.name
+    }
+
+    pub fn definition(&self) -> clap::Command {
+        (self.define)(self.applet)
+    }
+}
+
+/// The commands. The dispatcher, help, man pages, completions and the installer's links are made of this table.
+pub const COMMANDS: [Entry; 13] = [
+    sbatch::ENTRY,
+    srun::ENTRY,
+    salloc::ENTRY,
+    squeue::ENTRY,
+    sacct::ENTRY,
+    scontrol::ENTRY,
+    scancel::ENTRY,
+    sinfo::ENTRY,
+    sstat::ENTRY,
+    sattach::ENTRY,
+    sprio::ENTRY,
+    sdiag::ENTRY,
+    seff::ENTRY,
 ];
+
+/// The command of exactly this name: a renamed binary (`slotd-1.2`) is `slotd`.
+fn find(word: &str) -> Option<Entry> {
+    COMMANDS.into_iter().find(|entry| entry.name() == word)
+}
 
 /// Runs the process.
 pub fn main() -> ExitCode {
@@ -75,27 +101,23 @@ pub fn main() -> ExitCode {
     // SAFETY: no thread runs yet.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let name = args.first().map(|arg| Path::new(arg).file_name().unwrap_or_default().to_os_string());
-    let mut applet = name.as_deref().and_then(|name| find(&name.to_string_lossy()));
-    if applet.is_none() {
+    let mut entry = name.as_deref().and_then(|name| find(&name.to_string_lossy()));
+    if entry.is_none() {
         // `slotd sbatch …`
-        applet = args.get(1).and_then(|word| find(&word.to_string_lossy()));
-        if applet.is_none() {
+        entry = args.get(1).and_then(|word| find(&word.to_string_lossy()));
+        if entry.is_none() {
             return daemon::main(&args[1.min(args.len())..]);
         }
         args.remove(0);
     }
-    let Some((name, applet)) = applet else { return ExitCode::from(2) };
-    match applet(&args) {
+    let Some(entry) = entry else { return ExitCode::from(2) };
+    match (entry.run)(&args) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprint!("{}", error.text(name));
+            eprint!("{}", error.text(entry.name()));
             ExitCode::from(u8::try_from(error.exit).unwrap_or(1))
         }
     }
-}
-
-fn find(word: &str) -> Option<(&'static str, Applet)> {
-    APPLETS.into_iter().find(|(name, _)| *name == word)
 }
 
 /// `SLOTD_ROOT`, else `~/.local/share/slotd`. A relative one counts from the working directory: jobs and launches see

@@ -3,9 +3,11 @@
 pub mod args;
 
 use super::output::{self, ctx, format_error, listed, maybe_listed, on_nodes};
-use super::{Done, ask, origin, parsed, unexpected};
+use super::{Done, Entry, ask, origin, parsed, unexpected};
+use crate::args::choices::definition;
 use crate::args::error::CliError;
 use crate::args::origin::Origin;
+use crate::commands::pages::texts;
 use crate::commands::sacct::args::{Parsable, Sacct, SacctFormat, parse};
 use crate::model::query::AcctFilter;
 use crate::model::view::{JobList, JobView};
@@ -16,6 +18,10 @@ use crate::render::sacct::{Layout, Lines, Options, Rows, View, helpformat, print
 use crate::render::{Ctx, json};
 use crate::spec::states::StateFilter;
 use std::ffi::OsString;
+
+/// This command in the table of all.
+pub const ENTRY: Entry =
+    Entry { applet: args::APPLET, define: definition::<args::SacctOpts>, run, page: &texts::SACCT };
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();

@@ -5,11 +5,13 @@ pub mod options;
 
 use super::output::print;
 use super::tasks::{Voice, all_streams, client, hand_in, limits, link, tell, verdict};
-use super::{Done, parsed, paths, refused, submitting_origin, unexpected};
+use super::{Done, Entry, parsed, paths, refused, submitting_origin, unexpected};
+use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
 use crate::args::job_env::Export;
 use crate::client::connection::{ClientError, Connection};
 use crate::client::foreground::{Grant, StepOutcome, Wishes, end_by_interrupt, run_step, wait_for_grant};
+use crate::commands::pages::texts;
 use crate::commands::salloc::args::{Salloc, parse};
 use crate::model::job::ClientProcess;
 use crate::model::request::ExportSpec;
@@ -20,6 +22,10 @@ use crate::sys::system;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
+
+/// This command in the table of all.
+pub const ENTRY: Entry =
+    Entry { applet: args::APPLET, define: definition::<options::SallocOpts>, run, page: &texts::SALLOC };
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = submitting_origin()?;

@@ -2,15 +2,21 @@
 
 pub mod args;
 
-use super::{Done, ask, origin, parsed, paths, unexpected};
+use super::{Done, Entry, ask, origin, parsed, paths, unexpected};
+use crate::args::choices::definition;
 use crate::args::error::CliError;
 use crate::client::attach::{JoinError, Joining, attach};
+use crate::commands::pages::texts;
 use crate::commands::sattach::args::{Sattach, parse};
 use crate::model::{JobRef, StepId};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{Request, UsageAsk};
 use crate::sys::system;
 use std::ffi::OsString;
+
+/// This command in the table of all.
+pub const ENTRY: Entry =
+    Entry { applet: args::APPLET, define: definition::<args::SattachOpts>, run, page: &texts::SATTACH };
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();

@@ -5,9 +5,11 @@ pub mod options;
 
 use super::output::print;
 use super::tasks::{client, hand_in};
-use super::{Done, TEST_FAILURE, parsed, paths, refused, submitting_origin, trial_refused, unexpected};
+use super::{Done, Entry, TEST_FAILURE, parsed, paths, refused, submitting_origin, trial_refused, unexpected};
+use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
 use crate::client::connection::{ClientError, Connection, reopen};
+use crate::commands::pages::texts;
 use crate::commands::sbatch::args::{Sbatch, Text, parse};
 use crate::model::{JobId, Timestamp};
 use crate::protocol::answer::Answer;
@@ -19,6 +21,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
+
+/// This command in the table of all.
+pub const ENTRY: Entry =
+    Entry { applet: args::APPLET, define: definition::<options::SbatchOpts>, run, page: &texts::SBATCH };
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = submitting_origin()?;

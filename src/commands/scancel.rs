@@ -3,8 +3,10 @@
 pub mod args;
 
 use super::output::maybe_listed;
-use super::{Done, ask, origin, parsed, refused, unexpected};
+use super::{Done, Entry, ask, origin, parsed, refused, unexpected};
+use crate::args::choices::definition;
 use crate::args::error::CliError;
+use crate::commands::pages::texts;
 use crate::commands::scancel::args::{Scancel, parse};
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, JobRef};
@@ -12,6 +14,10 @@ use crate::protocol::answer::{Answer, Outcome};
 use crate::protocol::request::{CancelAsk, CancelFilter, JobFilter, Request};
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
+
+/// This command in the table of all.
+pub const ENTRY: Entry =
+    Entry { applet: args::APPLET, define: definition::<args::ScancelOpts>, run, page: &texts::SCANCEL };
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();

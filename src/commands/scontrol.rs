@@ -6,10 +6,12 @@ pub mod update_args;
 
 use super::output::{self, ctx};
 use super::pids;
-use super::{Done, ask, origin, parsed, paths, refused, unexpected};
+use super::{Done, Entry, ask, origin, parsed, paths, refused, unexpected};
+use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
 use crate::client::connection::{ClientError, Connection, reopen};
+use crate::commands::pages::texts;
 use crate::commands::scontrol::args::{Command, Scontrol, Target, command, parse};
 use crate::commands::scontrol::show_args::Show;
 use crate::commands::scontrol::update_args::JobChange;
@@ -24,6 +26,10 @@ use crate::render::{json, show};
 use crate::spec::hostlist;
 use std::ffi::OsString;
 use std::io::{self, BufRead, IsTerminal};
+
+/// This command in the table of all.
+pub const ENTRY: Entry =
+    Entry { applet: args::APPLET, define: definition::<args::ScontrolOpts>, run, page: &texts::SCONTROL };
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();

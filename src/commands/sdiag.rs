@@ -3,7 +3,9 @@
 pub mod args;
 
 use super::output::{self, ctx};
-use super::{Done, ask, origin, parsed, unexpected};
+use super::{Done, Entry, ask, origin, parsed, unexpected};
+use crate::args::choices::definition;
+use crate::commands::pages::texts;
 use crate::commands::sdiag::args::{RequestOrder, parse};
 use crate::model::diagnostics::{Diagnostics, Tally};
 use crate::protocol::answer::Answer;
@@ -11,6 +13,10 @@ use crate::protocol::request::Request;
 use crate::render::{json, sdiag};
 use std::cmp::Reverse;
 use std::ffi::OsString;
+
+/// This command in the table of all.
+pub const ENTRY: Entry =
+    Entry { applet: args::APPLET, define: definition::<args::SdiagOpts>, run, page: &texts::SDIAG };
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();

@@ -3,9 +3,11 @@
 pub mod args;
 
 use super::output::{self, ctx};
-use super::{Done, ask, origin, parsed, sacct, unexpected};
+use super::{Done, Entry, ask, origin, parsed, sacct, unexpected};
+use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
+use crate::commands::pages::texts;
 use crate::commands::seff::args::{Seff, parse};
 use crate::model::query::{AcctFilter, names_record};
 use crate::model::tres::Usage;
@@ -18,6 +20,9 @@ use std::ffi::OsString;
 
 /// Of a job that nobody knows.
 const NOT_FOUND: u8 = 2;
+
+/// This command in the table of all.
+pub const ENTRY: Entry = Entry { applet: args::APPLET, define: definition::<args::SeffOpts>, run, page: &texts::SEFF };
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();

@@ -3,9 +3,11 @@
 pub mod args;
 
 use super::output::{self, ctx, dated, face, format_error};
-use super::{Done, ask, origin, parsed, unexpected};
+use super::{Done, Entry, ask, origin, parsed, unexpected};
+use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
+use crate::commands::pages::texts;
 use crate::commands::sinfo::args::{Sinfo, SinfoFormat, parse};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
@@ -13,6 +15,10 @@ use crate::render::json;
 use crate::render::sinfo::{Layout, Options, View, helpformat, print, state_list_matches};
 use std::cmp::Ordering;
 use std::ffi::OsString;
+
+/// This command in the table of all.
+pub const ENTRY: Entry =
+    Entry { applet: args::APPLET, define: definition::<args::SinfoOpts>, run, page: &texts::SINFO };
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();

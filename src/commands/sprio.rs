@@ -3,15 +3,21 @@
 pub mod args;
 
 use super::output::{self, ctx, format_error};
-use super::{Done, ask, origin, parsed, unexpected};
+use super::{Done, Entry, ask, origin, parsed, unexpected};
+use crate::args::choices::definition;
 use crate::args::error::CliError;
 use crate::args::origin::Origin;
+use crate::commands::pages::texts;
 use crate::commands::sprio::args::{Sprio, parse};
 use crate::model::JobState;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{JobFilter, Request};
 use crate::render::sprio::{self, Layout, Sort};
 use std::ffi::OsString;
+
+/// This command in the table of all.
+pub const ENTRY: Entry =
+    Entry { applet: args::APPLET, define: definition::<args::SprioOpts>, run, page: &texts::SPRIO };
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();

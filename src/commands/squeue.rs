@@ -3,9 +3,11 @@
 pub mod args;
 
 use super::output::{self, ctx, dated, face, format_error, maybe_listed, on_nodes};
-use super::{Done, ask, origin, parsed, unexpected};
+use super::{Done, Entry, ask, origin, parsed, unexpected};
+use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
+use crate::commands::pages::texts;
 use crate::commands::squeue::args::{Format, Squeue, parse};
 use crate::model::JobState;
 use crate::model::query::names_record;
@@ -22,6 +24,10 @@ const PLANNED: [&str; 3] = ["START_TIME", "END_TIME", "SCHEDNODES"];
 
 /// Columns with the files of the standard streams.
 const PATHS: [&str; 3] = ["STDIN", "STDOUT", "STDERR"];
+
+/// This command in the table of all.
+pub const ENTRY: Entry =
+    Entry { applet: args::APPLET, define: definition::<args::SqueueOpts>, run, page: &texts::SQUEUE };
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();

@@ -5,11 +5,13 @@ pub mod options;
 
 use super::output::print;
 use super::tasks::{Voice, all_streams, client, hand_in, limits, link, tell, verdict};
-use super::{Done, parsed, paths, refused, submitting_origin, unexpected};
+use super::{Done, Entry, parsed, paths, refused, submitting_origin, unexpected};
+use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
 use crate::args::step::Stream as Wanted;
 use crate::client::connection::{ClientError, Connection, PATIENCE, reopen};
 use crate::client::foreground::{Feed, Grant, Link, StepOutcome, Wishes, end_by_interrupt, run_step, wait_for_grant};
+use crate::commands::pages::texts;
 use crate::commands::srun::args::{Srun, parse};
 use crate::model::job::ClientProcess;
 use crate::model::request::{MemRequest, OpenMode};
@@ -26,6 +28,10 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 
 const FAILURE: &str = "Unable to allocate resources";
+
+/// This command in the table of all.
+pub const ENTRY: Entry =
+    Entry { applet: args::APPLET, define: definition::<options::SrunOpts>, run, page: &texts::SRUN };
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = submitting_origin()?;

@@ -3,9 +3,11 @@
 pub mod args;
 
 use super::output::{self, ctx, format_error};
-use super::{Done, ask, origin, parsed, unexpected};
+use super::{Done, Entry, ask, origin, parsed, unexpected};
+use crate::args::choices::definition;
 use crate::args::error::CliError;
 use crate::args::origin::Origin;
+use crate::commands::pages::texts;
 use crate::commands::sacct::args::Parsable;
 use crate::commands::sstat::args::{Sstat, parse};
 use crate::model::StepKey;
@@ -15,6 +17,10 @@ use crate::protocol::request::{Request, UsageAsk};
 use crate::render::sacct::{Layout, Lines, Options, Rows, View, helpformat, print};
 use crate::render::table;
 use std::ffi::OsString;
+
+/// This command in the table of all.
+pub const ENTRY: Entry =
+    Entry { applet: args::APPLET, define: definition::<args::SstatOpts>, run, page: &texts::SSTAT };
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();

@@ -13,10 +13,8 @@ pub const SLOTD: &str = env!("CARGO_BIN_EXE_slotd");
 
 /// The Slurm commands, as the program tells them itself.
 pub fn commands() -> Vec<String> {
-    let help = Command::new(SLOTD).arg("--help").output().expect("slotd runs").stdout;
-    let help = String::from_utf8(help).expect("help is text");
-    let line = help.lines().find_map(|line| line.strip_prefix("Commands:")).expect("help lists the commands");
-    line.split_whitespace().map(str::to_owned).collect()
+    let names = Command::new(SLOTD).arg("commands").output().expect("slotd runs").stdout;
+    String::from_utf8(names).expect("names are text").lines().map(str::to_owned).collect()
 }
 
 /// Asks again and again, since what is waited for is told by no event, until there is an answer.

@@ -1,9 +1,9 @@
 //! Man pages: the options from the definitions, the rest from [`texts`](super::texts).
 
 use super::texts::{self, Page};
-use super::{File, MARK, commands};
+use super::{File, MARK};
 use crate::args::choices::Applet;
-use clap::Command;
+use crate::commands::{COMMANDS, Entry};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 use std::io;
@@ -13,11 +13,8 @@ const SOURCE: &str = concat!("slotd ", env!("CARGO_PKG_VERSION"));
 /// The pages of section 1, one a command and one for slotd itself.
 pub fn pages() -> Vec<File> {
     // Writing to memory does not fail.
-    let command = |(applet, command): (Applet, Command)| {
-        let text = command_page(applet, command).unwrap_or_default();
-        (applet.name, text)
-    };
-    let all = commands().into_iter().map(command).chain([("slotd", slotd_page().into_bytes())]);
+    let command = |entry: &Entry| (entry.name(), command_page(entry).unwrap_or_default());
+    let all = COMMANDS.iter().map(command).chain([("slotd", slotd_page().into_bytes())]);
     all.map(|(name, mut text)| {
         text.extend(format!(".\\\" {MARK}\n").bytes());
         File { name: format!("{name}.1"), text }
@@ -25,8 +22,8 @@ pub fn pages() -> Vec<File> {
     .collect()
 }
 
-fn command_page(applet: Applet, mut command: Command) -> io::Result<Vec<u8>> {
-    let page = texts::of(applet.name);
+fn command_page(entry: &Entry) -> io::Result<Vec<u8>> {
+    let mut command = entry.definition();
     let usage = command.render_usage().to_string();
     let usage = usage.trim_start_matches("Usage:").trim().to_owned();
     let man = Man::new(command.override_usage(usage)).section("1").date("").source(SOURCE).manual("Slurm commands");
@@ -36,10 +33,10 @@ fn command_page(applet: Applet, mut command: Command) -> io::Result<Vec<u8>> {
     man.render_synopsis_section(&mut out)?;
     let mut description = Roff::new();
     description.control("SH", ["DESCRIPTION"]);
-    paragraphs(&mut description, page.description);
+    paragraphs(&mut description, entry.page.description);
     description.to_writer(&mut out)?;
     man.render_options_section(&mut out)?;
-    tail(&applet, page).to_writer(&mut out)?;
+    tail(&entry.applet, entry.page).to_writer(&mut out)?;
     Ok(out)
 }
 
@@ -74,7 +71,7 @@ fn slotd_page() -> String {
     roff.control("SH", ["DESCRIPTION"]);
     paragraphs(&mut roff, texts::SLOTD.description);
     roff.control("SH", ["COMMANDS"]);
-    for (applet, _) in commands() {
+    for Entry { applet, .. } in COMMANDS {
         entry(&mut roff, applet.name, &format!("{}.", applet.about));
     }
     for (word, meaning) in texts::SLOTD_COMMANDS {
@@ -120,7 +117,7 @@ fn exit_status(roff: &mut Roff, exits: &[(&str, &str)]) {
 
 fn see_also(roff: &mut Roff, own: &str) {
     roff.control("SH", ["SEE ALSO"]);
-    let names = commands().into_iter().map(|(applet, _)| applet.name).chain(["slotd"]).filter(|name| *name != own);
+    let names = COMMANDS.iter().map(Entry::name).chain(["slotd"]).filter(|name| *name != own);
     let mut words = Vec::new();
     for name in names {
         if !words.is_empty() {

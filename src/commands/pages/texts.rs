@@ -26,30 +26,7 @@ const SHOWN: (&str, &str) = ("0", "What was asked for was shown.");
 const QUERY_FAILED: (&str, &str) = ("1", "An option or a value cannot be read, or the daemon does not answer.");
 const USAGE: (&str, &str) = ("255", "An option does not exist, or its value cannot be read.");
 
-/// The texts of a command.
-pub fn of(command: &str) -> &'static Page {
-    PAGES.iter().find(|(name, _)| *name == command).map_or(&EMPTY, |(_, page)| page)
-}
-
-const EMPTY: Page = Page { description: &[], variables: &[], exits: &[SHOWN, QUERY_FAILED] };
-
-static PAGES: &[(&str, Page)] = &[
-    ("sbatch", SBATCH),
-    ("srun", SRUN),
-    ("salloc", SALLOC),
-    ("squeue", SQUEUE),
-    ("sacct", SACCT),
-    ("scontrol", SCONTROL),
-    ("scancel", SCANCEL),
-    ("sinfo", SINFO),
-    ("sstat", SSTAT),
-    ("sattach", SATTACH),
-    ("sprio", SPRIO),
-    ("sdiag", SDIAG),
-    ("seff", SEFF),
-];
-
-const SBATCH: Page = Page {
+pub const SBATCH: Page = Page {
     description: &[
         "Puts a script into the queue and prints its number, which it has when it is on disk and not before. The script is \
          a file, standard input where no file is named, or the text of --wrap.",
@@ -68,7 +45,7 @@ const SBATCH: Page = Page {
     ],
 };
 
-const SRUN: Page = Page {
+pub const SRUN: Page = Page {
     description: &[
         "Runs a command as a step: within a job in the job's allocation, otherwise in an allocation of its own, for which \
          it waits. Output comes as it is written, and signals such as Ctrl-C reach the step.",
@@ -83,7 +60,7 @@ const SRUN: Page = Page {
     ],
 };
 
-const SALLOC: Page = Page {
+pub const SALLOC: Page = Page {
     description: &[
         "Waits for an allocation and runs a command in it, your shell where none is named. srun starts steps in it. The \
          allocation ends with the command.",
@@ -96,7 +73,7 @@ const SALLOC: Page = Page {
     ],
 };
 
-const SQUEUE: Page = Page {
+pub const SQUEUE: Page = Page {
     description: &[
         "Shows the jobs that wait, with the reason why, and those that run. The rest of a pending array is one row; --array \
          shows each of its tasks.",
@@ -112,7 +89,7 @@ const SQUEUE: Page = Page {
     ],
 };
 
-const SACCT: Page = Page {
+pub const SACCT: Page = Page {
     description: &[
         "Shows jobs and their steps from the database, those that wait and run included: since midnight, or those that are \
          named. With --state it shows those that are in such a state now, or were between --starttime and --endtime; \
@@ -123,7 +100,7 @@ const SACCT: Page = Page {
     exits: &[SHOWN, QUERY_FAILED],
 };
 
-const SCONTROL: Page = Page {
+pub const SCONTROL: Page = Page {
     description: &[
         "Shows jobs, steps, the node, the partitions and the configuration (show), and changes jobs: hold, uhold, release, \
          requeue, requeuehold, suspend, resume, update, top, notify. It prints a job's script (write batch_script) and its \
@@ -137,7 +114,7 @@ const SCONTROL: Page = Page {
     ],
 };
 
-const SCANCEL: Page = Page {
+pub const SCANCEL: Page = Page {
     description: &[
         "Cancels jobs, array tasks and steps, or sends them a signal. A job that runs gets SIGTERM, and SIGKILL when the \
          daemon's SLOTD_KILL_WAIT is over.",
@@ -150,19 +127,19 @@ const SCANCEL: Page = Page {
     ],
 };
 
-const SINFO: Page = Page {
+pub const SINFO: Page = Page {
     description: &["Shows the partitions, the node, and what of it is in use."],
     variables: &[OUTPUT, TIME_FORMAT],
     exits: &[SHOWN, QUERY_FAILED],
 };
 
-const SSTAT: Page = Page {
+pub const SSTAT: Page = Page {
     description: &["Shows what running steps use at this moment: memory, CPU time, processes."],
     variables: &[],
     exits: &[SHOWN, QUERY_FAILED],
 };
 
-const SATTACH: Page = Page {
+pub const SATTACH: Page = Page {
     description: &["Shows the output of a running step and sends it what is typed."],
     variables: &[],
     exits: &[
@@ -171,7 +148,7 @@ const SATTACH: Page = Page {
     ],
 };
 
-const SPRIO: Page = Page {
+pub const SPRIO: Page = Page {
     description: &[
         "Shows pending jobs in the order of their priority, with what it is made of. The priority is the number that was \
          asked for (SITE; 1 where none was), less the nice value, and at least 1. A held job has 0. Other factors of Slurm \
@@ -182,7 +159,7 @@ const SPRIO: Page = Page {
     exits: &[SHOWN, QUERY_FAILED],
 };
 
-const SDIAG: Page = Page {
+pub const SDIAG: Page = Page {
     description: &[
         "Shows what the daemon did since its counters were last set to zero: jobs, scheduling rounds, jobs that passed others \
          that wait, requests by kind and by user, commits to the database, and how long all of these took.",
@@ -193,7 +170,7 @@ const SDIAG: Page = Page {
     exits: &[SHOWN, QUERY_FAILED],
 };
 
-const SEFF: Page = Page {
+pub const SEFF: Page = Page {
     description: &[
         "Shows how much of the CPU time and the memory that a job had it used. Of an array all tasks are shown. What a \
          running job uses is measured when it is asked for.",
@@ -247,6 +224,7 @@ pub const SLOTD: Page = Page {
 /// The ways to call slotd.
 pub const SLOTD_FORMS: &[(&str, &str)] = &[
     ("slotd daemon", ""),
+    ("slotd commands", ""),
     ("slotd man", "DIR"),
     ("slotd completions", "bash|zsh|fish DIR"),
     ("slotd", "COMMAND [ARGS...]"),
@@ -255,6 +233,7 @@ pub const SLOTD_FORMS: &[(&str, &str)] = &[
 /// What only slotd itself does.
 pub const SLOTD_COMMANDS: &[(&str, &str)] = &[
     ("daemon", "Serves the runtime root until SIGTERM or SIGINT. Running jobs go on after that."),
+    ("commands", "Prints the names of the commands, a line each: the links that an installation needs."),
     ("man", "Writes the man pages of all commands into a directory, which is made where it is missing."),
     (
         "completions",
