@@ -1,7 +1,91 @@
 //! slotd: Slurm for one machine.
 //!
-//! A pure scheduling core decides, thin actix actors carry its decisions out, diesel remembers, and the
-//! command line asks over a Unix socket and prints. `tests/architecture.rs` holds the table of layers.
+//! A pure scheduling core decides, thin actix actors carry its decisions out, diesel remembers, and the command line
+//! asks over a Unix socket and prints. This page is the map of the house.
+//!
+//! # Layers
+//!
+//! Each folder of `src` is a layer. A layer uses only those that the table names, and `tests/architecture.rs` holds the
+//! source against it. The pure layers compute: no file, process, socket, environment variable or clock. The time, the
+//! settings and the facts about the host are arguments there.
+//!
+//! | module | what it is | pure |
+//! |---|---|---|
+//! | `model` | the words: job, run state, step, update, query, refusal, states, reasons, trackable resources (TRES) | yes |
+//! | `spec` | text that a user writes, to those values: one grammar a file | yes |
+//! | `sched` | decisions: who is admitted, who runs now, who waits and why, how a job ends | yes |
+//! | `render` | those values to text: one layout, one table of fields a command, records, JSON | yes |
+//! | `protocol` | requests and answers, and the frames that carry them | yes |
+//! | `store` | the database: migrations, rows, commits, questions about the past | |
+//! | `sys` | this machine: /proc, clocks, users, paths, CPUs, memory, GPUs, sockets with descriptors | |
+//! | `exec` | starting, watching and stopping processes; job directory, environment, cgroup, binding, output | |
+//! | `actors` | shells around `sched`, `store` and `exec`: translate, call, carry out | |
+//! | `daemon` | wiring and life cycle: settings, lock, listener, sessions, log | |
+//! | `client` | the command's side of the socket: connect, ask, wait, run tasks in the foreground | |
+//! | `args` | what the command lines share: getopt's manners, precedence, refusals | |
+//! | `commands` | one file a command, and the one table of all commands | |
+//!
+//! # Message graph
+//!
+//! ```text
+//!  sbatch, squeue, …          srun, salloc
+//!        │  unix socket            │  the same, with descriptors
+//!        ▼                         ▼
+//!  daemon::listener ──► daemon::session ──► SchedulerActor ──Commit──► StoreActor
+//!                            ▲   ▲               ▲  │  ▲                   │
+//!                            │   └── answers ────┘  │  └──── Committed ────┘
+//!                            │                      ├──LaunchJob, StopJob, …──► RunnerActor (one a job)
+//!                        ReaderActor                │                             │  └─ exec: launcher ─► watcher ─► tasks
+//!                       (sacct, read only)          │   ◄── StepStarted, StepEnded, JobEnded
+//!                                                   ├──NotifyEnd──► NotifierActor (SLOTD_NOTIFY_CMD)
+//!                                GpuInventoryActor ─┴─GpusChanged
+//! ```
+//!
+//! Commands are imperative (`SubmitJob`) and have an answer. Facts are in the past tense (`JobEnded`) and have none. All
+//! of them stand in `actors/messages.rs`, by receiver. The launcher is a small process of its own that forks one watcher
+//! for each step. A watcher outlives the daemon and writes down how its tasks ended; the next daemon adopts it.
+//!
+//! # Life of a job
+//!
+//! ```text
+//!              submit                plan                 processes gone
+//!   (nothing) ───────► PENDING ───────────────► RUNNING ─────────────────► COMPLETED, FAILED, OUT_OF_MEMORY
+//!                       │   ▲  ▲                 │  ▲ │
+//!     scancel, deadline │   │  │   suspend/resume│  │ │ scancel, time limit, deadline
+//!                       │   │  │                 ▼  │ ▼
+//!                       │   │  │           SUSPENDED COMPLETING ─────────► CANCELLED, TIMEOUT, OUT_OF_MEMORY
+//!                       ▼   │  │                          │
+//!               CANCELLED   │  └──────── requeue ─────────┤
+//!                           └─── requeue of an ended job ─┘
+//! ```
+//!
+//! The table of transitions is `model::JobState::can_become`; the one place where a state changes is
+//! `sched::core`. Why a pending job waits is worked out when it is asked for, one predicate a reason (`sched::blockers`).
+//!
+//! # Order of effects
+//!
+//! A decision is a list of changes and a list of effects. The changes are committed first. Then come the launches and the
+//! signals, then the answers, then the notify hook. So a job is RUNNING in the database before its process exists, its end
+//! is there before its resources go to the next job, and `sbatch` prints a number only when the job is durable.
+//!
+//! Nothing polls. Each fact asks for one scheduling round, and any number of facts share one. There is one timer, set for
+//! what is due next; an idle daemon does not wake up.
+//!
+//! # Where do I add …
+//!
+//! | what | where |
+//! |---|---|
+//! | a job option | the option in `args/options.rs` (or the command's own file), the field in `model/request.rs`, the line that copies it in `args/submit.rs`, its row in the table of job fields in `render` |
+//! | a fact about a run | `model::RunState`, where it becomes known (`sched/lifecycle.rs`), its row in `render` |
+//! | a key of `scontrol update` | a variant of `model::Update`, its spelling in `commands/scontrol`, its effect in `sched/update.rs` |
+//! | a filter of squeue, sacct, scancel | a field of `model::JobQuery` and its line in the matcher, the option of the command |
+//! | a job state | a variant of `model::JobState`; the compiler names the rest |
+//! | a reason | a line in `model/reason.rs`, a predicate in `sched/blockers.rs` |
+//! | a grammar | a file in `spec` with `parse`, and `parse(print(x)) == x` as its property test |
+//! | a refusal | a variant of `model::Refusal` with its text |
+//! | a command | a file in `commands`, a line in its table |
+//! | a setting | `daemon/config.rs`, and the table in README.md |
+//! | a column | a migration, `store/schema.rs`, `store/row.rs` |
 
 pub mod actors;
 pub mod args;

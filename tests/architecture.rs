@@ -206,6 +206,25 @@ fn every_folder_of_the_source_is_a_layer() {
 }
 
 #[test]
+fn the_map_in_the_crate_root_names_every_module_and_says_which_are_pure() {
+    let root = fs::read_to_string(src().join("lib.rs")).unwrap();
+    let mapped: BTreeSet<(&str, bool)> = root
+        .lines()
+        .skip_while(|line| !line.starts_with("//! | module |"))
+        .skip(2)
+        .map_while(|line| line.strip_prefix("//! | `"))
+        .map(|row| (row.split('`').next().unwrap(), row.trim_end().ends_with("| yes |")))
+        .collect();
+    let declared =
+        root.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'));
+    let declared: BTreeSet<(&str, bool)> = declared.map(|name| (name, PURE.contains(&name))).collect();
+    assert!(declared.len() > 10, "the modules were not found: {declared:?}");
+    // The frames of the protocol compute too, but the text of an I/O error is part of its errors.
+    let mapped: BTreeSet<_> = mapped.into_iter().map(|(name, pure)| (name, pure && name != "protocol")).collect();
+    assert_eq!(mapped, declared);
+}
+
+#[test]
 fn each_layer_uses_only_what_the_table_allows() {
     let layers: BTreeSet<&str> = LAYERS.iter().map(|(name, _)| *name).collect();
     let mut wrong = Vec::new();
