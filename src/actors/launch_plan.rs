@@ -84,8 +84,8 @@ fn facts<'a>(job: &'a Job, alloc: &'a Allocation, host: &'a Host, root: &'a str)
         request: &job.request,
         partition: &job.partition,
         alloc,
-        start: job.start.unwrap_or_default(),
-        restarts: job.restarts,
+        start: job.run.start.unwrap_or_default(),
+        restarts: job.run.restarts,
         node: &host.name,
         cluster: crate::CLUSTER,
         root,
@@ -95,12 +95,12 @@ fn facts<'a>(job: &'a Job, alloc: &'a Allocation, host: &'a Host, root: &'a str)
 /// The launch of a batch script, or of the command of `srun --no-wait`.
 pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, ranks: bool) -> LaunchSpec {
     let request = &job.request;
-    let alloc = job.alloc.clone().unwrap_or_default();
+    let alloc = job.run.alloc.clone().unwrap_or_default();
     let root = paths.root().to_string_lossy().into_owned();
     let is_run = request.kind == JobKind::Run;
     let ntasks = if ranks || is_run { request.task_count().max(1) } else { 1 };
     // A requeued job adds to what its earlier run wrote, as in Slurm.
-    let append = request.open_mode == Some(OpenMode::Append) || (request.open_mode.is_none() && job.restarts > 0);
+    let append = request.open_mode == Some(OpenMode::Append) || (request.open_mode.is_none() && job.run.restarts > 0);
     let file = |pattern: &str, task: u32| {
         let name = expand(pattern, &vars(job.id, &job.role, request, &host.name, StepId::Batch, task));
         PathBuf::from(absolute(&request.work_dir, &name))
@@ -126,7 +126,7 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
         .collect();
     LaunchSpec {
         step: StepKey { job: job.id, step: StepId::Batch },
-        run: job.restarts,
+        run: job.run.restarts,
         job_dir: paths.job_dir(job.id),
         script: (!is_run).then_some(texts.script),
         unset_env: environment::stale_variables(&texts.env),
@@ -174,7 +174,7 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
     };
     let gpus = |rank: u32| task_gpus(&gpu_bind, &launch.gpu, &m.alloc, rank, ntasks);
     let root = paths.root().to_string_lossy().into_owned();
-    let whole = job.alloc.clone().unwrap_or_default();
+    let whole = job.run.alloc.clone().unwrap_or_default();
     let facts = facts(job, &whole, host, &root);
     let mut default_env = Vec::new();
     let set_env = if launch.interactive {
@@ -224,7 +224,7 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
     };
     Ok(LaunchSpec {
         step: m.step,
-        run: job.restarts,
+        run: job.run.restarts,
         job_dir: paths.job_dir(job.id),
         env: m.env.clone(),
         default_env,
@@ -241,7 +241,7 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
             true => OwnEnd {
                 grace_ms: u64::try_from(kill_wait.as_millis()).unwrap_or(u64::MAX),
                 node: host.name.clone(),
-                utc_offset_secs: utc_offset_secs(job.start.unwrap_or_default()),
+                utc_offset_secs: utc_offset_secs(job.run.start.unwrap_or_default()),
             },
             false => OwnEnd::default(),
         },

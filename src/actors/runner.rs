@@ -145,7 +145,7 @@ impl RunnerActor {
     }
 
     fn run(&self) -> u32 {
-        self.job.as_ref().map_or(0, |job| job.restarts)
+        self.job.as_ref().map_or(0, |job| job.run.restarts)
     }
 
     fn ooms(&self) -> u64 {
@@ -158,7 +158,7 @@ impl RunnerActor {
 
     fn make_cgroup(&mut self) -> Result<(), String> {
         if let (Some(base), Some(job), None) = (&self.setup.cgroups, &self.job, &self.cgroup) {
-            let tres = job.alloc.as_ref().map_or(job.tres, |alloc| alloc.tres);
+            let tres = job.run.alloc.as_ref().map_or(job.tres, |alloc| alloc.tres);
             self.cgroup = Some(base.create_job(self.id, &tres).map_err(|e| e.to_string())?);
         }
         Ok(())
@@ -348,8 +348,8 @@ impl RunnerActor {
     fn begin(&mut self, job: Box<Job>, host: Host, ctx: &mut Context<Self>) {
         self.ladder.limit_secs = job.request.time_limit_secs;
         self.ladder.warn = job.request.signal;
-        let suspended = Duration::from_micros(job.suspended_us);
-        let life = Life { start: job.start, suspended_at: job.suspended_at, suspended };
+        let suspended = Duration::from_micros(job.run.suspended_us);
+        let life = Life { start: job.run.start, suspended_at: job.run.suspended_at, suspended };
         self.ladder.begin(&life, (self.setup.clock)(), Instant::now());
         self.host = host;
         self.job = Some(job);
@@ -448,7 +448,7 @@ impl Handler<LaunchStep> for RunnerActor {
             return self.launch_failed(step, &why, ctx);
         }
         let mem_mb = m.alloc.tres.mem_mb;
-        let own_mem = m.job.alloc.as_ref().is_some_and(|whole| mem_mb < whole.tres.mem_mb).then_some(mem_mb);
+        let own_mem = m.job.run.alloc.as_ref().is_some_and(|whole| mem_mb < whole.tres.mem_mb).then_some(mem_mb);
         let spec = launch_plan::step_launch(&m, &self.setup.paths, self.setup.kill_wait);
         match spec.and_then(|mut spec| self.place(&mut spec, own_mem).map(|()| spec)) {
             Ok(spec) => self.launch(spec, m.fds, ctx),

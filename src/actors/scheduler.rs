@@ -225,13 +225,13 @@ impl SchedulerActor {
     fn tell_array(&mut self, array: JobId, ended: &JobView) {
         let Some(watch) = self.watchers.get_mut(&array) else { return };
         let worse = |worst: &Option<Box<JobView>>, view: &JobView| {
-            worst.as_ref().is_none_or(|worst| view.exit.as_shell() > worst.exit.as_shell())
+            worst.as_ref().is_none_or(|worst| view.run.exit.as_shell() > worst.run.exit.as_shell())
         };
         if worse(&watch.worst, ended) {
             watch.worst = Some(Box::new(ended.clone()));
         }
         let ids = self.core.resolve(&JobRef::job(array));
-        if ids.iter().any(|id| self.core.job(*id).is_some_and(|job| !job.state.is_terminal())) {
+        if ids.iter().any(|id| self.core.job(*id).is_some_and(|job| !job.run.state.is_terminal())) {
             return;
         }
         // An end counts when it is durable: one whose commit is under way will be announced, and asks again.
@@ -306,7 +306,7 @@ impl SchedulerActor {
 
     fn announce_end(&mut self, view: JobView) {
         let id = view.id;
-        self.counters.end(view.state);
+        self.counters.end(view.run.state);
         match &view.role {
             ArrayRole::None => {
                 self.tell(id, Answer::Ended { view: Box::new(view.clone()) });
@@ -329,9 +329,9 @@ impl SchedulerActor {
                 _ => view.id.to_string(),
             },
             name: view.request.name.clone(),
-            state: view.state,
+            state: view.run.state,
             partition: view.partition.clone(),
-            reason: view.reason,
+            reason: view.run.reason,
         });
     }
 
@@ -476,7 +476,7 @@ impl Handler<SubmitJob> for SchedulerActor {
         if let Some(id) = self.core.submitted_by(m.client.process).filter(|_| m.again) {
             let view = self.view(id).filter(|_| m.news.is_some());
             if let (Some(news), Some(view)) = (m.news, view) {
-                match view.state {
+                match view.run.state {
                     state if state.is_terminal() => drop(news.send(Answer::Ended { view: Box::new(view) })),
                     state => {
                         if state.is_active() && m.client.holds {
@@ -521,7 +521,7 @@ impl Handler<RefreshLive> for SchedulerActor {
     type Result = MessageResult<RefreshLive>;
 
     fn handle(&mut self, RefreshLive(mut jobs): RefreshLive, _: &mut Self::Context) -> Self::Result {
-        for job in jobs.iter_mut().filter(|job| !job.state.is_terminal()) {
+        for job in jobs.iter_mut().filter(|job| !job.run.state.is_terminal()) {
             if let Some(live) = self.view(job.id) {
                 *job = live;
             }
@@ -558,20 +558,20 @@ impl Handler<WatchJob> for SchedulerActor {
     fn handle(&mut self, m: WatchJob, _: &mut Self::Context) -> Self::Result {
         let mut views: Vec<JobView> =
             self.core.resolve(&JobRef::job(m.job)).into_iter().filter_map(|id| self.view(id)).collect();
-        let live = views.iter().filter(|view| !view.state.is_terminal());
-        if let Some(live) = live.max_by_key(|view| view.state.is_active()).cloned() {
+        let live = views.iter().filter(|view| !view.run.state.is_terminal());
+        if let Some(live) = live.max_by_key(|view| view.run.state.is_active()).cloned() {
             if m.start {
                 self.watchers.entry(m.job).or_default().of_starts.push(m.news.clone());
             }
             self.watch(m.job, m.news);
             // Of an array those that are over already count too: the watch keeps the worst of them.
             if let Some(watch) = self.watchers.get_mut(&m.job) {
-                views.retain(|view| view.state.is_terminal());
-                watch.worst = views.into_iter().max_by_key(|view| view.exit.as_shell()).map(Box::new);
+                views.retain(|view| view.run.state.is_terminal());
+                watch.worst = views.into_iter().max_by_key(|view| view.run.exit.as_shell()).map(Box::new);
             }
             return Some(live);
         }
-        views.into_iter().max_by_key(|view| view.exit.as_shell())
+        views.into_iter().max_by_key(|view| view.run.exit.as_shell())
     }
 }
 
@@ -656,7 +656,7 @@ impl Handler<GpusChanged> for SchedulerActor {
 
 /// The client that an allocation of an earlier daemon belongs to, for those that may still come back.
 pub fn clients_to_expect(jobs: &[Job]) -> Vec<(JobId, ClientProcess)> {
-    jobs.iter().filter(|job| !job.state.is_terminal()).filter_map(|job| Some((job.id, job.holder()?))).collect()
+    jobs.iter().filter(|job| !job.run.state.is_terminal()).filter_map(|job| Some((job.id, job.holder()?))).collect()
 }
 
 /// One [`Outcome`] for a target.

@@ -117,7 +117,7 @@ impl ReaderActor {
         ReaderActor { reader, host, batch_tasks }
     }
 
-    fn view(&self, job: &Job) -> JobView {
+    fn view(&self, job: Job) -> JobView {
         let mut view = view_of(job, self.batch_tasks);
         fill_paths(&mut view, &self.host);
         view
@@ -136,8 +136,8 @@ impl Handler<PastJobs> for ReaderActor {
             true => self.reader.accounting_with_runs(&filter)?,
             false => (Vec::new(), self.reader.accounting(&filter)?),
         };
-        let earlier = earlier.iter().map(|run| JobView { requeued: run.requeued, ..self.view(&run.record) });
-        Ok(earlier.chain(jobs.iter().map(|job| self.view(job))).collect())
+        let earlier = earlier.into_iter().map(|run| JobView { requeued: run.requeued, ..self.view(run.record) });
+        Ok(earlier.chain(jobs.into_iter().map(|job| self.view(job))).collect())
     }
 }
 
@@ -167,12 +167,12 @@ pub fn ended_facts(reader: &mut Reader, ids: &[JobId]) -> Result<Vec<EndedJob>, 
     }
     let filter = AcctFilter { jobs: ids.iter().copied().map(JobRef::job).collect(), ..AcctFilter::default() };
     let fact = |job: Job| {
-        let ended = job.end.filter(|_| job.state.is_terminal())?;
+        let ended = job.run.end.filter(|_| job.run.state.is_terminal())?;
         let array = match job.role {
             ArrayRole::Task { array_job, task } => Some((array_job, task)),
             _ => None,
         };
-        Some(EndedJob { id: job.id, array, ok: job.state == JobState::Completed, start: job.start, ended })
+        Some(EndedJob { id: job.id, array, ok: job.run.state == JobState::Completed, start: job.run.start, ended })
     };
     Ok(reader.accounting(&filter)?.into_iter().filter_map(fact).collect())
 }

@@ -97,7 +97,7 @@ pub fn maybe_listed(names: &[String], value: Option<&str>) -> bool {
 
 /// Whether a job has a place on one of these nodes: only what runs or ran has one.
 pub fn on_nodes(nodes: &[String], job: &JobView, node: &str) -> bool {
-    nodes.is_empty() || (job.state != JobState::Pending && nodes.iter().any(|name| is_node(name, node)))
+    nodes.is_empty() || (job.run.state != JobState::Pending && nodes.iter().any(|name| is_node(name, node)))
 }
 
 /// Whether a name is that of the one node. The book's examples call it `localhost`.

@@ -94,9 +94,9 @@ fn choose(sacct: &Sacct, list: &mut JobList, ctx: &Ctx) {
     }
     if sacct.truncate {
         for job in &mut list.jobs {
-            job.start = job.start.map(|start| start.max(sacct.start));
+            job.run.start = job.run.start.map(|start| start.max(sacct.start));
             if let Some(end) = sacct.end {
-                job.end = job.end.map(|at| at.min(end));
+                job.run.end = job.run.end.map(|at| at.min(end));
             }
         }
     }
@@ -166,6 +166,7 @@ fn table(sacct: &Sacct, jobs: &[JobView], ctx: &Ctx) -> Result<String, CliError>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Job;
 
     #[test]
     fn the_last_second_of_a_window_belongs_to_it() {
@@ -179,11 +180,8 @@ mod tests {
         let task = |id, task| of(id, ArrayRole::Task { array_job: JobId(8), task });
         // The last task to start keeps the number of the array.
         let records = [task(8, 3), task(9, 1), of(7, ArrayRole::None), task(10, 2), of(11, ArrayRole::None)];
-        let text = r#"{"id":1,"role":"None","request":{},"partition":"cpu","tres":{"cpus":1,"mem_mb":1,"gpus":0},
-            "priority":1,"state":"PENDING","reason":"None","submit":0,"exit":{"status":0,"signal":0},"restarts":0,
-            "batch_ranks":false}"#;
-        let model: JobView = serde_json::from_str(text).expect("the least that a view has");
-        let mut jobs: Vec<JobView> = records.map(|(id, role)| JobView { id, role, ..model.clone() }).to_vec();
+        let view = |(id, role)| JobView { job: Job { id, role, ..Job::default() }, ..JobView::default() };
+        let mut jobs = records.map(view).to_vec();
         jobs.sort_by_key(order);
         assert_eq!(jobs.iter().map(|job| job.id.0).collect::<Vec<_>>(), [7, 9, 10, 8, 11]);
     }

@@ -200,8 +200,8 @@ impl Session {
 
     fn end(&self, mut conn: Connection, job: JobId, outcome: StepOutcome) -> Done {
         if let StepOutcome::JobEnded(view) = &outcome {
-            self.say(&farewell(job, view.state));
-            return Ok(u8::try_from(view.exit.as_shell()).unwrap_or(1).max(1));
+            self.say(&farewell(job, view.run.state));
+            return Ok(u8::try_from(view.run.exit.as_shell()).unwrap_or(1).max(1));
         }
         let node = system::probe_host_name();
         let result = verdict(&node, job, &outcome);
@@ -224,7 +224,7 @@ impl Session {
 fn wait_end(conn: &mut Connection) -> Result<JobState, ClientError> {
     loop {
         if let Answer::Ended { view } = conn.receive()?.0 {
-            return Ok(view.state);
+            return Ok(view.run.state);
         }
     }
 }

@@ -113,8 +113,8 @@ fn wait(mut conn: Connection, paths: &Paths, job: JobId) -> Done {
     };
     match answer {
         Answer::Ended { view } => {
-            let exit = view.exit;
-            if view.state == crate::model::JobState::Completed {
+            let exit = view.run.exit;
+            if view.run.state == crate::model::JobState::Completed {
                 return Ok(0);
             }
             Ok(if exit.signal != 0 || exit.status == 0 { 1 } else { u8::try_from(exit.status).unwrap_or(1) })

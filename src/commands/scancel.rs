@@ -149,7 +149,7 @@ fn live(jobs: &[JobRef], filter: &CancelFilter) -> Result<Vec<JobView>, CliError
         maybe_listed(&filter.qos, job.request.qos.as_deref())
             && maybe_listed(&filter.reservations, job.request.reservation.as_deref())
             && maybe_listed(&filter.wckeys, job.request.wckey.as_deref())
-            && (filter.nodes.is_empty() || job.state.is_active())
+            && (filter.nodes.is_empty() || job.run.state.is_active())
     });
     Ok(list.jobs)
 }

@@ -139,7 +139,7 @@ impl Session<'_> {
     /// `listpids`: golden H-49.
     fn list_pids(&self, job: Option<&JobRef>) -> Done {
         let jobs = self.query(&job.cloned().into_iter().collect::<Vec<_>>())?.jobs;
-        let running: Vec<_> = jobs.iter().filter(|job| job.state.is_active()).map(|job| job.id).collect();
+        let running: Vec<_> = jobs.iter().filter(|job| job.run.state.is_active()).map(|job| job.id).collect();
         let mut rows = pids::of_jobs(super::paths()?.root(), &running);
         if let Some(step) = job.and_then(|job| job.step) {
             rows.retain(|row| row.step == step.to_string());
@@ -197,7 +197,7 @@ impl Session<'_> {
                 Target::Jobs(jobs) => refs.extend(jobs.iter().cloned()),
                 Target::Name(name) => {
                     let live = self.query(&[])?;
-                    let mine = |job: &&JobView| job.request.name == *name && !job.state.is_terminal();
+                    let mine = |job: &&JobView| job.request.name == *name && !job.run.state.is_terminal();
                     let found: Vec<JobRef> = live.jobs.iter().filter(mine).map(own_ref).collect();
                     if found.is_empty() {
                         return Err(CliError::error(1, format!("No jobs with name '{name}'")));

@@ -39,7 +39,7 @@ fn carry_out(asked: &Seff, origin: &Origin) -> Done {
     let ctx = ctx(origin, list.now);
     let mut text = String::new();
     for view in &list.jobs {
-        let usage = match view.state {
+        let usage = match view.run.state {
             JobState::Running | JobState::Suspended | JobState::Completing => usage_up_to_now(view)?,
             JobState::Pending
             | JobState::Completed

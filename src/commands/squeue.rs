@@ -144,7 +144,7 @@ fn choose(squeue: &Squeue, list: &mut JobList, ctx: &Ctx) {
             && maybe_listed(&squeue.reservations, request.reservation.as_deref())
             && maybe_listed(&squeue.licenses, request.licenses.as_deref())
             && on_nodes(&squeue.nodes, job, &ctx.node)
-            && (!squeue.start || job.state == JobState::Pending)
+            && (!squeue.start || job.run.state == JobState::Pending)
     });
     let Some(wanted) = squeue.steps.as_ref().filter(|steps| !steps.is_empty()) else { return };
     for job in &mut list.jobs {

@@ -95,7 +95,7 @@ fn inside(srun: Srun, job: &JobRef, line: &str) -> Done {
         Answer::Refused(why) => return Err(refused(why)),
         other => return Err(unexpected(&other)),
     };
-    let Some(view) = jobs.iter().find(|view| view.state.is_active()) else {
+    let Some(view) = jobs.iter().find(|view| view.run.state.is_active()) else {
         return Err(no_allocation(job, &jobs));
     };
     srun.step.check_node(view.id, &system::probe_host_name())?;
@@ -109,7 +109,7 @@ fn no_allocation(job: &JobRef, records: &[JobView]) -> CliError {
     let unable = |why: &str| format!("Unable to confirm allocation for job {job}: {why}");
     let text = if records.is_empty() {
         unable("Invalid job id specified")
-    } else if records.iter().any(|view| view.state == JobState::Pending) {
+    } else if records.iter().any(|view| view.run.state == JobState::Pending) {
         unable("Job is pending execution")
     } else {
         format!("Slurm job {job} has expired")
@@ -194,12 +194,12 @@ fn revoked(srun: &Srun, job: JobId, view: &JobView) -> CliError {
     if srun.request.immediate_secs.is_some() {
         return CliError::error(srun.immediate_exit, "Unable to allocate resources: Requested nodes are busy");
     }
-    if view.reason == Reason::CancelledByUser {
+    if view.run.reason == Reason::CancelledByUser {
         return CliError::new(Mark::Plain, 1, "Job has been cancelled")
             .and(Mark::Error, format!("{FAILURE}: Job/step already completing or completed"));
     }
     CliError::new(Mark::Plain, 1, format!("Job allocation {job} has been revoked"))
-        .and(Mark::Plain, format!("Force Terminated JobId={job}: {}", view.reason))
+        .and(Mark::Plain, format!("Force Terminated JobId={job}: {}", view.run.reason))
 }
 
 /// How a step ended.

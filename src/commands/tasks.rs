@@ -188,8 +188,8 @@ pub fn verdict(node: &str, job: JobId, outcome: &StepOutcome) -> Result<(u8, Vec
         }
         StepOutcome::Refused(why) => Err(super::refused(why.clone())),
         StepOutcome::JobEnded(view) => {
-            let code = if view.exit.is_success() { 1 } else { u8::try_from(view.exit.as_shell()).unwrap_or(1) };
-            Ok((code, vec![format!("error: Job {job} is over: {} ({})", view.state, view.reason)]))
+            let code = if view.run.exit.is_success() { 1 } else { u8::try_from(view.run.exit.as_shell()).unwrap_or(1) };
+            Ok((code, vec![format!("error: Job {job} is over: {} ({})", view.run.state, view.run.reason)]))
         }
     }
 }

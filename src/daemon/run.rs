@@ -115,12 +115,12 @@ async fn serve(config: Config, paths: Paths, mut store: Store, reader_path: Path
     let jobs = store.load_live(since).map_err(failed("the queue in the database"))?;
     let next_id = store.next_job_id().map_err(failed("the queue in the database"))?;
     let targets = sched::dependency_targets(
-        jobs.iter().filter(|job| job.state == JobState::Pending).map(|job| job.request.as_ref()),
+        jobs.iter().filter(|job| job.run.state == JobState::Pending).map(|job| job.request.as_ref()),
     );
     let ended = Reader::open(&reader_path)
         .and_then(|mut reader| ended_facts(&mut reader, &targets))
         .map_err(failed("the queue in the database"))?;
-    let adopted: Vec<_> = jobs.iter().filter(|job| job.state.is_active()).cloned().collect();
+    let adopted: Vec<_> = jobs.iter().filter(|job| job.run.state.is_active()).cloned().collect();
     let expected_clients = clients_to_expect(&jobs);
     let core = Core::recover(core_config, jobs, ended, next_id, daemon_start);
     log::info!(

@@ -204,15 +204,15 @@ impl Session {
             Request::Cancel(ask) => plain(Answer::Done(hub.scheduler.send(CancelJobs(ask)).await?)),
             Request::WaitStart(job) => {
                 match hub.scheduler.send(WatchJob { job, start: true, news: self.news.clone() }).await? {
-                    Some(view) if view.state.is_terminal() => plain(Answer::Ended { view: Box::new(view) }),
-                    Some(view) if view.state.is_active() => plain(Answer::Granted { view: Box::new(view) }),
+                    Some(view) if view.run.state.is_terminal() => plain(Answer::Ended { view: Box::new(view) }),
+                    Some(view) if view.run.state.is_active() => plain(Answer::Granted { view: Box::new(view) }),
                     Some(_) => None,
                     None => Some(refused("Invalid job id specified")),
                 }
             }
             Request::WaitEnd(job) => {
                 match hub.scheduler.send(WatchJob { job, start: false, news: self.news.clone() }).await? {
-                    Some(view) if view.state.is_terminal() => plain(Answer::Ended { view: Box::new(view) }),
+                    Some(view) if view.run.state.is_terminal() => plain(Answer::Ended { view: Box::new(view) }),
                     Some(_) => None,
                     None => Some(refused("Invalid job id specified")),
                 }

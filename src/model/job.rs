@@ -1,8 +1,8 @@
 //! A job record with its life so far.
 
 use crate::model::array::TaskSet;
-use crate::model::tres::{Allocation, Usage};
-use crate::model::{ExitCode, JobId, JobRequest, JobState, Reason, Step, Timestamp, Tres};
+use crate::model::run::RunState;
+use crate::model::{JobId, JobRequest, JobState, Step, Timestamp, Tres, is_default};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -60,42 +60,30 @@ fn yes() -> bool {
 /// A job record: a plain job, the rest of an array, an array task, or an allocation.
 ///
 /// `request` is shared by all records of an array, so that a task costs little more than its own state.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Job {
     pub id: JobId,
     pub role: ArrayRole,
     /// The array as submitted: for `SLURM_ARRAY_TASK_COUNT` and its like.
+    #[serde(with = "arc")]
     pub request: Arc<JobRequest>,
     /// The partition that was chosen.
     pub partition: String,
     /// What is reserved while it runs.
     pub tres: Tres,
     pub priority: u32,
+    #[serde(default, skip_serializing_if = "is_default")]
     pub hold: Hold,
-    pub state: JobState,
-    /// Of a terminal or running record. Why a pending job waits is worked out when it is asked for.
-    pub reason: Reason,
     pub submit: Timestamp,
-    pub eligible: Option<Timestamp>,
-    pub start: Option<Timestamp>,
-    pub end: Option<Timestamp>,
-    /// When it was suspended, while it is.
-    pub suspended_at: Option<Timestamp>,
-    /// Time spent suspended earlier, microseconds.
-    pub suspended_us: u64,
-    pub exit: ExitCode,
-    /// The worst exit code of its steps (sacct `DerivedExitCode`).
-    pub derived_exit: ExitCode,
-    pub restarts: u32,
-    pub alloc: Option<Allocation>,
-    pub usage: Usage,
-    pub steps: Vec<Step>,
+    /// The number that its next step gets.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub next_step: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<Client>,
-    /// Who cancelled it (uid), for `CANCELLED by 0`.
-    pub cancelled_by: Option<u32>,
-    /// What slotd has to say about it, as Slurm's `SystemComment`: why its launch failed.
-    pub system_comment: Option<String>,
+    /// How its present run goes, or its last one went.
+    pub run: RunState,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub steps: Vec<Step>,
 }
 
 impl ArrayRole {
@@ -115,7 +103,8 @@ impl Job {
         self.role.array_job(self.id)
     }
 
-    /// The record as a launch needs it: a copy of a thousand steps for each of them would cost more than the launch.
+    /// The record without its steps: a copy of a thousand steps for a launch or a query that does not look at them would
+    /// cost more than the rest.
     pub fn without_steps(&self) -> Job {
         Job {
             id: self.id,
@@ -125,24 +114,11 @@ impl Job {
             tres: self.tres,
             priority: self.priority,
             hold: self.hold,
-            state: self.state,
-            reason: self.reason,
             submit: self.submit,
-            eligible: self.eligible,
-            start: self.start,
-            end: self.end,
-            suspended_at: self.suspended_at,
-            suspended_us: self.suspended_us,
-            exit: self.exit,
-            derived_exit: self.derived_exit,
-            restarts: self.restarts,
-            alloc: self.alloc.clone(),
-            usage: self.usage,
-            steps: Vec::new(),
             next_step: self.next_step,
             client: self.client,
-            cancelled_by: self.cancelled_by,
-            system_comment: self.system_comment.clone(),
+            run: self.run.clone(),
+            steps: Vec::new(),
         }
     }
 
@@ -162,14 +138,27 @@ impl Job {
     /// Tasks that may still start from this record: 1 but for the rest of an array.
     pub fn pending_tasks(&self) -> usize {
         match &self.role {
-            ArrayRole::None | ArrayRole::Task { .. } => usize::from(self.state == JobState::Pending),
+            ArrayRole::None | ArrayRole::Task { .. } => usize::from(self.run.state == JobState::Pending),
             ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => {
-                if self.state == JobState::Pending {
+                if self.run.state == JobState::Pending {
                     tasks.len()
                 } else {
                     0
                 }
             }
         }
+    }
+}
+
+mod arc {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::sync::Arc;
+
+    pub fn serialize<T: Serialize, S: Serializer>(value: &Arc<T>, s: S) -> Result<S::Ok, S::Error> {
+        T::serialize(value, s)
+    }
+
+    pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(d: D) -> Result<Arc<T>, D::Error> {
+        T::deserialize(d).map(Arc::new)
     }
 }

@@ -32,3 +32,8 @@ pub use state::JobState;
 pub use step::Step;
 pub use time::Timestamp;
 pub use tres::Tres;
+
+/// For `skip_serializing_if`.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}

@@ -1,8 +1,7 @@
 //! Questions about jobs of the past, and the rules that tell which jobs answer them.
 
 use crate::model::array::TaskSet;
-use crate::model::view::JobView;
-use crate::model::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Timestamp};
+use crate::model::{ArrayRole, Job, JobId, JobRef, JobState, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// What sacct asks for. Empty lists and `None` leave a matter open; lists are alternatives; all parts must hold.
@@ -37,91 +36,54 @@ pub struct AcctFilter {
     pub duplicates: bool,
 }
 
-/// What the rules need to know of a job.
-struct Facts<'a> {
-    id: JobId,
-    role: &'a ArrayRole,
-    request: &'a JobRequest,
-    partition: &'a str,
-    state: JobState,
-    submit: Timestamp,
-    start: Option<Timestamp>,
-    end: Option<Timestamp>,
-    suspended_at: Option<Timestamp>,
-}
-
 impl AcctFilter {
     /// Whether this record answers the question.
     pub fn matches(&self, job: &Job) -> bool {
-        self.matches_facts(&Facts {
-            id: job.id,
-            role: &job.role,
-            request: &job.request,
-            partition: &job.partition,
-            state: job.state,
-            submit: job.submit,
-            start: job.start,
-            end: job.end,
-            suspended_at: job.suspended_at,
-        })
-    }
-
-    /// The same of a view.
-    pub fn matches_view(&self, job: &JobView) -> bool {
-        self.matches_facts(&Facts {
-            id: job.id,
-            role: &job.role,
-            request: &job.request,
-            partition: &job.partition,
-            state: job.state,
-            submit: job.submit,
-            start: job.start,
-            end: job.end,
-            suspended_at: job.suspended_at,
-        })
-    }
-
-    fn matches_facts(&self, job: &Facts<'_>) -> bool {
         fn among<'a>(list: &[String], value: impl Into<Option<&'a str>>) -> bool {
             list.is_empty() || value.into().is_some_and(|v| list.iter().any(|l| l == v))
         }
-        (self.jobs.is_empty() || self.jobs.iter().any(|r| names_record(r, job.id, job.role)))
+        (self.jobs.is_empty() || self.jobs.iter().any(|r| names_record(r, job.id, &job.role)))
             && among(&self.names, job.request.name.as_str())
             && among(&self.users, job.request.user.as_str())
-            && among(&self.partitions, job.partition)
+            && among(&self.partitions, job.partition.as_str())
             && among(&self.accounts, job.request.account.as_deref())
             && self.matches_time_and_state(job)
     }
 
-    fn matches_time_and_state(&self, job: &Facts<'_>) -> bool {
+    fn matches_time_and_state(&self, job: &Job) -> bool {
         let windowed = self.since.is_some() || self.until.is_some();
         self.overlaps(job.submit, job.last_instant())
             && self.states.as_ref().is_none_or(|states| {
-                states.iter().any(|state| if windowed { self.was_in_state(job, *state) } else { job.state == *state })
+                states
+                    .iter()
+                    .any(|state| if windowed { self.was_in_state(job, *state) } else { job.run.state == *state })
             })
     }
 
     /// sacct's rule (man page, `--state`): the job was in that state at some time in the window. A terminal state
     /// is entered once, at the job's end.
-    fn was_in_state(&self, job: &Facts<'_>, state: JobState) -> bool {
+    fn was_in_state(&self, job: &Job, state: JobState) -> bool {
         match state {
             JobState::Pending => {
                 // Whichever came first: by a clock that was set back, a start may be later than the end.
-                let until_then = [job.start, job.last_instant()].into_iter().flatten().min();
-                job.start.is_none_or(|start| start > job.submit) && self.overlaps(job.submit, until_then)
+                let until_then = [job.run.start, job.last_instant()].into_iter().flatten().min();
+                job.run.start.is_none_or(|start| start > job.submit) && self.overlaps(job.submit, until_then)
             }
-            JobState::Running => job.start.is_some_and(|start| self.overlaps(start, job.last_instant())),
+            JobState::Running => job.run.start.is_some_and(|start| self.overlaps(start, job.last_instant())),
             JobState::Suspended => {
-                job.state == state && job.suspended_at.or(job.start).is_some_and(|at| self.overlaps(at, None))
+                job.run.state == state
+                    && job.run.suspended_at.or(job.run.start).is_some_and(|at| self.overlaps(at, None))
             }
             JobState::Completing => {
-                job.state == state && job.start.is_some_and(|start| self.overlaps(start, job.last_instant()))
+                job.run.state == state && job.run.start.is_some_and(|start| self.overlaps(start, job.last_instant()))
             }
             JobState::Completed
             | JobState::Failed
             | JobState::Cancelled
             | JobState::Timeout
-            | JobState::OutOfMemory => job.state == state && job.end.is_some_and(|end| self.overlaps(end, Some(end))),
+            | JobState::OutOfMemory => {
+                job.run.state == state && job.run.end.is_some_and(|end| self.overlaps(end, Some(end)))
+            }
         }
     }
 
@@ -132,10 +94,10 @@ impl AcctFilter {
     }
 }
 
-impl Facts<'_> {
+impl Job {
     /// When nothing happened to it any more; `None` while something may.
     fn last_instant(&self) -> Option<Timestamp> {
-        if self.state.is_terminal() { self.end.or(self.start).or(Some(self.submit)) } else { None }
+        if self.run.state.is_terminal() { self.run.end.or(self.run.start).or(Some(self.submit)) } else { None }
     }
 }
 
@@ -176,21 +138,15 @@ pub struct EndedJob {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::JobRequest;
     use crate::model::array::TaskRange;
+    use crate::model::run::RunState;
+    use std::sync::Arc;
 
     /// Submitted at 10, started and ended as told; `None` is "not yet".
-    fn facts<'a>(state: JobState, start: Option<i64>, end: Option<i64>, request: &'a JobRequest) -> Facts<'a> {
-        Facts {
-            id: JobId(1),
-            role: &ArrayRole::None,
-            request,
-            partition: "cpu",
-            state,
-            submit: Timestamp(10),
-            start: start.map(Timestamp),
-            end: end.map(Timestamp),
-            suspended_at: None,
-        }
+    fn job(state: JobState, start: Option<i64>, end: Option<i64>) -> Job {
+        let run = RunState { state, start: start.map(Timestamp), end: end.map(Timestamp), ..RunState::default() };
+        Job { id: JobId(1), partition: "cpu".to_owned(), submit: Timestamp(10), run, ..Job::default() }
     }
 
     fn found(job: (JobState, Option<i64>, Option<i64>), states: Option<&[JobState]>, since: i64, until: i64) -> bool {
@@ -200,7 +156,7 @@ mod tests {
             until: Some(Timestamp(until)),
             ..AcctFilter::default()
         };
-        filter.matches_facts(&facts(job.0, job.1, job.2, &JobRequest::default()))
+        filter.matches(&self::job(job.0, job.1, job.2))
     }
 
     const ENDED: (JobState, Option<i64>, Option<i64>) = (JobState::Failed, Some(20), Some(30));
@@ -266,21 +222,20 @@ mod tests {
     #[test]
     fn without_a_window_the_present_state_decides() {
         let filter = AcctFilter { states: Some(vec![JobState::Running]), ..AcctFilter::default() };
-        let request = JobRequest::default();
-        assert!(filter.matches_facts(&facts(JobState::Running, Some(20), None, &request)));
-        assert!(!filter.matches_facts(&facts(JobState::Failed, Some(20), Some(30), &request)));
+        assert!(filter.matches(&job(JobState::Running, Some(20), None)));
+        assert!(!filter.matches(&job(JobState::Failed, Some(20), Some(30))));
     }
 
     #[test]
     fn lists_are_alternatives_and_all_of_them_must_hold() {
         let request = JobRequest { name: "a".to_owned(), user: "ann".to_owned(), ..JobRequest::default() };
-        let job = facts(JobState::Pending, None, None, &request);
+        let job = Job { request: Arc::new(request), ..job(JobState::Pending, None, None) };
         let words = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
         let filter = AcctFilter { names: words(&["b", "a"]), users: words(&["ann"]), ..AcctFilter::default() };
-        assert!(filter.matches_facts(&job));
-        assert!(!AcctFilter { users: words(&["bob"]), ..filter.clone() }.matches_facts(&job));
-        assert!(!AcctFilter { accounts: words(&["lab"]), ..filter.clone() }.matches_facts(&job), "it has no account");
-        assert!(!AcctFilter { partitions: words(&["gpu"]), ..filter }.matches_facts(&job));
+        assert!(filter.matches(&job));
+        assert!(!AcctFilter { users: words(&["bob"]), ..filter.clone() }.matches(&job));
+        assert!(!AcctFilter { accounts: words(&["lab"]), ..filter.clone() }.matches(&job), "it has no account");
+        assert!(!AcctFilter { partitions: words(&["gpu"]), ..filter }.matches(&job));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use crate::model::array::ArraySpec;
 use crate::model::dependency::Dependency;
+use crate::model::is_default;
 use crate::model::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -239,10 +240,6 @@ pub struct JobRequest {
     pub mail_type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mail_user: Option<String>,
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 impl JobRequest {

@@ -1,4 +1,4 @@
-//! Job states and the ways between them (book, "Runtime Model: Job States").
+//! Job states and the ways between them.
 //!
 //! ```text
 //! PENDING ──► RUNNING ──► COMPLETING ──► COMPLETED | FAILED | CANCELLED | TIMEOUT | OUT_OF_MEMORY
@@ -11,9 +11,10 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum JobState {
+    #[default]
     Pending,
     Running,
     Suspended,

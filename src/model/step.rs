@@ -2,7 +2,7 @@
 
 use crate::model::job::ClientProcess;
 use crate::model::tres::{Allocation, Usage};
-use crate::model::{ExitCode, JobState, StepId, Timestamp};
+use crate::model::{ExitCode, JobState, StepId, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,12 +27,8 @@ pub struct Step {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientProcess>,
     /// How long it stood still while its job was suspended, microseconds: suspensions that are over.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub suspended_us: u64,
-}
-
-fn is_zero(n: &u64) -> bool {
-    *n == 0
 }
 
 impl Step {

@@ -3,84 +3,65 @@
 //! `render` turns these into text. A view is data on its own: it needs no clock but `now`, which it carries.
 
 use crate::model::partition::Host;
-use crate::model::request::JobRequest;
-use crate::model::tres::{Allocation, Usage};
-use crate::model::{ArrayRole, ExitCode, JobId, JobState, Partition, Reason, Step, Timestamp, Tres};
+use crate::model::{Job, JobId, Partition, Step, Timestamp, Tres, is_default};
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
-/// A job record as queries see it. Paths are absolute and their patterns are filled in where the ids are known.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A job record as queries see it, with what is worked out for them. Its fields are read as those of the job.
+///
+/// The steps include the one that stands for the script. The reason of a pending job is why it waits now.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct JobView {
-    pub id: JobId,
-    pub role: ArrayRole,
-    #[serde(with = "arc")]
-    pub request: Arc<JobRequest>,
-    pub partition: String,
-    /// Requested: what it reserves when it runs.
-    pub tres: Tres,
-    pub priority: u32,
-    pub state: JobState,
-    pub reason: Reason,
+    pub job: Job,
     /// The dependency as it stands now: satisfied terms are gone. Empty: none left.
     #[serde(default, skip_serializing_if = "is_default")]
     pub dependency: String,
-    pub submit: Timestamp,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub eligible: Option<Timestamp>,
-    /// Of a pending job: `None`, see `expected_start`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub end: Option<Timestamp>,
     /// When the plan would start a pending job (`squeue --start`).
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub expected_start: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub suspended_at: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub suspended_us: u64,
-    pub exit: ExitCode,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub derived_exit: ExitCode,
-    pub restarts: u32,
+    pub expected_start: Option<Timestamp>,
     /// An earlier run, which was ended for a requeue.
     #[serde(default, skip_serializing_if = "is_default")]
     pub requeued: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub alloc: Option<Allocation>,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub usage: Usage,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub steps: Vec<Step>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cancelled_by: Option<u32>,
-    /// What slotd has to say about it: why its launch failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub system_comment: Option<String>,
-    /// Absolute paths. `/dev/null` for input where none was given. Empty for an allocation.
+    /// Absolute paths, with their patterns filled in where the ids are known. `/dev/null` for input where none was
+    /// given. Empty for an allocation.
     #[serde(default, skip_serializing_if = "is_default")]
     pub std_out: String,
     #[serde(default, skip_serializing_if = "is_default")]
     pub std_err: String,
     #[serde(default, skip_serializing_if = "is_default")]
     pub std_in: String,
-    /// The job launches one process a rank (the book), rather than its script once (Slurm).
+    /// The job launches one process a rank, rather than its script once (Slurm).
+    #[serde(default, skip_serializing_if = "is_default")]
     pub batch_ranks: bool,
 }
 
-impl JobView {
+impl Deref for JobView {
+    type Target = Job;
+
+    fn deref(&self) -> &Job {
+        &self.job
+    }
+}
+
+impl DerefMut for JobView {
+    fn deref_mut(&mut self) -> &mut Job {
+        &mut self.job
+    }
+}
+
+impl Job {
     /// Time it has run, without suspension; zero for a job that has not started.
-    pub fn elapsed(&self, now: Timestamp) -> std::time::Duration {
-        let Some(start) = self.start else { return std::time::Duration::ZERO };
-        let until = self.end.or(self.suspended_at).unwrap_or(now);
-        until.since(start).saturating_sub(std::time::Duration::from_micros(self.suspended_us))
+    pub fn elapsed(&self, now: Timestamp) -> Duration {
+        let Some(start) = self.run.start else { return Duration::ZERO };
+        let until = self.run.end.or(self.run.suspended_at).unwrap_or(now);
+        until.since(start).saturating_sub(Duration::from_micros(self.run.suspended_us))
     }
 
     /// Time that a step of it has run, without suspension.
-    pub fn step_elapsed(&self, step: &Step, now: Timestamp) -> std::time::Duration {
-        let until = step.end.or(self.suspended_at).unwrap_or(now);
-        until.since(step.start).saturating_sub(std::time::Duration::from_micros(step.suspended_us))
+    pub fn step_elapsed(&self, step: &Step, now: Timestamp) -> Duration {
+        let until = step.end.or(self.run.suspended_at).unwrap_or(now);
+        until.since(step.start).saturating_sub(Duration::from_micros(step.suspended_us))
     }
 }
 
@@ -118,21 +99,4 @@ pub struct JobList {
     /// Ids that were asked for and are not known.
     #[serde(default)]
     pub unknown: Vec<JobId>,
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
-mod arc {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use std::sync::Arc;
-
-    pub fn serialize<T: Serialize, S: Serializer>(value: &Arc<T>, s: S) -> Result<S::Ok, S::Error> {
-        T::serialize(value, s)
-    }
-
-    pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(d: D) -> Result<Arc<T>, D::Error> {
-        T::deserialize(d).map(Arc::new)
-    }
 }

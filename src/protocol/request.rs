@@ -145,8 +145,8 @@ impl JobFilter {
         }
         let request = &job.request;
         let of_user = |wanted: &String| *wanted == request.user || wanted.parse() == Ok(request.uid);
-        !(self.live_only && job.state.is_terminal())
-            && self.states.as_ref().is_none_or(|states| states.contains(&job.state))
+        !(self.live_only && job.run.state.is_terminal())
+            && self.states.as_ref().is_none_or(|states| states.contains(&job.run.state))
             && (self.users.is_empty() || self.users.iter().any(of_user))
             && among(&self.names, &request.name)
             && among(&self.partitions, &job.partition)

@@ -2,10 +2,11 @@
 
 use crate::model::partition::{Gpu, Host};
 use crate::model::request::{JobKind, MemRequest};
+use crate::model::run::RunState;
 use crate::model::tres::{Allocation, Usage};
 use crate::model::view::{JobView, NodeView, PartitionView};
 use crate::model::{
-    ArrayRole, ExitCode, JobId, JobRequest, JobState, Partition, Reason, Step, StepId, TaskSet, Timestamp, Tres,
+    ArrayRole, ExitCode, Job, JobId, JobRequest, JobState, Partition, Reason, Step, StepId, TaskSet, Timestamp, Tres,
 };
 use crate::render::Ctx;
 use jiff::tz::TimeZone;
@@ -45,36 +46,22 @@ pub fn job(id: u32, name: &str) -> JobBuilder {
         submit_host: "localhost".to_owned(),
         ..JobRequest::default()
     };
-    JobBuilder(JobView {
+    let job = Job {
         id: JobId(id),
-        role: ArrayRole::None,
         request: Arc::new(request),
         partition: "cpu".to_owned(),
         tres: Tres { cpus: 1, mem_mb: 100, gpus: 0 },
         priority: 4_294_901_642,
-        state: JobState::Pending,
-        reason: Reason::Resources,
-        dependency: String::new(),
         submit: at(4),
-        eligible: Some(at(4)),
-        start: None,
-        end: None,
-        expected_start: None,
-        suspended_at: None,
-        suspended_us: 0,
-        exit: ExitCode::OK,
-        derived_exit: ExitCode::OK,
-        restarts: 0,
-        requeued: false,
-        alloc: None,
-        usage: Usage::default(),
-        steps: Vec::new(),
-        cancelled_by: None,
-        system_comment: None,
+        run: RunState { reason: Reason::Resources, eligible: Some(at(4)), ..RunState::default() },
+        ..Job::default()
+    };
+    JobBuilder(JobView {
+        job,
         std_out: format!("/home/lab/g/slurm-{id}.out"),
         std_err: format!("/home/lab/g/slurm-{id}.out"),
         std_in: "/dev/null".to_owned(),
-        batch_ranks: false,
+        ..JobView::default()
     })
 }
 
@@ -98,26 +85,26 @@ impl JobBuilder {
     }
 
     pub fn reason(self, reason: Reason) -> Self {
-        self.with(|j| j.reason = reason)
+        self.with(|j| j.run.reason = reason)
     }
 
     /// Running since so many seconds.
     pub fn running(self, secs: i64) -> Self {
         self.with(|j| {
-            j.state = JobState::Running;
-            j.reason = Reason::None;
-            j.start = Some(at(secs));
-            j.alloc = Some(Allocation { tres: j.tres, cpu_ids: vec![0], gpu_ids: Vec::new() });
+            j.run.state = JobState::Running;
+            j.run.reason = Reason::None;
+            j.run.start = Some(at(secs));
+            j.run.alloc = Some(Allocation { tres: j.tres, cpu_ids: vec![0], gpu_ids: Vec::new() });
         })
     }
 
     /// Started and ended so many seconds ago, with a batch step.
     pub fn ended(self, state: JobState, reason: Reason, exit: ExitCode, started: i64, ended: i64) -> Self {
         self.running(started).with(|j| {
-            j.state = state;
-            j.reason = reason;
-            j.exit = exit;
-            j.end = Some(at(ended));
+            j.run.state = state;
+            j.run.reason = reason;
+            j.run.exit = exit;
+            j.run.end = Some(at(ended));
         })
     }
 

@@ -12,7 +12,7 @@ pub const DEFAULT_QOS: &str = "normal";
 
 /// When it started. A job that ended without starting "started" when it ended, as in Slurm.
 pub fn start(job: &JobView) -> Option<Timestamp> {
-    job.start.or(if job.state.is_terminal() { job.end } else { None })
+    job.run.start.or(if job.run.state.is_terminal() { job.run.end } else { None })
 }
 
 /// As [`start`], and for a pending job when the plan would start it: what `StartTime` shows.
@@ -22,12 +22,12 @@ pub fn start_or_expected(job: &JobView) -> Option<Timestamp> {
 
 /// The end, or when the time limit ends it; `None` where there is no limit or no start.
 pub fn end_or_expected(job: &JobView, ctx: &Ctx) -> Option<Timestamp> {
-    if job.state.is_terminal() {
-        return job.end;
+    if job.run.state.is_terminal() {
+        return job.run.end;
     }
     let limit = job.request.time_limit_secs?;
-    let suspended_now = job.suspended_at.map_or(Duration::ZERO, |at| ctx.now.since(at));
-    let suspended = Duration::from_micros(job.suspended_us).saturating_add(suspended_now);
+    let suspended_now = job.run.suspended_at.map_or(Duration::ZERO, |at| ctx.now.since(at));
+    let suspended = Duration::from_micros(job.run.suspended_us).saturating_add(suspended_now);
     Some(start_or_expected(job)?.plus_secs(limit).plus(suspended))
 }
 
@@ -38,13 +38,13 @@ pub fn elapsed_secs(job: &JobView, ctx: &Ctx) -> u64 {
 
 /// The node it runs or ran on; empty where it never started.
 pub fn nodes<'a>(job: &JobView, ctx: &'a Ctx) -> &'a str {
-    if job.start.is_some() { &ctx.node } else { "" }
+    if job.run.start.is_some() { &ctx.node } else { "" }
 }
 
 /// The exit code of the accounting. Slurm writes the end of a job that is cancelled or out of time before its processes
 /// have ended: whatever they make of the signal, it is nothing.
 pub fn recorded_exit(job: &JobView) -> ExitCode {
-    match job.state {
+    match job.run.state {
         JobState::Cancelled | JobState::Timeout => ExitCode::OK,
         JobState::Pending
         | JobState::Running
@@ -52,7 +52,7 @@ pub fn recorded_exit(job: &JobView) -> ExitCode {
         | JobState::Completing
         | JobState::Completed
         | JobState::Failed
-        | JobState::OutOfMemory => job.exit,
+        | JobState::OutOfMemory => job.run.exit,
     }
 }
 
@@ -63,12 +63,12 @@ pub fn priority(job: &JobView) -> u32 {
 
 /// From when on it may start: where that has not come yet, the begin time that the user gave.
 pub fn eligible(job: &JobView) -> Option<Timestamp> {
-    job.eligible.or(job.request.begin)
+    job.run.eligible.or(job.request.begin)
 }
 
 /// Whether it waits because the user or the administrator holds it.
 pub fn is_held(job: &JobView) -> bool {
-    job.state == JobState::Pending && matches!(job.reason, Reason::JobHeldUser | Reason::JobHeldAdmin)
+    job.run.state == JobState::Pending && matches!(job.run.reason, Reason::JobHeldUser | Reason::JobHeldAdmin)
 }
 
 /// Whether `%R` shows the reason rather than the node.
@@ -83,7 +83,7 @@ pub fn shows_reason(state: JobState) -> bool {
 
 /// `CANCELLED by 1001` where it is known who did it, else the state's name.
 pub fn state_with_who(job: &JobView) -> String {
-    match (job.state, job.cancelled_by) {
+    match (job.run.state, job.run.cancelled_by) {
         _ if job.requeued => state_name(job).to_owned(),
         (JobState::Cancelled, Some(uid)) => format!("CANCELLED by {uid}"),
         (state, _) => state.name().to_owned(),
@@ -92,13 +92,13 @@ pub fn state_with_who(job: &JobView) -> String {
 
 /// The name of its state.
 pub fn state_name(job: &JobView) -> &'static str {
-    if job.requeued { "REQUEUED" } else { job.state.name() }
+    if job.requeued { "REQUEUED" } else { job.run.state.name() }
 }
 
 /// What it holds or held, or, where it never started, `None`.
 pub fn allocated(job: &JobView) -> Option<Tres> {
-    job.start?;
-    Some(job.alloc.as_ref().map_or(job.tres, |a| a.tres))
+    job.run.start?;
+    Some(job.run.alloc.as_ref().map_or(job.tres, |a| a.tres))
 }
 
 /// What it holds, else what it asks for.
@@ -197,7 +197,7 @@ pub fn dependency(job: &JobView) -> Option<String> {
 
 /// When the scheduler last thought of it: now, while it waits, since it thinks of all that wait.
 pub fn last_evaluation(job: &JobView, ctx: &Ctx) -> Option<Timestamp> {
-    if job.state == JobState::Pending { Some(ctx.now) } else { start(job).or(job.eligible) }
+    if job.run.state == JobState::Pending { Some(ctx.now) } else { start(job).or(job.run.eligible) }
 }
 
 /// Seconds left of the time limit; `None` for no limit.

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 /// own figures where it had no step.
 pub fn recorded_usage(job: &JobView) -> Usage {
     match job.steps.is_empty() {
-        true => job.usage,
+        true => job.run.usage,
         false => job.steps.iter().fold(Usage::default(), |sum, step| sum.merge(step.usage)),
     }
 }
@@ -31,14 +31,14 @@ fn report(out: &mut String, view: &JobView, usage: &Usage, ctx: &Ctx) -> std::fm
     }
     writeln!(out, "Cluster: {}", ctx.cluster)?;
     writeln!(out, "User/Group: {}/{}", request.user, request.group)?;
-    writeln!(out, "State: {} (exit code {})", view.state.name(), view.exit.status)?;
+    writeln!(out, "State: {} (exit code {})", view.run.state.name(), view.run.exit.status)?;
     let has = job::allocated_or_asked(view);
     if has.cpus == 1 {
         writeln!(out, "Cores: 1")?;
     } else {
         writeln!(out, "Nodes: 1\nCores per node: {}", has.cpus)?;
     }
-    if view.state == JobState::Pending {
+    if view.run.state == JobState::Pending {
         return writeln!(out, "Efficiency not available for jobs in the PENDING state.");
     }
     let wall = view.elapsed(ctx.now);
@@ -56,8 +56,8 @@ fn report(out: &mut String, view: &JobView, usage: &Usage, ctx: &Ctx) -> std::fm
     let asked_kib = has.mem_mb.saturating_mul(1024);
     writeln!(out, "Memory Utilized: {}", size(usage.max_rss_kb))?;
     writeln!(out, "Memory Efficiency: {} of {}", share(usage.max_rss_kb as f64, asked_kib as f64), size(asked_kib))?;
-    if !view.state.is_terminal() {
-        writeln!(out, "WARNING: Efficiency statistics may be misleading for {} jobs.", view.state.name())?;
+    if !view.run.state.is_terminal() {
+        writeln!(out, "WARNING: Efficiency statistics may be misleading for {} jobs.", view.run.state.name())?;
     }
     Ok(())
 }
@@ -75,7 +75,7 @@ pub fn debug(view: &JobView, usage: &Usage, ctx: &Ctx) -> String {
         ("ArrayTaskID", task),
         ("User", view.request.user.clone()),
         ("Group", view.request.group.clone()),
-        ("State", view.state.name().to_owned()),
+        ("State", view.run.state.name().to_owned()),
         ("Clustername", ctx.cluster.clone()),
         ("Ncpus", has.cpus.to_string()),
         ("Nnodes", "1".to_owned()),
@@ -83,7 +83,7 @@ pub fn debug(view: &JobView, usage: &Usage, ctx: &Ctx) -> String {
         ("CputUs", usage.user_us.saturating_add(usage.system_us).to_string()),
         ("WalltimeUs", view.elapsed(ctx.now).as_micros().to_string()),
         ("MemKiB", usage.max_rss_kb.to_string()),
-        ("ExitStatus", view.exit.status.to_string()),
+        ("ExitStatus", view.run.exit.status.to_string()),
     ];
     values.iter().map(|(name, value)| format!("Slurm data: {name}={value}\n")).collect()
 }
@@ -123,8 +123,9 @@ mod tests {
         let job = job(12, "j").ended(JobState::Failed, Reason::NonZeroExitCode, exit, 100, 40);
         job.with(|j| {
             j.tres = TRES;
-            j.alloc = Some(Allocation { tres: TRES, ..Allocation::default() });
-            j.usage = Usage { max_rss_kb: 512 * 1024, user_us: 50_000_000, system_us: 10_000_000, ..Usage::default() };
+            j.run.alloc = Some(Allocation { tres: TRES, ..Allocation::default() });
+            j.run.usage =
+                Usage { max_rss_kb: 512 * 1024, user_us: 50_000_000, system_us: 10_000_000, ..Usage::default() };
         })
         .build()
     }
@@ -180,7 +181,7 @@ mod tests {
         for (id, usage) in [(StepId::Batch, used(1024, 1_000_000)), (StepId::Num(0), used(4096, 39_000_000))] {
             view.steps.push(Step { usage, ..step(id, "s", JobState::Completed, ExitCode::OK, 0, Some(9)) });
         }
-        view.usage = used(1024, 1_000_000);
+        view.run.usage = used(1024, 1_000_000);
         let text = print(&view, &recorded_usage(&view), &ctx());
         assert!(text.contains("CPU Utilized: 00:00:40\n") && text.contains("Memory Utilized: 4.00 MB\n"), "{text}");
     }

@@ -10,7 +10,7 @@ use super::types::{Config, Estimate, Outbox, Refusal, Submission};
 use crate::model::change::{Change, Texts};
 use crate::model::job::Hold;
 use crate::model::request::{JobKind, MemRequest};
-use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRequest, JobState, Partition, Reason, Timestamp, Tres, tres};
+use crate::model::{ArrayRole, Job, JobId, JobRequest, Partition, Timestamp, Tres};
 use std::sync::Arc;
 
 /// Slurm's words (`slurm_strerror`).
@@ -217,24 +217,9 @@ fn new_job(
         tres: admitted.tres,
         priority: shown_priority(&request),
         hold: if is_held { Hold::User } else { Hold::No },
-        state: JobState::Pending,
-        reason: Reason::None,
         submit: now,
-        eligible: None,
-        start: None,
-        end: None,
-        suspended_at: None,
-        suspended_us: 0,
-        exit: ExitCode::OK,
-        derived_exit: ExitCode::OK,
-        restarts: 0,
-        alloc: None,
-        usage: tres::Usage::default(),
-        steps: Vec::new(),
-        next_step: 0,
         client,
-        cancelled_by: None,
-        system_comment: None,
         request: Arc::new(request),
+        ..Job::default()
     }
 }

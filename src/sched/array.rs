@@ -178,7 +178,7 @@ impl Core {
         group
             .compact
             .iter()
-            .filter(|id| self.jobs.get(id).is_some_and(|r| r.job.state == JobState::Pending))
+            .filter(|id| self.jobs.get(id).is_some_and(|r| r.job.run.state == JobState::Pending))
             .find(has)
             .or_else(|| group.compact.iter().find(has))
             .copied()

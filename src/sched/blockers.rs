@@ -58,8 +58,8 @@ impl Core {
     /// to be shared), and the others that it goes before them (Priority), as in Slurm.
     pub fn reason(&self, id: JobId, now: Timestamp) -> Reason {
         let Some(record) = self.jobs.get(&id) else { return Reason::None };
-        if record.job.state != JobState::Pending {
-            return record.job.reason;
+        if record.job.run.state != JobState::Pending {
+            return record.job.run.reason;
         }
         if let Some(reason) = self.gate(record, now) {
             return reason;

@@ -51,7 +51,7 @@ impl Core {
         let mut picked = Vec::with_capacity(found.len());
         for id in found {
             let splits = self.job(id).is_some_and(|job| {
-                job.state == JobState::Pending && job.compact_tasks().is_some_and(|own| !covers(tasks, own))
+                job.run.state == JobState::Pending && job.compact_tasks().is_some_and(|own| !covers(tasks, own))
             });
             if !splits {
                 picked.push(id);
@@ -92,7 +92,7 @@ impl Core {
         let mut done = Vec::new();
         for id in self.pick(sel, now, out)? {
             let Some(job) = self.job(id) else { continue };
-            match job.state {
+            match job.run.state {
                 JobState::Pending => {
                     let ending = Ending::cancelled(Reason::CancelledByUser, Some(by_uid));
                     self.end_pending(id, ending, now, out);
@@ -102,11 +102,11 @@ impl Core {
                     self.stop(id, Reason::CancelledByUser, cause, now, out);
                     done.push(id);
                 }
-                JobState::Completing if job.reason == Reason::Requeued => {
+                JobState::Completing if job.run.reason == Reason::Requeued => {
                     // It is being stopped already; it only does not come back.
                     if let Some(record) = self.jobs.get_mut(&id) {
-                        record.job.reason = Reason::CancelledByUser;
-                        record.job.cancelled_by = Some(by_uid);
+                        record.job.run.reason = Reason::CancelledByUser;
+                        record.job.run.cancelled_by = Some(by_uid);
                     }
                     self.save(id, out);
                     done.push(id);
@@ -180,7 +180,7 @@ impl Core {
         let mut refused = ControlError::UnknownJob;
         for id in found {
             let Some(job) = self.job(id) else { continue };
-            match job.state {
+            match job.run.state {
                 JobState::Running | JobState::Suspended | JobState::Completing => {
                     out.effects.push(Effect::Signal { job: id, target, signal });
                     told.push(id);
@@ -223,7 +223,7 @@ impl Core {
         let mut changed = Vec::new();
         for id in self.pick_live(sel, now, out)? {
             let Some(record) = self.jobs.get_mut(&id) else { continue };
-            if record.job.state == JobState::Pending && record.job.hold != hold {
+            if record.job.run.state == JobState::Pending && record.job.hold != hold {
                 record.job.hold = hold;
                 self.refresh(id, now);
                 self.arm(id, now);
@@ -242,7 +242,7 @@ impl Core {
         out: &mut Outbox,
     ) -> Result<Vec<JobId>, ControlError> {
         let mut picked = self.pick(sel, now, out)?;
-        picked.retain(|id| self.job(*id).is_some_and(|job| !job.state.is_terminal()));
+        picked.retain(|id| self.job(*id).is_some_and(|job| !job.run.state.is_terminal()));
         if picked.is_empty() { Err(ControlError::AlreadyFinished) } else { Ok(picked) }
     }
 
@@ -268,7 +268,7 @@ impl Core {
                 continue;
             }
             let hold = if and_hold { Hold::User } else { job.hold };
-            match job.state {
+            match job.run.state {
                 JobState::Pending => {
                     refused = ControlError::IsPending;
                     continue;
@@ -284,7 +284,7 @@ impl Core {
                 | JobState::Timeout
                 | JobState::OutOfMemory => {
                     job.hold = hold;
-                    let run = Run::of(job, now);
+                    let run = Run { requeued: false, run: job.run.clone(), steps: Vec::new() };
                     self.back_to_queue(id, Some(run), now, out);
                 }
             }
@@ -300,7 +300,7 @@ impl Core {
         for id in &found {
             if self.transition(*id, JobState::Suspended, now) {
                 if let Some(record) = self.jobs.get_mut(id) {
-                    record.job.suspended_at = Some(now);
+                    record.job.run.suspended_at = Some(now);
                 }
                 self.save(*id, out);
                 out.effects.push(Effect::Suspend(*id));
@@ -332,8 +332,8 @@ impl Core {
         let mut refused = ControlError::UnknownJob;
         let mut fit = Vec::new();
         for job in found.into_iter().filter_map(|id| self.job(id)) {
-            match job.state {
-                JobState::Running | JobState::Suspended if job.state == wanted => fit.push(job.id),
+            match job.run.state {
+                JobState::Running | JobState::Suspended if job.run.state == wanted => fit.push(job.id),
                 JobState::Running | JobState::Suspended | JobState::Completing => refused = ControlError::Disabled,
                 JobState::Pending => refused = ControlError::IsPending,
                 JobState::Completed
@@ -349,22 +349,22 @@ impl Core {
     /// scontrol top: before all pending jobs. A held job stays held, as in Slurm.
     pub fn top(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
         let named = self.resolve(sel).into_iter().filter_map(|id| self.job(id));
-        if named.into_iter().any(|job| job.state == JobState::Pending && job.hold != Hold::No) {
+        if named.into_iter().any(|job| job.run.state == JobState::Pending && job.hold != Hold::No) {
             return Err(ControlError::Held);
         }
-        let highest = self.jobs.values().filter(|r| r.job.state == JobState::Pending).map(|r| r.job.priority).max();
+        let highest = self.jobs.values().filter(|r| r.job.run.state == JobState::Pending).map(|r| r.job.priority).max();
         let above = highest.unwrap_or(0).saturating_add(1);
         self.update(sel, &[Update::Nice(0), Update::Priority(above)], now, out)
     }
 
     pub(super) fn tell_limit(&self, id: JobId, out: &mut Outbox) {
         let Some(job) = self.job(id) else { return };
-        let Some(start) = job.start else { return };
+        let Some(start) = job.run.start else { return };
         out.effects.push(Effect::SetTimeLimit {
             job: id,
             limit_secs: job.request.time_limit_secs,
             start,
-            suspended_us: job.suspended_us,
+            suspended_us: job.run.suspended_us,
         });
     }
 }

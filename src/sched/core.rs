@@ -146,14 +146,14 @@ impl Core {
         let mut ledger = Ledger::new(&self.config.host);
         for id in &self.active {
             if let Some(job) = self.jobs.get(id).map(|record| &record.job)
-                && let Some(alloc) = &job.alloc
+                && let Some(alloc) = &job.run.alloc
             {
                 ledger.adopt(*id, alloc, job.request.sharing == Sharing::Exclusive, &self.config.host);
             }
         }
         self.ledger = ledger;
         let pending: Vec<JobId> =
-            self.jobs.values().filter(|r| r.job.state == JobState::Pending).map(|r| r.job.id).collect();
+            self.jobs.values().filter(|r| r.job.run.state == JobState::Pending).map(|r| r.job.id).collect();
         for id in pending {
             self.refresh(id, now);
         }
@@ -186,16 +186,16 @@ impl Core {
         let Some(record) = self.jobs.get(&id) else { return };
         let job = &record.job;
         let group_id = job.array_job_id().unwrap_or(id);
-        let is_pending = job.state == JobState::Pending;
+        let is_pending = job.run.state == JobState::Pending;
         let is_singleton = is_pending && job.request.dependency.terms.contains(&DependencyTerm::Singleton);
-        if !job.state.is_terminal() {
+        if !job.run.state.is_terminal() {
             let names = self.names.entry(job.request.uid).or_default();
             if !names.contains_key(&job.request.name) {
                 names.insert(job.request.name.clone(), NameGroup::default());
             }
             if let Some(name) = names.get_mut(&job.request.name) {
                 *name.live.entry(group_id).or_default() += 1;
-                if job.state.is_active() {
+                if job.run.state.is_active() {
                     *name.active.entry(group_id).or_default() += 1;
                 }
                 if is_singleton {
@@ -203,7 +203,7 @@ impl Core {
                 }
             }
         }
-        if job.state.is_active() {
+        if job.run.state.is_active() {
             self.active.insert(id);
         }
         if job.array_job_id().is_some() {
@@ -213,7 +213,7 @@ impl Core {
                 ..ArrayGroup::default()
             });
             group.records.insert(id);
-            if !job.state.is_terminal() {
+            if !job.run.state.is_terminal() {
                 // The limit may have been changed: every record that has not ended has the present one.
                 group.limit = job.request.array.as_ref().and_then(|array| array.limit);
             }
@@ -223,7 +223,7 @@ impl Core {
             match &job.role {
                 ArrayRole::Task { task, .. } => {
                     group.tasks.insert(*task, id);
-                    group.active += u32::from(job.state.is_active());
+                    group.active += u32::from(job.run.state.is_active());
                 }
                 ArrayRole::Rest { .. } | ArrayRole::Part { .. } => {
                     group.compact.insert(id);
@@ -237,12 +237,12 @@ impl Core {
         let Some(record) = self.jobs.get(&id) else { return };
         let job = &record.job;
         let group_id = job.array_job_id().unwrap_or(id);
-        if !job.state.is_terminal()
+        if !job.run.state.is_terminal()
             && let Some(names) = self.names.get_mut(&job.request.uid)
             && let Some(name) = names.get_mut(&job.request.name)
         {
             take_one(&mut name.live, group_id);
-            if job.state.is_active() {
+            if job.run.state.is_active() {
                 take_one(&mut name.active, group_id);
             }
             name.singletons.remove(&(group_id, id));
@@ -259,7 +259,7 @@ impl Core {
             group.compact.remove(&id);
             if let ArrayRole::Task { task, .. } = &job.role {
                 group.tasks.remove(task);
-                if job.state.is_active() {
+                if job.run.state.is_active() {
                     group.active = group.active.saturating_sub(1);
                 }
             }
@@ -272,20 +272,20 @@ impl Core {
     /// On the way to RUNNING the allocation is noted before.
     #[must_use]
     pub(super) fn transition(&mut self, id: JobId, to: JobState, now: Timestamp) -> bool {
-        let Some(from) = self.job(id).map(|job| job.state).filter(|from| from.can_become(to)) else { return false };
+        let Some(from) = self.job(id).map(|job| job.run.state).filter(|from| from.can_become(to)) else { return false };
         let was_at_limit = self.is_array_at_limit(id);
         self.unindex(id);
         if let Some(record) = self.jobs.get_mut(&id) {
             let job = &mut record.job;
-            if let Some(since) = job.suspended_at.filter(|_| from == JobState::Suspended) {
-                job.suspended_us += u64::try_from(now.since(since).as_micros()).unwrap_or(0);
+            if let Some(since) = job.run.suspended_at.filter(|_| from == JobState::Suspended) {
+                job.run.suspended_us += u64::try_from(now.since(since).as_micros()).unwrap_or(0);
                 job.steps.iter_mut().filter(|step| step.end.is_none()).for_each(|step| step.stood_still(since, now));
-                job.suspended_at = None;
+                job.run.suspended_at = None;
             }
-            job.state = to;
+            job.run.state = to;
             if from.is_active()
                 && !to.is_active()
-                && let Some(alloc) = &job.alloc
+                && let Some(alloc) = &job.run.alloc
             {
                 self.ledger.give_back(id, alloc, &self.config.host);
             }
@@ -300,7 +300,7 @@ impl Core {
             self.expiring.remove(&id);
         }
         if to.is_terminal() {
-            let end = self.job(id).and_then(|job| job.end).unwrap_or(now);
+            let end = self.job(id).and_then(|job| job.run.end).unwrap_or(now);
             self.purges.insert((end.plus_secs(self.config.min_job_age_secs), id));
         }
         self.news.push_back(id);
@@ -332,17 +332,17 @@ impl Core {
         let Some(group) = job.array_job_id().and_then(|array| self.arrays.get_mut(&array)) else { return };
         match &job.role {
             ArrayRole::Task { task, .. } => {
-                if job.state.is_active() && !from.is_active() {
+                if job.run.state.is_active() && !from.is_active() {
                     group.note_begun(*task, now);
                     group.last_served = group.last_served.max(id.0);
-                } else if job.state.is_terminal() {
-                    group.note_ended(*task, job.state == JobState::Completed);
-                } else if job.state == JobState::Pending && from.is_terminal() {
+                } else if job.run.state.is_terminal() {
+                    group.note_ended(*task, job.run.state == JobState::Completed);
+                } else if job.run.state == JobState::Pending && from.is_terminal() {
                     group.note_requeued(*task);
                 }
             }
             ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => {
-                if job.state.is_terminal() {
+                if job.run.state.is_terminal() {
                     tasks.iter().for_each(|task| group.note_ended(task, false));
                 } else if from.is_terminal() {
                     tasks.iter().for_each(|task| group.note_requeued(task));
@@ -356,7 +356,7 @@ impl Core {
     pub(super) fn refresh(&mut self, id: JobId, now: Timestamp) {
         let Some(record) = self.jobs.get(&id) else { return };
         let blocker = self.gate(record, now);
-        let key = (record.job.state == JobState::Pending && blocker.is_none()).then(|| self.queue_key(&record.job));
+        let key = (record.job.run.state == JobState::Pending && blocker.is_none()).then(|| self.queue_key(&record.job));
         if record.key != key {
             match (&record.key, key) {
                 (Some(old), Some(new)) => self.queue.shift(old, new),
@@ -368,8 +368,8 @@ impl Core {
         let is_eligible = key.is_some();
         if let Some(record) = self.jobs.get_mut(&id) {
             record.key = key;
-            if is_eligible && record.job.eligible.is_none() {
-                record.job.eligible = Some(now);
+            if is_eligible && record.job.run.eligible.is_none() {
+                record.job.run.eligible = Some(now);
             }
         }
     }
@@ -466,7 +466,7 @@ impl Core {
 
     /// A terminal record that has left the memory, brought back from the store: so that it can be requeued, say.
     pub fn adopt_ended(&mut self, job: Job, now: Timestamp) {
-        if !job.state.is_terminal() || self.jobs.contains_key(&job.id) {
+        if !job.run.state.is_terminal() || self.jobs.contains_key(&job.id) {
             return;
         }
         let id = job.id;
@@ -481,11 +481,11 @@ impl Core {
         let Some(group) = job.array_job_id().and_then(|array| self.arrays.get_mut(&array)) else { return };
         match &job.role {
             ArrayRole::Task { task, .. } => {
-                group.note_ended(*task, job.state == JobState::Completed);
-                if job.start.is_some() || job.restarts > 0 {
+                group.note_ended(*task, job.run.state == JobState::Completed);
+                if job.run.start.is_some() || job.run.restarts > 0 {
                     group.last_served = group.last_served.max(id.0);
                 }
-                group.last_begun = group.last_begun.max(job.start);
+                group.last_begun = group.last_begun.max(job.run.start);
             }
             ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => {
                 tasks.iter().for_each(|task| group.note_ended(task, false));

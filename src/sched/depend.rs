@@ -21,13 +21,13 @@ struct Fact {
 
 impl Fact {
     fn of(job: &Job) -> Self {
-        let ended = job.state.is_terminal();
+        let ended = job.run.state.is_terminal();
         // A requeued job has begun once; when is forgotten, its submission is the earliest it can have been.
-        let requeued = (job.restarts > 0).then_some(job.submit);
+        let requeued = (job.run.restarts > 0).then_some(job.submit);
         Fact {
-            begun: job.start.or(if ended { job.end } else { requeued }),
+            begun: job.run.start.or(if ended { job.run.end } else { requeued }),
             ended,
-            ok: job.state == JobState::Completed,
+            ok: job.run.state == JobState::Completed,
         }
     }
 }
@@ -216,7 +216,7 @@ impl Core {
         self.clear_waits(id);
         let Some(record) = self.jobs.get(&id) else { return };
         let dependency = dependency_of(&record.job);
-        if dependency.is_empty() || record.job.state != JobState::Pending {
+        if dependency.is_empty() || record.job.run.state != JobState::Pending {
             return;
         }
         let terms: Vec<(DependencyTerm, Status)> =

@@ -51,7 +51,7 @@ struct Forecast<'a> {
 
 impl<'a> Forecast<'a> {
     fn new(core: &'a Core, now: Timestamp) -> Self {
-        let holders = core.active.iter().filter_map(|id| core.job(*id)).filter(|job| job.alloc.is_some());
+        let holders = core.active.iter().filter_map(|id| core.job(*id)).filter(|job| job.run.alloc.is_some());
         let arrays = holders.map(Job::array_job_id);
         let mut forecast = Forecast {
             core,
@@ -74,7 +74,7 @@ impl<'a> Forecast<'a> {
     fn gather(&mut self) {
         for record in self.core.jobs.values() {
             let job = &record.job;
-            if job.state != JobState::Pending {
+            if job.run.state != JobState::Pending {
                 continue;
             }
             let key = self.core.queue_key(job);

@@ -19,13 +19,13 @@ impl Core {
         let (mut cpus, mut gpus) = (BTreeSet::new(), BTreeSet::new());
         let mut holders = 0;
         for job in self.jobs() {
-            if job.state.is_active() != self.active.contains(&job.id) {
-                return Err(format!("job {} is {} and the index of active jobs disagrees", job.id, job.state));
+            if job.run.state.is_active() != self.active.contains(&job.id) {
+                return Err(format!("job {} is {} and the index of active jobs disagrees", job.id, job.run.state));
             }
-            if !job.state.is_active() {
+            if !job.run.state.is_active() {
                 continue;
             }
-            let Some(alloc) = &job.alloc else { return Err(format!("job {} runs without an allocation", job.id)) };
+            let Some(alloc) = &job.run.alloc else { return Err(format!("job {} runs without an allocation", job.id)) };
             if !alloc.tres.fits(&job.tres) {
                 return Err(format!("job {} has {:?} and asked for {:?}", job.id, alloc.tres, job.tres));
             }
@@ -64,8 +64,8 @@ impl Core {
             let Some(record) = self.jobs.get(&key.id) else {
                 return Err(format!("job {} is in the queue and not in memory", key.id));
             };
-            if record.job.state != JobState::Pending || record.key != Some(key) {
-                return Err(format!("job {} is {} and in the queue", key.id, record.job.state));
+            if record.job.run.state != JobState::Pending || record.key != Some(key) {
+                return Err(format!("job {} is {} and in the queue", key.id, record.job.run.state));
             }
         }
         Ok(())
@@ -82,7 +82,7 @@ impl Core {
                     ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => tasks.iter().collect(),
                     ArrayRole::None => return Err(format!("job {} is no part of array {id}", record.job.id)),
                 };
-                active += u32::from(record.job.state.is_active());
+                active += u32::from(record.job.run.state.is_active());
                 if let Some(task) = tasks.into_iter().find(|task| !seen.insert(*task)) {
                     return Err(format!("task {task} of array {id} is in two records"));
                 }

@@ -12,7 +12,7 @@ use crate::model::change::Change;
 use crate::model::dependency::DependencyTerm;
 use crate::model::job::{Client, ClientProcess};
 use crate::model::request::JobKind;
-use crate::model::run::Run;
+use crate::model::run::{Run, RunState};
 use crate::model::tres::Usage;
 use crate::model::{ExitCode, JobId, JobState, Reason, Step, Timestamp};
 use std::sync::Arc;
@@ -64,18 +64,14 @@ impl Core {
     /// All processes of a job are gone, or it never had any.
     pub fn on_job_ended(&mut self, id: JobId, mut outcome: JobOutcome, now: Timestamp, out: &mut Outbox) {
         let Some(job) = self.job(id) else { return };
-        let (state, reason, by, kept_exit) = (job.state, job.reason, job.cancelled_by, job.exit);
+        let (state, reason, by, kept_exit) = (job.run.state, job.run.reason, job.run.cancelled_by, job.run.exit);
         let has_script = job.request.kind != JobKind::Allocation;
-        let may_retry = job.request.requeue && job.restarts == 0 && has_script;
+        let may_retry = job.request.requeue && job.run.restarts == 0 && has_script;
         match state {
             JobState::Completing if reason == Reason::Requeued => {
-                let run = Run {
-                    requeued: true,
-                    state: JobState::Cancelled,
-                    reason: Reason::None,
-                    ..Run::of(job, now).ended_as(outcome.exit, outcome.usage, outcome.ended)
-                };
-                self.back_to_queue(id, Some(run), now, out);
+                let ended = job.run.clone().ended_as(outcome.exit, outcome.usage, outcome.ended);
+                let run = RunState { state: JobState::Cancelled, reason: Reason::None, ..ended };
+                self.back_to_queue(id, Some(Run { requeued: true, run, steps: Vec::new() }), now, out);
             }
             JobState::Completing if reason != Reason::TimeLimit => {
                 let is_cancelled =
@@ -109,13 +105,13 @@ impl Core {
                         JobState::Pending | JobState::Running | JobState::Suspended | JobState::Completing => false,
                     };
                     if let Some(record) = self.jobs.get_mut(&id) {
-                        record.job.system_comment = outcome.why;
+                        record.job.run.system_comment = outcome.why;
                     }
                     if is_failure && may_retry {
-                        let run = self.job(id).map(|job| Run {
-                            state: ending.state,
-                            reason: ending.reason,
-                            ..Run::of(job, now).ended_as(ending.exit, outcome.usage, outcome.ended)
+                        let run = self.job(id).map(|job| {
+                            let ended = job.run.clone().ended_as(ending.exit, outcome.usage, outcome.ended);
+                            let run = RunState { state: ending.state, reason: ending.reason, ..ended };
+                            Run { requeued: false, run, steps: Vec::new() }
                         });
                         self.back_to_queue(id, run, now, out);
                     } else {
@@ -137,13 +133,13 @@ impl Core {
     pub fn release_allocation(&mut self, id: JobId, exit: ExitCode, now: Timestamp, out: &mut Outbox) {
         let Some(job) = self.job(id) else { return };
         let has_steps = job.steps.iter().any(|step| !step.state.is_terminal());
-        match job.state {
+        match job.run.state {
             JobState::Pending => {
                 self.end_pending(id, Ending::cancelled(Reason::ClientLost, None), now, out);
             }
             JobState::Running | JobState::Suspended if has_steps => {
                 if let Some(record) = self.jobs.get_mut(&id) {
-                    record.job.exit = exit;
+                    record.job.run.exit = exit;
                 }
                 self.stop(id, Reason::None, StopCause::Released, now, out);
             }
@@ -164,7 +160,7 @@ impl Core {
     /// The client that an allocation was made for is gone without giving it back.
     pub fn client_lost(&mut self, id: JobId, now: Timestamp, out: &mut Outbox) {
         let Some(job) = self.job(id) else { return };
-        match job.state {
+        match job.run.state {
             JobState::Pending => {
                 self.end_pending(id, Ending::cancelled(Reason::ClientLost, None), now, out);
             }
@@ -206,9 +202,9 @@ impl Core {
             return;
         }
         if let Some(record) = self.jobs.get_mut(&id) {
-            record.job.reason = reason;
+            record.job.run.reason = reason;
             match cause {
-                StopCause::Cancelled { by } | StopCause::Killed { by } => record.job.cancelled_by = Some(by),
+                StopCause::Cancelled { by } | StopCause::Killed { by } => record.job.run.cancelled_by = Some(by),
                 StopCause::Requeue
                 | StopCause::ClientLost
                 | StopCause::Released
@@ -224,11 +220,11 @@ impl Core {
     /// The ladder of the time limit is under way: its runner has begun it, since a limit holds whether the database can
     /// be written or not.
     pub fn limit_reached(&mut self, id: JobId, now: Timestamp, out: &mut Outbox) {
-        if self.job(id).is_some_and(|job| job.state == JobState::Running)
+        if self.job(id).is_some_and(|job| job.run.state == JobState::Running)
             && self.transition(id, JobState::Completing, now)
         {
             if let Some(record) = self.jobs.get_mut(&id) {
-                record.job.reason = Reason::TimeLimit;
+                record.job.run.reason = Reason::TimeLimit;
             }
             self.save(id, out);
             self.refuse_waiting_steps(id, out);
@@ -247,18 +243,18 @@ impl Core {
     fn set_end(&mut self, id: JobId, ending: &Ending, ended: Timestamp) {
         let Some(record) = self.jobs.get_mut(&id) else { return };
         let job = &mut record.job;
-        job.reason = ending.reason;
-        job.exit = ending.exit;
-        job.cancelled_by = ending.by;
+        job.run.reason = ending.reason;
+        job.run.exit = ending.exit;
+        job.run.cancelled_by = ending.by;
         // The clock may have been set back while it ran.
-        job.end = Some(ended.max(job.start.unwrap_or(ended)));
+        job.run.end = Some(ended.max(job.run.start.unwrap_or(ended)));
     }
 
     fn finish(&mut self, id: JobId, ending: Ending, usage: Usage, ended: Timestamp, now: Timestamp, out: &mut Outbox) {
         self.close_steps(id, ending.state, ended, out);
         self.set_end(id, &ending, ended);
         if let Some(record) = self.jobs.get_mut(&id) {
-            record.job.usage = record.job.usage.merge(usage);
+            record.job.run.usage = record.job.run.usage.merge(usage);
         }
         if self.transition(id, ending.state, now) {
             self.save(id, out);
@@ -295,21 +291,13 @@ impl Core {
         if let Some(record) = self.jobs.get_mut(&id) {
             let job = &mut record.job;
             if let Some(mut run) = run {
-                job.restarts += 1;
+                job.run.restarts += 1;
                 run.steps = std::mem::take(&mut job.steps);
                 job.next_step = 0;
                 out.changes.push(Change::EndRun { job: id, run: Box::new(run) });
             }
-            job.reason = Reason::None;
-            job.eligible = None;
-            job.start = None;
-            job.end = None;
-            job.suspended_us = 0;
-            job.exit = ExitCode::OK;
-            job.derived_exit = ExitCode::OK;
-            job.alloc = None;
-            job.usage = Usage::default();
-            job.cancelled_by = None;
+            let RunState { restarts, system_comment, .. } = std::mem::take(&mut job.run);
+            job.run = RunState { restarts, system_comment, ..RunState::default() };
         }
         self.refresh(id, now);
         self.arm(id, now);
@@ -322,7 +310,7 @@ impl Core {
     fn take_over_limit(&mut self, id: JobId) {
         let Some(group) = self.group_of(id) else { return };
         let limit = group.limit;
-        let is_live = |other: &JobId| self.job(*other).is_some_and(|job| !job.state.is_terminal());
+        let is_live = |other: &JobId| self.job(*other).is_some_and(|job| !job.run.state.is_terminal());
         let has_company = group.records.iter().any(is_live);
         if let Some(record) = self.jobs.get_mut(&id)
             && has_company
@@ -350,7 +338,7 @@ impl Core {
     /// `--kill-on-invalid-dep`: a job whose dependency can never be met is cancelled, and single tasks of an array.
     pub(super) fn drop_if_hopeless(&mut self, id: JobId, now: Timestamp, out: &mut Outbox) {
         let Some(record) = self.jobs.get(&id) else { return };
-        if record.job.state != JobState::Pending || !record.job.request.kill_on_invalid_dep {
+        if record.job.run.state != JobState::Pending || !record.job.request.kill_on_invalid_dep {
             return;
         }
         let Some(waits) = record.waits.as_deref() else { return };

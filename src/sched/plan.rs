@@ -18,11 +18,11 @@ pub const BACKFILL_DEPTH: usize = 1000;
 /// expected to be gone in a moment; one that is suspended stays for ever.
 pub fn expected_end(job: &Job, now: Timestamp) -> Option<Timestamp> {
     let soon = Timestamp(now.0.saturating_add(1_000_000));
-    match job.state {
+    match job.run.state {
         JobState::Completing => Some(soon),
         JobState::Running => {
-            let suspended = std::time::Duration::from_micros(job.suspended_us);
-            let end = job.start?.plus_secs(job.request.time_limit_secs?).plus(suspended);
+            let suspended = std::time::Duration::from_micros(job.run.suspended_us);
+            let end = job.run.start?.plus_secs(job.request.time_limit_secs?).plus(suspended);
             Some(end.max(soon))
         }
         JobState::Suspended => None,
@@ -136,11 +136,11 @@ impl Core {
         if let Some(record) = self.jobs.get_mut(&own) {
             record.start_order = self.starts;
             let job = &mut record.job;
-            job.alloc = Some(alloc);
-            job.start = Some(now);
-            job.end = None;
-            job.reason = Reason::None;
-            job.eligible.get_or_insert(now);
+            job.run.alloc = Some(alloc);
+            job.run.start = Some(now);
+            job.run.end = None;
+            job.run.reason = Reason::None;
+            job.run.eligible.get_or_insert(now);
         }
         if !self.transition(own, JobState::Running, now) {
             return false;
@@ -164,7 +164,7 @@ impl Core {
                 let launch = LaunchJob {
                     job: job.clone(),
                     batch_ranks: self.batch_ranks(&job.request),
-                    is_restart: job.restarts > 0,
+                    is_restart: job.run.restarts > 0,
                 };
                 out.effects.push(Effect::Launch(Box::new(launch)));
             }
@@ -179,7 +179,7 @@ impl Core {
             .filter_map(|id| self.jobs.get(id))
             .filter_map(|record| {
                 let job = &record.job;
-                let alloc = job.alloc.as_ref()?;
+                let alloc = job.run.alloc.as_ref()?;
                 Some(Running {
                     end: expected_end(job, now),
                     order: record.start_order,

@@ -188,20 +188,20 @@ fn request(d: &Double, shape: Shape) -> Ask {
 }
 
 fn happen(d: &mut Double, event: Event) {
-    let is_pending = |job: &Job| job.state == JobState::Pending;
+    let is_pending = |job: &Job| job.run.state == JobState::Pending;
     match event {
         Event::Submit(shape) => {
             let ask = request(d, shape);
             d.submit(ask);
         }
         Event::End { which, cause, status } => {
-            if let Some(job) = choose(d, which, |job| job.state.is_active()) {
-                let cause = if job.state == JobState::Completing { EndCause::Stopped } else { cause };
+            if let Some(job) = choose(d, which, |job| job.run.state.is_active()) {
+                let cause = if job.run.state == JobState::Completing { EndCause::Stopped } else { cause };
                 d.end(job.id, cause, ExitCode::status(status));
             }
         }
         Event::Cancel { which, task } => {
-            if let Some(job) = choose(d, which, |job| !job.state.is_terminal()) {
+            if let Some(job) = choose(d, which, |job| !job.run.state.is_terminal()) {
                 let _ = d.cancel(&named(&job, task));
             }
         }
@@ -216,18 +216,18 @@ fn happen(d: &mut Double, event: Event) {
             }
         }
         Event::Requeue { which } => {
-            if let Some(job) = choose(d, which, |job| job.state == JobState::Running) {
+            if let Some(job) = choose(d, which, |job| job.run.state == JobState::Running) {
                 let sel = JobRef::job(job.id);
                 let _ = d.act(|core, now, out| core.requeue(&sel, false, now, out));
             }
         }
         Event::Suspend { which } => {
-            if let Some(job) = choose(d, which, |job| job.state == JobState::Running) {
+            if let Some(job) = choose(d, which, |job| job.run.state == JobState::Running) {
                 let _ = d.act(|core, now, out| core.suspend(&named(&job, None), now, out));
             }
         }
         Event::Resume { which } => {
-            if let Some(job) = choose(d, which, |job| job.state == JobState::Suspended) {
+            if let Some(job) = choose(d, which, |job| job.run.state == JobState::Suspended) {
                 let _ = d.act(|core, now, out| core.resume(&named(&job, None), now, out));
             }
         }
@@ -249,7 +249,7 @@ fn happen(d: &mut Double, event: Event) {
             }
         }
         Event::Step { which, cpus } => {
-            if let Some(job) = choose(d, which, |job| job.state == JobState::Running) {
+            if let Some(job) = choose(d, which, |job| job.run.state == JobState::Running) {
                 let ask = StepAsk {
                     kind: StepKind::Numbered,
                     name: String::new(),
@@ -279,13 +279,13 @@ fn happen(d: &mut Double, event: Event) {
 /// The facts that the store would give about ended jobs.
 fn facts(d: &Double) -> Vec<EndedJob> {
     let mut facts = Vec::new();
-    for job in d.store.values().filter(|job| job.state.is_terminal()) {
+    for job in d.store.values().filter(|job| job.run.state.is_terminal()) {
         let fact = EndedJob {
             id: job.id,
             array: None,
-            ok: job.state == JobState::Completed,
-            start: job.start,
-            ended: job.end.unwrap_or(job.submit),
+            ok: job.run.state == JobState::Completed,
+            start: job.run.start,
+            ended: job.run.end.unwrap_or(job.submit),
         };
         match (&job.role, job.compact_tasks()) {
             (job::ArrayRole::Task { array_job, task }, _) => {
@@ -315,7 +315,7 @@ fn restart(d: &mut Double) {
 /// Every pending job's reason is true, looked at from outside.
 fn check_reasons(d: &Double) {
     let host = &d.core.config().host;
-    for job in d.core.jobs().filter(|job| job.state == JobState::Pending) {
+    for job in d.core.jobs().filter(|job| job.run.state == JobState::Pending) {
         let reason = d.reason(job.id);
         let text = d.core.view(job.id, d.now).map(|view| view.dependency).unwrap_or_default();
         let group = job.array_job_id().and_then(|array| d.core.arrays.get(&array));
@@ -413,7 +413,7 @@ proptest! {
             prop_assert_eq!(order(&core), order(&d.core));
             for job in d.core.jobs() {
                 let (old, new) = (d.core.view(job.id, d.now), core.view(job.id, d.now));
-                prop_assert_eq!(old.as_ref().map(|v| (v.state, v.reason)), new.as_ref().map(|v| (v.state, v.reason)));
+                prop_assert_eq!(old.as_ref().map(|v| (v.run.state, v.run.reason)), new.as_ref().map(|v| (v.run.state, v.run.reason)));
                 prop_assert_eq!(old.map(|v| v.dependency), new.map(|v| v.dependency));
             }
         }
@@ -449,22 +449,22 @@ proptest! {
             // Time passes, and every job ends exactly at its limit.
             let until = d.now.plus_secs(gap);
             loop {
-                let ends = d.core.jobs().filter(|job| job.state == JobState::Running);
+                let ends = d.core.jobs().filter(|job| job.run.state == JobState::Running);
                 let next = ends.filter_map(|job| {
-                    let end = job.start?.plus_secs(job.request.time_limit_secs?);
+                    let end = job.run.start?.plus_secs(job.request.time_limit_secs?);
                     Some((end, job.id))
                 }).min();
                 let Some((end, id)) = next.filter(|(end, _)| *end <= until) else { break };
                 d.now = end;
                 d.end(id, EndCause::Exited, ExitCode::OK);
                 d.plan();
-                if let (Some(start), Some(promised)) = (d.store[&first].start, promised) {
+                if let (Some(start), Some(promised)) = (d.store[&first].run.start, promised) {
                     prop_assert!(start <= promised, "{start:?} is later than {promised:?}");
                 }
             }
             d.now = until;
             d.plan();
-            prop_assert!(promised.is_none_or(|at| d.now <= at || d.store[&first].state != JobState::Pending));
+            prop_assert!(promised.is_none_or(|at| d.now <= at || d.store[&first].run.state != JobState::Pending));
         }
     }
 
@@ -481,12 +481,12 @@ proptest! {
         d.plan();
         let starts = d.core.expected_starts(d.now);
         loop {
-            let running = d.core.jobs().filter(|job| job.state == JobState::Running);
-            let end = |job: &Job| job.start.zip(job.request.time_limit_secs).map(|(s, l)| s.plus_secs(l));
+            let running = d.core.jobs().filter(|job| job.run.state == JobState::Running);
+            let end = |job: &Job| job.run.start.zip(job.request.time_limit_secs).map(|(s, l)| s.plus_secs(l));
             let Some(now) = running.filter_map(end).min() else { break };
             d.now = now;
             let ended: Vec<JobId> = d.core.jobs()
-                .filter(|job| job.state == JobState::Running && end(job) == Some(now))
+                .filter(|job| job.run.state == JobState::Running && end(job) == Some(now))
                 .map(|job| job.id)
                 .collect();
             for id in ended {
@@ -495,7 +495,7 @@ proptest! {
             d.plan();
         }
         for (id, at) in starts {
-            prop_assert_eq!(d.store[&id].start, Some(at));
+            prop_assert_eq!(d.store[&id].run.start, Some(at));
         }
     }
 }

@@ -32,7 +32,7 @@ impl Core {
         for id in &ids {
             core.readopt(*id);
         }
-        let start = |core: &Core, id: &JobId| core.job(*id).and_then(|job| job.start);
+        let start = |core: &Core, id: &JobId| core.job(*id).and_then(|job| job.run.start);
         let mut running: Vec<JobId> = core.active.iter().copied().collect();
         running.sort_by_key(|id| (start(&core, id), *id));
         for id in running {
@@ -54,10 +54,10 @@ impl Core {
 
     /// The jobs that were being stopped when the daemon went, and why: their ladders have to be run again.
     pub fn unfinished_stops(&self) -> Vec<(JobId, StopCause)> {
-        let completing = |job: &&Job| job.state == JobState::Completing;
+        let completing = |job: &&Job| job.run.state == JobState::Completing;
         let jobs = self.active.iter().filter_map(|id| self.job(*id)).filter(completing);
         jobs.map(|job| {
-            let cause = match (job.cancelled_by, job.reason) {
+            let cause = match (job.run.cancelled_by, job.run.reason) {
                 (Some(by), _) => StopCause::Cancelled { by },
                 (None, Reason::Requeued) => StopCause::Requeue,
                 (None, Reason::ClientLost) => StopCause::ClientLost,
@@ -72,20 +72,20 @@ impl Core {
 
     fn readopt(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id).map(|record| &record.job) else { return };
-        if job.state.is_active() {
-            if let Some(alloc) = job.alloc.clone() {
+        if job.run.state.is_active() {
+            if let Some(alloc) = job.run.alloc.clone() {
                 let is_exclusive = job.request.sharing == Sharing::Exclusive;
                 self.ledger.adopt(id, &alloc, is_exclusive, &self.config.host);
             }
-        } else if job.state.is_terminal() {
-            let gone = job.end.unwrap_or(job.submit).plus_secs(self.config.min_job_age_secs);
+        } else if job.run.state.is_terminal() {
+            let gone = job.run.end.unwrap_or(job.submit).plus_secs(self.config.min_job_age_secs);
             self.purges.insert((gone, id));
             self.note_terminal(id);
             return;
         }
-        let has_begun = job.start.is_some() || job.restarts > 0;
+        let has_begun = job.run.start.is_some() || job.run.restarts > 0;
         let (ArrayRole::Task { array_job, task }, true) = (&job.role, has_begun) else { return };
-        let begun = job.start.unwrap_or(job.submit);
+        let begun = job.run.start.unwrap_or(job.submit);
         if let Some(group) = self.arrays.get_mut(array_job) {
             group.note_begun(*task, begun);
             group.last_served = group.last_served.max(id.0);

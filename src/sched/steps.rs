@@ -29,7 +29,7 @@ fn cpus_of(job: &Job, ask: &StepAsk) -> (u32, u32) {
     // Slurm's srun has no -c from its job (SLURM_CPUS_PER_TASK is not read since 22.05).
     let each = ask.cpus_per_task.unwrap_or(1).max(1);
     if ask.ntasks.is_none() && ask.cpus_per_task.is_none() {
-        return (tasks, job.alloc.as_ref().map_or(1, |alloc| alloc.tres.cpus));
+        return (tasks, job.run.alloc.as_ref().map_or(1, |alloc| alloc.tres.cpus));
     }
     (tasks, tasks.saturating_mul(each))
 }
@@ -51,7 +51,7 @@ impl Core {
         out: &mut Outbox,
     ) -> Result<StepStart, Refusal> {
         let record = self.job(job).ok_or(Refusal::cause("Invalid job id specified"))?;
-        match record.state {
+        match record.run.state {
             JobState::Running | JobState::Suspended => {}
             JobState::Pending => return Err(Refusal::cause("Job is pending execution")),
             JobState::Completing
@@ -100,7 +100,7 @@ impl Core {
     pub fn on_step_ended(&mut self, key: StepKey, outcome: StepOutcome, now: Timestamp, out: &mut Outbox) {
         let Some(record) = self.jobs.get_mut(&key.job) else { return };
         let job = &mut record.job;
-        let is_stopping = job.state == JobState::Completing;
+        let is_stopping = job.run.state == JobState::Completing;
         let Some(step) = job.steps.iter_mut().rev().find(|step| step.id == key.step) else { return };
         if !is_live(step) {
             return;
@@ -127,13 +127,13 @@ impl Core {
         step.exit = outcome.exit;
         step.usage = outcome.usage;
         step.end = Some(outcome.ended.max(step.start));
-        if let (Some(since), Some(end)) = (job.suspended_at, step.end) {
+        if let (Some(since), Some(end)) = (job.run.suspended_at, step.end) {
             step.stood_still(since, end);
         }
         out.changes.push(Change::PutStep { job: key.job, step: Box::new(step.clone()) });
-        let derived = job.derived_exit.worse(outcome.exit);
-        if derived != job.derived_exit && !is_stopping {
-            job.derived_exit = derived;
+        let derived = job.run.derived_exit.worse(outcome.exit);
+        if derived != job.run.derived_exit && !is_stopping {
+            job.run.derived_exit = derived;
             self.save(key.job, out);
         }
         self.start_waiting_steps(key.job, now, out);
@@ -211,13 +211,13 @@ impl Core {
     pub(super) fn has_live_step(&self, job: JobId, step: StepId) -> bool {
         let Some(job) = self.job(job) else { return false };
         // The batch script is no entry of its own: it lives as long as the job.
-        let is_batch = step == StepId::Batch && job.state.is_active();
+        let is_batch = step == StepId::Batch && job.run.state.is_active();
         is_batch || job.steps.iter().any(|s| s.id == step && is_live(s))
     }
 }
 
 fn check_ask(job: &Job, ask: &StepAsk) -> Result<(), Refusal> {
-    let Some(alloc) = &job.alloc else { return Err(Refusal::cause("Job is pending execution")) };
+    let Some(alloc) = &job.run.alloc else { return Err(Refusal::cause("Job is pending execution")) };
     let (tasks, cpus) = cpus_of(job, ask);
     let overcommit = ask.overcommit || job.request.overcommit;
     if cpus > alloc.tres.cpus && !overcommit && !is_shared(ask) {
@@ -237,14 +237,14 @@ fn check_ask(job: &Job, ask: &StepAsk) -> Result<(), Refusal> {
 
 /// Whether a step could have a CPU of the job for itself: with none there is no use in looking at those that wait.
 fn has_a_cpu(job: &Job) -> bool {
-    let Some(whole) = &job.alloc else { return false };
+    let Some(whole) = &job.run.alloc else { return false };
     let live = job.steps.iter().filter(|step| is_live(step) && !step.overlap);
     whole.cpu_ids.is_empty() || live.map(|step| step.alloc.tres.cpus).fold(0, u32::saturating_add) < whole.tres.cpus
 }
 
 /// What the step gets now; `None`: others have it.
 fn room_for(job: &Job, ask: &StepAsk) -> Option<Allocation> {
-    let whole = job.alloc.as_ref()?;
+    let whole = job.run.alloc.as_ref()?;
     let wanted = cpus_of(job, ask).1.min(whole.tres.cpus);
     let wanted_gpus = ask.gpus.map(|gpus| gpus as usize);
     let mem_mb = ask.mem_mb.filter(|mb| *mb > 0).unwrap_or(whole.tres.mem_mb);

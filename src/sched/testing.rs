@@ -196,7 +196,11 @@ impl Double {
         for effect in &out.effects {
             if let Effect::Launch(launch) = effect {
                 let stored = &self.store[&launch.job.id];
-                assert_eq!(stored.state, JobState::Running, "a job is RUNNING in the store before its process exists");
+                assert_eq!(
+                    stored.run.state,
+                    JobState::Running,
+                    "a job is RUNNING in the store before its process exists"
+                );
             }
         }
         self.effects.extend(out.effects);
@@ -242,7 +246,7 @@ impl Double {
     }
 
     pub fn state(&self, id: JobId) -> JobState {
-        self.core.job(id).expect("the job is in memory").state
+        self.core.job(id).expect("the job is in memory").run.state
     }
 
     pub fn reason(&self, id: JobId) -> Reason {

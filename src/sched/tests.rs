@@ -141,7 +141,7 @@ fn a_named_gpu_model_gets_a_gpu_of_that_model() {
     let id = d.submit(ask().gpus(2).with(|r| r.gpu.model = Some("a100".to_string())));
     let any = d.submit(ask().gpus(1));
     d.plan();
-    let gpus = |id| d.core.job(id).unwrap().alloc.clone().unwrap().gpu_ids;
+    let gpus = |id| d.core.job(id).unwrap().run.alloc.clone().unwrap().gpu_ids;
     assert_eq!((gpus(id), gpus(any)), (vec![1, 3], vec![0]));
     assert!(d.try_submit(ask().gpus(3).with(|r| r.gpu.model = Some("a100".to_string()))).is_err());
 }
@@ -239,7 +239,7 @@ fn cpus_and_gpus_are_given_by_number_lowest_first_and_come_back() {
     let a = d.submit(ask().cpus(2).gpus(1));
     let b = d.submit(ask().cpus(1).gpus(1));
     d.plan();
-    let alloc = |d: &Double, id| d.core.job(id).unwrap().alloc.clone().unwrap();
+    let alloc = |d: &Double, id| d.core.job(id).unwrap().run.alloc.clone().unwrap();
     assert_eq!((alloc(&d, a).cpu_ids, alloc(&d, a).gpu_ids), (vec![0, 1], vec![0]));
     assert_eq!((alloc(&d, b).cpu_ids, alloc(&d, b).gpu_ids), (vec![2], vec![1]));
     d.exit(a, 0);
@@ -335,7 +335,7 @@ fn an_exclusive_job_waits_for_an_empty_host_and_keeps_it() {
     assert_eq!((d.state(other), d.reason(other)), (JobState::Pending, Reason::Priority));
     d.exit(first, 0);
     assert_eq!(d.state(alone), JobState::Running);
-    assert_eq!(d.core.job(alone).unwrap().alloc.as_ref().unwrap().cpu_ids, [0, 1, 2, 3]);
+    assert_eq!(d.core.job(alone).unwrap().run.alloc.as_ref().unwrap().cpu_ids, [0, 1, 2, 3]);
     assert_eq!(d.reason(other), Reason::Exclusive);
     d.exit(alone, 0);
     assert_eq!(d.state(other), JobState::Running);
@@ -451,7 +451,7 @@ fn exit_codes_and_causes_make_the_states_of_the_book() {
         d.end(id, cause, exit);
         let job = d.core.job(id).unwrap().clone();
         assert_eq!(d.store[&id], job, "the end is in the store");
-        (job.state, job.reason)
+        (job.run.state, job.run.reason)
     };
     assert_eq!(ended(Exited, ExitCode::OK), (JobState::Completed, Reason::None));
     assert_eq!(ended(Exited, ExitCode::status(3)), (JobState::Failed, Reason::NonZeroExitCode));
@@ -484,7 +484,7 @@ fn a_failed_job_is_requeued_once_and_a_completed_or_cancelled_one_never() {
         let id = d.submit(ask().with(|r| r.requeue = true));
         d.plan();
         d.end(id, cause, exit);
-        assert_eq!((d.state(id), d.core.job(id).unwrap().restarts), (JobState::Pending, 1));
+        assert_eq!((d.state(id), d.core.job(id).unwrap().run.restarts), (JobState::Pending, 1));
         d.plan();
         let Some(Effect::Launch(launch)) = d.effects.last() else { panic!("{:?}", d.effects) };
         assert!(launch.is_restart);
@@ -508,7 +508,7 @@ fn a_job_that_was_never_launched_is_pending_again_without_a_restart() {
     d.plan();
     d.end(id, EndCause::NeverLaunched, ExitCode::OK);
     let job = d.core.job(id).unwrap();
-    assert_eq!((job.state, job.restarts, job.start, &job.alloc), (JobState::Pending, 0, None, &None));
+    assert_eq!((job.run.state, job.run.restarts, job.run.start, &job.run.alloc), (JobState::Pending, 0, None, &None));
     d.plan();
     assert_eq!(d.started(), [id, id]);
 }
@@ -527,7 +527,10 @@ fn cancelling_goes_through_completing_and_says_who_did_it() {
     assert_eq!(d.cancel(&JobRef::job(running)), Err(ControlError::AlreadyDone));
     d.end(running, EndCause::Stopped, ExitCode::signal(15));
     let job = d.core.job(running).unwrap();
-    assert_eq!((job.state, job.cancelled_by, job.exit), (JobState::Cancelled, Some(1001), ExitCode::signal(15)));
+    assert_eq!(
+        (job.run.state, job.run.cancelled_by, job.run.exit),
+        (JobState::Cancelled, Some(1001), ExitCode::signal(15))
+    );
     assert_eq!(d.cancel(&JobRef::job(JobId(99))), Err(ControlError::UnknownJob));
 }
 
@@ -580,12 +583,12 @@ fn a_released_allocation_ends_as_its_command_did_after_its_steps_are_gone() {
     for id in [plain, with_steps] {
         d.act(|core, now, out| core.release_allocation(id, ExitCode::status(3), now, out));
     }
-    assert_eq!((d.state(plain), d.core.job(plain).unwrap().exit), (JobState::Failed, ExitCode::status(3)));
+    assert_eq!((d.state(plain), d.core.job(plain).unwrap().run.exit), (JobState::Failed, ExitCode::status(3)));
     assert_eq!(d.state(with_steps), JobState::Completing);
     assert_eq!(d.stops(), [(with_steps, StopCause::Released)]);
     d.end(with_steps, EndCause::Stopped, ExitCode::signal(9));
     let job = d.core.job(with_steps).unwrap();
-    assert_eq!((job.state, job.exit), (JobState::Failed, ExitCode::status(3)));
+    assert_eq!((job.run.state, job.run.exit), (JobState::Failed, ExitCode::status(3)));
     assert!(job.steps.iter().all(|step| step.state.is_terminal()));
 }
 
@@ -652,13 +655,13 @@ fn requeue_brings_a_running_or_ended_job_back_with_its_number() {
     requeue(&mut d, false).unwrap();
     assert_eq!(d.stops(), [(id, StopCause::Requeue)]);
     d.end(id, EndCause::Stopped, ExitCode::signal(15));
-    assert_eq!((d.state(id), d.core.job(id).unwrap().restarts), (JobState::Pending, 1));
+    assert_eq!((d.state(id), d.core.job(id).unwrap().run.restarts), (JobState::Pending, 1));
     d.plan();
     d.exit(id, 0);
     requeue(&mut d, true).unwrap();
     d.plan();
     assert_eq!((d.state(id), d.reason(id)), (JobState::Pending, Reason::JobHeldUser));
-    assert_eq!(d.core.job(id).unwrap().restarts, 2);
+    assert_eq!(d.core.job(id).unwrap().run.restarts, 2);
     assert_eq!(requeue(&mut d, false).unwrap_err().to_string(), "Job is pending execution");
     let fixed = d.submit(ask().with(|r| r.no_requeue = true));
     d.plan();
@@ -679,14 +682,14 @@ fn what_goes_back_to_the_queue_leaves_a_record_of_its_run() {
     end_step(&mut d, key, ExitCode::signal(15));
     d.end(id, EndCause::Stopped, ExitCode::status(3));
     let (of, run) = d.runs.pop().unwrap();
-    assert_eq!((of, run.number, run.requeued, run.state), (id, 0, true, JobState::Cancelled));
-    assert_eq!((run.exit, run.start, run.end), (ExitCode::status(3), Some(first), d.now));
+    assert_eq!((of, run.run.restarts, run.requeued, run.run.state), (id, 0, true, JobState::Cancelled));
+    assert_eq!((run.run.exit, run.run.start, run.run.end), (ExitCode::status(3), Some(first), Some(d.now)));
     assert_eq!(
         run.steps.iter().map(|step| (step.id, step.exit)).collect::<Vec<_>>(),
         [(key.step, ExitCode::signal(15))]
     );
     let job = d.core.job(id).unwrap();
-    assert_eq!((job.restarts, job.next_step, job.steps.len()), (1, 0, 0), "the next run counts anew");
+    assert_eq!((job.run.restarts, job.next_step, job.steps.len()), (1, 0, 0), "the next run counts anew");
     let script = own_step(&run.clone().record(job)).unwrap();
     assert_eq!((script.state, script.exit), (JobState::Failed, ExitCode::status(3)));
 
@@ -694,7 +697,7 @@ fn what_goes_back_to_the_queue_leaves_a_record_of_its_run() {
     d.exit(id, 0);
     d.act(|core, now, out| core.requeue(&JobRef::job(id), false, now, out)).unwrap();
     let run = d.runs.pop().unwrap().1;
-    assert_eq!((run.number, run.requeued, run.state), (1, false, JobState::Completed));
+    assert_eq!((run.run.restarts, run.requeued, run.run.state), (1, false, JobState::Completed));
 
     d.plan();
     d.end(id, EndCause::NeverLaunched, ExitCode::OK);
@@ -708,8 +711,8 @@ fn a_first_failure_that_is_tried_again_leaves_a_record_of_it() {
     d.plan();
     d.exit(id, 5);
     let run = d.runs.pop().unwrap().1;
-    assert_eq!((run.number, run.requeued, run.state), (0, false, JobState::Failed));
-    assert_eq!((run.exit, run.reason), (ExitCode::status(5), Reason::NonZeroExitCode));
+    assert_eq!((run.run.restarts, run.requeued, run.run.state), (0, false, JobState::Failed));
+    assert_eq!((run.run.exit, run.run.reason), (ExitCode::status(5), Reason::NonZeroExitCode));
 }
 
 #[test]
@@ -736,7 +739,7 @@ fn a_suspended_job_has_its_clock_stopped() {
     suspend(&mut d).unwrap();
     d.wait(50);
     d.act(|core, now, out| core.resume(&sel, now, out)).unwrap();
-    assert_eq!(d.core.job(id).unwrap().suspended_us, 50_000_000);
+    assert_eq!(d.core.job(id).unwrap().run.suspended_us, 50_000_000);
     let view = d.core.view(id, d.now).unwrap();
     let batch = view.steps.iter().find(|step| step.id == StepId::Batch).unwrap();
     assert_eq!(view.step_elapsed(batch, d.now).as_secs(), 10);
@@ -1171,7 +1174,7 @@ fn a_job_that_reached_its_limit_is_a_timeout_however_it_ended_then() {
         let again = Core::recover(d.core.config().clone(), jobs, Vec::new(), JobId(2), d.now);
         assert_eq!(again.unfinished_stops(), [(id, StopCause::TimeLimit)]);
         d.end(id, cause, ExitCode::OK);
-        assert_eq!((d.state(id), d.core.job(id).unwrap().reason), (JobState::Timeout, Reason::TimeLimit));
+        assert_eq!((d.state(id), d.core.job(id).unwrap().run.reason), (JobState::Timeout, Reason::TimeLimit));
     }
 }
 
@@ -1214,7 +1217,7 @@ fn steps_get_disjoint_cpus_and_wait_while_the_allocation_is_full() {
     end_step(&mut d, first, ExitCode::status(4));
     let Some(Effect::LaunchStep { step, ticket: 3, alloc }) = d.effects.last() else { panic!("{:?}", d.effects) };
     assert_eq!((step.step, alloc.cpu_ids.clone()), (StepId::Num(3), vec![0]));
-    assert_eq!(d.core.job(job).unwrap().derived_exit, ExitCode::status(4));
+    assert_eq!(d.core.job(job).unwrap().run.derived_exit, ExitCode::status(4));
 }
 
 #[test]
@@ -1356,9 +1359,9 @@ fn what_caught_the_signal_and_chose_its_exit_code_has_failed_with_it() {
     end_step(&mut d, dies, ExitCode::signal(15));
     d.end(id, EndCause::Stopped, ExitCode::status(9));
     let job = d.core.job(id).unwrap();
-    assert_eq!(job.derived_exit, ExitCode::OK, "what ends while the job is stopped does not count");
+    assert_eq!(job.run.derived_exit, ExitCode::OK, "what ends while the job is stopped does not count");
     let steps: Vec<_> = own_step(job).into_iter().chain(job.steps.iter().cloned()).map(|s| (s.state, s.exit)).collect();
-    assert_eq!(job.state, JobState::Cancelled);
+    assert_eq!(job.run.state, JobState::Cancelled);
     assert_eq!(
         steps,
         [
@@ -1382,7 +1385,7 @@ fn what_caught_the_signal_and_ended_well_has_completed() {
         d.cancel(&JobRef::job(id)).unwrap();
         d.end(id, cause, exit);
         let job = d.core.job(id).unwrap();
-        assert_eq!(job.state, JobState::Cancelled, "{cause:?}");
+        assert_eq!(job.run.state, JobState::Cancelled, "{cause:?}");
         let script = own_step(job).unwrap();
         assert_eq!((script.state, script.exit), expected, "{cause:?}");
     }
@@ -1419,7 +1422,7 @@ fn after_a_restart_jobs_keep_their_resources_and_their_waiting() {
         JobOutcome { exit: ExitCode::OK, usage: Usage::default(), cause: EndCause::Exited, ended: d.now, why: None };
     core.on_job_ended(running, outcome, d.now, &mut out);
     core.plan(d.now, &mut out);
-    assert_eq!(core.job(ok).unwrap().state, JobState::Running);
+    assert_eq!(core.job(ok).unwrap().run.state, JobState::Running);
 }
 
 #[test]

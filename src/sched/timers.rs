@@ -15,7 +15,7 @@ pub const ENDED_IN_MEMORY: usize = 10_000;
 /// whose least time no longer fits before the deadline has missed it already (sbatch man page).
 fn deadline_of(job: &Job) -> Option<Timestamp> {
     let deadline = job.request.deadline?;
-    if job.state != JobState::Pending {
+    if job.run.state != JobState::Pending {
         return Some(deadline);
     }
     let needs = job.request.time_min_secs.or(job.request.time_limit_secs).unwrap_or(0);
@@ -45,10 +45,11 @@ impl Core {
     pub(super) fn arm(&mut self, id: JobId, now: Timestamp) {
         let Some(record) = self.jobs.get(&id) else { return };
         let job = &record.job;
-        let is_pending = job.state == JobState::Pending;
+        let is_pending = job.run.state == JobState::Pending;
         let begin = job.request.begin.filter(|begin| is_pending && *begin > now);
         let depends = record.waits.as_ref().and_then(|waits| waits.next_due(now));
-        let deadline = deadline_of(job).filter(|_| !job.state.is_terminal() && job.state != JobState::Completing);
+        let deadline =
+            deadline_of(job).filter(|_| !job.run.state.is_terminal() && job.run.state != JobState::Completing);
         let immediate = job.request.immediate_secs.filter(|_| is_pending).map(|secs| job.submit.plus_secs(secs));
         for at in [begin, depends, deadline, immediate].into_iter().flatten() {
             if at > now {
@@ -66,7 +67,7 @@ impl Core {
         let Some(job) = self.job(id) else { return };
         let is_late = deadline_of(job).is_some_and(|deadline| deadline <= now);
         let is_impatient = job.request.immediate_secs.is_some_and(|secs| job.submit.plus_secs(secs) <= now);
-        match job.state {
+        match job.run.state {
             JobState::Pending if is_late => {
                 self.end_pending(id, Ending::cancelled(Reason::DeadLine, None), now, out);
             }
@@ -96,7 +97,7 @@ impl Core {
     /// A pending job that can no longer end before its deadline is cancelled rather than started.
     pub(super) fn drop_if_late(&mut self, id: JobId, now: Timestamp, out: &mut Outbox) {
         let is_late = |job: &Job| deadline_of(job).is_some_and(|deadline| deadline <= now);
-        if self.job(id).is_some_and(|job| job.state == JobState::Pending && is_late(job)) {
+        if self.job(id).is_some_and(|job| job.run.state == JobState::Pending && is_late(job)) {
             self.end_pending(id, Ending::cancelled(Reason::DeadLine, None), now, out);
         }
     }
@@ -104,7 +105,7 @@ impl Core {
     /// Ends the jobs that were to start at once or not at all, and have not. Called at the end of a round.
     pub(super) fn expire_immediate(&mut self, now: Timestamp, out: &mut Outbox) {
         for id in std::mem::take(&mut self.expiring) {
-            if self.job(id).is_some_and(|job| job.state == JobState::Pending) {
+            if self.job(id).is_some_and(|job| job.run.state == JobState::Pending) {
                 self.end_pending(id, Ending::cancelled(Reason::Resources, None), now, out);
             }
         }
@@ -121,8 +122,8 @@ impl Core {
             // The entry is out of date where the job was requeued since.
             let age = self.config.min_job_age_secs;
             let is_over = self.job(id).is_some_and(|job| {
-                let is_old = job.end.is_none_or(|end| end.plus_secs(age) <= now);
-                job.state.is_terminal() && (is_old || is_crowded)
+                let is_old = job.run.end.is_none_or(|end| end.plus_secs(age) <= now);
+                job.run.state.is_terminal() && (is_old || is_crowded)
             });
             if is_over {
                 self.forget(id, out);

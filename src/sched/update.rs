@@ -76,17 +76,17 @@ impl Core {
         if found.is_empty() {
             return Err(ControlError::UnknownJob);
         }
-        found.retain(|job| !job.state.is_terminal());
+        found.retain(|job| !job.run.state.is_terminal());
         if found.is_empty() {
             return Err(ControlError::AlreadyFinished);
         }
         // Of an array, keys for pending jobs change its pending tasks.
         let only_pending = updates.iter().any(is_for_pending);
-        if only_pending && !found.iter().any(|job| job.state == JobState::Pending) {
+        if only_pending && !found.iter().any(|job| job.run.state == JobState::Pending) {
             return Err(ControlError::NotPending);
         }
         for job in &found {
-            if only_pending && job.state != JobState::Pending {
+            if only_pending && job.run.state != JobState::Pending {
                 continue;
             }
             self.changed(job, updates)?;
@@ -94,7 +94,7 @@ impl Core {
         let mut done = Vec::new();
         for id in self.pick_live(sel, now, out)? {
             let Some(job) = self.job(id) else { continue };
-            if only_pending && job.state != JobState::Pending {
+            if only_pending && job.run.state != JobState::Pending {
                 continue;
             }
             self.apply(id, updates, now, out)?;
@@ -189,7 +189,7 @@ impl Core {
                 }
             }
         }
-        if job.state == JobState::Pending && self.resized(&request, &partition).is_none() {
+        if job.run.state == JobState::Pending && self.resized(&request, &partition).is_none() {
             return Err(ControlError::ConfigNotAvailable);
         }
         Ok((request, partition))
@@ -198,7 +198,7 @@ impl Core {
     fn apply(&mut self, id: JobId, updates: &[Update], now: Timestamp, out: &mut Outbox) -> Result<(), ControlError> {
         let Some(job) = self.job(id) else { return Ok(()) };
         let (request, partition) = self.changed(job, updates)?;
-        let tres = if job.state == JobState::Pending { self.resized(&request, &partition) } else { None };
+        let tres = if job.run.state == JobState::Pending { self.resized(&request, &partition) } else { None };
         let old_name = (job.request.uid, job.request.name.clone());
         let is_limit_changed = request.time_limit_secs != job.request.time_limit_secs;
         let limit = request.array.as_ref().and_then(|array| array.limit);
@@ -240,14 +240,14 @@ impl Core {
         if updates.iter().any(|u| matches!(u, Update::StartTime(_) | Update::Dependency(..)))
             && let Some(record) = self.jobs.get_mut(&id)
         {
-            record.job.eligible = None;
+            record.job.run.eligible = None;
         }
         self.refresh(id, now);
         self.arm(id, now);
         self.save(id, out);
         // Its old namesakes may have waited for it, and its new ones may now.
         self.refresh_singletons(&old_name, now);
-        if is_limit_changed && self.job(id).is_some_and(|job| job.state.is_active()) {
+        if is_limit_changed && self.job(id).is_some_and(|job| job.run.state.is_active()) {
             self.tell_limit(id, out);
         }
         self.drop_if_hopeless(id, now, out);

@@ -2,7 +2,7 @@
 //!
 //! Paths stay as they were written: filling in patterns takes `spec`, and is done by the caller.
 
-use super::core::Core;
+use super::core::{Core, Record};
 use super::plan::expected_end;
 use super::types::{BatchTasks, PartitionLoad};
 use crate::model::job::Hold;
@@ -18,17 +18,17 @@ pub fn own_step(job: &Job) -> Option<Step> {
         JobKind::Run => (StepId::Num(0), job.request.name.clone(), job.request.task_count()),
         JobKind::Allocation => return None,
     };
-    let (start, alloc) = (job.start?, job.alloc.clone()?);
+    let (start, alloc) = (job.run.start?, job.run.alloc.clone()?);
     // Slurm shows the script of a job that was ended from outside, or died by a signal, as CANCELLED, and one that caught
     // the signal by the code that it chose.
-    let (state, exit) = match job.state {
-        JobState::Cancelled | JobState::Timeout if job.exit.is_success() => (JobState::Completed, job.exit),
-        JobState::Cancelled | JobState::Timeout if job.exit.signal == 0 => (JobState::Failed, job.exit),
-        JobState::Cancelled | JobState::Timeout => (JobState::Cancelled, job.exit),
-        JobState::Failed if job.exit.signal != 0 => (JobState::Cancelled, job.exit),
-        JobState::Completing | JobState::Suspended => (JobState::Running, job.exit),
+    let (state, exit) = match job.run.state {
+        JobState::Cancelled | JobState::Timeout if job.run.exit.is_success() => (JobState::Completed, job.run.exit),
+        JobState::Cancelled | JobState::Timeout if job.run.exit.signal == 0 => (JobState::Failed, job.run.exit),
+        JobState::Cancelled | JobState::Timeout => (JobState::Cancelled, job.run.exit),
+        JobState::Failed if job.run.exit.signal != 0 => (JobState::Cancelled, job.run.exit),
+        JobState::Completing | JobState::Suspended => (JobState::Running, job.run.exit),
         JobState::Pending | JobState::Running | JobState::Completed | JobState::Failed | JobState::OutOfMemory => {
-            (job.state, job.exit)
+            (job.run.state, job.run.exit)
         }
     };
     Some(Step {
@@ -37,14 +37,14 @@ pub fn own_step(job: &Job) -> Option<Step> {
         ntasks,
         state,
         start,
-        end: job.end,
+        end: job.run.end,
         exit,
         alloc,
-        usage: job.usage,
+        usage: job.run.usage,
         submit_line: String::new(),
         overlap: true,
         client: None,
-        suspended_us: job.suspended_us,
+        suspended_us: job.run.suspended_us,
     })
 }
 
@@ -60,47 +60,27 @@ pub fn batch_ranks(request: &JobRequest, setting: BatchTasks) -> bool {
     }
 }
 
-/// A record as queries see it, without what only the live state knows (the dependency, the reason of a pending job).
-/// For records that come from the store.
-pub fn view_of(job: &Job, setting: BatchTasks) -> JobView {
-    JobView {
-        steps: own_step(job).into_iter().chain(job.steps.iter().cloned()).collect(),
-        ..view_without_steps(job, setting)
-    }
+/// A record as queries see it, with the step that stands for its script, without what only the live state knows (the
+/// dependency, the reason of a pending job). For records that come from the store.
+pub fn view_of(mut job: Job, setting: BatchTasks) -> JobView {
+    job.steps.splice(0..0, own_step(&job));
+    view_without_steps(job, setting)
 }
 
-fn view_without_steps(job: &Job, setting: BatchTasks) -> JobView {
+fn view_without_steps(mut job: Job, setting: BatchTasks) -> JobView {
+    // A held job has the priority 0, as in Slurm.
+    if job.hold != Hold::No {
+        job.priority = 0;
+    }
+    let request = &job.request;
+    let pattern = |path: &Option<String>| path.clone().unwrap_or_default();
     JobView {
-        id: job.id,
-        role: job.role.clone(),
-        request: job.request.clone(),
-        partition: job.partition.clone(),
-        tres: job.tres,
-        // A held job has the priority 0, as in Slurm.
-        priority: if job.hold == Hold::No { job.priority } else { 0 },
-        state: job.state,
-        reason: job.reason,
-        dependency: String::new(),
-        submit: job.submit,
-        eligible: job.eligible,
-        start: job.start,
-        end: job.end,
-        expected_start: None,
-        suspended_at: job.suspended_at,
-        suspended_us: job.suspended_us,
-        exit: job.exit,
-        derived_exit: job.derived_exit,
-        restarts: job.restarts,
-        requeued: false,
-        alloc: job.alloc.clone(),
-        usage: job.usage,
-        steps: Vec::new(),
-        cancelled_by: job.cancelled_by,
-        system_comment: job.system_comment.clone(),
-        std_out: job.request.std_out.clone().unwrap_or_default(),
-        std_err: job.request.std_err.clone().unwrap_or_default(),
-        std_in: job.request.std_in.clone().unwrap_or_default(),
-        batch_ranks: batch_ranks(&job.request, setting),
+        std_out: pattern(&request.std_out),
+        std_err: pattern(&request.std_err),
+        std_in: pattern(&request.std_in),
+        batch_ranks: batch_ranks(request, setting),
+        job,
+        ..JobView::default()
     }
 }
 
@@ -112,32 +92,35 @@ impl Core {
     /// One record as it is now. Where nothing else is known its expected start is its begin time; the forecast is
     /// `fill_expected_starts`.
     pub fn view(&self, id: JobId, now: Timestamp) -> Option<JobView> {
-        let job = self.job(id)?;
-        let steps = own_step(job).into_iter().chain(job.steps.iter().cloned()).collect();
-        Some(JobView { steps, ..self.view_without_steps(id, now)? })
+        let record = self.jobs.get(&id)?;
+        Some(self.view_now(record, view_of(record.job.clone(), self.config.batch_tasks), now))
     }
 
     /// As [`Self::view`], for who does not look at the steps: a job may have thousands.
     pub fn view_without_steps(&self, id: JobId, now: Timestamp) -> Option<JobView> {
         let record = self.jobs.get(&id)?;
-        let mut view = view_without_steps(&record.job, self.config.batch_tasks);
-        view.reason = self.reason(id, now);
+        Some(self.view_now(record, view_without_steps(record.job.without_steps(), self.config.batch_tasks), now))
+    }
+
+    /// Adds what the live state knows of a record.
+    fn view_now(&self, record: &Record, mut view: JobView, now: Timestamp) -> JobView {
+        view.run.reason = self.reason(view.id, now);
         if let Some(waits) = &record.waits {
             view.dependency = self.dependency_text(&record.job, waits, now);
         }
-        if view.state == JobState::Pending {
-            view.expected_start = record.job.request.begin.filter(|begin| *begin > now);
+        if view.run.state == JobState::Pending {
+            view.expected_start = view.request.begin.filter(|begin| *begin > now);
         }
-        Some(view)
+        view
     }
 
     /// Adds what the plan expects to pending records: one forecast for all of them.
     pub fn fill_expected_starts(&self, views: &mut [JobView], now: Timestamp) {
-        if !views.iter().any(|view| view.state == JobState::Pending) {
+        if !views.iter().any(|view| view.run.state == JobState::Pending) {
             return;
         }
         let starts = self.expected_starts(now);
-        for view in views.iter_mut().filter(|view| view.state == JobState::Pending) {
+        for view in views.iter_mut().filter(|view| view.run.state == JobState::Pending) {
             view.expected_start = starts.get(&view.id).copied().or(view.expected_start);
         }
     }
@@ -149,7 +132,7 @@ impl Core {
 
     /// Whether a job, or any task of an array, has not ended yet. False too for what is not in memory.
     pub fn is_live(&self, id: JobId) -> bool {
-        let is_live = |id: &JobId| self.job(*id).is_some_and(|job| !job.state.is_terminal());
+        let is_live = |id: &JobId| self.job(*id).is_some_and(|job| !job.run.state.is_terminal());
         match self.arrays.get(&id) {
             Some(group) => group.records.iter().any(is_live),
             None => is_live(&id),
@@ -166,7 +149,7 @@ impl Core {
         let mut ids: Vec<u32> = self
             .active
             .iter()
-            .filter_map(|id| self.job(*id)?.alloc.as_ref())
+            .filter_map(|id| self.job(*id)?.run.alloc.as_ref())
             .flat_map(|alloc| alloc.gpu_ids.iter().copied())
             .collect();
         ids.sort_unstable();
@@ -187,9 +170,9 @@ impl Core {
             .collect();
         for job in self.jobs() {
             let Some(load) = loads.iter_mut().find(|load| load.partition.name == job.partition) else { continue };
-            if job.state.is_active() {
+            if job.run.state.is_active() {
                 load.running += 1;
-            } else if job.state == JobState::Pending {
+            } else if job.run.state == JobState::Pending {
                 load.pending += job.pending_tasks() as u64;
             }
         }

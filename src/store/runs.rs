@@ -15,8 +15,8 @@ pub(super) fn put(conn: &mut SqliteConnection, job: JobId, run: &Run) -> Result<
     let id = i64::from(job.0);
     let row = (
         runs::job_id.eq(id),
-        runs::run.eq(i64::from(run.number)),
-        runs::end_us.eq(run.end.0),
+        runs::run.eq(i64::from(run.run.restarts)),
+        runs::end_us.eq(run.run.end.unwrap_or_default().0),
         runs::body.eq(to_json("runs", "body", run)?),
     );
     diesel::replace_into(runs::table).values(row).execute(conn).map_err(StoreError::sql("store a run"))?;
@@ -63,14 +63,15 @@ pub(super) fn of_jobs(
 mod tests {
     use crate::model::change::Change;
     use crate::model::query::AcctFilter;
-    use crate::model::run::Run;
+    use crate::model::run::{Run, RunState};
     use crate::model::{ExitCode, JobId, JobRef, JobState, StepId, Timestamp};
     use crate::store::testing::{Place, ended_job, insert, put, step};
 
     fn run(number: u32, end: i64, requeued: bool) -> Run {
         let job = ended_job(1, JobState::Cancelled, 20, end);
         let steps = vec![step(StepId::Num(0))];
-        Run { number, requeued, exit: ExitCode::signal(15), steps, ..Run::of(&job, Timestamp(0)) }
+        let run = RunState { restarts: number, exit: ExitCode::signal(15), ..job.run };
+        Run { requeued, run, steps }
     }
 
     #[test]
@@ -78,7 +79,7 @@ mod tests {
         let place = Place::new();
         let mut store = place.store();
         let mut job = ended_job(1, JobState::Completed, 70, 90);
-        job.restarts = 2;
+        job.run.restarts = 2;
         job.steps = vec![step(StepId::Num(3))];
         put(&mut store, vec![insert(&job), insert(&ended_job(2, JobState::Completed, 70, 95))]);
         for (number, end, requeued) in [(1, 60, true), (0, 30, false)] {
@@ -89,7 +90,7 @@ mod tests {
             let found = place.reader().accounting_with_runs(&filter).unwrap().0;
             found
                 .iter()
-                .map(|run| (run.record.id.0, run.record.restarts, run.requeued, run.record.steps.len()))
+                .map(|run| (run.record.id.0, run.record.run.restarts, run.requeued, run.record.steps.len()))
                 .collect()
         };
         let all = [(1, 0, false, 1), (1, 1, true, 1)];

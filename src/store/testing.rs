@@ -4,6 +4,7 @@ use crate::model::array::{ArraySpec, TaskSet};
 use crate::model::change::{Change, LaunchTexts, Texts};
 use crate::model::job::{Client, ClientProcess, Hold};
 use crate::model::request::MemRequest;
+use crate::model::run::RunState;
 use crate::model::tres::{Allocation, Spread, TaskUsage, Usage};
 use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp, Tres};
 use crate::store::{Reader, Store};
@@ -41,37 +42,20 @@ pub fn job(id: u32) -> Job {
     let request = JobRequest { name: format!("job{id}"), user: "ann".to_owned(), ..JobRequest::default() };
     Job {
         id: JobId(id),
-        role: ArrayRole::None,
         request: Arc::new(request),
         partition: "cpu".to_owned(),
         tres: Tres { cpus: 1, mem_mb: 512, gpus: 0 },
         priority: 1,
-        hold: Hold::No,
-        state: JobState::Pending,
-        reason: Reason::None,
         submit: Timestamp::from_secs(1000),
-        eligible: None,
-        start: None,
-        end: None,
-        suspended_at: None,
-        suspended_us: 0,
-        exit: ExitCode::OK,
-        derived_exit: ExitCode::OK,
-        restarts: 0,
-        alloc: None,
-        usage: Usage::default(),
-        steps: Vec::new(),
-        next_step: 0,
-        client: None,
-        cancelled_by: None,
-        system_comment: None,
+        ..Job::default()
     }
 }
 
 /// A job that has come to its end at that second.
 pub fn ended_job(id: u32, state: JobState, start_secs: i64, end_secs: i64) -> Job {
     let (start, end) = (Timestamp::from_secs(start_secs), Timestamp::from_secs(end_secs));
-    Job { state, start: Some(start), end: Some(end), ..job(id) }
+    let run = RunState { state, start: Some(start), end: Some(end), ..RunState::default() };
+    Job { run, ..job(id) }
 }
 
 pub fn step(id: StepId) -> Step {
@@ -232,24 +216,26 @@ pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
                 tres,
                 priority,
                 hold,
-                state,
-                reason,
                 submit,
-                eligible: times[0],
-                start: times[1],
-                end: times[2].or(state.is_terminal().then_some(submit)),
-                suspended_at: times[3],
-                suspended_us,
-                exit,
-                derived_exit,
-                restarts,
-                alloc,
-                usage,
+                run: RunState {
+                    state,
+                    reason,
+                    eligible: times[0],
+                    start: times[1],
+                    end: times[2].or(state.is_terminal().then_some(submit)),
+                    suspended_at: times[3],
+                    suspended_us,
+                    exit,
+                    derived_exit,
+                    restarts,
+                    alloc,
+                    usage,
+                    cancelled_by,
+                    system_comment: cancelled_by.map(|by| format!("words {by}")),
+                },
                 steps,
                 next_step,
                 client: client.map(|(process, holds)| Client { process, holds }),
-                cancelled_by,
-                system_comment: cancelled_by.map(|by| format!("words {by}")),
             }
         },
     )

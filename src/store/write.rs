@@ -544,11 +544,13 @@ mod tests {
             role: ArrayRole::Task { array_job: JobId(3), task },
             ..ended_job(id, state, 5, 10 + i64::from(id))
         };
+        let mut never_started = ended_job(2, JobState::Cancelled, 5, 12);
+        never_started.run.start = None;
         put(
             &mut store,
             vec![
                 insert(&ended_job(1, JobState::Completed, 5, 11)),
-                insert(&Job { start: None, ..ended_job(2, JobState::Cancelled, 5, 12) }),
+                insert(&never_started),
                 insert(&task(3, 9, JobState::Completed)),
                 insert(&task(4, 1, JobState::Failed)),
                 insert(&job(5)),

@@ -3,9 +3,9 @@
 
 use lab::{Lab, summary, timed};
 use slotd::model::change::{Change, Texts};
-use slotd::model::job::{ArrayRole, Hold};
+use slotd::model::job::Hold;
 use slotd::model::tres::{Allocation, Usage};
-use slotd::model::{ExitCode, Job, JobId, JobRequest, JobState, Reason, Timestamp, Tres};
+use slotd::model::{Job, JobId, JobRequest, JobState, Timestamp, Tres};
 use slotd::store::Store;
 use slotd::sys::paths::Paths;
 use std::process::Command;
@@ -27,39 +27,23 @@ fn now() -> Timestamp {
 fn job(id: u32, submit: Timestamp, request: &Arc<JobRequest>) -> Job {
     Job {
         id: JobId(id),
-        role: ArrayRole::None,
         request: Arc::clone(request),
         partition: "cpu".to_owned(),
         tres: Tres { cpus: 1, mem_mb: 512, gpus: 0 },
         priority: 1,
         hold: Hold::User,
-        state: JobState::Pending,
-        reason: Reason::None,
         submit,
-        eligible: None,
-        start: None,
-        end: None,
-        suspended_at: None,
-        suspended_us: 0,
-        exit: ExitCode::OK,
-        derived_exit: ExitCode::OK,
-        restarts: 0,
-        alloc: None,
-        usage: Usage::default(),
-        steps: Vec::new(),
-        next_step: 0,
-        client: None,
-        cancelled_by: None,
-        system_comment: None,
+        ..Job::default()
     }
 }
 
 /// A job of 20 seconds that ended well.
 fn ended(mut job: Job) -> Job {
-    (job.hold, job.state) = (Hold::No, JobState::Completed);
-    (job.eligible, job.start, job.end) = (Some(job.submit), Some(job.submit), Some(job.submit.plus_secs(20)));
-    job.alloc = Some(Allocation { tres: job.tres, cpu_ids: vec![0], gpu_ids: Vec::new() });
-    job.usage = Usage { max_rss_kb: 4096, user_us: 1_000_000, system_us: 50_000, ..Usage::default() };
+    (job.hold, job.run.state) = (Hold::No, JobState::Completed);
+    (job.run.eligible, job.run.start, job.run.end) =
+        (Some(job.submit), Some(job.submit), Some(job.submit.plus_secs(20)));
+    job.run.alloc = Some(Allocation { tres: job.tres, cpu_ids: vec![0], gpu_ids: Vec::new() });
+    job.run.usage = Usage { max_rss_kb: 4096, user_us: 1_000_000, system_us: 50_000, ..Usage::default() };
     job
 }
 

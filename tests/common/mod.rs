@@ -459,14 +459,14 @@ impl Slotd {
         let request = json!({ "Accounting": { "jobs": [{ "job": id }] } });
         let answer = self.ask(&request).unwrap_or_else(|e| panic!("{e}\n{}", self.log()));
         let list = answer["Jobs"]["jobs"].as_array().unwrap_or_else(|| panic!("no jobs in {answer}"));
-        list.iter().cloned().map(Record).collect()
+        list.iter().map(Record::of).collect()
     }
 
     /// Every record there is.
     #[track_caller]
     pub fn all_records(&self) -> Vec<Record> {
         let answer = self.ask(&json!({ "Accounting": {} })).unwrap_or_else(|e| panic!("{e}\n{}", self.log()));
-        answer["Jobs"]["jobs"].as_array().unwrap().iter().cloned().map(Record).collect()
+        answer["Jobs"]["jobs"].as_array().unwrap().iter().map(Record::of).collect()
     }
 
     /// The record with this number.
@@ -480,8 +480,8 @@ impl Slotd {
     #[track_caller]
     pub fn queued(&self, id: u32) -> Record {
         let answer = self.ask(&json!({ "Jobs": { "jobs": [{ "job": id }] } })).unwrap();
-        let found = answer["Jobs"]["jobs"].as_array().unwrap().iter().find(|job| job["id"] == id);
-        Record(found.unwrap_or_else(|| panic!("job {id} is not in the queue: {answer}")).clone())
+        let found = answer["Jobs"]["jobs"].as_array().unwrap().iter().find(|view| view["job"]["id"] == id);
+        Record::of(found.unwrap_or_else(|| panic!("job {id} is not in the queue: {answer}")))
     }
 
     #[track_caller]
@@ -584,7 +584,7 @@ impl Slotd {
         match self.ask(&json!({ "Accounting": {} })) {
             Ok(answer) => {
                 for job in answer["Jobs"]["jobs"].as_array().into_iter().flatten() {
-                    let job = Record(job.clone());
+                    let job = Record::of(job);
                     text += &format!("{} {} {} {}\n", job.id(), job.state(), job.reason(), job.exit());
                 }
             }
@@ -713,6 +713,14 @@ impl Drop for Running {
 pub struct Record(pub Value);
 
 impl Record {
+    /// Of a view: its job, with the facts of its run beside the others.
+    pub fn of(view: &Value) -> Record {
+        let mut job = view["job"].clone();
+        let mut run = job["run"].take();
+        job.as_object_mut().expect("a job is an object").append(run.as_object_mut().expect("a run is an object"));
+        Record(job)
+    }
+
     pub fn id(&self) -> u32 {
         self.0["id"].as_u64().unwrap() as u32
     }

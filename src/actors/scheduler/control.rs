@@ -140,7 +140,7 @@ impl SchedulerActor {
         let mut ids: Vec<JobId> = self
             .core
             .jobs()
-            .filter(|job| !job.state.is_terminal() && takes(&ask.filter, job, &self.core.config().host.name))
+            .filter(|job| !job.run.state.is_terminal() && takes(&ask.filter, job, &self.core.config().host.name))
             .map(|j| j.id)
             .collect();
         ids.sort_unstable();
@@ -180,7 +180,7 @@ fn takes(filter: &CancelFilter, job: &Job, host: &str) -> bool {
     let may_be = |wanted: &[String], have: &Option<String>| {
         wanted.is_empty() || have.as_ref().is_some_and(|h| wanted.contains(h))
     };
-    let state = if job.state == JobState::Completing { JobState::Running } else { job.state };
+    let state = if job.run.state == JobState::Completing { JobState::Running } else { job.run.state };
     is(&filter.users, &request.user)
         && is(&filter.names, &request.name)
         && is(&filter.partitions, &job.partition)
@@ -189,5 +189,5 @@ fn takes(filter: &CancelFilter, job: &Job, host: &str) -> bool {
         && may_be(&filter.reservations, &request.reservation)
         && may_be(&filter.wckeys, &request.wckey)
         && (filter.states.is_empty() || filter.states.contains(&state))
-        && (filter.nodes.is_empty() || (job.state.is_active() && is(&filter.nodes, host)))
+        && (filter.nodes.is_empty() || (job.run.state.is_active() && is(&filter.nodes, host)))
 }

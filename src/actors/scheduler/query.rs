@@ -85,7 +85,7 @@ impl Handler<QueryUsage> for SchedulerActor {
                 match jobs.iter_mut().find(|job| job.id == view.id) {
                     Some(job) => {
                         let known: Vec<StepId> = job.steps.iter().map(|step| step.id).collect();
-                        job.steps.extend(view.steps.into_iter().filter(|step| !known.contains(&step.id)));
+                        job.steps.extend(view.job.steps.into_iter().filter(|step| !known.contains(&step.id)));
                     }
                     None => jobs.push(view),
                 }

@@ -61,7 +61,7 @@ impl Handler<AttachClient> for SchedulerActor {
             return Box::pin(async { Err(Refused::new("Invalid job id specified")) });
         };
         let mut out = Outbox::default();
-        if !view.state.is_terminal() {
+        if !view.run.state.is_terminal() {
             self.watch(m.job, m.news.clone());
             if m.holds {
                 self.core.set_holder(m.job, m.client, &mut out);

@@ -47,8 +47,8 @@ pub fn wait_for_grant(
     loop {
         while let Some(answer) = conn.next_whole()? {
             match answer {
-                Answer::Granted { view } if view.state.is_terminal() => return Ok(Grant::Ended(view)),
-                Answer::Granted { view } if view.state.is_active() => return Ok(Grant::Granted(view)),
+                Answer::Granted { view } if view.run.state.is_terminal() => return Ok(Grant::Ended(view)),
+                Answer::Granted { view } if view.run.state.is_active() => return Ok(Grant::Granted(view)),
                 Answer::Ended { view } => return Ok(Grant::Ended(view)),
                 Answer::Refused(why) => {
                     return Err(ClientError::Broken(FrameError::Io(io::Error::other(why.lines.join("; ")))));

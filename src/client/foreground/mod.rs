@@ -266,7 +266,7 @@ impl Foreground<'_> {
                 // The end of the step itself may still be on its way: it was told first if it was known first.
                 return Ok(Some(StepOutcome::JobEnded(view)));
             }
-            Answer::Granted { view } if view.state.is_terminal() => return Ok(Some(StepOutcome::JobEnded(view))),
+            Answer::Granted { view } if view.run.state.is_terminal() => return Ok(Some(StepOutcome::JobEnded(view))),
             _ => {}
         }
         Ok(None)

@@ -17,7 +17,7 @@ fn job(j: &JobView, ctx: &Ctx) -> Value {
     let q = &j.request;
     let text = |t: &Option<String>| t.as_deref().map_or(Value::Null, Value::from);
     let usage = match j.steps.as_slice() {
-        [] => j.usage,
+        [] => j.run.usage,
         steps => steps.iter().fold(Usage::default(), |sum, s| sum.merge(s.usage)),
     };
     object([
@@ -35,7 +35,11 @@ fn job(j: &JobView, ctx: &Ctx) -> Value {
         ("container", Value::Null),
         (
             "comment",
-            object([("administrator", Value::Null), ("job", text(&q.comment)), ("system", text(&j.system_comment))]),
+            object([
+                ("administrator", Value::Null),
+                ("job", text(&q.comment)),
+                ("system", text(&j.run.system_comment)),
+            ]),
         ),
         ("wckey", object([("wckey", or_empty(q.wckey.as_deref())), ("flags", Value::Array(Vec::new()))])),
         ("reservation", object([("id", 0.into()), ("name", or_empty(q.reservation.as_deref()))])),
@@ -43,12 +47,12 @@ fn job(j: &JobView, ctx: &Ctx) -> Value {
         ("het", object([("job_id", 0.into()), ("job_offset", Value::Null)])),
         ("flags", Value::Array(Vec::new())),
         ("array", array(j, ctx)),
-        ("state", object([("current", facts::state_name(j).into()), ("reason", j.reason.name().into())])),
-        ("exit_code", exit_code(facts::recorded_exit(j), j.state)),
-        ("derived_exit_code", exit_code(j.derived_exit, j.state)),
-        ("kill_request_user", j.cancelled_by.map_or(Value::Null, |uid| uid.to_string().into())),
+        ("state", object([("current", facts::state_name(j).into()), ("reason", j.run.reason.name().into())])),
+        ("exit_code", exit_code(facts::recorded_exit(j), j.run.state)),
+        ("derived_exit_code", exit_code(j.run.derived_exit, j.run.state)),
+        ("kill_request_user", j.run.cancelled_by.map_or(Value::Null, |uid| uid.to_string().into())),
         ("nodes", or_none_assigned(facts::nodes(j, ctx)).into()),
-        ("allocation_nodes", u8::from(j.start.is_some()).into()),
+        ("allocation_nodes", u8::from(j.run.start.is_some()).into()),
         ("required", object([("CPUs", j.tres.cpus.into()), ("memory", j.tres.mem_mb.into())])),
         ("submit_line", q.submit_line.as_str().into()),
         ("working_directory", q.work_dir.as_str().into()),
@@ -121,14 +125,14 @@ fn micros(us: u64) -> Value {
 }
 
 fn job_time(j: &JobView, usage: Usage, ctx: &Ctx) -> Value {
-    let end = if j.state.is_terminal() { j.end } else { None };
+    let end = if j.run.state.is_terminal() { j.run.end } else { None };
     object([
         ("elapsed", facts::elapsed_secs(j, ctx).into()),
         ("eligible", epoch(facts::eligible(j))),
         ("submission", epoch(Some(j.submit))),
         ("start", epoch(facts::start(j))),
         ("end", epoch(end)),
-        ("suspended", (j.suspended_us / 1_000_000).into()),
+        ("suspended", (j.run.suspended_us / 1_000_000).into()),
         ("limit", minutes(j.request.time_limit_secs)),
         ("system", micros(usage.system_us)),
         ("user", micros(usage.user_us)),

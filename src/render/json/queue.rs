@@ -58,7 +58,7 @@ fn identity(j: &JobView, ctx: &Ctx) -> Value {
         ("qos", q.qos.as_deref().unwrap_or(facts::DEFAULT_QOS).into()),
         ("wckey", or_empty(q.wckey.as_deref())),
         ("comment", or_empty(q.comment.as_deref())),
-        ("system_comment", or_empty(j.system_comment.as_deref())),
+        ("system_comment", or_empty(j.run.system_comment.as_deref())),
         ("cluster", ctx.cluster.as_str().into()),
         ("partition", j.partition.as_str().into()),
         ("resv_name", or_empty(q.reservation.as_deref())),
@@ -113,31 +113,31 @@ fn request(j: &JobView, ctx: &Ctx) -> Value {
 }
 
 fn life(j: &JobView, ctx: &Ctx) -> Value {
-    let suspended_secs = if j.suspended_at.is_some() { facts::elapsed_secs(j, ctx) } else { 0 };
-    let flags = if j.start.is_some() { vec![Value::from("JOB_WAS_RUNNING")] } else { Vec::new() };
+    let suspended_secs = if j.run.suspended_at.is_some() { facts::elapsed_secs(j, ctx) } else { 0 };
+    let flags = if j.run.start.is_some() { vec![Value::from("JOB_WAS_RUNNING")] } else { Vec::new() };
     object([
-        ("job_state", j.state.name().into()),
-        ("state_reason", j.reason.name().into()),
+        ("job_state", j.run.state.name().into()),
+        ("state_reason", j.run.reason.name().into()),
         ("state_description", "".into()),
         ("flags", Value::Array(flags)),
         ("submit_time", epoch(Some(j.submit))),
         ("eligible_time", epoch(facts::eligible(j))),
-        ("accrue_time", epoch(j.eligible)),
+        ("accrue_time", epoch(j.run.eligible)),
         ("start_time", epoch(facts::start_or_expected(j))),
         ("end_time", epoch(facts::end_or_expected(j, ctx))),
-        ("suspend_time", epoch(j.suspended_at)),
+        ("suspend_time", epoch(j.run.suspended_at)),
         ("pre_sus_time", suspended_secs.into()),
         ("last_sched_evaluation", epoch(facts::last_evaluation(j, ctx))),
-        ("restart_cnt", j.restarts.into()),
-        ("exit_code", wait_status(j.exit)),
-        ("derived_exit_code", wait_status(j.derived_exit)),
+        ("restart_cnt", j.run.restarts.into()),
+        ("exit_code", wait_status(j.run.exit)),
+        ("derived_exit_code", wait_status(j.run.derived_exit)),
     ])
 }
 
 fn place(j: &JobView, ctx: &Ctx) -> Value {
     let node = facts::nodes(j, ctx);
-    let resources = match &j.alloc {
-        Some(a) if j.start.is_some() => object([
+    let resources = match &j.run.alloc {
+        Some(a) if j.run.start.is_some() => object([
             ("nodes", node.into()),
             ("allocated_cpus", a.tres.cpus.into()),
             ("allocated_hosts", 1.into()),
@@ -153,7 +153,7 @@ fn place(j: &JobView, ctx: &Ctx) -> Value {
         ]),
         _ => object([]),
     };
-    let gres = j.alloc.as_ref().filter(|a| a.tres.gpus > 0);
+    let gres = j.run.alloc.as_ref().filter(|a| a.tres.gpus > 0);
     let gres = gres.map(|a| Value::from(format!("gpu:{}(IDX:{})", a.tres.gpus, ranges(&a.gpu_ids))));
     let allocated = facts::allocated(j).map(|t| tres::scontrol(&t, ctx.units)).unwrap_or_default();
     object([

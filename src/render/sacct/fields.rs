@@ -74,7 +74,7 @@ fn start(row: &Row<'_>) -> Option<Timestamp> {
 fn end(row: &Row<'_>) -> Option<Timestamp> {
     match row.step {
         Some(step) => step.end,
-        None if row.job.state.is_terminal() => row.job.end,
+        None if row.job.run.state.is_terminal() => row.job.run.end,
         None => None,
     }
 }
@@ -243,7 +243,7 @@ fn waited_cpu_secs(row: &Row<'_>, ctx: &Ctx) -> u64 {
 
 /// Seconds between eligibility and start.
 fn waited(row: &Row<'_>, ctx: &Ctx) -> u64 {
-    let Some(eligible) = row.job.eligible else { return 0 };
+    let Some(eligible) = row.job.run.eligible else { return 0 };
     job::start(row.job).unwrap_or(ctx.now).since(eligible).as_secs()
 }
 
@@ -263,7 +263,7 @@ pub static FIELDS: &[Column] = &[
     text(10, "Account", |r, _| of_job(r, |j| j.request.account.clone().unwrap_or_default())),
     text(20, "AdminComment", nothing),
     number(10, "AllocCPUS", |r, _| cpus(r).to_string()),
-    number(10, "AllocNodes", |r, _| u8::from(r.step.is_some() || r.job.start.is_some()).to_string()),
+    number(10, "AllocNodes", |r, _| u8::from(r.step.is_some() || r.job.run.start.is_some()).to_string()),
     text(10, "AllocTRES", |r, c| match r.step {
         Some(step) => tres::sacct_step(&step.alloc.tres, c.units),
         None => job::allocated(r.job).map(|t| tres::sacct_job(&t, c.units)).unwrap_or_default(),
@@ -286,7 +286,7 @@ pub static FIELDS: &[Column] = &[
     text(10, "CPUTime", |r, c| time::long(cpu_secs(r, c))),
     number(10, "CPUTimeRAW", |r, c| cpu_secs(r, c).to_string()),
     number(-21, "DBIndex", |r, _| r.job.id.to_string()),
-    text(15, "DerivedExitCode", |r, _| of_job(r, |j| j.derived_exit.to_string())),
+    text(15, "DerivedExitCode", |r, _| of_job(r, |j| j.run.derived_exit.to_string())),
     text(10, "Elapsed", |r, c| time::long(elapsed(r, c))),
     number(10, "ElapsedRaw", |r, c| elapsed(r, c).to_string()),
     text(19, "Eligible", |r, c| of_job(r, |j| unknown(job::eligible(j), c))),
@@ -326,7 +326,7 @@ pub static FIELDS: &[Column] = &[
     text(10, "Partition", |r, _| of_job(r, |j| j.partition.clone())),
     text(10, "QOS", |r, _| of_job(r, |j| j.request.qos.clone().unwrap_or_else(|| job::DEFAULT_QOS.to_owned()))),
     number(6, "QOSRAW", |r, _| of_job(r, |_| "1".to_owned())),
-    text(22, "Reason", |r, _| of_job(r, |j| j.reason.name().to_owned())),
+    text(22, "Reason", |r, _| of_job(r, |j| j.run.reason.name().to_owned())),
     text(10, "ReqCPUFreq", |r, _| cpu_freq(r)),
     text(13, "ReqCPUFreqMin", |r, _| cpu_freq(r)),
     text(13, "ReqCPUFreqMax", |r, _| cpu_freq(r)),
@@ -344,8 +344,8 @@ pub static FIELDS: &[Column] = &[
     text(10, "State", |r, _| state(r)),
     text(19, "Submit", |r, c| unknown(Some(r.step.map_or(r.job.submit, |s| s.start)), c)),
     text(20, "SubmitLine", |r, _| r.step.map_or(&r.job.request.submit_line, |s| &s.submit_line).clone()),
-    text(10, "Suspended", |r, _| of_job(r, |j| time::long(j.suspended_us / 1_000_000))),
-    text(15, "SystemComment", |r, _| of_job(r, |j| j.system_comment.clone().unwrap_or_default())),
+    text(10, "Suspended", |r, _| of_job(r, |j| time::long(j.run.suspended_us / 1_000_000))),
+    text(15, "SystemComment", |r, _| of_job(r, |j| j.run.system_comment.clone().unwrap_or_default())),
     text(10, "SystemCPU", |r, _| time::cpu(usage(r).system_us)),
     text(10, "Timelimit", |r, _| of_job(r, |j| time::long_limit(j.request.time_limit_secs))),
     text(10, "TimelimitRaw", |r, _| of_job(r, |j| minutes(j.request.time_limit_secs))),
@@ -387,7 +387,7 @@ pub static FIELDS: &[Column] = &[
     text(10, "PlannedCPU", |r, c| of_job(r, |_| time::long(waited_cpu_secs(r, c)))),
     number(13, "PlannedCPURAW", |r, c| of_job(r, |_| waited_cpu_secs(r, c).to_string())),
     text(10, "QOSREQ", |r, _| of_job(r, |j| j.request.qos.clone().unwrap_or_default())),
-    number(8, "Restarts", |r, _| of_job(r, |j| j.restarts.to_string())),
+    number(8, "Restarts", |r, _| of_job(r, |j| j.run.restarts.to_string())),
     text(20, "StdErr", |r, _| of_job(r, |j| j.std_err.clone())),
     text(20, "StdIn", |r, _| of_job(r, |j| j.std_in.clone())),
     text(20, "StdOut", |r, _| of_job(r, |j| j.std_out.clone())),
@@ -423,7 +423,7 @@ pub static CODES: &[Field<Get>] = &[
     code('u', "User", |r, _| r.job.request.user.clone()),
     code('t', "State", |r, _| state(r)),
     code('T', "State", |r, _| state(r)),
-    code('R', "Reason", |r, _| r.job.reason.name().to_owned()),
+    code('R', "Reason", |r, _| r.job.run.reason.name().to_owned()),
     code('X', "ExitCode", |r, _| exit_code(r)),
     code('M', "Elapsed", |r, c| time::long(elapsed(r, c))),
     code('C', "AllocCPUS", |r, _| cpus(r).to_string()),

@@ -346,8 +346,8 @@ mod tests {
                 .with(|j| j.tres = Tres { cpus: 2, mem_mb: 200, gpus: 0 })
                 .ended(done, Reason::None, ok, 9, 8)
                 .with(|j| {
-                    j.derived_exit = ExitCode::status(7);
-                    j.usage = script.usage;
+                    j.run.derived_exit = ExitCode::status(7);
+                    j.run.usage = script.usage;
                 })
                 .step(script)
                 .step(two(step(StepId::Num(0), "true", done, ok, 9, Some(9)), 2))
@@ -360,14 +360,14 @@ mod tests {
                 .build(),
             job(180, "canc")
                 .ended(JobState::Cancelled, Reason::CancelledByUser, ExitCode::signal(15), 8, 8)
-                .with(|j| j.cancelled_by = Some(1001))
+                .with(|j| j.run.cancelled_by = Some(1001))
                 .step(step(StepId::Batch, "batch", JobState::Failed, ExitCode::status(15), 8, Some(8)))
                 .build(),
             job(181, "heldcanc")
                 .with(|j| {
-                    j.state = JobState::Cancelled;
-                    j.end = Some(at(8));
-                    j.cancelled_by = Some(1001);
+                    j.run.state = JobState::Cancelled;
+                    j.run.end = Some(at(8));
+                    j.run.cancelled_by = Some(1001);
                 })
                 .build(),
             job(183, "arr")
@@ -375,7 +375,7 @@ mod tests {
                 .ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(1), 8, 8)
                 .step(step(StepId::Batch, "batch", JobState::Failed, ExitCode::status(1), 8, Some(8)))
                 .build(),
-            job(185, "pend").reason(Reason::JobHeldUser).with(|j| j.eligible = None).build(),
+            job(185, "pend").reason(Reason::JobHeldUser).with(|j| j.run.eligible = None).build(),
         ]
     }
 

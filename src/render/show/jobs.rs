@@ -67,8 +67,8 @@ fn who_and_what(r: &mut Record, j: &JobView, ctx: &Ctx) {
     }
     r.line(priority);
     r.line(vec![
-        ("JobState", j.state.name().to_owned()),
-        ("Reason", j.reason.name().to_owned()),
+        ("JobState", j.run.state.name().to_owned()),
+        ("Reason", j.run.reason.name().to_owned()),
         ("Dependency", facts::or_null(facts::dependency(j).as_deref())),
     ]);
 }
@@ -88,13 +88,13 @@ fn times(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
     let unknown = |t: Option<Timestamp>| time::instant_or(t, "Unknown", ctx);
     r.line(vec![
         ("Requeue", u8::from(!q.no_requeue).to_string()),
-        ("Restarts", j.restarts.to_string()),
+        ("Restarts", j.run.restarts.to_string()),
         ("BatchFlag", u8::from(facts::is_batch(j)).to_string()),
         ("Reboot", "0".to_owned()),
-        ("ExitCode", j.exit.to_string()),
+        ("ExitCode", j.run.exit.to_string()),
     ]);
     if detail {
-        r.word("DerivedExitCode", j.derived_exit.to_string());
+        r.word("DerivedExitCode", j.run.derived_exit.to_string());
     }
     r.line(vec![
         ("RunTime", time::long(facts::elapsed_secs(j, ctx))),
@@ -102,15 +102,15 @@ fn times(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
         ("TimeMin", q.time_min_secs.map_or_else(|| "N/A".to_owned(), time::long)),
     ]);
     r.line(vec![("SubmitTime", unknown(Some(j.submit))), ("EligibleTime", unknown(facts::eligible(j)))]);
-    r.word("AccrueTime", unknown(j.eligible));
+    r.word("AccrueTime", unknown(j.run.eligible));
     r.line(vec![
         ("StartTime", unknown(facts::start_or_expected(j))),
         ("EndTime", unknown(facts::end_or_expected(j, ctx))),
         ("Deadline", time::instant_or(q.deadline, "N/A", ctx)),
     ]);
-    let before = if j.suspended_at.is_some() { facts::elapsed_secs(j, ctx) } else { 0 };
+    let before = if j.run.suspended_at.is_some() { facts::elapsed_secs(j, ctx) } else { 0 };
     r.line(vec![
-        ("SuspendTime", time::instant_or(j.suspended_at, "None", ctx)),
+        ("SuspendTime", time::instant_or(j.run.suspended_at, "None", ctx)),
         ("SecsPreSuspend", before.to_string()),
         ("LastSchedEval", unknown(facts::last_evaluation(j, ctx))),
         ("Scheduler", "Main".to_owned()),
@@ -126,7 +126,7 @@ fn place_and_size(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
     ]);
     let node = facts::nodes(j, ctx);
     let mut place = vec![("NodeList", node.to_owned())];
-    if j.state == JobState::Pending && j.expected_start.is_some() && j.reason != Reason::BeginTime {
+    if j.run.state == JobState::Pending && j.expected_start.is_some() && j.run.reason != Reason::BeginTime {
         place.push(("SchedNodeList", ctx.node.clone()));
     }
     r.line(place);
@@ -145,7 +145,7 @@ fn place_and_size(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
         ("NtasksPerN:B:S:C", format!("{}:0:*:*", q.ntasks_per_node.unwrap_or(0))),
         ("CoreSpec", "*".to_owned()),
     ]);
-    if let (true, Some(alloc)) = (detail, &j.alloc) {
+    if let (true, Some(alloc)) = (detail, &j.run.alloc) {
         let gres = (alloc.tres.gpus > 0).then(|| format!("gpu:{}", alloc.tres.gpus));
         r.word("JOB_GRES", facts::or_null(gres.as_deref()));
         let index = gres.map(|g| format!("{g}(IDX:{})", ranges(&alloc.gpu_ids))).unwrap_or_default();
@@ -181,7 +181,7 @@ fn request(r: &mut Record, j: &JobView, _ctx: &Ctx) {
     if let Some(comment) = &q.comment {
         r.odd_line("", vec![("Comment", comment.clone())], " ");
     }
-    if let Some(comment) = &j.system_comment {
+    if let Some(comment) = &j.run.system_comment {
         r.odd_line("", vec![("SystemComment", comment.clone())], " ");
     }
     if !j.std_out.is_empty() {
@@ -204,7 +204,7 @@ fn additions(r: &mut Record, j: &JobView, ctx: &Ctx) {
     r.word("ReqTRES", tres::scontrol(&j.tres, ctx.units));
     let allocated = facts::allocated(j).map(|t| tres::scontrol(&t, ctx.units));
     r.word("AllocTRES", facts::or_null(allocated.as_deref()));
-    let peak = j.steps.iter().fold(j.usage.max_rss_kb, |peak, s| peak.max(s.usage.max_rss_kb));
+    let peak = j.steps.iter().fold(j.run.usage.max_rss_kb, |peak, s| peak.max(s.usage.max_rss_kb));
     r.word("MaxRSS", size::kib(peak, ctx.units));
     if j.request.kind == JobKind::Batch {
         // Which of the two meanings of `-n` in a batch job applies.
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_job_that_begins_later_is_eligible_from_then_on() {
-        let j = build(191, "later").asks(|r| r.begin = Some(at(-60))).with(|j| j.eligible = None).build();
+        let j = build(191, "later").asks(|r| r.begin = Some(at(-60))).with(|j| j.run.eligible = None).build();
         let text = job(&j, false, false, &ctx());
         assert!(text.contains(" EligibleTime=2026-11-20T23:40:58\n   AccrueTime=Unknown\n"), "{text}");
     }
@@ -264,7 +264,7 @@ mod tests {
     fn running_job() {
         let j = build(190, "running").running(2).limit(1800).with(|j| {
             j.submit = at(2);
-            j.eligible = Some(at(2));
+            j.run.eligible = Some(at(2));
             j.std_err = "/home/lab/g/run.err".to_owned();
         });
         assert_eq!(
@@ -367,7 +367,7 @@ mod tests {
             .with(|j| j.tres.gpus = 2)
             .running(2)
             .with(|j| {
-                if let Some(alloc) = &mut j.alloc {
+                if let Some(alloc) = &mut j.run.alloc {
                     alloc.cpu_ids = vec![0, 1, 2, 5];
                     alloc.gpu_ids = vec![0, 1];
                 }
@@ -421,8 +421,8 @@ mod tests {
     #[test]
     fn a_suspended_job_says_since_when() {
         let j = build(190, "s").running(5).with(|j| {
-            j.state = JobState::Suspended;
-            j.suspended_at = Some(at(2));
+            j.run.state = JobState::Suspended;
+            j.run.suspended_at = Some(at(2));
         });
         assert!(job(&j.build(), false, false, &ctx()).contains("   SuspendTime=2026-11-20T23:39:56 SecsPreSuspend=3 "));
     }

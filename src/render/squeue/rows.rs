@@ -22,12 +22,12 @@ pub struct Row<'a> {
 impl Row<'_> {
     /// `Resources`, or `JobArrayTaskLimit,JobHeldUser` where records with several reasons share the row.
     pub fn reason(&self) -> String {
-        self.reasons.clone().unwrap_or_else(|| self.job.reason.name().to_owned())
+        self.reasons.clone().unwrap_or_else(|| self.job.run.reason.name().to_owned())
     }
 
     /// `NODELIST(REASON)`.
     pub fn reason_or_nodes(&self, ctx: &Ctx) -> String {
-        if job::shows_reason(self.job.state) {
+        if job::shows_reason(self.job.run.state) {
             format!("({})", self.reason())
         } else {
             job::nodes(self.job, ctx).to_owned()
@@ -37,9 +37,9 @@ impl Row<'_> {
     /// The node where a pending job is planned to run. Slurm names it only where its plan says more than the begin
     /// time that the user gave.
     pub fn sched_nodes(&self, ctx: &Ctx) -> String {
-        let planned = self.job.state == JobState::Pending
+        let planned = self.job.run.state == JobState::Pending
             && self.job.expected_start.is_some()
-            && self.job.reason != crate::model::Reason::BeginTime;
+            && self.job.run.reason != crate::model::Reason::BeginTime;
         if planned { ctx.node.clone() } else { "(null)".to_owned() }
     }
 }
@@ -72,7 +72,7 @@ pub fn rows<'a>(jobs: &'a [JobView], each: bool, refs: &[JobRef]) -> Vec<Row<'a>
         }
         match (&job.role, &shown) {
             (ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }, Shown::Tasks { .. })
-                if each || wanted.is_some() || !is_rest && job.state == JobState::Pending =>
+                if each || wanted.is_some() || !is_rest && job.run.state == JobState::Pending =>
             {
                 let wanted = wanted.map_or(Cow::Borrowed(tasks), Cow::Owned);
                 rows.extend(wanted.iter().map(|task| Row {
@@ -94,7 +94,7 @@ pub fn rows<'a>(jobs: &'a [JobView], each: bool, refs: &[JobRef]) -> Vec<Row<'a>
 
 /// Whether a record may stand in the row of the tasks of its array that were never told apart.
 fn may_share(rest: &JobView, job: &JobView) -> bool {
-    let pending = rest.state == JobState::Pending && job.state == JobState::Pending;
+    let pending = rest.run.state == JobState::Pending && job.run.state == JobState::Pending;
     pending
         && rest.partition == job.partition
         && rest.request.name == job.request.name
@@ -123,9 +123,9 @@ impl<'a> Row<'a> {
         tasks = TaskSet::from_ranges(ranges);
         self.shown = Shown::Tasks { array: shown.array_job(), tasks: Cow::Owned(tasks), limit: None };
         let mut reasons = self.reason();
-        if !reasons.split(',').any(|r| r == other.reason.name()) {
+        if !reasons.split(',').any(|r| r == other.run.reason.name()) {
             reasons.push(',');
-            reasons.push_str(other.reason.name());
+            reasons.push_str(other.run.reason.name());
         }
         self.reasons = Some(reasons);
     }

@@ -130,7 +130,7 @@ mod tests {
         jobs[0].steps[0].suspended_us = 2_000_000;
         let times = |jobs: &[JobView]| print_steps(jobs, Some("%M"), None, false, &ctx()).unwrap();
         assert_eq!(times(&jobs), "0:08\n");
-        (jobs[0].state, jobs[0].suspended_at) = (JobState::Suspended, Some(at(7)));
+        (jobs[0].run.state, jobs[0].run.suspended_at) = (JobState::Suspended, Some(at(7)));
         assert_eq!(times(&jobs), "0:01\n");
     }
 

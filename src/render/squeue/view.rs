@@ -470,7 +470,7 @@ mod tests {
             queue(),
             vec![
                 job(1, "e").ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(3), 9, 5).build(),
-                job(2, "t").task(1, 7).with(|j| j.cancelled_by = Some(0)).build(),
+                job(2, "t").task(1, 7).with(|j| j.run.cancelled_by = Some(0)).build(),
             ],
         ]
         .concat();
@@ -621,8 +621,8 @@ mod tests {
     #[test]
     fn a_suspended_job_does_not_age() {
         let suspended = job(190, "s").running(10).limit(60).with(|j| {
-            j.state = JobState::Suspended;
-            j.suspended_at = Some(at(7));
+            j.run.state = JobState::Suspended;
+            j.run.suspended_at = Some(at(7));
         });
         let options = Options { header: false, ..percent("%t %M %L %e") };
         assert_eq!(print(&[suspended.build()], &options, &ctx()), "S 0:03 0:57 2026-11-20T23:40:55\n");
