@@ -143,13 +143,21 @@ mod tests {
         let log = dir.path().join("log");
         // The first ones hang: as many as may run at once.
         let hook =
-            format!("echo $SLOTD_JOB_ID >> {}; [ $SLOTD_JOB_ID -gt {MAX_RUNNING} ] || sleep 1000", log.display());
+            format!("echo $$ $SLOTD_JOB_ID >> {}; [ $SLOTD_JOB_ID -gt {MAX_RUNNING} ] || sleep 1000", log.display());
         let notifier = NotifierActor::new(Some(hook.into()), Duration::from_millis(300)).start();
         for id in 1..=MAX_RUNNING as u32 + 1 {
             notifier.do_send(end(id));
         }
         let seen = lines(&log, MAX_RUNNING + 1).await;
-        assert_eq!(seen.last(), Some(&(MAX_RUNNING + 1).to_string()));
+        let (groups, jobs): (Vec<&str>, Vec<&str>) = seen.iter().filter_map(|line| line.split_once(' ')).unzip();
+        assert_eq!(jobs.last(), Some(&(MAX_RUNNING + 1).to_string().as_str()));
+        // All of them: nothing that this test has started outlives it.
+        let groups = groups.iter().map(|pid| nix::unistd::Pid::from_raw(pid.parse().unwrap()));
+        for group in groups {
+            while nix::sys::signal::killpg(group, None).is_ok() {
+                tokio::task::yield_now().await;
+            }
+        }
     }
 
     #[actix_rt::test]
