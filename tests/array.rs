@@ -1,8 +1,6 @@
 //! Job arrays.
 
-mod common;
-
-use common::{Slotd, most_at_once};
+use slotd_kit::{Slotd, most_at_once};
 use std::collections::BTreeSet;
 
 #[test]
@@ -11,7 +9,7 @@ fn each_task_is_a_record_with_its_own_number_and_index() {
     let job = slotd.wrap(&["-a", "1-3"], "echo $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_JOB_ID");
     let tasks = slotd.wait_array(job, 3);
     assert!(tasks.iter().all(|task| task.state() == "COMPLETED"));
-    let ids: BTreeSet<u32> = tasks.iter().map(common::Record::id).collect();
+    let ids: BTreeSet<u32> = tasks.iter().map(slotd_kit::Record::id).collect();
     assert_eq!(ids.len(), 3);
     // As in Slurm the array's own number is the last task's.
     assert_eq!(tasks[2].id(), job);
@@ -35,7 +33,7 @@ fn every_form_of_the_book_is_understood() {
         ("0-3%", vec![0, 1, 2, 3]),
     ] {
         let job = slotd.wrap(&["-a", spec, "-o", "/dev/null", "--mem", "1"], "true");
-        let found: Vec<u64> = slotd.wait_array(job, tasks.len()).iter().filter_map(common::Record::task).collect();
+        let found: Vec<u64> = slotd.wait_array(job, tasks.len()).iter().filter_map(slotd_kit::Record::task).collect();
         assert_eq!(found, tasks, "-a {spec}");
     }
     let plain = slotd.job(slotd.wrap(&["-a", ""], "true"));
@@ -70,14 +68,14 @@ fn a_limited_array_says_why_the_rest_waits() {
     let other = slotd.wrap(&[], "true");
     slotd.wait_state(other, "COMPLETED");
     slotd.cancel(job);
-    slotd.wait("the end", || slotd.records(job).iter().all(common::Record::is_over).then_some(()));
+    slotd.wait("the end", || slotd.records(job).iter().all(slotd_kit::Record::is_over).then_some(()));
 }
 
 #[test]
 fn tasks_fail_for_themselves() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-a", "0-3"], "exit $((SLURM_ARRAY_TASK_ID % 2))");
-    let states: Vec<String> = slotd.wait_array(job, 4).iter().map(common::Record::state).collect();
+    let states: Vec<String> = slotd.wait_array(job, 4).iter().map(slotd_kit::Record::state).collect();
     assert_eq!(states, ["COMPLETED", "FAILED", "COMPLETED", "FAILED"]);
 }
 

@@ -1,8 +1,6 @@
 //! What is refused: with a non-zero exit, one error that names the offending value, and no job left behind.
 
-mod common;
-
-use common::{Out, Setup, Slotd};
+use slotd_kit::{Out, Setup, Slotd};
 
 /// Runs `sbatch` with these arguments and asserts that it refuses with `code` and this text, and leaves no job.
 #[track_caller]

@@ -1,8 +1,6 @@
 //! The book's page "Batch Jobs with sbatch", line by line: a test for each sentence, row, token and value, named after
 //! it. What issue and Slurm's man page add to the page stands in `beyond`.
 
-mod common;
-
 #[path = "batch_page/beyond.rs"]
 mod beyond;
 #[path = "batch_page/directives.rs"]
@@ -16,7 +14,7 @@ mod output;
 #[path = "batch_page/requeue.rs"]
 mod requeue;
 
-use common::Slotd;
+use slotd_kit::Slotd;
 
 // Forms.
 

@@ -1,8 +1,6 @@
 //! Delayed start.
 
-mod common;
-
-use common::Slotd;
+use slotd_kit::Slotd;
 
 #[test]
 fn a_job_waits_until_its_begin_time() {
@@ -74,7 +72,7 @@ fn a_job_whose_time_came_without_a_daemon_starts_with_the_next_one() {
     let job = slotd.wrap(&["--begin", "now+1"], "true");
     slotd.kill9();
     let begun = std::time::Instant::now();
-    common::until(|| (begun.elapsed().as_millis() > 2100).then_some(())).unwrap();
+    slotd_kit::until(|| (begun.elapsed().as_millis() > 2100).then_some(())).unwrap();
     slotd.start_daemon();
     slotd.wait_state(job, "COMPLETED");
 }

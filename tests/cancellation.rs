@@ -1,8 +1,6 @@
 //! scancel.
 
-mod common;
-
-use common::{Setup, Slotd, proc};
+use slotd_kit::{Setup, Slotd, proc};
 
 #[test]
 fn a_pending_job_is_cancelled_at_once() {

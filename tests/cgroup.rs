@@ -1,11 +1,9 @@
 //! Limits, accounting and killing by cgroup v2. They need a delegated cgroup: `SLOTD_TEST_CGROUP` names it, the one that
 //! `systemd-run --user --scope -p Delegate=yes` has made for this very program say. Without it nothing is tested here.
 
-mod common;
-
-use common::{Slotd, proc, until};
 use slotd::exec::cgroup::CgroupBase;
 use slotd::model::{JobId, Tres};
+use slotd_kit::{Slotd, proc, until};
 use std::fs;
 use std::path::{Path, PathBuf};
 

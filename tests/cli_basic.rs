@@ -1,8 +1,6 @@
 //! The commands in their common form: names, getopt's manners, help and versions, and the book's quick start.
 
-mod common;
-
-use common::{Slotd, program};
+use slotd_kit::{Slotd, program};
 use std::process::Command;
 
 #[test]

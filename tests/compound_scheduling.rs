@@ -1,8 +1,6 @@
 //! Several rules at once: what waits for two things waits for both, and tells the true one.
 
-mod common;
-
-use common::{Setup, Slotd, most_at_once};
+use slotd_kit::{Setup, Slotd, most_at_once};
 
 #[test]
 fn prepare_map_reduce_runs_in_order() {
@@ -111,6 +109,6 @@ fn a_queue_of_everything_drains() {
         };
         last = slotd.wrap(&args, "sleep 0.01; exit 0");
     }
-    slotd.wait("an empty queue", || slotd.all_records().iter().all(common::Record::is_over).then_some(()));
+    slotd.wait("an empty queue", || slotd.all_records().iter().all(slotd_kit::Record::is_over).then_some(()));
     assert!(slotd.all_records().iter().all(|job| job.state() == "COMPLETED"));
 }

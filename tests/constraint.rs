@@ -1,8 +1,6 @@
 //! Local features.
 
-mod common;
-
-use common::{Setup, Slotd};
+use slotd_kit::{Setup, Slotd};
 
 #[test]
 fn a_feature_of_the_host_is_met() {

@@ -1,8 +1,6 @@
 //! scontrol: show, hold, release and what else steers jobs.
 
-mod common;
-
-use common::Slotd;
+use slotd_kit::Slotd;
 
 /// The value of a key in `scontrol show`.
 fn value(text: &str, key: &str) -> String {
@@ -182,10 +180,10 @@ fn suspend_stops_the_processes_and_their_clock() {
     let id = job.to_string();
     slotd.cmd("scontrol", &["suspend", &id]).ok();
     slotd.wait_state(job, "SUSPENDED");
-    slotd.wait("its stop", || (common::proc::state(pid) == Some('T')).then_some(()));
+    slotd.wait("its stop", || (slotd_kit::proc::state(pid) == Some('T')).then_some(()));
     // Longer than its limit.
     let begun = std::time::Instant::now();
-    common::until(|| (begun.elapsed().as_millis() > 3500).then_some(())).unwrap();
+    slotd_kit::until(|| (begun.elapsed().as_millis() > 3500).then_some(())).unwrap();
     assert_eq!(slotd.state(job), "SUSPENDED");
     slotd.cmd("scontrol", &["resume", &id]).ok();
     slotd.wait_state(job, "RUNNING");

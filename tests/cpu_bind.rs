@@ -1,8 +1,6 @@
 //! --cpu-bind. CPU numbers are those of this machine, so that the tests ask for what it has.
 
-mod common;
-
-use common::{Setup, Slotd};
+use slotd_kit::{Setup, Slotd};
 
 /// The CPUs that this test may use.
 fn own_cpus() -> Vec<usize> {

@@ -1,8 +1,6 @@
 //! Each kind of dependency.
 
-mod common;
-
-use common::Slotd;
+use slotd_kit::Slotd;
 
 /// Whether a job with this dependency on a job that ends with `exit` runs. `None`: it never can.
 fn runs(slotd: &Slotd, kind: &str, exit: &str) -> Option<()> {

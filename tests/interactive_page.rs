@@ -1,8 +1,6 @@
 //! The finer lines of the srun page, and what joins a running step: sattach, sstat, scancel of a step.
 
-mod common;
-
-use common::{Setup, Slotd, proc};
+use slotd_kit::{Setup, Slotd, proc};
 use std::collections::BTreeSet;
 
 /// The lines of standard error, without times.

@@ -1,11 +1,9 @@
 //! A daemon that dies, or whose answer gets lost, while a client is in the middle of something: what was asked for
 //! happens once, and the client goes on.
 
-mod common;
-
-use common::wire::connect;
-use common::{Slotd, proc, until};
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
+use slotd_kit::wire::connect;
+use slotd_kit::{Slotd, proc, until};
 use std::fs::{self, File};
 use std::io::{IoSlice, IoSliceMut, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -132,7 +130,7 @@ fn step_up_to_its_launch(
     between: &Between,
     job: u32,
     script: &str,
-) -> (common::Running, UnixStream, Whole) {
+) -> (slotd_kit::Running, UnixStream, Whole) {
     let mut srun = slotd.command("srun");
     srun.args(["--jobid", &job.to_string(), "sh", "-c", script]);
     let srun = slotd.spawn(srun);

@@ -1,9 +1,7 @@
 //! sdiag, sprio and seff: what the daemon did, what priorities are made of, what jobs used.
 
-mod common;
-
-use common::Slotd;
 use serde_json::Value;
+use slotd_kit::Slotd;
 
 fn statistics(slotd: &Slotd) -> Value {
     let text = slotd.cmd("sdiag", &["--json"]).ok().stdout;

@@ -1,8 +1,6 @@
 //! SLOTD_NOTIFY_CMD.
 
-mod common;
-
-use common::{Setup, Slotd};
+use slotd_kit::{Setup, Slotd};
 
 /// A hook that writes a line about each job.
 fn with_hook() -> Slotd {
@@ -91,7 +89,7 @@ fn a_hanging_hook_is_ended_and_holds_up_nothing() {
         (std::fs::read_to_string(&log).unwrap_or_default().lines().count() == jobs.len()).then_some(())
     });
     slotd.wait("the end of the hooks", || {
-        (!slotd.processes().iter().any(|pid| common::proc::cmdline(*pid).starts_with("sleep 1000"))).then_some(())
+        (!slotd.processes().iter().any(|pid| slotd_kit::proc::cmdline(*pid).starts_with("sleep 1000"))).then_some(())
     });
 }
 

@@ -1,8 +1,6 @@
 //! Where the output of batch jobs goes (book, "Output Paths").
 
-mod common;
-
-use common::Slotd;
+use slotd_kit::Slotd;
 
 #[test]
 fn output_and_errors_go_to_one_file_by_default() {

@@ -1,10 +1,8 @@
 //! Clients that are broken, rude or gone: the daemon lives and answers the next one (issue of bad input).
 
-mod common;
-
-use common::wire::{ask, connect, drain, frame, header, receive};
-use common::{Slotd, proc, until};
 use serde_json::json;
+use slotd_kit::wire::{ask, connect, drain, frame, header, receive};
+use slotd_kit::{Slotd, proc, until};
 use std::io::Write;
 use std::net::Shutdown;
 

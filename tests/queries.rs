@@ -1,9 +1,7 @@
 //! What squeue, sacct, sinfo and scontrol print and return, held against the recorded output of Slurm. The numbers in
 //! the names of helpers and comments (F-22, H-15) are those of the recording.
 
-mod common;
-
-use common::{Out, Slotd};
+use slotd_kit::{Out, Slotd};
 
 fn host(slotd: &Slotd) -> String {
     slotd.cmd("scontrol", &["show", "aliases"]).ok().text().to_owned()

@@ -1,8 +1,6 @@
 //! sacct: the book's view, Slurm's columns, records of jobs and steps, filters.
 
-mod common;
-
-use common::{Out, Slotd};
+use slotd_kit::{Out, Slotd};
 
 #[track_caller]
 fn sacct(slotd: &Slotd, args: &[&str]) -> Out {

@@ -1,8 +1,6 @@
 //! squeue: the book's views, Slurm's formats, filters, exit codes.
 
-mod common;
-
-use common::{Out, Setup, Slotd};
+use slotd_kit::{Out, Setup, Slotd};
 
 fn words(line: &str) -> Vec<String> {
     line.split('|').map(|cell| cell.trim().to_owned()).collect()

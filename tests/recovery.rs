@@ -1,8 +1,6 @@
 //! Deaths: of the daemon, the launcher, a watcher. Nothing is lost, nothing runs twice, and what is told is true.
 
-mod common;
-
-use common::{Setup, Slotd, proc, until};
+use slotd_kit::{Setup, Slotd, proc, until};
 use std::collections::BTreeMap;
 use std::fs;
 

@@ -1,12 +1,10 @@
 //! What once broke when somebody tried to break it, each with a test that it does not any more.
 
-mod common;
-
-use common::Slotd;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::json;
+use slotd_kit::Slotd;
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::os::unix::ffi::OsStrExt;

@@ -1,8 +1,6 @@
 //! Requeue once, and scontrol requeue.
 
-mod common;
-
-use common::Slotd;
+use slotd_kit::Slotd;
 
 #[test]
 fn a_failure_requeues_once_and_then_stands() {

@@ -1,8 +1,6 @@
 //! CPUs, memory, GPUs, exclusiveness; where GPUs come from; limits by cgroups.
 
-mod common;
-
-use common::{Setup, Slotd, proc};
+use slotd_kit::{Setup, Slotd, proc};
 use std::collections::BTreeMap;
 
 #[test]

@@ -1,8 +1,6 @@
 //! The book's page "Runtime Model", line by line: a test for each sentence, named after it.
 
-mod common;
-
-use common::{Slotd, most_at_once, proc, until};
+use slotd_kit::{Slotd, most_at_once, proc, until};
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 

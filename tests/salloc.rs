@@ -1,8 +1,6 @@
 //! salloc: an allocation and a command inside it (book, "Allocations with salloc").
 
-mod common;
-
-use common::{Setup, Slotd, proc};
+use slotd_kit::{Setup, Slotd, proc};
 
 #[test]
 fn a_command_runs_inside_the_allocation() {
@@ -149,7 +147,7 @@ fn a_dead_session_gives_its_allocation_back() {
         slotd.wait_text("ready", "");
         std::fs::remove_file(slotd.path("ready")).unwrap();
         session.signal(signal);
-        let id = slotd.all_records().iter().map(common::Record::id).max().unwrap();
+        let id = slotd.all_records().iter().map(slotd_kit::Record::id).max().unwrap();
         slotd.wait_end(id);
         drop(session);
     }

@@ -1,10 +1,8 @@
 //! Each option of sbatch in the common form, directives, and what beats what.
 
-mod common;
+use slotd_kit::{Setup, Slotd};
 
-use common::{Setup, Slotd};
-
-fn request<'a>(job: &'a common::Record, key: &str) -> &'a serde_json::Value {
+fn request<'a>(job: &'a slotd_kit::Record, key: &str) -> &'a serde_json::Value {
     &job.0["request"][key]
 }
 
@@ -201,7 +199,7 @@ fn the_command_line_beats_the_environment_beats_directives() {
         sbatch.envs(env.iter().copied()).arg("--parsable").args(args).arg("job.sh");
         slotd.job(slotd.run(sbatch).ok().text().parse().unwrap())
     };
-    let of = |job: &common::Record| {
+    let of = |job: &slotd_kit::Record| {
         (request(job, "name").as_str().unwrap().to_owned(), request(job, "time_limit_secs").as_u64().unwrap())
     };
     assert_eq!(of(&submit(&[], &[])), ("directive".to_owned(), 300));

@@ -1,8 +1,6 @@
 //! When jobs start: dependencies, order, capacity, holds (book, "Runtime Model: Scheduling Rules").
 
-mod common;
-
-use common::{Slotd, most_at_once};
+use slotd_kit::{Slotd, most_at_once};
 
 #[test]
 fn dependency_job_waits_for_prerequisite_before_running() {
@@ -105,11 +103,11 @@ fn an_idle_daemon_makes_no_wakeups() {
     let job = slotd.wrap(&[], "true");
     slotd.wait_state(job, "COMPLETED");
     let pid = slotd.daemon_pid();
-    let mut before = common::proc::wakeups(pid);
+    let mut before = slotd_kit::proc::wakeups(pid);
     // Busy machines bring a late wake-up now and then: some quiet second must come.
-    let quiet = common::until(|| {
+    let quiet = slotd_kit::until(|| {
         std::thread::sleep(std::time::Duration::from_secs(1));
-        let now = common::proc::wakeups(pid);
+        let now = slotd_kit::proc::wakeups(pid);
         let woken = now - before;
         before = now;
         (woken == 0).then_some(())

@@ -1,8 +1,6 @@
 //! sinfo.
 
-mod common;
-
-use common::{Setup, Slotd};
+use slotd_kit::{Setup, Slotd};
 
 fn table(slotd: &Slotd, args: &[&str]) -> Vec<Vec<String>> {
     let out = slotd.cmd("sinfo", args).ok();

@@ -1,8 +1,6 @@
 //! A Slurm guide's commands for submission, as written there, and scripts with the header it teaches.
 
-mod common;
-
-use common::{Setup, Slotd, most_at_once};
+use slotd_kit::{Setup, Slotd, most_at_once};
 
 /// A host with what the guide's script asks for, and with the programs that it calls.
 fn cluster() -> Setup {

@@ -1,8 +1,6 @@
 //! srun on its own: an allocation, one step in it, and back (book, "What srun Does").
 
-mod common;
-
-use common::{Setup, Slotd, proc};
+use slotd_kit::{Setup, Slotd, proc};
 
 #[test]
 fn a_command_runs_in_the_foreground() {
@@ -223,7 +221,7 @@ fn an_interrupt_is_the_command_s_and_a_second_one_ends_it() {
     slotd.wait_text("ints", "got it");
     assert!(client.is_running());
     // Within a second of the one before, however slow this machine is.
-    let ended = common::until(|| {
+    let ended = slotd_kit::until(|| {
         client.signal(proc::INT);
         (!client.is_running()).then_some(())
     });

@@ -1,8 +1,6 @@
 //! Steps: srun inside a batch job or a salloc session.
 
-mod common;
-
-use common::{Setup, Slotd};
+use slotd_kit::{Setup, Slotd};
 
 #[test]
 fn srun_in_a_batch_script_is_a_step_of_it() {
@@ -197,6 +195,6 @@ fn the_end_of_the_job_ends_its_steps() {
     );
     slotd.wait_end(job);
     slotd.wait("the end of the step's process", || {
-        (!slotd.processes().iter().any(|pid| common::proc::cmdline(*pid).starts_with("sleep 1000"))).then_some(())
+        (!slotd.processes().iter().any(|pid| slotd_kit::proc::cmdline(*pid).starts_with("sleep 1000"))).then_some(())
     });
 }

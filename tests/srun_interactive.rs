@@ -1,9 +1,7 @@
 //! srun --pty: a real terminal, driven through one.
 
-mod common;
-
-use common::Slotd;
 use nix::pty::{Winsize, openpty};
+use slotd_kit::Slotd;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -61,13 +59,13 @@ impl Session {
 
     #[track_caller]
     fn shows(&self, text: &str) {
-        let seen = common::until(|| self.text().contains(text).then_some(()));
+        let seen = slotd_kit::until(|| self.text().contains(text).then_some(()));
         assert!(seen.is_some(), "{text:?} is not on the screen:\n{}", self.text());
     }
 
     #[track_caller]
     fn ends(&mut self) -> i32 {
-        let status = common::until(|| self.child.try_wait().unwrap());
+        let status = slotd_kit::until(|| self.child.try_wait().unwrap());
         status.unwrap_or_else(|| panic!("it does not end:\n{}", self.text())).code().unwrap_or(-1)
     }
 
@@ -165,10 +163,10 @@ fn the_end_of_the_terminal_ends_the_job() {
     let slotd = Slotd::start();
     let session = srun(&slotd, &["--pty", "sh", "-c", "echo ready; exec sleep 1000"]);
     session.shows("ready");
-    common::proc::signal(session.child.id() as i32, common::proc::KILL);
+    slotd_kit::proc::signal(session.child.id() as i32, slotd_kit::proc::KILL);
     slotd.wait_end(1);
     slotd.wait("the end of its process", || {
-        (!slotd.processes().iter().any(|pid| common::proc::cmdline(*pid).starts_with("sleep 1000"))).then_some(())
+        (!slotd.processes().iter().any(|pid| slotd_kit::proc::cmdline(*pid).starts_with("sleep 1000"))).then_some(())
     });
 }
 
@@ -254,15 +252,15 @@ fn a_hang_up_of_the_terminal_ends_the_job() {
     let slotd = Slotd::start();
     let mut session = srun(&slotd, &["--pty", "sh", "-c", "trap '' HUP; echo ready; sleep 1000; :"]);
     session.shows("ready");
-    common::proc::signal(session.child.id() as i32, libc::SIGHUP);
-    common::proc::signal(session.child.id() as i32, libc::SIGTERM);
+    slotd_kit::proc::signal(session.child.id() as i32, libc::SIGHUP);
+    slotd_kit::proc::signal(session.child.id() as i32, libc::SIGTERM);
     session.ends();
     slotd.wait_end(1);
 }
 
 /// Waits until no srun is left.
 fn without_srun(slotd: &Slotd) {
-    let is_srun = |pid: &i32| common::proc::cmdline(*pid).starts_with("srun ");
+    let is_srun = |pid: &i32| slotd_kit::proc::cmdline(*pid).starts_with("srun ");
     slotd.wait("the end of srun", || (!slotd.processes().iter().any(is_srun)).then_some(()));
 }
 

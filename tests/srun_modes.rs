@@ -1,8 +1,6 @@
 //! The ways of srun: at once or not at all, and handed to the daemon.
 
-mod common;
-
-use common::Slotd;
+use slotd_kit::Slotd;
 
 #[test]
 fn immediate_fails_where_it_would_have_to_wait() {
@@ -17,7 +15,7 @@ fn immediate_fails_where_it_would_have_to_wait() {
     slotd.wait_end(running);
     slotd.cmd("srun", &["--immediate", "true"]).ok();
     // Nothing of the refused ones is left in the queue.
-    assert!(slotd.all_records().iter().all(common::Record::is_over));
+    assert!(slotd.all_records().iter().all(slotd_kit::Record::is_over));
 }
 
 #[test]

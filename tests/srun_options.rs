@@ -1,8 +1,6 @@
 //! srun's options.
 
-mod common;
-
-use common::Slotd;
+use slotd_kit::Slotd;
 
 #[test]
 fn the_options_of_the_allocation_are_those_of_sbatch() {

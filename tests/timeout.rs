@@ -1,8 +1,6 @@
 //! Time limits.
 
-mod common;
-
-use common::{Setup, Slotd, proc};
+use slotd_kit::{Setup, Slotd, proc};
 
 #[test]
 fn a_job_is_ended_at_its_limit() {

@@ -1,8 +1,6 @@
 //! scontrol update.
 
-mod common;
-
-use common::{Setup, Slotd};
+use slotd_kit::{Setup, Slotd};
 
 #[track_caller]
 fn update(slotd: &Slotd, job: u32, change: &str) {
@@ -60,7 +58,7 @@ fn a_longer_limit_keeps_a_job_alive() {
     let start = slotd.job(job).start();
     update(&slotd, job, "TimeLimit=10");
     let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_micros() as i64;
-    common::until(|| (now() > start + 2_500_000).then_some(())).unwrap();
+    slotd_kit::until(|| (now() > start + 2_500_000).then_some(())).unwrap();
     slotd.open("go");
     slotd.wait_state(job, "COMPLETED");
 }

@@ -1,8 +1,6 @@
 //! --signal: a warning before the time limit.
 
-mod common;
-
-use common::{Setup, Slotd};
+use slotd_kit::{Setup, Slotd};
 
 const LOOP: &str = "while :; do sleep 0.05; done";
 

@@ -1,6 +1,6 @@
 //! What real scripts carry beyond the page, with Slurm's meaning, and the environment that a job finds.
 
-use crate::common::{Slotd, proc};
+use slotd_kit::{Slotd, proc};
 use std::collections::BTreeMap;
 
 // The options that the page has not.

@@ -1,6 +1,6 @@
 //! "#SBATCH Support" and "Precedence": a test for each directive of the list and each place of the order.
 
-use crate::common::{Slotd, until};
+use slotd_kit::{Slotd, until};
 
 /// A held job whose script has this directive, and what squeue shows of it.
 #[track_caller]

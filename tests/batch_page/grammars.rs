@@ -1,6 +1,6 @@
 //! "Dependencies", "Arrays" and "Delayed Start": a test for each supported expression.
 
-use crate::common::{Slotd, most_at_once};
+use slotd_kit::{Slotd, most_at_once};
 
 /// Two jobs that end when the gate opens: one in success and one in failure.
 #[track_caller]

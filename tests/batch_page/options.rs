@@ -1,6 +1,6 @@
 //! "Main Options": a test for each row of the table.
 
-use crate::common::{Slotd, until};
+use slotd_kit::{Slotd, until};
 
 #[test]
 fn option_wrap() {

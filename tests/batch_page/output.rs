@@ -1,6 +1,6 @@
 //! "Output Paths" and "Environment Export": tokens, defaults, values, examples.
 
-use crate::common::Slotd;
+use slotd_kit::Slotd;
 
 /// Runs a job with this pattern for its output: the file with this name has it.
 #[track_caller]

@@ -1,6 +1,6 @@
 //! "Requeue Once": which ends bring a job back, and that it comes back once.
 
-use crate::common::Slotd;
+use slotd_kit::Slotd;
 
 #[test]
 fn failed_requeues_once() {

@@ -1,13 +1,17 @@
 //! The daemon's protocol from scratch: frames of bytes, so that they can also be wrong.
 
 use serde_json::Value;
-use slotd::protocol::VERSION;
-use slotd::protocol::frame::HEADER;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
+
+/// The version of the protocol that the daemon under test speaks.
+pub const VERSION: u16 = 2;
+
+/// The length of a frame's header: mark, version, two zero bytes, and the lengths of JSON and bytes.
+const HEADER: usize = 16;
 
 /// Connects to the daemon of a root, however long its path is.
 pub fn connect(root: &Path) -> io::Result<UnixStream> {

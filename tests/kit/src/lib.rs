@@ -8,8 +8,6 @@
 //! Tests wait for conditions with a deadline, never for an amount of time: `PATIENCE` is longer than anything takes on a
 //! busy machine, and a test that gets there has failed.
 
-#![allow(dead_code, reason = "each test file is a program of its own and uses its own part of the harness")]
-
 pub mod proc;
 pub mod wire;
 
@@ -797,11 +795,18 @@ pub fn most_at_once(records: &[Record]) -> usize {
         .unwrap_or(0) as usize
 }
 
-/// The program under test. `SLOTD_TEST_PROGRAM` names it where the tests run on another machine than the one that built
-/// them, as those that need a delegated cgroup do in a guest.
+/// The program under test, which cargo builds beside the tests. `SLOTD_TEST_PROGRAM` names it where the tests run on
+/// another machine than the one that built them, as those that need a delegated cgroup do in a guest.
 pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        std::env::var_os("SLOTD_TEST_PROGRAM").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_slotd")), PathBuf::from)
+        let named = std::env::var_os("SLOTD_TEST_PROGRAM").map(PathBuf::from);
+        named.unwrap_or_else(|| {
+            // target/debug/deps/scheduling-0123456789abcdef
+            let test = std::env::current_exe().expect("this program has a path");
+            let built = test.ancestors().nth(2).expect("it lies in deps").join("slotd");
+            assert!(built.is_file(), "{} is not there: cargo build", built.display());
+            built
+        })
     })
 }
