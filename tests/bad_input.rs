@@ -249,6 +249,7 @@ fn the_daemon_refuses_settings_that_mean_nothing() {
         ("SLOTD_GPU_COUNT", "many"),
         ("SLOTD_CPUS", "0"),
         ("SLOTD_KILL_WAIT", "-1"),
+        ("SLOTD_LOG", "loud"),
         ("SLOTD_CPU_PARTITIONS", "a b"),
         ("SLOTD_BATCH_TASKS", "sometimes"),
     ] {

@@ -35,8 +35,10 @@ fn there_is_a_page_for_every_command_and_the_daemons_tells_its_settings() {
     // Changes of the font stand before and after names.
     let page = fs::read_to_string(man.join("slotd.1")).expect("text");
     let page = variables(&page.replace("\\fB", " ").replace("\\fR", " "));
-    let config = source("src/daemon/config.rs");
-    let read = variables(config.split("#[cfg(test)]").next().expect("the code"));
+    let settings = source("src/daemon/settings.rs");
+    let table = settings.split("pub const VARIABLES").nth(1).expect("the table of settings");
+    let read = variables(table.split("];").next().expect("its end"));
+    assert!(read.len() > 10, "{read:?}");
     assert_eq!(read.difference(&page).collect::<Vec<_>>(), [""; 0], "read by the daemon, and not in slotd(1)");
     let readme = source("README.md");
     let rows: String = readme.lines().filter(|line| line.starts_with("| `SLOTD_")).collect();

@@ -1,6 +1,6 @@
 //! GpuInventoryActor: which GPUs the host has.
 //!
-//! Owns the way they are found: `SLOTD_GPU_COUNT`, else `nvidia-smi` at the book's four places. Receives
+//! Owns the way they are found: `SLOTD_GPU_COUNT`, else `nvidia-smi`. Receives
 //! [`ProbeGpus`] (at the start of the daemon and on SIGHUP), answers it, and sends [`GpusChanged`] where the answer
 //! differs from the one before. It never polls. If it dies, the last known inventory stays in force.
 

@@ -1,4 +1,4 @@
-//! NotifierActor: runs `SLOTD_NOTIFY_CMD` when a top-level job is over (book, "Runtime Model: Notifications").
+//! NotifierActor: runs `SLOTD_NOTIFY_CMD` when a job is over.
 //!
 //! Owns the hooks that run and those that wait. Receives [`NotifyEnd`]. Sends nothing: a hook that fails, hangs or
 //! floods touches no job. At most [`MAX_RUNNING`] hooks run at once and [`MAX_WAITING`] wait; beyond that the oldest
@@ -7,6 +7,8 @@
 
 use crate::actors::messages::NotifyEnd;
 use actix::prelude::*;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::process::Stdio;
@@ -52,6 +54,8 @@ async fn run_hook(command: OsString, event: NotifyEnd, timeout: Duration) {
         .env("SLOTD_JOB_STATE", event.state.name())
         .env("SLOTD_JOB_PARTITION", event.partition)
         .env("SLOTD_JOB_REASON", event.reason.name())
+        // It is no part of the service: nothing that it starts may speak for the daemon.
+        .env_remove("NOTIFY_SOCKET")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -68,8 +72,7 @@ async fn run_hook(command: OsString, event: NotifyEnd, timeout: Duration) {
         Err(_) => {
             log::warn!("SLOTD_NOTIFY_CMD for job {job} was killed after {} s", timeout.as_secs());
             if let Some(pid) = child.id() {
-                let group = nix::unistd::Pid::from_raw(pid as i32);
-                let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
+                let _ = killpg(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
             }
             let _ = child.wait().await;
         }
@@ -125,7 +128,7 @@ mod tests {
     }
 
     #[actix_rt::test]
-    async fn a_hook_sees_the_variables_of_the_book() {
+    async fn a_hook_sees_the_job_in_its_environment() {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("log");
         let hook = format!(

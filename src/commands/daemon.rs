@@ -92,8 +92,6 @@ fn write(dir: &str, files: Vec<pages::File>) -> Result<(), String> {
 }
 
 fn serve() -> ExitCode {
-    let level = env_logger::Env::new().filter_or("SLOTD_LOG", "info");
-    env_logger::Builder::from_env(level).init();
     let paths = match super::paths() {
         Ok(paths) => paths,
         Err(error) => {
@@ -101,7 +99,7 @@ fn serve() -> ExitCode {
             return ExitCode::from(1);
         }
     };
-    match daemon::run(paths.root().to_owned(), |name| std::env::var_os(name)) {
+    match daemon::run(paths.root().to_owned(), &std::env::vars_os().collect()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("slotd: error: {error}");

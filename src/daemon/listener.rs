@@ -2,6 +2,7 @@
 
 use crate::daemon::session::{self, Hub};
 use crate::sys::paths::Paths;
+use nix::fcntl::{Flock, FlockArg};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -14,7 +15,7 @@ use tokio::net::UnixListener;
 /// Holds `run/slotd.lock` as long as the daemon lives.
 #[derive(Debug)]
 pub struct InstanceLock {
-    _file: File,
+    _file: Flock<File>,
 }
 
 /// Makes the directories of the root and takes the lock of its only daemon.
@@ -34,10 +35,7 @@ pub fn take_root(paths: &Paths) -> io::Result<InstanceLock> {
         .mode(0o600)
         .open(&path)
         .map_err(|e| named(&path, e))?;
-    // SAFETY: flock takes a descriptor and a number.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-        return Err(named(&path, io::Error::last_os_error()));
-    }
+    let file = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, e)| named(&path, e.into()))?;
     Ok(InstanceLock { _file: file })
 }
 

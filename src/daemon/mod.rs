@@ -1,13 +1,16 @@
 //! The daemon: wiring and life cycle. It decides nothing and prints nothing but its log.
 
-pub mod alarm;
-pub mod client_watch;
-pub mod config;
-pub mod listener;
+mod alarm;
+mod client_watch;
+mod core_config;
+mod listener;
+mod logging;
+mod recovery;
 mod requests;
-pub mod run;
-pub mod service;
-pub mod session;
-pub mod wire;
+mod run;
+mod session;
+mod settings;
+mod wire;
+mod wiring;
 
 pub use run::{DaemonError, run};

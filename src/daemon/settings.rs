@@ -1,0 +1,268 @@
+//! The daemon's settings. This is the only reader of `SLOTD_*` in the daemon.
+
+use crate::sched::BatchTasks;
+use log::Level;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a process may take to end after SIGTERM, as Slurm's `KillWait`.
+pub const DEFAULT_KILL_WAIT: Duration = Duration::from_secs(30);
+
+/// How long a notify hook may run.
+pub const DEFAULT_NOTIFY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long ended jobs stay visible to squeue and scontrol, as Slurm's `MinJobAge`.
+pub const DEFAULT_MIN_JOB_AGE: Duration = Duration::from_secs(300);
+
+/// All settings, by the names of their variables.
+pub const VARIABLES: [&str; 14] = [
+    "SLOTD_ROOT",
+    "SLOTD_CPU_PARTITIONS",
+    "SLOTD_GPU_PARTITIONS",
+    "SLOTD_FEATURES",
+    "SLOTD_NOTIFY_CMD",
+    "SLOTD_NOTIFY_TIMEOUT",
+    "SLOTD_CGROUP_BASE",
+    "SLOTD_GPU_COUNT",
+    "SLOTD_CPUS",
+    "SLOTD_MEMORY_MB",
+    "SLOTD_BATCH_TASKS",
+    "SLOTD_KILL_WAIT",
+    "SLOTD_MIN_JOB_AGE",
+    "SLOTD_LOG",
+];
+
+/// How the daemon of one root works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    pub root: PathBuf,
+    pub cpu_partitions: Vec<String>,
+    pub gpu_partitions: Vec<String>,
+    pub features: Vec<String>,
+    pub notify_cmd: Option<OsString>,
+    pub notify_timeout: Duration,
+    pub cgroup_base: Option<PathBuf>,
+    /// `None`: ask `nvidia-smi`.
+    pub gpu_count: Option<u32>,
+    /// `None`: what the kernel says.
+    pub cpus: Option<u32>,
+    /// `None`: `MemTotal`. Megabytes.
+    pub mem_mb: Option<u64>,
+    /// What `-n N` means for a batch script.
+    pub batch_tasks: BatchTasks,
+    pub kill_wait: Duration,
+    pub min_job_age: Duration,
+    /// What is written to the log: this level and what is worse.
+    pub log: Level,
+}
+
+/// A variable with a value that means nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{variable}={value:?}: expected {expected}")]
+pub struct SettingError {
+    pub variable: &'static str,
+    pub value: String,
+    pub expected: String,
+}
+
+impl Settings {
+    /// Reads the environment. An empty variable counts as not set.
+    ///
+    /// # Errors
+    /// A value that is no number in its range, no list of names, or no known word.
+    pub fn read(root: PathBuf, env: &Environment) -> Result<Settings, SettingError> {
+        let vars = Variables(env);
+        let settings = Settings {
+            root,
+            cpu_partitions: vars.names("SLOTD_CPU_PARTITIONS")?.unwrap_or_else(|| vec!["cpu".to_owned()]),
+            gpu_partitions: vars.names("SLOTD_GPU_PARTITIONS")?.unwrap_or_else(|| vec!["gpu".to_owned()]),
+            features: vars.names("SLOTD_FEATURES")?.unwrap_or_default(),
+            notify_cmd: vars.raw("SLOTD_NOTIFY_CMD"),
+            notify_timeout: vars.seconds("SLOTD_NOTIFY_TIMEOUT", 1)?.unwrap_or(DEFAULT_NOTIFY_TIMEOUT),
+            cgroup_base: vars.cgroup_base()?,
+            gpu_count: vars.number("SLOTD_GPU_COUNT", "a number of GPUs", 0..=1024)?,
+            cpus: vars.number("SLOTD_CPUS", "a number of CPUs", 1..=65_536)?,
+            mem_mb: vars.number("SLOTD_MEMORY_MB", "a number of megabytes", 1..=1 << 40)?,
+            batch_tasks: vars.batch_tasks()?,
+            kill_wait: vars.seconds("SLOTD_KILL_WAIT", 0)?.unwrap_or(DEFAULT_KILL_WAIT),
+            min_job_age: vars.seconds("SLOTD_MIN_JOB_AGE", 0)?.unwrap_or(DEFAULT_MIN_JOB_AGE),
+            log: vars.log()?,
+        };
+        settings.check_partitions()?;
+        Ok(settings)
+    }
+
+    /// Each partition has a name of its own.
+    fn check_partitions(&self) -> Result<(), SettingError> {
+        let mut seen = BTreeSet::new();
+        for (variable, names) in
+            [("SLOTD_CPU_PARTITIONS", &self.cpu_partitions), ("SLOTD_GPU_PARTITIONS", &self.gpu_partitions)]
+        {
+            for name in names {
+                if !seen.insert(name) {
+                    let expected = format!("names that differ; {name} is the name of another partition too");
+                    return Err(SettingError { variable, value: names.join(","), expected });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Variables by their names.
+pub type Environment = BTreeMap<OsString, OsString>;
+
+/// The environment, read with a check.
+struct Variables<'a>(&'a Environment);
+
+impl Variables<'_> {
+    fn raw(&self, name: &str) -> Option<OsString> {
+        self.0.get(OsStr::new(name)).filter(|value| !value.is_empty()).cloned()
+    }
+
+    fn text(&self, variable: &'static str) -> Result<Option<String>, SettingError> {
+        let text = self.raw(variable).map(OsString::into_string).transpose().map_err(|raw| SettingError {
+            variable,
+            value: raw.to_string_lossy().into_owned(),
+            expected: "text in UTF-8".to_owned(),
+        })?;
+        Ok(text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty()))
+    }
+
+    /// A value that `parse` takes.
+    fn value<T>(
+        &self,
+        variable: &'static str,
+        expected: &str,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, SettingError> {
+        let Some(value) = self.text(variable)? else { return Ok(None) };
+        match parse(&value) {
+            Some(parsed) => Ok(Some(parsed)),
+            None => Err(SettingError { variable, value, expected: expected.to_owned() }),
+        }
+    }
+
+    fn number<T>(&self, variable: &'static str, what: &str, range: RangeInclusive<T>) -> Result<Option<T>, SettingError>
+    where
+        T: std::str::FromStr + PartialOrd + std::fmt::Display,
+    {
+        let expected = format!("{what} from {} to {}", range.start(), range.end());
+        self.value(variable, &expected, |text| text.parse().ok().filter(|n| range.contains(n)))
+    }
+
+    /// As far as any time in Slurm goes; beyond that sums of times would overflow.
+    fn seconds(&self, variable: &'static str, least: u32) -> Result<Option<Duration>, SettingError> {
+        let secs = self.number(variable, "a number of seconds", least..=u32::MAX)?;
+        Ok(secs.map(|secs| Duration::from_secs(secs.into())))
+    }
+
+    fn names(&self, variable: &'static str) -> Result<Option<Vec<String>>, SettingError> {
+        let legal = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        self.value(variable, "names of letters, digits, '_', '-' and '.', separated by commas", |text| {
+            let names: Vec<String> =
+                text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+            (!names.is_empty() && names.iter().all(|name| name.chars().all(legal))).then_some(names)
+        })
+    }
+
+    fn cgroup_base(&self) -> Result<Option<PathBuf>, SettingError> {
+        let Some(base) = self.raw("SLOTD_CGROUP_BASE").map(PathBuf::from) else { return Ok(None) };
+        if base.is_absolute() {
+            return Ok(Some(base));
+        }
+        let value = base.display().to_string();
+        Err(SettingError { variable: "SLOTD_CGROUP_BASE", value, expected: "an absolute path".to_owned() })
+    }
+
+    fn batch_tasks(&self) -> Result<BatchTasks, SettingError> {
+        let parsed = self.value("SLOTD_BATCH_TASKS", "ranks, once or auto", |text| match text {
+            "auto" => Some(BatchTasks::Auto),
+            "ranks" => Some(BatchTasks::Ranks),
+            "once" => Some(BatchTasks::Once),
+            _ => None,
+        })?;
+        Ok(parsed.unwrap_or(BatchTasks::Auto))
+    }
+
+    fn log(&self) -> Result<Level, SettingError> {
+        let parsed = self.value("SLOTD_LOG", "error, warn, info, debug or trace", |text| text.parse().ok())?;
+        Ok(parsed.unwrap_or(Level::Info))
+    }
+}
+
+/// The variables that look like settings and are none, such as `SLOTD_CPU`: neither one for the commands nor what a hook
+/// is told.
+pub fn unknown<'a>(names: impl Iterator<Item = &'a OsString>) -> Vec<&'a str> {
+    let known = |name: &str| VARIABLES.contains(&name) || name == "SLOTD_OUTPUT" || name.starts_with("SLOTD_JOB_");
+    names.filter_map(|name| name.to_str()).filter(|name| name.starts_with("SLOTD_") && !known(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(vars: &[(&str, &str)]) -> Result<Settings, SettingError> {
+        let env = vars.iter().map(|&(name, value)| (name.into(), value.into())).collect();
+        Settings::read(PathBuf::from("/r"), &env)
+    }
+
+    #[test]
+    fn nothing_set_and_empty_variables_give_the_defaults() {
+        let settings = read(&[]).unwrap();
+        assert_eq!(settings.cpu_partitions, ["cpu"]);
+        assert_eq!(settings.gpu_partitions, ["gpu"]);
+        assert_eq!(settings.gpu_count, None);
+        assert_eq!(settings.notify_cmd, None);
+        assert_eq!(settings.kill_wait, DEFAULT_KILL_WAIT);
+        assert_eq!(settings.log, Level::Info);
+        assert_eq!(read(&VARIABLES.map(|name| (name, ""))).unwrap(), settings);
+    }
+
+    #[test]
+    fn a_hook_keeps_its_quotes_and_dollars() {
+        let hook = r#"notify-send "slotd" "$SLOTD_JOB_ID $SLOTD_JOB_STATE""#;
+        assert_eq!(read(&[("SLOTD_NOTIFY_CMD", hook)]).unwrap().notify_cmd, Some(hook.into()));
+    }
+
+    #[test]
+    fn a_bad_value_is_named_with_its_variable_and_what_is_expected() {
+        for (name, value, expected) in [
+            ("SLOTD_GPU_COUNT", "many", "a number of GPUs from 0 to 1024"),
+            ("SLOTD_GPU_COUNT", "4096", "a number of GPUs from 0 to 1024"),
+            ("SLOTD_CPU_PARTITIONS", "a b", "separated by commas"),
+            ("SLOTD_GPU_PARTITIONS", ",", "separated by commas"),
+            ("SLOTD_FEATURES", "a&b", "separated by commas"),
+            ("SLOTD_BATCH_TASKS", "sometimes", "ranks, once or auto"),
+            ("SLOTD_KILL_WAIT", "-1", "a number of seconds from 0 to 4294967295"),
+            ("SLOTD_NOTIFY_TIMEOUT", "0", "a number of seconds from 1 to"),
+            ("SLOTD_MIN_JOB_AGE", "18446744073709551615", "a number of seconds"),
+            ("SLOTD_CPUS", "0", "a number of CPUs from 1 to 65536"),
+            ("SLOTD_MEMORY_MB", "8G", "a number of megabytes"),
+            ("SLOTD_CGROUP_BASE", "slotd", "an absolute path"),
+            ("SLOTD_LOG", "verbose", "error, warn, info, debug or trace"),
+            ("SLOTD_LOG", "slotd=debug", "error, warn, info, debug or trace"),
+        ] {
+            let error = read(&[(name, value)]).unwrap_err();
+            let text = error.to_string();
+            assert!(text.starts_with(&format!("{name}={value:?}: expected ")), "{text}");
+            assert!(text.contains(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn one_name_for_two_partitions_is_refused() {
+        let error = read(&[("SLOTD_CPU_PARTITIONS", "a,b"), ("SLOTD_GPU_PARTITIONS", "b")]).unwrap_err();
+        assert_eq!(error.variable, "SLOTD_GPU_PARTITIONS");
+        assert!(read(&[("SLOTD_CPU_PARTITIONS", "a,a")]).is_err());
+    }
+
+    #[test]
+    fn a_misspelled_variable_is_found() {
+        let names = ["SLOTD_CPU", "SLOTD_CPUS", "PATH", "SLOTD_OUTPUT"].map(OsString::from);
+        assert_eq!(unknown(names.iter()), ["SLOTD_CPU"]);
+    }
+}
