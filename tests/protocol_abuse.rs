@@ -40,7 +40,7 @@ fn a_frame_that_announces_too_much_is_refused_before_it_comes() {
         socket.write_all(&header(lengths.0, lengths.1)).unwrap();
         // Nothing more is sent, and the connection is left open: the refusal must come by itself.
         let answer = receive(&mut socket).unwrap();
-        assert!(answer["Refused"]["lines"][0].as_str().unwrap().contains("longer than"), "{answer}");
+        assert!(answer["Refused"]["Malformed"].as_str().unwrap().contains("longer than"), "{answer}");
     }
     is_well(&slotd);
 }
@@ -93,7 +93,7 @@ fn malformed_json_is_refused_and_the_connection_goes_on() {
         b"null",
         b"\"Nonsense\"",
         br#"{"Submit":{}}"#,
-        br#"{"Submit":{"request":{"ntasks":-1},"script_len":0,"wait":false,"test_only":false,"failure":"","client":{"pid":1,"start_ticks":0}}}"#,
+        br#"{"Submit":{"request":{"ntasks":-1},"script_len":0,"wait":false,"test_only":false,"client":{"pid":1,"start_ticks":0}}}"#,
         br#"{"Jobs":{"jobs":[{"job":99999999999999}]}}"#,
         b"\xff\xfe\x00",
         deep.as_bytes(),
@@ -123,7 +123,7 @@ fn a_script_shorter_than_announced_submits_nothing() {
     let slotd = Slotd::start();
     let submit = json!({ "Submit": {
         "request": { "name": "short", "user": "u", "work_dir": "/", "submit_line": "", "submit_host": "" },
-        "script_len": 1000, "wait": false, "test_only": false, "failure": "", "client": { "pid": 1, "start_ticks": 0 } } });
+        "script_len": 1000, "wait": false, "test_only": false, "client": { "pid": 1, "start_ticks": 0 } } });
     let mut socket = connect(&slotd.root).unwrap();
     socket.write_all(&frame(submit.to_string().as_bytes(), b"#!/bin/sh\n")).unwrap();
     let answer = receive(&mut socket).unwrap();
@@ -149,7 +149,8 @@ fn a_request_that_asks_for_the_impossible_is_refused() {
         json!({ "request": { "gpu": { "per_task": u32::MAX }, "ntasks": u32::MAX, "work_dir": "/" } }),
         json!({ "request": { "partition": "\u{0}", "work_dir": "" } }),
     ] {
-        let mut submit = json!({ "script_len": 0, "wait": false, "test_only": false, "failure": "No", "client": { "pid": 1, "start_ticks": 0 } });
+        let mut submit =
+            json!({ "script_len": 0, "wait": false, "test_only": false, "client": { "pid": 1, "start_ticks": 0 } });
         submit["request"] = request["request"].clone();
         submit["request"]["name"] = json!("edge");
         // Refused or taken: either is an answer.

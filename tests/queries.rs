@@ -341,7 +341,10 @@ fn every_key_of_update_is_shown_by_show_job() {
     }
     for (change, text) in [
         ("Nonsense=1", "Update of this parameter is not supported: Nonsense=1\nRequest aborted\n".to_owned()),
-        ("Partition=nopart", format!("Invalid partition name specified for job {job}\n")),
+        (
+            "Partition=nopart",
+            format!("invalid partition specified: nopart\nInvalid partition name specified for job {job}\n"),
+        ),
         ("NumCPUs=99", format!("Requested partition configuration not available now for job {job}\n")),
         ("UserID=root", "No changes specified\n".to_owned()),
     ] {

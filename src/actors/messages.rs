@@ -9,8 +9,8 @@ use crate::model::job::{Client, ClientProcess};
 use crate::model::partition::{Gpu, Host};
 use crate::model::query::AcctFilter;
 use crate::model::view::{JobList, JobView, NodeView};
-use crate::model::{ExitCode, Job, JobId, JobRef, JobRequest, JobState, Reason, StepId, StepKey};
-use crate::protocol::answer::{Outcome, Refused};
+use crate::model::{ExitCode, Job, JobId, JobRef, JobRequest, JobState, Reason, Refusal, StepId, StepKey};
+use crate::protocol::answer::Outcome;
 use crate::protocol::request::{CancelAsk, ControlAction, JobFilter, StepLaunch, UsageAsk};
 use crate::sched::{EndCause, EndedJob, Estimate, JobOutcome, SignalTarget, StopCause};
 use crate::store::StoreError;
@@ -21,15 +21,13 @@ use std::os::fd::OwnedFd;
 
 /// A submission. Answered when it is durable.
 #[derive(Message)]
-#[rtype(result = "Result<JobId, Refused>")]
+#[rtype(result = "Result<JobId, Refusal>")]
 pub struct SubmitJob {
     pub request: JobRequest,
     pub texts: LaunchTexts,
     pub client: Client,
     /// It may be in the queue already.
     pub again: bool,
-    /// What a refusal's reason is put after.
-    pub failure: String,
     /// What the database knows of dependencies that are no longer in memory.
     pub ended: Vec<EndedJob>,
     /// Where the news of the job go, if anybody waits for them.
@@ -38,10 +36,9 @@ pub struct SubmitJob {
 
 /// What would become of a submission.
 #[derive(Message)]
-#[rtype(result = "Result<Estimate, Refused>")]
+#[rtype(result = "Result<Estimate, Refusal>")]
 pub struct TestSubmission {
     pub request: JobRequest,
-    pub failure: String,
     pub ended: Vec<EndedJob>,
 }
 
@@ -97,7 +94,7 @@ pub struct WatchJob {
 
 /// A client is back at its allocation.
 #[derive(Message)]
-#[rtype(result = "Result<JobView, Refused>")]
+#[rtype(result = "Result<JobView, Refusal>")]
 pub struct AttachClient {
     pub job: JobId,
     pub client: ClientProcess,
@@ -110,7 +107,7 @@ pub struct AttachClient {
 
 /// A launch inside an allocation. Answered when it has been decided whether it starts, waits or is refused.
 #[derive(Message)]
-#[rtype(result = "Result<(), Refused>")]
+#[rtype(result = "Result<(), Refusal>")]
 pub struct CreateStep {
     pub launch: Box<StepLaunch>,
     pub env: Vec<u8>,

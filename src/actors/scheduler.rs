@@ -13,9 +13,9 @@ use crate::model::change::LaunchTexts;
 use crate::model::job::ClientProcess;
 use crate::model::partition::Host;
 use crate::model::view::{JobView, NodeView, PartitionView};
-use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRef, JobRequest, Partition, StepKey, Timestamp};
-use crate::protocol::answer::{Answer, Outcome, Refused};
-use crate::sched::{Core, Effect, EndCause, JobOutcome, Outbox, Refusal, Submission};
+use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRef, JobRequest, Partition, Refusal, StepKey, Timestamp};
+use crate::protocol::answer::Answer;
+use crate::sched::{Core, Effect, EndCause, JobOutcome, Outbox, Submission};
 use crate::spec::{constraint, hostlist};
 use actix::prelude::*;
 use std::collections::{HashMap, VecDeque};
@@ -285,9 +285,7 @@ impl SchedulerActor {
             Effect::LaunchStep { step, ticket, alloc } => self.launch_step(step, ticket, alloc),
             Effect::StepRefused { ticket, refusal } => {
                 if let Some(ticket) = self.tickets.remove(&ticket) {
-                    let what = format!("Unable to create step for job {}", ticket.job);
-                    let refused = Refused { lines: refusal.lines(&what), exit: 1 };
-                    let _ = ticket.news.send(Answer::Refused(refused));
+                    let _ = ticket.news.send(Answer::Refused(refusal));
                 }
             }
             // Announced with the view of their commit.
@@ -364,10 +362,6 @@ fn features(host: &Host) -> Vec<String> {
     let models = host.gpus.iter().filter_map(|gpu| gpu.model.clone());
     let kinds = ["cpu"].into_iter().chain((!host.gpus.is_empty()).then_some("gpu")).map(str::to_owned);
     host.features.iter().cloned().chain(models).chain(kinds).collect()
-}
-
-fn submission_refused(failure: &str, refusal: &Refusal) -> Refused {
-    Refused { lines: refusal.lines(failure), exit: 1 }
 }
 
 impl Actor for SchedulerActor {
@@ -464,12 +458,11 @@ impl Handler<DiskFull> for SchedulerActor {
 }
 
 impl Handler<SubmitJob> for SchedulerActor {
-    type Result = ResponseFuture<Result<JobId, Refused>>;
+    type Result = ResponseFuture<Result<JobId, Refusal>>;
 
     fn handle(&mut self, m: SubmitJob, ctx: &mut Self::Context) -> Self::Result {
         if self.disk_is_full {
-            let line = format!("{}: the disk of the daemon's database is full: make room and submit again", m.failure);
-            return Box::pin(async move { Err(Refused { lines: vec![line], exit: 1 }) });
+            return Box::pin(async { Err(Refusal::DiskFull) });
         }
         let now = self.now();
         let mut out = Outbox::default();
@@ -491,10 +484,7 @@ impl Handler<SubmitJob> for SchedulerActor {
         let client = Some(m.client);
         let submission = Submission { texts: m.texts, client, ended: m.ended, ..self.judged(m.request) };
         match self.core.submit(submission, now, &mut out) {
-            Err(refusal) => {
-                let refused = submission_refused(&m.failure, &refusal);
-                Box::pin(async move { Err(refused) })
-            }
+            Err(refusal) => Box::pin(async move { Err(refusal) }),
             Ok(id) => {
                 self.counters.jobs.submitted += 1;
                 if let Some(news) = m.news {
@@ -509,11 +499,11 @@ impl Handler<SubmitJob> for SchedulerActor {
 }
 
 impl Handler<TestSubmission> for SchedulerActor {
-    type Result = Result<crate::sched::Estimate, Refused>;
+    type Result = Result<crate::sched::Estimate, Refusal>;
 
     fn handle(&mut self, m: TestSubmission, _: &mut Self::Context) -> Self::Result {
         let submission = Submission { ended: m.ended, ..self.judged(m.request) };
-        self.core.test_only(&submission, self.now()).map_err(|refusal| submission_refused(&m.failure, &refusal))
+        self.core.test_only(&submission, self.now())
     }
 }
 
@@ -657,12 +647,4 @@ impl Handler<GpusChanged> for SchedulerActor {
 /// The client that an allocation of an earlier daemon belongs to, for those that may still come back.
 pub fn clients_to_expect(jobs: &[Job]) -> Vec<(JobId, ClientProcess)> {
     jobs.iter().filter(|job| !job.run.state.is_terminal()).filter_map(|job| Some((job.id, job.holder()?))).collect()
-}
-
-/// One [`Outcome`] for a target.
-fn outcome(target: impl ToString, result: Result<Vec<JobId>, String>) -> Outcome {
-    match result {
-        Ok(jobs) => Outcome { target: target.to_string(), error: None, jobs },
-        Err(error) => Outcome { target: target.to_string(), error: Some(error), jobs: Vec::new() },
-    }
 }

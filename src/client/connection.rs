@@ -1,5 +1,6 @@
 //! One connection to the daemon.
 
+use crate::model::Refusal;
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::{self, Frame, FrameError, HEADER, MAX_JSON};
 use crate::protocol::request::{Request, Submit};
@@ -25,6 +26,8 @@ pub enum ClientError {
     NoDaemon { socket: PathBuf, source: io::Error },
     /// The connection broke, or carried something that makes no sense.
     Broken(FrameError),
+    /// The daemon does not take this client back.
+    Refused(Refusal),
     /// The user's signal ended the wait before anything ran.
     Interrupted(i32),
 }
@@ -42,6 +45,7 @@ impl fmt::Display for ClientError {
                 f.write_str("the daemon closed the connection before it answered\nlook into its log, and ask again")
             }
             ClientError::Broken(e) => e.fmt(f),
+            ClientError::Refused(why) => why.fmt(f),
             ClientError::Interrupted(signal) => write!(f, "ended by signal {signal}"),
         }
     }

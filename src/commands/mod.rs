@@ -8,8 +8,8 @@ use crate::args::error::{CliError, Mark, Parsed};
 use crate::args::origin::Origin;
 use crate::client::connection::{ClientError, Connection};
 use crate::commands::pages::texts::Page;
-use crate::model::Timestamp;
-use crate::protocol::answer::{Answer, Refused};
+use crate::model::{Refusal, Timestamp};
+use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::sys::paths::Paths;
 use crate::sys::{system, user};
@@ -204,22 +204,16 @@ impl From<ClientError> for CliError {
     }
 }
 
-/// The error of a request that the daemon refused.
-pub fn refused(refused: Refused) -> CliError {
-    let lines = refused.lines.into_iter().map(|line| (Mark::Error, line)).collect();
-    CliError { lines, exit: refused.exit }
+/// The error of a request that the daemon refused. `what` failed: `Batch job submission failed`.
+pub fn refused(what: &str, why: &Refusal) -> CliError {
+    CliError::error(1, why.lines(what).join("\n"))
 }
 
-/// What comes before the text of a refused `--test-only`, without the command's name (golden B-41).
-pub const TEST_FAILURE: &str = "allocation failure";
-
-/// The refusal of a trial: the line with the cause stands bare, as Slurm prints it.
-pub fn trial_refused(why: Refused) -> CliError {
-    let mut error = refused(why);
-    for (mark, line) in &mut error.lines {
-        if line.starts_with(TEST_FAILURE) {
-            *mark = Mark::Bare;
-        }
+/// The refusal of a `--test-only`: Slurm prints its last line without the name of the command.
+pub fn trial_refused(why: &Refusal) -> CliError {
+    let mut error = refused("allocation failure", why);
+    if let Some((mark, _)) = error.lines.last_mut() {
+        *mark = Mark::Bare;
     }
     error
 }
@@ -231,7 +225,7 @@ pub fn trial_refused(why: Refused) -> CliError {
 pub fn ask(request: &Request, raw: &[u8]) -> Result<(Answer, Vec<u8>), CliError> {
     let mut conn = Connection::open(&paths()?)?;
     match conn.ask(request, raw)? {
-        (Answer::Refused(why), _) => Err(refused(why)),
+        (Answer::Refused(why), _) => Err(CliError::error(1, why.to_string())),
         answer => Ok(answer),
     }
 }

@@ -66,14 +66,15 @@ impl Session {
             script_len: 0,
             wait: self.salloc.no_shell,
             test_only: false,
-            failure: "Job submit/allocate failed".to_owned(),
             client: client(!self.salloc.no_shell),
             again: false,
         };
         let (mut conn, answer) = hand_in(&link.paths, submit, &[], "salloc")?;
         let job = match answer {
             Answer::Submitted { job } => job,
-            Answer::Refused(why) => return Err(refused(why).with_exit(self.salloc.error_exit)),
+            Answer::Refused(why) => {
+                return Err(refused("Job submit/allocate failed", &why).with_exit(self.salloc.error_exit));
+            }
             other => return Err(unexpected(&other)),
         };
         link.allocation = Some(job);

@@ -5,7 +5,7 @@ pub mod options;
 
 use super::output::print;
 use super::tasks::{client, hand_in};
-use super::{Done, Entry, TEST_FAILURE, parsed, paths, refused, submitting_origin, trial_refused, unexpected};
+use super::{Done, Entry, parsed, paths, refused, submitting_origin, trial_refused, unexpected};
 use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
 use crate::client::connection::{ClientError, Connection, reopen};
@@ -66,14 +66,13 @@ fn submit(sbatch: Sbatch, tz: &jiff::tz::TimeZone) -> Done {
         script_len: sbatch.texts.script.len(),
         wait: sbatch.wait,
         test_only: sbatch.test_only,
-        failure: if sbatch.test_only { TEST_FAILURE } else { "Batch job submission failed" }.to_owned(),
         client: client(false),
         again: false,
     };
     let (conn, answer) = hand_in(&paths, submit, &raw, "sbatch").map_err(with_exit)?;
     match answer {
-        Answer::Refused(why) if sbatch.test_only => Err(with_exit(trial_refused(why))),
-        Answer::Refused(why) => Err(with_exit(refused(why))),
+        Answer::Refused(why) if sbatch.test_only => Err(with_exit(trial_refused(&why))),
+        Answer::Refused(why) => Err(with_exit(refused("Batch job submission failed", &why))),
         Answer::WouldStart { job, at, cpus, partition } => {
             would_start("sbatch", job, at, cpus, &partition, tz);
             Ok(0)
@@ -119,7 +118,7 @@ fn wait(mut conn: Connection, paths: &Paths, job: JobId) -> Done {
             }
             Ok(if exit.signal != 0 || exit.status == 0 { 1 } else { u8::try_from(exit.status).unwrap_or(1) })
         }
-        Answer::Refused(why) => Err(refused(why)),
+        Answer::Refused(why) => Err(CliError::error(1, why.to_string())),
         other => Err(unexpected(&other)),
     }
 }

@@ -3,13 +3,13 @@
 pub mod args;
 
 use super::output::maybe_listed;
-use super::{Done, Entry, ask, origin, parsed, refused, unexpected};
+use super::{Done, Entry, ask, origin, parsed, unexpected};
 use crate::args::choices::definition;
 use crate::args::error::CliError;
 use crate::commands::pages::texts;
 use crate::commands::scancel::args::{Scancel, parse};
 use crate::model::view::JobView;
-use crate::model::{ArrayRole, JobRef};
+use crate::model::{ArrayRole, JobRef, Refusal};
 use crate::protocol::answer::{Answer, Outcome};
 use crate::protocol::request::{CancelAsk, CancelFilter, JobFilter, Request};
 use std::ffi::OsString;
@@ -50,14 +50,13 @@ fn carry_out(scancel: Scancel, uid: u32) -> Done {
     let cancel = CancelAsk { refs, filter, signal: scancel.signal, batch: scancel.batch, full: scancel.full, uid };
     let outcomes = match ask(&Request::Cancel(cancel), &[])?.0 {
         Answer::Done(outcomes) => outcomes,
-        Answer::Refused(why) => return Err(refused(why)),
         other => return Err(unexpected(&other)),
     };
     if outcomes.is_empty() && !named && scancel.verbose > 0 {
         eprintln!("scancel: error: No active jobs match ALL job filters, including: {filters}");
     }
-    for Outcome { target, error, .. } in outcomes {
-        let is_step = target.contains('.');
+    for Outcome { target, result } in outcomes {
+        let is_step = target.step.is_some();
         if scancel.verbose > 0 {
             match scancel.signal {
                 None if is_step => eprintln!("scancel: Terminating step {target}"),
@@ -67,11 +66,11 @@ fn carry_out(scancel: Scancel, uid: u32) -> Done {
                 }
             }
         }
-        let Some(error) = error else { continue };
+        let Err(why) = result else { continue };
         let fatal = scancel.signal.is_some() || is_step;
         if (fatal || scancel.verbose > 0) && !scancel.quiet {
             let what = if is_step { "job step id" } else { "job id" };
-            eprintln!("scancel: error: Kill job error on {what} {target}: {error}");
+            eprintln!("scancel: error: Kill job error on {what} {target}: {why}");
         }
         if fatal {
             code = 1;
@@ -118,7 +117,7 @@ fn confirmed(refs: &[JobRef], filter: &CancelFilter, code: &mut u8) -> Result<Ve
             None if !live(std::slice::from_ref(&whole), &CancelFilter::default())?.is_empty() => {}
             None => {
                 let what = if job.step.is_some() { "job step id" } else { "job id" };
-                eprintln!("scancel: error: Kill job error on {what} {job}: Invalid job id specified");
+                eprintln!("scancel: error: Kill job error on {what} {job}: {}", Refusal::UnknownJob);
                 *code = 1;
             }
         }

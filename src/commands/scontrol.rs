@@ -6,7 +6,7 @@ pub mod update_args;
 
 use super::output::{self, ctx};
 use super::pids;
-use super::{Done, Entry, ask, origin, parsed, paths, refused, unexpected};
+use super::{Done, Entry, ask, origin, parsed, paths, unexpected};
 use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
@@ -18,7 +18,7 @@ use crate::commands::scontrol::update_args::JobChange;
 use crate::model::query::{AcctFilter, names_record};
 use crate::model::update::Update;
 use crate::model::view::{JobList, JobView, NodeView};
-use crate::model::{ArrayRole, JobRef};
+use crate::model::{ArrayRole, JobRef, Refusal};
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::FrameError;
 use crate::protocol::request::{ControlAction, JobFilter, Request};
@@ -163,7 +163,7 @@ impl Session<'_> {
                     return Ok(0);
                 }
                 Ok((Answer::Ended { .. }, _)) => return over(),
-                Ok((Answer::Refused(_), _)) => return Err(bare("slurm_load_jobs error: Invalid job id specified")),
+                Ok((Answer::Refused(why), _)) => return Err(bare(format!("slurm_load_jobs error: {why}"))),
                 Ok((other, _)) => return Err(unexpected(&other)),
                 Err(ClientError::Broken(FrameError::Closed | FrameError::Io(_))) => {
                     conn = reopen(&paths, None)?;
@@ -213,19 +213,21 @@ impl Session<'_> {
     fn control(&self, jobs: &[JobRef], action: ControlAction, call: Option<&str>) -> Done {
         let outcomes = match ask(&Request::Control { jobs: jobs.to_vec(), action }, &[])?.0 {
             Answer::Done(outcomes) => outcomes,
-            Answer::Refused(why) => return Err(refused(why)),
             other => return Err(unexpected(&other)),
         };
         let mut code = 0;
         for outcome in outcomes {
-            let Some(error) = outcome.error else { continue };
+            let Err(why) = outcome.result else { continue };
             code = 1;
             if self.scontrol.quiet {
                 continue;
             }
-            eprintln!("{error} for job {}", outcome.target);
+            if let Some(line) = why.detail() {
+                eprintln!("{line}");
+            }
+            eprintln!("{why} for job {}", outcome.target);
             if let Some(call) = call {
-                eprintln!("{call} error: {error}");
+                eprintln!("{call} error: {why}");
             }
         }
         Ok(code)
@@ -398,7 +400,7 @@ impl Session<'_> {
         if let (true, Some(first)) = (list.jobs.is_empty(), wanted.first()) {
             // A task of a job that is no array, or not of this array.
             return match list.unknown.contains(&first.job) {
-                true => Err(bare("slurm_load_jobs error: Invalid job id specified")),
+                true => Err(bare(format!("slurm_load_jobs error: {}", Refusal::UnknownJob))),
                 false => self.not_found(&format!("Job {first}")),
             };
         }
@@ -487,7 +489,7 @@ fn write_script(job: &JobRef, file: Option<&str>) -> Done {
     let script = match Connection::open(&super::paths()?)?.ask(&Request::BatchScript(job.job), &[])? {
         (Answer::Script, script) => script,
         (Answer::Refused(why), _) => {
-            return Err(bare(format!("job script retrieval failed: {}", why.lines.join(": "))));
+            return Err(bare(format!("job script retrieval failed: {why}")));
         }
         (other, _) => return Err(unexpected(&other)),
     };

@@ -63,12 +63,11 @@ fn submit_only(srun: Srun, tz: &jiff::tz::TimeZone) -> Done {
         script_len: 0,
         wait: false,
         test_only: srun.test_only,
-        failure: if srun.test_only { super::TEST_FAILURE } else { FAILURE }.to_owned(),
         client: client(false),
         again: false,
     };
     match hand_in(&paths()?, submit, &srun.env, "srun")?.1 {
-        Answer::Refused(why) => Err(if srun.test_only { super::trial_refused(why) } else { refused(why) }),
+        Answer::Refused(why) => Err(if srun.test_only { super::trial_refused(&why) } else { refused(FAILURE, &why) }),
         Answer::Submitted { job } => {
             if srun.quiet {
                 Ok(0)
@@ -92,7 +91,7 @@ fn inside(srun: Srun, job: &JobRef, line: &str) -> Done {
     let (mut conn, answer) = confirm(&paths, job, &Request::Jobs(filter))?;
     let jobs = match answer {
         Answer::Jobs(list) => list.jobs,
-        Answer::Refused(why) => return Err(refused(why)),
+        Answer::Refused(why) => return Err(CliError::error(1, why.to_string())),
         other => return Err(unexpected(&other)),
     };
     let Some(view) = jobs.iter().find(|view| view.run.state.is_active()) else {
@@ -139,14 +138,13 @@ fn outside(srun: Srun, line: &str) -> Done {
         script_len: 0,
         wait: false,
         test_only: false,
-        failure: FAILURE.to_owned(),
         client: client(true),
         again: false,
     };
     let (mut conn, answer) = hand_in(&link.paths, submit, &[], "srun")?;
     let job = match answer {
         Answer::Submitted { job } => job,
-        Answer::Refused(why) => return Err(refused(why).with_exit(srun.error_exit)),
+        Answer::Refused(why) => return Err(refused(FAILURE, &why).with_exit(srun.error_exit)),
         other => return Err(unexpected(&other)),
     };
     link.allocation = Some(job);

@@ -186,7 +186,7 @@ pub fn verdict(node: &str, job: JobId, outcome: &StepOutcome) -> Result<(u8, Vec
             }
             Ok((u8::try_from(exit.as_shell()).unwrap_or(1), lines))
         }
-        StepOutcome::Refused(why) => Err(super::refused(why.clone())),
+        StepOutcome::Refused(why) => Err(super::refused(&format!("Unable to create step for job {job}"), why)),
         StepOutcome::JobEnded(view) => {
             let code = if view.run.exit.is_success() { 1 } else { u8::try_from(view.run.exit.as_shell()).unwrap_or(1) };
             Ok((code, vec![format!("error: Job {job} is over: {} ({})", view.run.state, view.run.reason)]))

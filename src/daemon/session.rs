@@ -12,8 +12,8 @@ use crate::exec::launch_spec::{SignalTarget, StepCommand};
 use crate::model::change::LaunchTexts;
 use crate::model::job::ClientProcess;
 use crate::model::view::JobList;
-use crate::model::{JobId, Timestamp};
-use crate::protocol::answer::{Answer, Refused};
+use crate::model::{JobId, Refusal, Timestamp};
+use crate::protocol::answer::Answer;
 use crate::protocol::frame::{Frame, FrameError};
 use crate::protocol::request::{ControlAction, Request, StepLaunch, Submit};
 use crate::sched::EndedJob;
@@ -65,7 +65,7 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
     let own = nix::unistd::getuid().as_raw();
     let socket = Rc::new(socket);
     if uid != own && uid != 0 {
-        let refused = Answer::Refused(Refused::new(format!("this daemon serves user {own} alone, not user {uid}")));
+        let refused = Answer::Refused(Refusal::WrongUser { daemon: own, client: uid });
         let _ = send(&socket, refused, Vec::new()).await;
         return;
     }
@@ -99,7 +99,7 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
                 },
                 Some(Err(FrameError::Closed)) | None => break,
                 Some(Err(e)) => {
-                    let _ = send(&socket, Answer::Refused(Refused::new(e.to_string())), Vec::new()).await;
+                    let _ = send(&socket, Answer::Refused(Refusal::Malformed(e.to_string())), Vec::new()).await;
                     break;
                 }
             },
@@ -121,7 +121,7 @@ async fn send(socket: &UnixStream, answer: Answer, raw: Vec<u8>) -> Result<(), F
     let many = matches!(&answer, Answer::Jobs(list) if list.jobs.len() > MANY_JOBS);
     let encode = move || match Frame::encode(&answer, &raw) {
         Ok(bytes) => Ok(bytes),
-        Err(e) => Frame::encode(&Answer::Refused(Refused::new(format!("the answer could not be sent: {e}"))), &[]),
+        Err(e) => Frame::encode(&Answer::Refused(Refusal::Unsendable(e.to_string())), &[]),
     };
     let bytes = if many {
         tokio::task::spawn_blocking(encode).await.map_err(|e| FrameError::Io(std::io::Error::other(e)))??
@@ -131,8 +131,8 @@ async fn send(socket: &UnixStream, answer: Answer, raw: Vec<u8>) -> Result<(), F
     write_all(socket, &bytes).await.map_err(FrameError::from)
 }
 
-fn refused(line: impl Into<String>) -> Reply {
-    (Answer::Refused(Refused::new(line)), Vec::new())
+fn refused(why: Refusal) -> Reply {
+    (Answer::Refused(why), Vec::new())
 }
 
 fn plain(answer: Answer) -> Option<Reply> {
@@ -144,7 +144,7 @@ impl Session {
     async fn answer(&mut self, frame: Frame, fds: Vec<OwnedFd>) -> Option<Reply> {
         let request: Request = match frame.message() {
             Ok(request) => request,
-            Err(e) => return Some(refused(e.to_string())),
+            Err(e) => return Some(refused(Refusal::Malformed(e.to_string()))),
         };
         let kind = request.message_type();
         let began = Instant::now();
@@ -152,7 +152,7 @@ impl Session {
         self.hub.requests.count(kind, self.uid, began.elapsed());
         match reply {
             Ok(reply) => reply,
-            Err(_) => Some(refused("the daemon is shutting down")),
+            Err(_) => Some(refused(Refusal::ShuttingDown)),
         }
     }
 
@@ -175,7 +175,7 @@ impl Session {
                     let jobs = hub.scheduler.send(RefreshLive(jobs)).await?;
                     plain(Answer::Jobs(JobList { jobs, now, unknown: Vec::new() }))
                 }
-                Err(e) => Some(refused(e.0)),
+                Err(e) => Some(refused(Refusal::Database(e.0))),
             },
             Request::Usage(ask) => {
                 let (list, processes) = hub.scheduler.send(QueryUsage(ask)).await?;
@@ -207,14 +207,14 @@ impl Session {
                     Some(view) if view.run.state.is_terminal() => plain(Answer::Ended { view: Box::new(view) }),
                     Some(view) if view.run.state.is_active() => plain(Answer::Granted { view: Box::new(view) }),
                     Some(_) => None,
-                    None => Some(refused("Invalid job id specified")),
+                    None => Some(refused(Refusal::UnknownJob)),
                 }
             }
             Request::WaitEnd(job) => {
                 match hub.scheduler.send(WatchJob { job, start: false, news: self.news.clone() }).await? {
                     Some(view) if view.run.state.is_terminal() => plain(Answer::Ended { view: Box::new(view) }),
                     Some(_) => None,
-                    None => Some(refused("Invalid job id specified")),
+                    None => Some(refused(Refusal::UnknownJob)),
                 }
             }
             Request::Attach { job, client, step, holds } => {
@@ -240,13 +240,13 @@ impl Session {
             }
             Request::BatchScript(job) => match hub.reader.send(BatchTexts(job)).await? {
                 Ok(Some(texts)) => Some((Answer::Script, texts.script)),
-                Ok(None) => Some(refused("Invalid job id specified")),
-                Err(e) => Some(refused(e.0)),
+                Ok(None) => Some(refused(Refusal::UnknownJob)),
+                Err(e) => Some(refused(Refusal::Database(e.0))),
             },
             Request::BatchEnv(job) => match hub.reader.send(BatchTexts(job)).await? {
                 Ok(Some(texts)) => Some((Answer::Script, texts.env)),
-                Ok(None) => Some(refused("Invalid job id specified")),
-                Err(e) => Some(refused(e.0)),
+                Ok(None) => Some(refused(Refusal::UnknownJob)),
+                Err(e) => Some(refused(Refusal::Database(e.0))),
             },
         })
     }
@@ -264,13 +264,14 @@ impl Session {
 
     async fn submit(&mut self, submit: Submit, mut raw: Vec<u8>) -> Result<Option<Reply>, actix::MailboxError> {
         if submit.script_len > raw.len() {
-            return Ok(Some(refused("malformed message: the script is shorter than announced")));
+            let why = "malformed message: the script is shorter than announced";
+            return Ok(Some(refused(Refusal::Malformed(why.to_owned()))));
         }
         let env = raw.split_off(submit.script_len);
         let texts = LaunchTexts { script: raw, env };
         let ended = self.facts_of(crate::sched::dependency_targets([&submit.request])).await?;
         if submit.test_only {
-            let test = TestSubmission { request: submit.request, failure: submit.failure, ended };
+            let test = TestSubmission { request: submit.request, ended };
             return Ok(plain(match self.hub.scheduler.send(test).await? {
                 Ok(estimate) => Answer::WouldStart {
                     job: estimate.id,
@@ -287,7 +288,6 @@ impl Session {
             texts,
             client: submit.client,
             again: submit.again,
-            failure: submit.failure,
             ended,
             news: waits.then(|| self.news.clone()),
         };

@@ -2,7 +2,7 @@
 
 use crate::model::diagnostics::Diagnostics;
 use crate::model::view::{JobList, JobView, NodeView};
-use crate::model::{ExitCode, JobId, StepId, StepKey, Timestamp};
+use crate::model::{ExitCode, JobId, JobRef, Refusal, StepId, StepKey, Timestamp};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -37,8 +37,8 @@ pub enum Answer {
     },
     /// The signal is on its way.
     Signalled,
-    /// The request was understood and refused.
-    Refused(Refused),
+    /// The request is not carried out.
+    Refused(Refusal),
 
     // News.
     /// The allocation runs.
@@ -72,28 +72,10 @@ pub enum Answer {
     },
 }
 
-/// Why a request was not carried out: the lines that the command prints after `sbatch: error: `.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
-    pub lines: Vec<String>,
-    /// Slurm's exit code for it.
-    pub exit: i32,
-}
-
-impl Refused {
-    pub fn new(line: impl Into<String>) -> Self {
-        Refused { lines: vec![line.into()], exit: 1 }
-    }
-}
-
 /// What became of one job of a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// As the user wrote it.
-    pub target: String,
-    /// The error text, if it failed.
-    pub error: Option<String>,
-    /// Records that were touched.
-    #[serde(default)]
-    pub jobs: Vec<JobId>,
+    pub target: JobRef,
+    /// The records that were touched.
+    pub result: Result<Vec<JobId>, Refusal>,
 }

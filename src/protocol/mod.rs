@@ -7,7 +7,7 @@ pub mod answer;
 pub mod frame;
 pub mod request;
 
-pub use answer::{Answer, Refused};
+pub use answer::Answer;
 pub use frame::{Frame, FrameError};
 pub use request::Request;
 

@@ -105,8 +105,6 @@ pub struct Submit {
     pub wait: bool,
     /// Decide, but submit nothing (`--test-only`).
     pub test_only: bool,
-    /// What a refusal's reason is put after: `Batch job submission failed`.
-    pub failure: String,
     /// The process that submits. If it will hold the allocation its connection gets the allocation's news.
     pub client: Client,
     /// It has been asked before, and the answer got lost with the daemon: if that was carried out, nothing is done but

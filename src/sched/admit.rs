@@ -6,22 +6,12 @@
 use super::core::Core;
 use super::queue::shown_priority;
 use super::room::{Room, Want, is_model};
-use super::types::{Config, Estimate, Outbox, Refusal, Submission};
+use super::types::{Config, Estimate, Outbox, Submission};
 use crate::model::change::{Change, Texts};
 use crate::model::job::Hold;
 use crate::model::request::{JobKind, MemRequest};
-use crate::model::{ArrayRole, Job, JobId, JobRequest, Partition, Timestamp, Tres};
+use crate::model::{ArrayRole, Job, JobId, JobRequest, Partition, Refusal, Timestamp, Tres};
 use std::sync::Arc;
-
-/// Slurm's words (`slurm_strerror`).
-pub(super) const NODE_CONFIG: &str = "Requested node configuration is not available";
-pub(super) const TOO_MANY_CPUS: &str = "More processors requested than permitted";
-pub(super) const INVALID_PARTITION: &str = "Invalid partition name specified";
-const NODE_COUNT: &str = "Node count specification invalid";
-const INVALID_FEATURE: &str = "Invalid feature specification";
-const INVALID_NODE: &str = "Invalid node name specified";
-const INVALID_ARRAY: &str = "Invalid job array specification";
-const INVALID_GRES: &str = "Invalid generic resource (gres) specification";
 
 /// What a job reserves while it runs, worked out from its request (book, "Core Resources"): `ntasks * cpus-per-task`
 /// CPUs (with `--overcommit` those of one task), at least `--mincpus` and `--cpus-per-gpu` for each GPU; memory as asked, 512 MB by default; GPUs as asked,
@@ -55,32 +45,18 @@ pub fn size(request: &JobRequest, partition: &Partition, config: &Config) -> Tre
 pub fn check_size(request: &JobRequest, tres: &Tres, config: &Config) -> Result<(), Refusal> {
     let host = config.host.tres();
     if tres.cpus > host.cpus {
-        let detail = format!(
-            "CPU count per node can not be satisfied: {} CPUs requested, {} on this host",
-            tres.cpus, host.cpus
-        );
-        return Err(Refusal::with_detail(detail, TOO_MANY_CPUS));
+        return Err(Refusal::TooManyCpus { asked: tres.cpus, there: host.cpus });
     }
     if tres.mem_mb > host.mem_mb {
-        let detail = format!(
-            "Memory specification can not be satisfied: {} MB requested, {} MB on this host",
-            tres.mem_mb, host.mem_mb
-        );
-        return Err(Refusal::with_detail(detail, NODE_CONFIG));
+        return Err(Refusal::TooMuchMemory { asked: tres.mem_mb, there: host.mem_mb });
     }
-    let model = request.gpu.model.as_deref();
-    let there = match model {
+    let there = match request.gpu.model.as_deref() {
         None => host.gpus,
         Some(model) => config.host.gpus.iter().filter(|gpu| is_model(gpu, model)).count() as u32,
     };
     if tres.gpus > there {
-        let kind = model.map(|model| format!("{model} ")).unwrap_or_default();
-        let asked = format!("{} {kind}GPUs requested, {there} on this host", tres.gpus);
-        // Slurm does not know the word where there are none (golden A-95), and knows too few where there are (M-14).
-        return Err(match host.gpus {
-            0 => Refusal::only_detail(format!("{INVALID_GRES}: {asked}")),
-            _ => Refusal::with_detail(format!("GPU count per node can not be satisfied: {asked}"), NODE_CONFIG),
-        });
+        let model = request.gpu.model.clone();
+        return Err(Refusal::TooManyGpus { asked: tres.gpus, there, model, host: host.gpus });
     }
     Ok(())
 }
@@ -130,18 +106,17 @@ impl Core {
     fn admit(&self, s: &Submission) -> Result<Admitted, Refusal> {
         let request = &s.request;
         if request.nodes.is_some_and(|(min, max)| min > 1 || max == 0) {
-            return Err(Refusal::cause(NODE_COUNT));
+            return Err(Refusal::NodeCount);
         }
         self.check_hosts(s)?;
         if s.constraint_ok == Some(false) {
-            let wanted = request.constraint.as_deref().unwrap_or_default();
-            return Err(Refusal::with_detail(format!("no such features on this host: {wanted}"), INVALID_FEATURE));
+            return Err(Refusal::MissingFeature(request.constraint.clone().unwrap_or_default()));
         }
         if let Some(array) = &request.array {
             let last = array.tasks.last().unwrap_or(u32::MAX);
             if last >= self.config.max_array_size || request.kind != JobKind::Batch {
-                let detail = format!("array task {last} of {array}, {} at most", self.config.max_array_size - 1);
-                return Err(Refusal::with_detail(detail, INVALID_ARRAY));
+                let max = self.config.max_array_size - 1;
+                return Err(Refusal::ArrayTooLarge { array: array.clone(), last, max });
             }
         }
         let partitions = self.partitions_for(request)?;
@@ -155,16 +130,16 @@ impl Core {
                 }
             }
         }
-        Err(first_refusal.unwrap_or(Refusal::cause(INVALID_PARTITION)))
+        Err(first_refusal.unwrap_or_else(|| Refusal::UnknownPartition(String::new())))
     }
 
     fn check_hosts(&self, s: &Submission) -> Result<(), Refusal> {
         let is_this = |name: &String| *name == self.config.host.name || name == "localhost";
         if let Some(other) = s.nodelist.iter().find(|name| !is_this(name)) {
-            return Err(Refusal { detail: Some(format!("no such node: {other}")), cause: Some(INVALID_NODE) });
+            return Err(Refusal::UnknownNode(other.clone()));
         }
         if let Some(this) = s.exclude.iter().find(|name| is_this(name)) {
-            return Err(Refusal::with_detail(format!("the only node is excluded: {this}"), NODE_CONFIG));
+            return Err(Refusal::NodeExcluded(this.clone()));
         }
         Ok(())
     }
@@ -185,7 +160,7 @@ impl Core {
             .partitions
             .iter()
             .find(|partition| partition.name == name)
-            .ok_or_else(|| Refusal::with_detail(format!("invalid partition specified: {name}"), INVALID_PARTITION))
+            .ok_or_else(|| Refusal::UnknownPartition(name.to_owned()))
     }
 
     /// The size of a job with another request or in another partition, for `scontrol update`.

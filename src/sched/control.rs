@@ -6,12 +6,12 @@
 use super::array::covers;
 use super::core::Core;
 use super::lifecycle::Ending;
-use super::types::{ControlError, Effect, Outbox, SignalTarget, StopCause, Update};
+use super::types::{Effect, Outbox, SignalTarget, StopCause, Update};
 use crate::model::change::Change;
 use crate::model::job::Hold;
 use crate::model::request::JobKind;
 use crate::model::run::Run;
-use crate::model::{JobId, JobRef, JobState, Reason, StepKey, Timestamp};
+use crate::model::{JobId, JobRef, JobState, Reason, Refusal, StepKey, Timestamp};
 
 const SIGKILL: i32 = 9;
 
@@ -42,10 +42,10 @@ impl Core {
 
     /// The records that a command is about, each wholly meant: pending compact records are split where only some of
     /// their tasks are named, and saved.
-    fn pick(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
+    fn pick(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, Refusal> {
         let found = self.resolve(sel);
         if found.is_empty() {
-            return Err(ControlError::UnknownJob);
+            return Err(Refusal::UnknownJob);
         }
         let Some(tasks) = &sel.tasks else { return Ok(found) };
         let mut picked = Vec::with_capacity(found.len());
@@ -74,7 +74,7 @@ impl Core {
         by_uid: u32,
         now: Timestamp,
         out: &mut Outbox,
-    ) -> Result<Vec<JobId>, ControlError> {
+    ) -> Result<Vec<JobId>, Refusal> {
         if sel.step.is_some() {
             return self.cancel_step(sel, StopCause::Cancelled { by: by_uid }, out);
         }
@@ -88,7 +88,7 @@ impl Core {
         by_uid: u32,
         now: Timestamp,
         out: &mut Outbox,
-    ) -> Result<Vec<JobId>, ControlError> {
+    ) -> Result<Vec<JobId>, Refusal> {
         let mut done = Vec::new();
         for id in self.pick(sel, now, out)? {
             let Some(job) = self.job(id) else { continue };
@@ -126,10 +126,10 @@ impl Core {
             }
         }
         self.settle(now, out);
-        if done.is_empty() { Err(ControlError::AlreadyDone) } else { Ok(done) }
+        if done.is_empty() { Err(Refusal::AlreadyDone) } else { Ok(done) }
     }
 
-    fn cancel_step(&mut self, sel: &JobRef, cause: StopCause, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
+    fn cancel_step(&mut self, sel: &JobRef, cause: StopCause, out: &mut Outbox) -> Result<Vec<JobId>, Refusal> {
         let keys = self.live_steps(sel)?;
         for key in &keys {
             out.effects.push(Effect::StopStep { step: *key, cause });
@@ -138,12 +138,12 @@ impl Core {
     }
 
     /// The running steps that `12.0` or `12_3.0` names.
-    fn live_steps(&self, sel: &JobRef) -> Result<Vec<StepKey>, ControlError> {
-        let Some(step) = sel.step else { return Err(ControlError::UnknownStep) };
+    fn live_steps(&self, sel: &JobRef) -> Result<Vec<StepKey>, Refusal> {
+        let Some(step) = sel.step else { return Err(Refusal::UnknownStep) };
         let jobs = self.resolve(&JobRef { step: None, ..sel.clone() });
         let keys: Vec<StepKey> =
             jobs.into_iter().filter(|id| self.has_live_step(*id, step)).map(|job| StepKey { job, step }).collect();
-        if keys.is_empty() { Err(ControlError::UnknownStep) } else { Ok(keys) }
+        if keys.is_empty() { Err(Refusal::UnknownStep) } else { Ok(keys) }
     }
 
     /// scancel -s. SIGKILL to a job ends it as scancel does, without grace; other signals are only passed on. A job that
@@ -156,7 +156,7 @@ impl Core {
         by_uid: u32,
         now: Timestamp,
         out: &mut Outbox,
-    ) -> Result<Vec<JobId>, ControlError> {
+    ) -> Result<Vec<JobId>, Refusal> {
         if sel.step.is_some() {
             if signal == SIGKILL {
                 return self.cancel_step(sel, StopCause::Killed { by: by_uid }, out);
@@ -170,14 +170,14 @@ impl Core {
         }
         if signal == SIGKILL && target != SignalTarget::Batch {
             let ended = self.end_by_user(sel, StopCause::Killed { by: by_uid }, by_uid, now, out);
-            return ended.map_err(|_| ControlError::UnknownJob);
+            return ended.map_err(|_| Refusal::UnknownJob);
         }
         let found = self.resolve(sel);
         if found.is_empty() {
-            return Err(ControlError::UnknownJob);
+            return Err(Refusal::UnknownJob);
         }
         let mut told = Vec::new();
-        let mut refused = ControlError::UnknownJob;
+        let mut refused = Refusal::UnknownJob;
         for id in found {
             let Some(job) = self.job(id) else { continue };
             match job.run.state {
@@ -185,7 +185,7 @@ impl Core {
                     out.effects.push(Effect::Signal { job: id, target, signal });
                     told.push(id);
                 }
-                JobState::Pending => refused = ControlError::NotNow,
+                JobState::Pending => refused = Refusal::NotNow,
                 JobState::Completed
                 | JobState::Failed
                 | JobState::Cancelled
@@ -198,28 +198,16 @@ impl Core {
 
     /// scontrol hold: pending jobs stay PENDING with the reason JobHeldUser (or JobHeldAdmin). Running ones are left
     /// alone, without complaint, as in Slurm.
-    pub fn hold(
-        &mut self,
-        sel: &JobRef,
-        hold: Hold,
-        now: Timestamp,
-        out: &mut Outbox,
-    ) -> Result<Vec<JobId>, ControlError> {
+    pub fn hold(&mut self, sel: &JobRef, hold: Hold, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, Refusal> {
         self.set_hold(sel, hold, now, out)
     }
 
     /// scontrol release.
-    pub fn release(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
+    pub fn release(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, Refusal> {
         self.set_hold(sel, Hold::No, now, out)
     }
 
-    fn set_hold(
-        &mut self,
-        sel: &JobRef,
-        hold: Hold,
-        now: Timestamp,
-        out: &mut Outbox,
-    ) -> Result<Vec<JobId>, ControlError> {
+    fn set_hold(&mut self, sel: &JobRef, hold: Hold, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, Refusal> {
         let mut changed = Vec::new();
         for id in self.pick_live(sel, now, out)? {
             let Some(record) = self.jobs.get_mut(&id) else { continue };
@@ -235,15 +223,10 @@ impl Core {
     }
 
     /// Like `pick`, without what has ended; an error where nothing is left.
-    pub(super) fn pick_live(
-        &mut self,
-        sel: &JobRef,
-        now: Timestamp,
-        out: &mut Outbox,
-    ) -> Result<Vec<JobId>, ControlError> {
+    pub(super) fn pick_live(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, Refusal> {
         let mut picked = self.pick(sel, now, out)?;
         picked.retain(|id| self.job(*id).is_some_and(|job| !job.run.state.is_terminal()));
-        if picked.is_empty() { Err(ControlError::AlreadyFinished) } else { Ok(picked) }
+        if picked.is_empty() { Err(Refusal::AlreadyFinished) } else { Ok(picked) }
     }
 
     /// scontrol requeue and requeuehold: a batch job that runs or has ended is PENDING again, with its number. Slurm
@@ -254,13 +237,13 @@ impl Core {
         and_hold: bool,
         now: Timestamp,
         out: &mut Outbox,
-    ) -> Result<Vec<JobId>, ControlError> {
+    ) -> Result<Vec<JobId>, Refusal> {
         let found = self.resolve(sel);
         if found.is_empty() {
-            return Err(ControlError::UnknownJob);
+            return Err(Refusal::UnknownJob);
         }
         let mut done = Vec::new();
-        let mut refused = ControlError::Disabled;
+        let mut refused = Refusal::Disabled;
         for id in found {
             let Some(record) = self.jobs.get_mut(&id) else { continue };
             let job = &mut record.job;
@@ -270,7 +253,7 @@ impl Core {
             let hold = if and_hold { Hold::User } else { job.hold };
             match job.run.state {
                 JobState::Pending => {
-                    refused = ControlError::IsPending;
+                    refused = Refusal::Pending;
                     continue;
                 }
                 JobState::Completing => continue,
@@ -295,7 +278,7 @@ impl Core {
     }
 
     /// scontrol suspend: the processes stop, and so does the job's clock. It keeps its resources.
-    pub fn suspend(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
+    pub fn suspend(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, Refusal> {
         let found = self.running_for(sel, JobState::Running)?;
         for id in &found {
             if self.transition(*id, JobState::Suspended, now) {
@@ -311,7 +294,7 @@ impl Core {
     }
 
     /// scontrol resume. The time it was suspended does not count towards the time limit.
-    pub fn resume(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
+    pub fn resume(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, Refusal> {
         let found = self.running_for(sel, JobState::Suspended)?;
         for id in &found {
             if self.transition(*id, JobState::Running, now) {
@@ -327,30 +310,30 @@ impl Core {
     }
 
     /// The records of a reference that are in this one of the two running states.
-    fn running_for(&self, sel: &JobRef, wanted: JobState) -> Result<Vec<JobId>, ControlError> {
+    fn running_for(&self, sel: &JobRef, wanted: JobState) -> Result<Vec<JobId>, Refusal> {
         let found = self.resolve(sel);
-        let mut refused = ControlError::UnknownJob;
+        let mut refused = Refusal::UnknownJob;
         let mut fit = Vec::new();
         for job in found.into_iter().filter_map(|id| self.job(id)) {
             match job.run.state {
                 JobState::Running | JobState::Suspended if job.run.state == wanted => fit.push(job.id),
-                JobState::Running | JobState::Suspended | JobState::Completing => refused = ControlError::Disabled,
-                JobState::Pending => refused = ControlError::IsPending,
+                JobState::Running | JobState::Suspended | JobState::Completing => refused = Refusal::Disabled,
+                JobState::Pending => refused = Refusal::Pending,
                 JobState::Completed
                 | JobState::Failed
                 | JobState::Cancelled
                 | JobState::Timeout
-                | JobState::OutOfMemory => refused = ControlError::AlreadyFinished,
+                | JobState::OutOfMemory => refused = Refusal::AlreadyFinished,
             }
         }
         if fit.is_empty() { Err(refused) } else { Ok(fit) }
     }
 
     /// scontrol top: before all pending jobs. A held job stays held, as in Slurm.
-    pub fn top(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, ControlError> {
+    pub fn top(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, Refusal> {
         let named = self.resolve(sel).into_iter().filter_map(|id| self.job(id));
         if named.into_iter().any(|job| job.run.state == JobState::Pending && job.hold != Hold::No) {
-            return Err(ControlError::Held);
+            return Err(Refusal::Held);
         }
         let highest = self.jobs.values().filter(|r| r.job.run.state == JobState::Pending).map(|r| r.job.priority).max();
         let above = highest.unwrap_or(0).saturating_add(1);

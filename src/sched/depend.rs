@@ -5,10 +5,10 @@
 //! they count as met together.
 
 use super::core::{Core, dependency_of};
-use super::types::{EndedJob, Refusal};
+use super::types::EndedJob;
 use super::waits::{Corr, Outlook, Status, Waits};
 use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
-use crate::model::{ArrayRole, Job, JobId, JobRef, JobState, Reason, Timestamp};
+use crate::model::{ArrayRole, Job, JobId, JobRef, JobState, Reason, Refusal, Timestamp};
 use std::collections::BTreeMap;
 
 /// What is known of one job that another one depends on.
@@ -101,15 +101,12 @@ impl Tally {
 }
 
 impl Core {
-    /// Refuses a dependency on jobs that nobody knows (issue: checked at submission).
+    /// Refuses a dependency on jobs that nobody knows.
     pub(super) fn check_dependency(&self, dependency: &Dependency, known: &Known) -> Result<(), Refusal> {
         for term in &dependency.terms {
             let DependencyTerm::On { job: target, .. } = term else { continue };
             if !self.is_known(target, known) {
-                return Err(Refusal::with_detail(
-                    format!("no job {target} for dependency {term}"),
-                    "Job dependency problem",
-                ));
+                return Err(Refusal::UnknownDependency(term.clone()));
             }
         }
         Ok(())

@@ -6,11 +6,11 @@
 //! nothing and never waits; so does the shell of salloc.
 
 use super::core::Core;
-use super::types::{Effect, EndCause, Outbox, Refusal, StepAsk, StepKind, StepOutcome, StepStart};
+use super::types::{Effect, EndCause, Outbox, StepAsk, StepKind, StepOutcome, StepStart};
 use crate::model::change::Change;
 use crate::model::job::ClientProcess;
 use crate::model::tres::Allocation;
-use crate::model::{ExitCode, Job, JobId, JobState, Step, StepId, StepKey, Timestamp, Tres, tres::Usage};
+use crate::model::{ExitCode, Job, JobId, JobState, Refusal, Step, StepId, StepKey, Timestamp, Tres, tres::Usage};
 use std::collections::BTreeSet;
 
 /// A step that waits for its turn.
@@ -41,7 +41,7 @@ fn is_shared(ask: &StepAsk) -> bool {
 impl Core {
     /// A new step of a running job: at once, or when other steps of it have ended.
     ///
-    /// Refused with the cause that Slurm prints after `Unable to create step for job 12: `, where the job does not run
+    /// Refused where the job does not run
     /// or the step asks for more than the job has.
     pub fn create_step(
         &mut self,
@@ -50,16 +50,16 @@ impl Core {
         now: Timestamp,
         out: &mut Outbox,
     ) -> Result<StepStart, Refusal> {
-        let record = self.job(job).ok_or(Refusal::cause("Invalid job id specified"))?;
+        let record = self.job(job).ok_or(Refusal::UnknownJob)?;
         match record.run.state {
             JobState::Running | JobState::Suspended => {}
-            JobState::Pending => return Err(Refusal::cause("Job is pending execution")),
+            JobState::Pending => return Err(Refusal::Pending),
             JobState::Completing
             | JobState::Completed
             | JobState::Failed
             | JobState::Cancelled
             | JobState::Timeout
-            | JobState::OutOfMemory => return Err(Refusal::cause("Job/step already completing or completed")),
+            | JobState::OutOfMemory => return Err(Refusal::AlreadyDone),
         }
         check_ask(record, &ask)?;
         if let Some(alloc) = room_for(record, &ask)
@@ -68,7 +68,7 @@ impl Core {
             return Ok(StepStart::Now(key, alloc));
         }
         if ask.immediate {
-            return Err(Refusal::cause("Requested nodes are busy"));
+            return Err(Refusal::Busy);
         }
         self.step_waits.entry(job).or_default().push_back(StepWait { ask });
         Ok(StepStart::Waits)
@@ -161,7 +161,7 @@ impl Core {
     /// Those that waited are told that their job is ending.
     pub(super) fn refuse_waiting_steps(&mut self, job: JobId, out: &mut Outbox) {
         for wait in self.step_waits.remove(&job).unwrap_or_default() {
-            let refusal = Refusal::cause("Job/step already completing or completed");
+            let refusal = Refusal::AlreadyDone;
             out.effects.push(Effect::StepRefused { ticket: wait.ask.ticket, refusal });
         }
     }
@@ -217,20 +217,20 @@ impl Core {
 }
 
 fn check_ask(job: &Job, ask: &StepAsk) -> Result<(), Refusal> {
-    let Some(alloc) = &job.run.alloc else { return Err(Refusal::cause("Job is pending execution")) };
+    let Some(alloc) = &job.run.alloc else { return Err(Refusal::Pending) };
     let (tasks, cpus) = cpus_of(job, ask);
     let overcommit = ask.overcommit || job.request.overcommit;
     if cpus > alloc.tres.cpus && !overcommit && !is_shared(ask) {
-        return Err(Refusal::cause("More processors requested than permitted"));
+        return Err(Refusal::StepTooManyCpus);
     }
     if tasks > alloc.tres.cpus && !overcommit && ask.kind == StepKind::Numbered {
-        return Err(Refusal::cause("More processors requested than permitted"));
+        return Err(Refusal::StepTooManyCpus);
     }
     if ask.mem_mb.is_some_and(|mb| mb > alloc.tres.mem_mb) {
-        return Err(Refusal::cause("Memory required by task is not available"));
+        return Err(Refusal::StepTooMuchMemory);
     }
     if ask.gpus.is_some_and(|gpus| gpus > alloc.tres.gpus) {
-        return Err(Refusal::cause("Invalid generic resource (gres) specification"));
+        return Err(Refusal::StepTooManyGpus);
     }
     Ok(())
 }

@@ -2,16 +2,16 @@
 //! core wanted done. Its end check is "nothing left unsaid".
 
 use super::core::Core;
-use super::types::{
-    BatchTasks, Config, ControlError, Effect, EndCause, JobOutcome, Outbox, Refusal, StopCause, Submission,
-};
+use super::types::{BatchTasks, Config, Effect, EndCause, JobOutcome, Outbox, StopCause, Submission};
 use crate::model::array::{ArraySpec, TaskRange};
 use crate::model::change::Change;
 use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
 use crate::model::partition::{Gpu, Host};
 use crate::model::request::{JobKind, JobRequest, MemRequest, Sharing};
 use crate::model::run::Run;
-use crate::model::{ExitCode, Job, JobId, JobRef, JobState, Partition, Reason, TaskSet, Timestamp, tres::Usage};
+use crate::model::{
+    ExitCode, Job, JobId, JobRef, JobState, Partition, Reason, Refusal, TaskSet, Timestamp, tres::Usage,
+};
 use std::collections::BTreeMap;
 
 /// Where the clock of a test begins.
@@ -241,7 +241,7 @@ impl Double {
         self.plan();
     }
 
-    pub fn cancel(&mut self, sel: &JobRef) -> Result<Vec<JobId>, ControlError> {
+    pub fn cancel(&mut self, sel: &JobRef) -> Result<Vec<JobId>, Refusal> {
         self.act(|core, now, out| core.cancel(sel, 1001, now, out))
     }
 

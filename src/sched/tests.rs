@@ -121,10 +121,10 @@ fn another_host_or_none_is_refused() {
         exclude: exclude.iter().map(ToString::to_string).collect(),
         ..Submission::default()
     };
-    let mut cause = |s| d.act(|core, now, out| core.submit(s, now, out)).err().and_then(|refusal| refusal.cause);
-    assert_eq!(cause(submission(&["other"], &[])), Some("Invalid node name specified"));
-    assert_eq!(cause(submission(&[], &["vm"])), Some("Requested node configuration is not available"));
-    assert_eq!(cause(submission(&["vm"], &["other"])), None);
+    let mut refused = |s| d.act(|core, now, out| core.submit(s, now, out)).err();
+    assert_eq!(refused(submission(&["other"], &[])), Some(Refusal::UnknownNode("other".into())));
+    assert_eq!(refused(submission(&[], &["vm"])), Some(Refusal::NodeExcluded("vm".into())));
+    assert_eq!(refused(submission(&["vm"], &["other"])), None);
 }
 
 #[test]
@@ -469,7 +469,7 @@ fn a_terminal_state_is_never_overwritten() {
     d.plan();
     d.end(id, EndCause::TimeLimit, ExitCode::signal(15));
     d.end(id, EndCause::Exited, ExitCode::OK);
-    assert_eq!(d.cancel(&JobRef::job(id)), Err(ControlError::AlreadyDone));
+    assert_eq!(d.cancel(&JobRef::job(id)), Err(Refusal::AlreadyDone));
     assert_eq!(d.state(id), JobState::Timeout);
 }
 
@@ -524,14 +524,14 @@ fn cancelling_goes_through_completing_and_says_who_did_it() {
     assert_eq!((d.state(pending), d.reason(pending)), (JobState::Cancelled, Reason::CancelledByUser));
     assert_eq!(d.state(running), JobState::Completing);
     assert_eq!(d.stops(), [(running, StopCause::Cancelled { by: 1001 })]);
-    assert_eq!(d.cancel(&JobRef::job(running)), Err(ControlError::AlreadyDone));
+    assert_eq!(d.cancel(&JobRef::job(running)), Err(Refusal::AlreadyDone));
     d.end(running, EndCause::Stopped, ExitCode::signal(15));
     let job = d.core.job(running).unwrap();
     assert_eq!(
         (job.run.state, job.run.cancelled_by, job.run.exit),
         (JobState::Cancelled, Some(1001), ExitCode::signal(15))
     );
-    assert_eq!(d.cancel(&JobRef::job(JobId(99))), Err(ControlError::UnknownJob));
+    assert_eq!(d.cancel(&JobRef::job(JobId(99))), Err(Refusal::UnknownJob));
 }
 
 #[test]
@@ -650,7 +650,7 @@ fn requeue_brings_a_running_or_ended_job_back_with_its_number() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask());
     let requeue = |d: &mut Double, hold| d.act(|core, now, out| core.requeue(&JobRef::job(id), hold, now, out));
-    assert_eq!(requeue(&mut d, false), Err(ControlError::IsPending));
+    assert_eq!(requeue(&mut d, false), Err(Refusal::Pending));
     d.plan();
     requeue(&mut d, false).unwrap();
     assert_eq!(d.stops(), [(id, StopCause::Requeue)]);
@@ -821,8 +821,8 @@ fn single_tasks_and_ranges_of_a_pending_array_can_be_cancelled() {
         [one[0], range[0], array].map(|id| d.state(id)),
         [JobState::Cancelled, JobState::Cancelled, JobState::Pending]
     );
-    assert_eq!(d.cancel(&tasks_of(array, &[5])), Err(ControlError::AlreadyDone));
-    assert_eq!(d.cancel(&tasks_of(array, &[77])), Err(ControlError::UnknownJob));
+    assert_eq!(d.cancel(&tasks_of(array, &[5])), Err(Refusal::AlreadyDone));
+    assert_eq!(d.cancel(&tasks_of(array, &[77])), Err(Refusal::UnknownJob));
     d.cancel(&tasks_of(array, &(0..20).collect::<Vec<u32>>())).unwrap();
     assert_eq!((d.state(array), d.label(array)), (JobState::Cancelled, "1_[1-4,6,9]".to_string()));
 }
@@ -1084,7 +1084,7 @@ fn keys_for_pending_jobs_are_refused_on_running_ones_and_the_time_limit_is_not()
     d.plan();
     let update = |d: &mut Double, id, u| d.act(|core, now, out| core.update(&JobRef::job(id), &[u], now, out));
     for key in [Update::JobName("x".into()), Update::Partition("gpu".into()), Update::Priority(5)] {
-        assert_eq!(update(&mut d, running, key), Err(ControlError::NotPending));
+        assert_eq!(update(&mut d, running, key), Err(Refusal::NotPending));
     }
     update(&mut d, running, Update::TimeLimit(Some(600))).unwrap();
     let start = d.now;
@@ -1094,13 +1094,13 @@ fn keys_for_pending_jobs_are_refused_on_running_ones_and_the_time_limit_is_not()
     );
     update(&mut d, pending, Update::JobName("x".into())).unwrap();
     assert_eq!(d.store[&pending].request.name, "x");
-    assert_eq!(update(&mut d, pending, Update::Partition("no".into())), Err(ControlError::InvalidPartition));
+    assert_eq!(update(&mut d, pending, Update::Partition("no".into())), Err(Refusal::UnknownPartition("no".into())));
     assert_eq!(
         update(&mut d, pending, Update::NumCpus(99)).unwrap_err().to_string(),
         "Requested partition configuration not available now"
     );
     d.exit(running, 0);
-    assert_eq!(update(&mut d, running, Update::TimeLimit(None)), Err(ControlError::AlreadyFinished));
+    assert_eq!(update(&mut d, running, Update::TimeLimit(None)), Err(Refusal::AlreadyFinished));
 }
 
 #[test]
@@ -1128,8 +1128,14 @@ fn a_changed_dependency_is_checked_and_waited_for() {
         let key = Update::Dependency(Dependency { terms, any: false }, Vec::new());
         d.act(|core, now, out| core.update(&JobRef::job(id), &[key], now, out))
     };
-    assert!(matches!(update(&mut d, vec![on(AfterOk, JobId(99))]), Err(ControlError::Dependency(_))));
-    assert!(matches!(update(&mut d, vec![on(AfterOk, id)]), Err(ControlError::Dependency(_))));
+    assert!(matches!(
+        update(&mut d, vec![on(AfterOk, JobId(99))]),
+        Err(Refusal::UnknownDependency(_) | Refusal::DependsOnItself(_))
+    ));
+    assert!(matches!(
+        update(&mut d, vec![on(AfterOk, id)]),
+        Err(Refusal::UnknownDependency(_) | Refusal::DependsOnItself(_))
+    ));
     update(&mut d, vec![on(AfterOk, running)]).unwrap();
     assert_eq!(d.reason(id), Reason::Dependency);
     update(&mut d, Vec::new()).unwrap();
@@ -1249,13 +1255,13 @@ fn a_step_has_no_cpus_per_task_from_its_job() {
 fn a_step_that_asks_for_more_than_its_job_has_is_refused() {
     let mut d = Double::new(4, 1000, 0);
     let job = d.submit(ask().allocation().cpus(2).mem(100));
-    let mut create = |ask: StepAsk| d.act(|core, now, out| core.create_step(job, ask, now, out)).unwrap_err().cause;
-    assert_eq!(create(step(1)), Some("Job is pending execution"));
+    let mut create = |ask: StepAsk| d.act(|core, now, out| core.create_step(job, ask, now, out)).unwrap_err();
+    assert_eq!(create(step(1)), Refusal::Pending);
     d.plan();
-    let mut create = |ask: StepAsk| d.act(|core, now, out| core.create_step(job, ask, now, out)).unwrap_err().cause;
-    assert_eq!(create(step(3)), Some("More processors requested than permitted"));
+    let mut create = |ask: StepAsk| d.act(|core, now, out| core.create_step(job, ask, now, out)).unwrap_err();
+    assert_eq!(create(step(3)), Refusal::StepTooManyCpus);
     let large = StepAsk { mem_mb: Some(5000), ..step(1) };
-    assert_eq!(create(large), Some("Memory required by task is not available"));
+    assert_eq!(create(large), Refusal::StepTooMuchMemory);
 }
 
 #[test]
@@ -1296,7 +1302,7 @@ fn cancelling_and_signalling_a_step_leaves_its_job_alone() {
     assert_eq!(d.effects.last(), Some(&Effect::StopStep { step: key, cause: StopCause::Cancelled { by: 1001 } }));
     assert_eq!(d.state(job), JobState::Running);
     let unknown = JobRef { step: Some(StepId::Num(9)), ..sel };
-    assert_eq!(d.cancel(&unknown), Err(ControlError::UnknownStep));
+    assert_eq!(d.cancel(&unknown), Err(Refusal::UnknownStep));
 }
 
 // Host, views, recovery.
@@ -1444,10 +1450,9 @@ fn after_a_restart_it_is_known_what_was_being_stopped_and_why() {
 #[test]
 fn an_array_needs_tasks_that_exist_and_a_batch_job() {
     let mut d = Double::new(1, 1000, 0);
-    let cause = |d: &mut Double, ask: Ask| d.try_submit(ask).unwrap_err().cause;
-    let invalid = Some("Invalid job array specification");
-    assert_eq!(cause(&mut d, ask().array(0, 5_000_000, None)), invalid);
-    assert_eq!(cause(&mut d, ask().array(0, 5, None).allocation()), invalid);
+    let is_invalid = |d: &mut Double, ask: Ask| matches!(d.try_submit(ask), Err(Refusal::ArrayTooLarge { .. }));
+    assert!(is_invalid(&mut d, ask().array(0, 5_000_000, None)));
+    assert!(is_invalid(&mut d, ask().array(0, 5, None).allocation()));
     let empty = ask().with(|r| r.array = Some(ArraySpec { tasks: TaskSet::new(), limit: None }));
-    assert_eq!(cause(&mut d, empty), invalid);
+    assert!(is_invalid(&mut d, empty));
 }

@@ -5,8 +5,7 @@ use crate::model::dependency::Dependency;
 use crate::model::job::{Client, ClientProcess, Hold};
 use crate::model::partition::Host;
 use crate::model::tres::{Allocation, Usage};
-use crate::model::{ExitCode, Job, JobId, JobRequest, Partition, StepId, StepKey, Timestamp};
-use std::fmt;
+use crate::model::{ExitCode, Job, JobId, JobRequest, Partition, Refusal, StepId, StepKey, Timestamp};
 
 /// How a batch job with several tasks is launched (`SLOTD_BATCH_TASKS`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -153,99 +152,6 @@ pub struct EndedJob {
     pub start: Option<Timestamp>,
     pub ended: Timestamp,
 }
-
-/// Why a submission or a step was not taken, in Slurm's words.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// A line of its own, which names the offending value.
-    pub detail: Option<String>,
-    /// What follows `Batch job submission failed: `, `Unable to allocate resources: ` and the like. `None`: the
-    /// detail is the whole message.
-    pub cause: Option<&'static str>,
-}
-
-impl Refusal {
-    pub fn cause(cause: &'static str) -> Self {
-        Refusal { detail: None, cause: Some(cause) }
-    }
-
-    pub fn with_detail(detail: impl Into<String>, cause: &'static str) -> Self {
-        Refusal { detail: Some(detail.into()), cause: Some(cause) }
-    }
-
-    pub fn only_detail(detail: impl Into<String>) -> Self {
-        Refusal { detail: Some(detail.into()), cause: None }
-    }
-
-    /// The lines to print, each still without `sbatch: error: `. `what` is `Batch job submission failed` for sbatch,
-    /// `Unable to allocate resources` for srun, `Job submit/allocate failed` for salloc, and
-    /// `Unable to create step for job 12` for a step.
-    pub fn lines(&self, what: &str) -> Vec<String> {
-        self.detail.iter().cloned().chain(self.cause.map(|cause| format!("{what}: {cause}"))).collect()
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.detail, self.cause) {
-            (Some(detail), Some(cause)) => write!(f, "{cause}: {detail}"),
-            (Some(detail), None) => f.write_str(detail),
-            (None, cause) => f.write_str(cause.unwrap_or("refused")),
-        }
-    }
-}
-
-impl std::error::Error for Refusal {}
-
-/// Why a command about an existing job was not carried out. `Display` is Slurm's text, to which the clients add
-/// ` for job 12` (scontrol) or put `Kill job error on job id 12: ` before it (scancel).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ControlError {
-    UnknownJob,
-    UnknownStep,
-    /// hold, release, update of a job that has ended.
-    AlreadyFinished,
-    /// scancel of a job that is ending or has ended.
-    AlreadyDone,
-    /// suspend or resume of a pending job.
-    IsPending,
-    /// The job is not in a state in which this can be done to it: requeue of a pending job, or of one with
-    /// `--no-requeue`; suspend of one that is ending.
-    Disabled,
-    /// The key may only be changed while the job is pending.
-    NotPending,
-    /// top of a held job.
-    Held,
-    /// A signal to a job that does not run.
-    NotNow,
-    /// Slurm's word where more is asked for than the host has.
-    ConfigNotAvailable,
-    InvalidPartition,
-    Dependency(String),
-    /// A value that makes no sense for this job; the text says which.
-    Invalid(String),
-}
-
-impl fmt::Display for ControlError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ControlError::UnknownJob | ControlError::UnknownStep => "Invalid job id specified",
-            ControlError::AlreadyFinished => "Job has already finished",
-            ControlError::AlreadyDone => "Job/step already completing or completed",
-            ControlError::IsPending => "Job is pending execution",
-            ControlError::Disabled => "Requested operation is presently disabled",
-            ControlError::NotPending => "Job is no longer pending execution",
-            ControlError::Held => "Job is in held state, pending scheduler release",
-            ControlError::NotNow => "Job can not be altered now, try again later",
-            ControlError::ConfigNotAvailable => "Requested partition configuration not available now",
-            ControlError::InvalidPartition => "Invalid partition name specified",
-            ControlError::Dependency(detail) => return write!(f, "Job dependency problem: {detail}"),
-            ControlError::Invalid(text) => return f.write_str(text),
-        })
-    }
-}
-
-impl std::error::Error for ControlError {}
 
 /// How the processes of a job came to their end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -6,10 +6,10 @@
 
 use super::core::Core;
 use super::queue::shown_priority;
-use super::types::{ControlError, Outbox, Update};
+use super::types::{Outbox, Update};
 use crate::model::job::Hold;
 use crate::model::request::{MemRequest, Sharing};
-use crate::model::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Timestamp};
+use crate::model::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Refusal, Timestamp};
 use std::sync::Arc;
 
 /// Whether the key may only be changed before the job starts.
@@ -60,7 +60,7 @@ impl Core {
         updates: &[Update],
         now: Timestamp,
         out: &mut Outbox,
-    ) -> Result<Vec<JobId>, ControlError> {
+    ) -> Result<Vec<JobId>, Refusal> {
         let is_throttle = |update: &&Update| matches!(update, Update::ArrayTaskThrottle(_));
         if sel.tasks.is_some() && updates.iter().any(|update| is_throttle(&update)) {
             // The throttle is the whole array's, whichever task is named.
@@ -74,16 +74,16 @@ impl Core {
         // Checked on the records as they are, before one is split for it.
         let mut found: Vec<&Job> = self.resolve(sel).into_iter().filter_map(|id| self.job(id)).collect();
         if found.is_empty() {
-            return Err(ControlError::UnknownJob);
+            return Err(Refusal::UnknownJob);
         }
         found.retain(|job| !job.run.state.is_terminal());
         if found.is_empty() {
-            return Err(ControlError::AlreadyFinished);
+            return Err(Refusal::AlreadyFinished);
         }
         // Of an array, keys for pending jobs change its pending tasks.
         let only_pending = updates.iter().any(is_for_pending);
         if only_pending && !found.iter().any(|job| job.run.state == JobState::Pending) {
-            return Err(ControlError::NotPending);
+            return Err(Refusal::NotPending);
         }
         for job in &found {
             if only_pending && job.run.state != JobState::Pending {
@@ -105,7 +105,7 @@ impl Core {
     }
 
     /// The request and partition that a job would have.
-    fn changed(&self, job: &Job, updates: &[Update]) -> Result<(JobRequest, String), ControlError> {
+    fn changed(&self, job: &Job, updates: &[Update]) -> Result<(JobRequest, String), Refusal> {
         let mut request = JobRequest::clone(&job.request);
         let mut partition = job.partition.clone();
         for update in updates {
@@ -113,7 +113,7 @@ impl Core {
                 Update::JobName(name) => request.name.clone_from(name),
                 Update::Partition(name) => {
                     let known = self.config.partitions.iter().find(|p| name.split(',').any(|n| n == p.name));
-                    let Some(known) = known else { return Err(ControlError::InvalidPartition) };
+                    let Some(known) = known else { return Err(Refusal::UnknownPartition(name.clone())) };
                     partition.clone_from(&known.name);
                     request.partition = Some(name.clone());
                 }
@@ -125,10 +125,9 @@ impl Core {
                 Update::Dependency(dependency, ended) => {
                     let known = super::depend::Known::new(ended);
                     if dependency.terms.iter().any(|term| depends_on_itself(job, term)) {
-                        return Err(ControlError::Dependency(format!("job {} would wait for itself", job.id)));
+                        return Err(Refusal::DependsOnItself(job.id));
                     }
-                    self.check_dependency(dependency, &known)
-                        .map_err(|refusal| ControlError::Dependency(refusal.detail.unwrap_or_default()))?;
+                    self.check_dependency(dependency, &known)?;
                     request.dependency = dependency.clone();
                 }
                 Update::NumCpus(cpus) => set_cpus(&mut request, *cpus),
@@ -178,24 +177,22 @@ impl Core {
                 Update::StdIn(path) => request.std_in = Some(path.clone()),
                 Update::ArrayTaskThrottle(limit) => match &mut request.array {
                     Some(array) => array.limit = limit.filter(|limit| *limit > 0),
-                    None => return Err(ControlError::Invalid("Job is not an array".to_string())),
+                    None => return Err(Refusal::NotAnArray),
                 },
                 Update::Requeue(yes) => request.no_requeue = !yes,
-                Update::Features(_, false) => {
-                    return Err(ControlError::Invalid("Invalid feature specification".to_string()));
-                }
+                Update::Features(wanted, false) => return Err(Refusal::MissingFeature(wanted.clone())),
                 Update::Features(features, true) => {
                     request.constraint = Some(features.clone()).filter(|features| !features.is_empty());
                 }
             }
         }
         if job.run.state == JobState::Pending && self.resized(&request, &partition).is_none() {
-            return Err(ControlError::ConfigNotAvailable);
+            return Err(Refusal::ConfigNotAvailable);
         }
         Ok((request, partition))
     }
 
-    fn apply(&mut self, id: JobId, updates: &[Update], now: Timestamp, out: &mut Outbox) -> Result<(), ControlError> {
+    fn apply(&mut self, id: JobId, updates: &[Update], now: Timestamp, out: &mut Outbox) -> Result<(), Refusal> {
         let Some(job) = self.job(id) else { return Ok(()) };
         let (request, partition) = self.changed(job, updates)?;
         let tres = if job.run.state == JobState::Pending { self.resized(&request, &partition) } else { None };

@@ -1,15 +1,15 @@
 //! The commands of scontrol and scancel, each on a list of jobs.
 
-use super::{SchedulerActor, outcome};
+use super::SchedulerActor;
 use crate::actors::messages::{CancelJobs, CommandStep, ControlJobs};
 use crate::exec::StepCommand;
 use crate::model::job::Hold;
 use crate::model::update::Update;
-use crate::model::{ArrayRole, Job, JobId, JobRef, JobState, StepId};
+use crate::model::{ArrayRole, Job, JobId, JobRef, JobState, Refusal, StepId};
 use crate::protocol::answer::Outcome;
 use crate::protocol::request::{CancelAsk, CancelFilter, ControlAction};
 use crate::sched::EndedJob;
-use crate::sched::{ControlError, Outbox, SignalTarget, Update as Change};
+use crate::sched::{Outbox, SignalTarget, Update as Change};
 use crate::spec::constraint;
 use actix::prelude::*;
 
@@ -36,7 +36,7 @@ impl Handler<ControlJobs> for SchedulerActor {
                 ControlAction::Top => self.core.top(job, now, &mut out),
                 ControlAction::Update(_) => self.core.update(job, &updates, now, &mut out),
             };
-            outcomes.push(outcome(job, result.map_err(|e| e.to_string())));
+            outcomes.push(Outcome { target: job.clone(), result });
         }
         let reply = self.reply_after(out, outcomes);
         self.ask_round(ctx);
@@ -109,11 +109,11 @@ impl SchedulerActor {
     }
 
     /// A line in the standard error of a running batch job.
-    fn notify_job(&self, job: &JobRef, text: &str) -> Result<Vec<JobId>, ControlError> {
+    fn notify_job(&self, job: &JobRef, text: &str) -> Result<Vec<JobId>, Refusal> {
         let running: Vec<JobId> =
             self.core.resolve(job).into_iter().filter(|id| self.runners.contains_key(id)).collect();
         if running.is_empty() {
-            return Err(ControlError::UnknownJob);
+            return Err(Refusal::UnknownJob);
         }
         for id in &running {
             if let Some(runner) = self.runners.get(id) {
@@ -169,7 +169,7 @@ impl SchedulerActor {
                 self.core.signal(target, whom, signal, ask.uid, now, out)
             }
         };
-        outcome(target, result.map_err(|e| e.to_string()))
+        Outcome { target: target.clone(), result }
     }
 }
 

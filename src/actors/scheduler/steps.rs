@@ -5,8 +5,8 @@ use crate::actors::messages::*;
 use crate::actors::news::NewsSender;
 use crate::model::tres::Allocation;
 use crate::model::view::JobView;
-use crate::model::{Job, JobId, StepKey};
-use crate::protocol::answer::{Answer, Refused};
+use crate::model::{Job, Refusal, StepKey};
+use crate::protocol::answer::Answer;
 use crate::protocol::request::StepLaunch;
 use crate::sched::{Effect, EndCause, Outbox, StepAsk, StepKind, StepOutcome, StepStart, StopCause};
 use actix::prelude::*;
@@ -14,7 +14,6 @@ use std::os::fd::OwnedFd;
 
 /// A step that waits for its resources, or for its commit.
 pub(super) struct Ticket {
-    pub job: JobId,
     pub launch: Box<StepLaunch>,
     pub env: Vec<u8>,
     pub fds: Vec<OwnedFd>,
@@ -54,11 +53,11 @@ impl SchedulerActor {
 }
 
 impl Handler<AttachClient> for SchedulerActor {
-    type Result = ResponseFuture<Result<JobView, Refused>>;
+    type Result = ResponseFuture<Result<JobView, Refusal>>;
 
     fn handle(&mut self, m: AttachClient, _: &mut Self::Context) -> Self::Result {
         let Some(view) = self.view(m.job) else {
-            return Box::pin(async { Err(Refused::new("Invalid job id specified")) });
+            return Box::pin(async move { Err(Refusal::Forgotten { job: m.job, step: None }) });
         };
         let mut out = Outbox::default();
         if !view.run.state.is_terminal() {
@@ -70,8 +69,7 @@ impl Handler<AttachClient> for SchedulerActor {
         let known = m.step.and_then(|step| view.steps.iter().find(|known| known.id == step));
         match (m.step, known) {
             (Some(step), None) => {
-                let text = format!("the daemon knows no step {} any more", StepKey { job: m.job, step });
-                return Box::pin(async move { Err(Refused::new(text)) });
+                return Box::pin(async move { Err(Refusal::Forgotten { job: m.job, step: Some(step) }) });
             }
             (_, Some(step)) => self.rejoin(StepKey { job: m.job, step: step.id }, m.news),
             (None, None) => {}
@@ -81,7 +79,7 @@ impl Handler<AttachClient> for SchedulerActor {
 }
 
 impl Handler<CreateStep> for SchedulerActor {
-    type Result = ResponseFuture<Result<(), Refused>>;
+    type Result = ResponseFuture<Result<(), Refusal>>;
 
     fn handle(&mut self, m: CreateStep, ctx: &mut Self::Context) -> Self::Result {
         let now = self.now();
@@ -109,14 +107,10 @@ impl Handler<CreateStep> for SchedulerActor {
         };
         let job = launch.job;
         match self.core.create_step(job, ask, now, &mut out) {
-            Err(refusal) => {
-                let what = format!("Unable to create step for job {job}");
-                let refused = Refused { lines: refusal.lines(&what), exit: 1 };
-                Box::pin(async move { Err(refused) })
-            }
+            Err(refusal) => Box::pin(async move { Err(refusal) }),
             Ok(start) => {
                 let news = m.news.clone();
-                self.tickets.insert(m.ticket, Ticket { job, launch: m.launch, env: m.env, fds: m.fds, news: m.news });
+                self.tickets.insert(m.ticket, Ticket { launch: m.launch, env: m.env, fds: m.fds, news: m.news });
                 match start {
                     StepStart::Now(step, alloc) => {
                         out.effects.push(Effect::LaunchStep { step, ticket: m.ticket, alloc });

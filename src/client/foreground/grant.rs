@@ -6,7 +6,6 @@ use crate::client::connection::{ClientError, Connection, Return};
 use crate::model::JobId;
 use crate::model::view::JobView;
 use crate::protocol::answer::Answer;
-use crate::protocol::frame::FrameError;
 use crate::protocol::request::Request;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -50,9 +49,7 @@ pub fn wait_for_grant(
                 Answer::Granted { view } if view.run.state.is_terminal() => return Ok(Grant::Ended(view)),
                 Answer::Granted { view } if view.run.state.is_active() => return Ok(Grant::Granted(view)),
                 Answer::Ended { view } => return Ok(Grant::Ended(view)),
-                Answer::Refused(why) => {
-                    return Err(ClientError::Broken(FrameError::Io(io::Error::other(why.lines.join("; ")))));
-                }
+                Answer::Refused(why) => return Err(ClientError::Refused(why)),
                 _ => {}
             }
         }

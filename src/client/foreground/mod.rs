@@ -11,8 +11,8 @@ use crate::client::share::Share;
 use crate::client::terminal::{self, Raw};
 use crate::model::job::ClientProcess;
 use crate::model::view::JobView;
-use crate::model::{ExitCode, JobId, JobRef, StepId, StepKey, TaskSet};
-use crate::protocol::answer::{Answer, Refused};
+use crate::model::{ExitCode, JobId, JobRef, Refusal, StepId, StepKey, TaskSet};
+use crate::protocol::answer::Answer;
 use crate::protocol::frame::FrameError;
 use crate::protocol::request::{CancelAsk, Request, StepLaunch};
 use crate::sys::paths::Paths;
@@ -62,7 +62,7 @@ pub enum StepOutcome {
         stopped: bool,
     },
     /// It was never started.
-    Refused(Refused),
+    Refused(Refusal),
     /// Its job ended first: cancelled, timed out, or lost.
     JobEnded(Box<JobView>),
 }
@@ -261,7 +261,7 @@ impl Foreground<'_> {
                 let stopped = self.aborted;
                 return Ok(Some(StepOutcome::Ended { step: self.step, exit, tasks, error, stopped }));
             }
-            Answer::Refused(refused) => return Ok(Some(StepOutcome::Refused(refused))),
+            Answer::Refused(why) => return Ok(Some(StepOutcome::Refused(why))),
             Answer::Ended { view } => {
                 // The end of the step itself may still be on its way: it was told first if it was known first.
                 return Ok(Some(StepOutcome::JobEnded(view)));

@@ -1,0 +1,230 @@
+//! Why something that was asked for is not done.
+//!
+//! The daemon refuses with a value, and a command tells it in Slurm's words: all texts are made here, and a client needs
+//! no text to know what happened. What a command puts before the text ("Batch job submission failed") is the command's.
+
+use crate::model::array::ArraySpec;
+use crate::model::dependency::DependencyTerm;
+use crate::model::{JobId, StepId};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// A refusal, with the values that its text names. Sizes of memory are in MB.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    // A job or step that exists, or does not.
+    UnknownJob,
+    UnknownStep,
+    /// Only a job that has not ended can be held, released or changed.
+    AlreadyFinished,
+    /// scancel of a job that is ending or has ended; a step in one.
+    AlreadyDone,
+    /// It does not run yet.
+    Pending,
+    /// The job is not in a state in which this can be done to it, or it does not allow it (`--no-requeue`).
+    Disabled,
+    /// The key can only be changed while the job is pending.
+    NotPending,
+    /// top of a held job.
+    Held,
+    /// A signal to a job that does not run.
+    NotNow,
+    NotAnArray,
+    /// A time limit that is to change by a difference, of a job that has none.
+    NoTimeLimit,
+    /// Another size than the host can ever give.
+    ConfigNotAvailable,
+
+    // A request that the host can never meet.
+    UnknownPartition(String),
+    /// More than one node, or none.
+    NodeCount,
+    /// More than one node for a job that exists.
+    OneNodeOnly,
+    UnknownNode(String),
+    NodeExcluded(String),
+    /// The constraint as it was written.
+    MissingFeature(String),
+    ArrayTooLarge {
+        array: ArraySpec,
+        last: u32,
+        max: u32,
+    },
+    TooManyCpus {
+        asked: u32,
+        there: u32,
+    },
+    TooMuchMemory {
+        asked: u64,
+        there: u64,
+    },
+    TooManyGpus {
+        asked: u32,
+        there: u32,
+        model: Option<String>,
+        /// GPUs of any model on the host.
+        host: u32,
+    },
+    UnknownDependency(DependencyTerm),
+    DependsOnItself(JobId),
+
+    // A step that its job cannot give room to.
+    StepTooManyCpus,
+    StepTooMuchMemory,
+    StepTooManyGpus,
+    /// With `--immediate`.
+    Busy,
+
+    // The daemon.
+    /// A client came back to a job, or a step, that is not in memory any more.
+    Forgotten {
+        job: JobId,
+        step: Option<StepId>,
+    },
+    DiskFull,
+    ShuttingDown,
+    WrongUser {
+        daemon: u32,
+        client: u32,
+    },
+    /// A frame that is no request.
+    Malformed(String),
+    /// The answer does not fit in a frame.
+    Unsendable(String),
+    /// The database could not be read.
+    Database(String),
+}
+
+impl Refusal {
+    /// The offending value, as a line of its own before the text.
+    pub fn detail(&self) -> Option<String> {
+        Some(match self {
+            Refusal::UnknownPartition(name) => format!("invalid partition specified: {name}"),
+            Refusal::UnknownNode(name) => format!("no such node: {name}"),
+            Refusal::NodeExcluded(name) => format!("the only node is excluded: {name}"),
+            Refusal::MissingFeature(wanted) => format!("no such features on this host: {wanted}"),
+            Refusal::ArrayTooLarge { array, last, max } => format!("array task {last} of {array}, {max} at most"),
+            Refusal::TooManyCpus { asked, there } => {
+                format!("CPU count per node can not be satisfied: {asked} CPUs requested, {there} on this host")
+            }
+            Refusal::TooMuchMemory { asked, there } => {
+                format!("Memory specification can not be satisfied: {asked} MB requested, {there} MB on this host")
+            }
+            Refusal::TooManyGpus { asked, there, model, host } if *host > 0 => {
+                format!("GPU count per node can not be satisfied: {}", gpus(*asked, *there, model.as_deref()))
+            }
+            Refusal::UnknownDependency(term @ DependencyTerm::On { job, .. }) => {
+                format!("no job {job} for dependency {term}")
+            }
+            Refusal::DependsOnItself(job) => format!("job {job} would wait for itself"),
+            _ => return None,
+        })
+    }
+
+    /// The text says it all: what a command puts before it would be wrong, or is not what Slurm prints.
+    fn stands_alone(&self) -> bool {
+        match self {
+            // Slurm does not know the word where there are no GPUs, and knows too few where there are some.
+            Refusal::TooManyGpus { host, .. } => *host == 0,
+            Refusal::Forgotten { .. }
+            | Refusal::ShuttingDown
+            | Refusal::WrongUser { .. }
+            | Refusal::Malformed(_)
+            | Refusal::Unsendable(_)
+            | Refusal::Database(_) => true,
+            _ => false,
+        }
+    }
+
+    /// The lines to print, each still without `sbatch: error: `. `what` is what failed: `Batch job submission failed`,
+    /// `Unable to create step for job 12`.
+    pub fn lines(&self, what: &str) -> Vec<String> {
+        let text = if self.stands_alone() { self.to_string() } else { format!("{what}: {self}") };
+        self.detail().into_iter().chain([text]).collect()
+    }
+}
+
+fn gpus(asked: u32, there: u32, model: Option<&str>) -> String {
+    let kind = model.map(|model| format!("{model} ")).unwrap_or_default();
+    format!("{asked} {kind}GPUs requested, {there} on this host")
+}
+
+/// The text without the detail: Slurm's own (`slurm_strerror`), where Slurm has one.
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::UnknownJob | Refusal::UnknownStep => "Invalid job id specified",
+            Refusal::AlreadyFinished => "Job has already finished",
+            Refusal::AlreadyDone => "Job/step already completing or completed",
+            Refusal::Pending => "Job is pending execution",
+            Refusal::Disabled => "Requested operation is presently disabled",
+            Refusal::NotPending => "Job is no longer pending execution",
+            Refusal::Held => "Job is in held state, pending scheduler release",
+            Refusal::NotNow => "Job can not be altered now, try again later",
+            Refusal::NotAnArray => "Job is not an array",
+            Refusal::NoTimeLimit => "No time limit that a difference could change",
+            Refusal::ConfigNotAvailable => "Requested partition configuration not available now",
+            Refusal::UnknownPartition(_) => "Invalid partition name specified",
+            Refusal::NodeCount => "Node count specification invalid",
+            Refusal::UnknownNode(_) => "Invalid node name specified",
+            Refusal::MissingFeature(_) => "Invalid feature specification",
+            Refusal::ArrayTooLarge { .. } => "Invalid job array specification",
+            Refusal::TooManyCpus { .. } | Refusal::StepTooManyCpus => "More processors requested than permitted",
+            Refusal::TooManyGpus { asked, there, model, host: 0 } => {
+                let asked = gpus(*asked, *there, model.as_deref());
+                return write!(f, "Invalid generic resource (gres) specification: {asked}");
+            }
+            Refusal::OneNodeOnly
+            | Refusal::NodeExcluded(_)
+            | Refusal::TooMuchMemory { .. }
+            | Refusal::TooManyGpus { .. } => "Requested node configuration is not available",
+            Refusal::UnknownDependency(_) | Refusal::DependsOnItself(_) => "Job dependency problem",
+            Refusal::StepTooMuchMemory => "Memory required by task is not available",
+            Refusal::StepTooManyGpus => "Invalid generic resource (gres) specification",
+            Refusal::Busy => "Requested nodes are busy",
+            Refusal::Forgotten { job, step: Some(step) } => {
+                return write!(f, "the daemon knows no step {job}.{step} any more");
+            }
+            Refusal::Forgotten { job, step: None } => return write!(f, "the daemon knows no job {job} any more"),
+            Refusal::DiskFull => "the disk of the daemon's database is full: make room and submit again",
+            Refusal::ShuttingDown => "the daemon is shutting down",
+            Refusal::WrongUser { daemon, client } => {
+                return write!(f, "this daemon serves user {daemon} alone, not user {client}");
+            }
+            Refusal::Unsendable(why) => return write!(f, "the answer could not be sent: {why}"),
+            Refusal::Malformed(why) | Refusal::Database(why) => why,
+        })
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_offending_value_has_a_line_of_its_own() {
+        let refusal = Refusal::UnknownPartition("nope".to_owned());
+        let lines = ["invalid partition specified: nope", "It failed: Invalid partition name specified"];
+        assert_eq!(refusal.lines("It failed"), lines);
+        assert_eq!(Refusal::NodeCount.lines("It failed"), ["It failed: Node count specification invalid"]);
+    }
+
+    #[test]
+    fn a_fault_of_the_daemon_is_no_fault_of_the_request() {
+        assert_eq!(Refusal::ShuttingDown.lines("It failed"), ["the daemon is shutting down"]);
+        let gpus = |host| Refusal::TooManyGpus { asked: 2, there: 0, model: Some("a100".to_owned()), host };
+        let asked = "2 a100 GPUs requested, 0 on this host";
+        assert_eq!(gpus(0).lines("No"), [format!("Invalid generic resource (gres) specification: {asked}")]);
+        let detail = format!("GPU count per node can not be satisfied: {asked}");
+        assert_eq!(gpus(4).lines("No"), [detail.as_str(), "No: Requested node configuration is not available"]);
+    }
+
+    #[test]
+    fn a_refusal_survives_the_wire() {
+        let refusal = Refusal::TooManyCpus { asked: 8, there: 4 };
+        let text = serde_json::to_string(&refusal).expect("plain data");
+        assert_eq!(serde_json::from_str::<Refusal>(&text).expect("what was written"), refusal);
+    }
+}
