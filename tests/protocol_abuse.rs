@@ -137,10 +137,13 @@ fn a_request_that_asks_for_the_impossible_is_refused() {
     let slotd = Slotd::start();
     // What no command would send: numbers at the edge, a step of a job that is none, a job of no size.
     let launch = json!({ "LaunchStep": {
-        "job": 77, "client": { "pid": 1, "start_ticks": 0 }, "again": false, "name": "x", "interactive": false, "ntasks": u32::MAX, "cpus_per_task": u32::MAX, "mem_mb": u64::MAX,
-        "gpus": u32::MAX, "overlap": false, "immediate": false, "overcommit": false, "argv": [], "work_dir": "/",
-        "umask": null, "streams": [], "pty": true, "tie": 9, "label": false, "kill_on_bad_exit": false, "gpu": {},
-        "cpu_bind": "nonsense", "time_limit_secs": u64::MAX, "submit_line": "" } });
+        "job": 77, "client": { "pid": 1, "start_ticks": 0 }, "again": false, "argv": [], "work_dir": "/",
+        "umask": null, "streams": [], "pty": true, "tie": 9, "label": false,
+        "request": { "name": "x", "ntasks": u32::MAX, "cpus_per_task": u32::MAX, "mem": { "per_cpu": u64::MAX },
+            "gpu": { "total": u32::MAX }, "time_limit_secs": u64::MAX } } });
+    assert!(ask(&slotd.root, &launch).is_err());
+    let mut launch = launch;
+    launch["LaunchStep"]["request"]["cpu_bind"] = json!("nonsense");
     assert!(ask(&slotd.root, &launch).is_err());
     for request in [
         json!({ "request": { "ntasks": u32::MAX, "cpus_per_task": u32::MAX, "work_dir": "/" } }),

@@ -5,16 +5,16 @@
 use crate::actors::messages::LaunchStep;
 use crate::exec::environment::{self, JobFacts, StepFacts};
 use crate::exec::launch_spec::{LaunchSpec, OwnEnd, Rlimit, Sink, Source, TaskSpec};
+use crate::model::binding::{CpuBind, GpuBind};
 use crate::model::change::LaunchTexts;
 use crate::model::partition::Host;
 use crate::model::request::{GpuRequest, JobKind, OpenMode};
+use crate::model::step_request::StepKind;
 use crate::model::tres::Allocation;
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, Job, JobId, JobRequest, StepId, StepKey, Timestamp};
 use crate::protocol::request::Stream;
-use crate::spec::cpu_bind::{self, CpuBind};
 use crate::spec::filename::{FilenameVars, NO_VAL, expand};
-use crate::spec::gpu_bind::{self, GpuBind};
 use crate::sys::paths::Paths;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn vars(id: JobId, role: &ArrayRole, request: &JobRequest, host: &str, step: Ste
     }
 }
 
-/// The output pattern of a batch job (book, "Output Paths").
+/// The output pattern of a batch job (sbatch man page, `--output`).
 fn output_pattern(request: &JobRequest) -> &str {
     request.std_out.as_deref().unwrap_or(if request.array.is_some() { "slurm-%A_%a.out" } else { "slurm-%j.out" })
 }
@@ -105,7 +105,7 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
         let name = expand(pattern, &vars(job.id, &job.role, request, &host.name, StepId::Batch, task));
         PathBuf::from(absolute(&request.work_dir, &name))
     };
-    let bind = request.cpu_bind.as_deref().and_then(|text| cpu_bind::parse(text).ok()).unwrap_or_default();
+    let bind = &request.cpu_bind;
     let tasks = (0..ntasks)
         .map(|rank| TaskSpec {
             rank,
@@ -119,7 +119,7 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
                 rank,
                 task_gpus(&GpuBind::Auto, &request.gpu, &alloc, rank, ntasks).as_deref(),
             ),
-            cpus: task_cpus(&bind, &alloc.cpu_ids, rank, ntasks, request.cpus_per_task.unwrap_or(1)),
+            cpus: bind.cpus_of(&alloc.cpu_ids, &host.cores, rank, ntasks, request.cpus_per_task.unwrap_or(1)),
             argv: None,
             report_binding: None,
         })
@@ -142,7 +142,7 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
     }
 }
 
-/// What Slurm sets too where the user has none (golden E-02, E-12, K-44).
+/// What Slurm sets too where the user has none.
 fn tmpdir() -> (String, String) {
     ("TMPDIR".to_owned(), "/tmp".to_owned())
 }
@@ -150,11 +150,12 @@ fn tmpdir() -> (String, String) {
 /// The launch of a step. `kill_wait` is the time between SIGTERM and SIGKILL where its watcher ends it by itself.
 ///
 /// # Errors
-/// The request does not fit together: fewer streams or commands than tasks, an unreadable binding.
+/// The request does not fit together: fewer streams or commands than tasks.
 pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result<LaunchSpec, String> {
     let launch = &m.launch;
     let (job, host, step) = (&m.job, &m.host, m.step.step);
-    let ntasks = launch.ntasks.max(1);
+    let request = &launch.request;
+    let ntasks = request.tasks(&job.request);
     if launch.streams.len() != ntasks as usize {
         return Err(format!("{} tasks, but streams for {}", ntasks, launch.streams.len()));
     }
@@ -164,29 +165,22 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
     if launch.argv.len() != 1 && launch.argv.len() != ntasks as usize {
         return Err(format!("{} tasks, but commands for {}", ntasks, launch.argv.len()));
     }
-    let bind = match &launch.cpu_bind {
-        None => CpuBind::Auto,
-        Some(text) => cpu_bind::parse(text).map_err(|e| e.to_string())?,
-    };
-    let gpu_bind = match &launch.gpu_bind {
-        None => GpuBind::Auto,
-        Some(text) => gpu_bind::parse(text).map_err(|e| e.to_string())?,
-    };
-    let gpus = |rank: u32| task_gpus(&gpu_bind, &launch.gpu, &m.alloc, rank, ntasks);
+    let cpus_per_task = request.cpus_per_task(&job.request);
+    let gpus = |rank: u32| task_gpus(&request.gpu_bind, &request.gpu, &m.alloc, rank, ntasks);
     let root = paths.root().to_string_lossy().into_owned();
     let whole = job.run.alloc.clone().unwrap_or_default();
     let facts = facts(job, &whole, host, &root);
     let mut default_env = Vec::new();
-    let set_env = if launch.interactive {
+    let set_env = if request.kind == StepKind::Interactive {
         environment::allocation_environment(&facts)
     } else {
         default_env.push(tmpdir());
         let step_facts = StepFacts {
             id: step,
             ntasks,
-            cpus_per_task: launch.cpus_per_task,
+            cpus_per_task,
             alloc: &m.alloc,
-            exact: launch.exact,
+            exact: request.exact,
             umask: launch.umask,
             label: launch.label,
         };
@@ -214,10 +208,10 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
             stdout: sink(&streams.stdout),
             stderr: sink(&streams.stderr),
             env: environment::task_environment(rank, gpus(rank).as_deref()),
-            cpus: task_cpus(&bind, &m.alloc.cpu_ids, rank, ntasks, launch.cpus_per_task.unwrap_or(1)),
+            cpus: request.cpu_bind.cpus_of(&m.alloc.cpu_ids, &host.cores, rank, ntasks, cpus_per_task.unwrap_or(1)),
             argv: (launch.argv.len() > 1).then(|| launch.argv[rank as usize].clone()),
-            report_binding: launch.report_cpu_bind.then(|| {
-                let (units, kind) = reported(&bind);
+            report_binding: request.report_cpu_bind.then(|| {
+                let (units, kind) = reported(&request.cpu_bind);
                 format!("cpu-bind{units}={kind} - {}, task {rank:2} {rank:2}", host.name)
             }),
         }
@@ -235,9 +229,9 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
         rlimits: launch.rlimits.iter().map(|&(resource, soft, hard)| Rlimit { resource, soft, hard }).collect(),
         tasks: (0..ntasks).map(task).collect(),
         pty: launch.pty,
-        kill_on_bad_exit: launch.kill_on_bad_exit,
-        time_limit_secs: launch.time_limit_secs,
-        own_end: match launch.kill_on_bad_exit || launch.time_limit_secs.is_some() {
+        kill_on_bad_exit: request.kill_on_bad_exit,
+        time_limit_secs: request.time_limit_secs,
+        own_end: match request.kill_on_bad_exit || request.time_limit_secs.is_some() {
             true => OwnEnd {
                 grace_ms: u64::try_from(kill_wait.as_millis()).unwrap_or(u64::MAX),
                 node: host.name.clone(),
@@ -252,7 +246,7 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
 
 /// The GPUs of one task where it does not see all of the step's (`--gpus-per-task`, `--gpu-bind`).
 fn task_gpus(bind: &GpuBind, ask: &GpuRequest, alloc: &Allocation, rank: u32, ntasks: u32) -> Option<Vec<u32>> {
-    gpu_bind::gpus_of(bind, ask.per_task.filter(|_| ntasks > 1), &alloc.gpu_ids, rank)
+    bind.gpus_of(ask.per_task.filter(|_| ntasks > 1), &alloc.gpu_ids, rank)
 }
 
 /// Slurm's words for a binding in the report of `--cpu-bind=verbose`.
@@ -271,45 +265,10 @@ fn reported(bind: &CpuBind) -> (&'static str, &'static str) {
     }
 }
 
-/// The CPUs of one task (srun man page, `--cpu-bind`; book, "CPU Binding"). Empty: not bound.
-fn task_cpus(bind: &CpuBind, cpus: &[u32], rank: u32, ntasks: u32, per_task: u32) -> Vec<u32> {
-    let share = || {
-        let each = (per_task.max(1) as usize).max(cpus.len() / ntasks.max(1) as usize).min(cpus.len().max(1));
-        let first = (rank as usize * each) % cpus.len().max(1);
-        cpus.iter().copied().cycle().skip(first).take(each.min(cpus.len())).collect()
-    };
-    match bind {
-        CpuBind::Auto | CpuBind::None => Vec::new(),
-        CpuBind::Threads | CpuBind::Cores => share(),
-        // One host with its memory as one: the whole allocation.
-        CpuBind::Sockets | CpuBind::Ldoms | CpuBind::RankLdom => cpus.to_vec(),
-        CpuBind::Rank => cpus.get(rank as usize % cpus.len().max(1)).copied().into_iter().collect(),
-        CpuBind::MapCpu(list) => cpu_bind::element_for(list, rank).copied().into_iter().collect(),
-        CpuBind::MaskCpu(list) => cpu_bind::element_for(list, rank).cloned().unwrap_or_default(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::Tres;
-
-    #[test]
-    fn cores_are_shared_out_by_rank() {
-        let cpus = [4, 5, 6, 7];
-        assert_eq!(task_cpus(&CpuBind::Cores, &cpus, 1, 2, 1), [6, 7]);
-        assert_eq!(task_cpus(&CpuBind::Cores, &cpus, 3, 4, 1), [7]);
-        assert_eq!(task_cpus(&CpuBind::Rank, &cpus, 5, 6, 1), [5]);
-        assert_eq!(task_cpus(&CpuBind::None, &cpus, 0, 1, 1), [] as [u32; 0]);
-        assert_eq!(task_cpus(&CpuBind::Cores, &[], 0, 1, 1), [] as [u32; 0]);
-    }
-
-    #[test]
-    fn a_map_begins_anew_at_its_end() {
-        let map = cpu_bind::parse("map_cpu:0,2").unwrap();
-        let of = |rank| task_cpus(&map, &[0, 1, 2, 3], rank, 3, 1);
-        assert_eq!((of(0), of(1), of(2)), (vec![0], vec![2], vec![0]));
-    }
 
     #[test]
     fn each_task_has_its_own_gpus_where_they_were_asked_for_by_task() {

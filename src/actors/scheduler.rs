@@ -11,12 +11,10 @@ use crate::actors::news::NewsSender;
 use crate::actors::runner::{RunnerActor, RunnerSeed};
 use crate::model::change::LaunchTexts;
 use crate::model::job::ClientProcess;
-use crate::model::partition::Host;
 use crate::model::view::{JobView, NodeView, PartitionView};
-use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRef, JobRequest, Partition, Refusal, StepKey, Timestamp};
+use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRef, Partition, Refusal, StepKey, Timestamp};
 use crate::protocol::answer::Answer;
 use crate::sched::{Core, Effect, EndCause, JobOutcome, Outbox, Submission};
-use crate::spec::{constraint, hostlist};
 use actix::prelude::*;
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
@@ -338,30 +336,6 @@ impl SchedulerActor {
         watch.senders.retain(|watcher| !watcher.is_closed());
         watch.senders.push(news);
     }
-
-    /// A submission with what the text grammars know of it: whether its constraint holds, and its host lists.
-    fn judged(&self, request: JobRequest) -> Submission {
-        let has = features(&self.core.config().host);
-        let constraint_ok =
-            request.constraint.as_deref().map(|text| constraint::parse(text).is_ok_and(|c| c.is_met(&has)));
-        let hosts = |list: &Option<String>| {
-            list.as_deref().map_or_else(Vec::new, |l| hostlist::expand(l).unwrap_or_else(|_| vec![l.to_owned()]))
-        };
-        Submission {
-            constraint_ok,
-            nodelist: hosts(&request.nodelist),
-            exclude: hosts(&request.exclude),
-            request,
-            ..Submission::default()
-        }
-    }
-}
-
-/// What `--constraint` may ask for: the configured features and the models of the GPUs.
-fn features(host: &Host) -> Vec<String> {
-    let models = host.gpus.iter().filter_map(|gpu| gpu.model.clone());
-    let kinds = ["cpu"].into_iter().chain((!host.gpus.is_empty()).then_some("gpu")).map(str::to_owned);
-    host.features.iter().cloned().chain(models).chain(kinds).collect()
 }
 
 impl Actor for SchedulerActor {
@@ -482,7 +456,7 @@ impl Handler<SubmitJob> for SchedulerActor {
             return self.reply_after(out, Ok(id));
         }
         let client = Some(m.client);
-        let submission = Submission { texts: m.texts, client, ended: m.ended, ..self.judged(m.request) };
+        let submission = Submission { request: m.request, texts: m.texts, client, ended: m.ended };
         match self.core.submit(submission, now, &mut out) {
             Err(refusal) => Box::pin(async move { Err(refusal) }),
             Ok(id) => {
@@ -502,7 +476,7 @@ impl Handler<TestSubmission> for SchedulerActor {
     type Result = Result<crate::sched::Estimate, Refusal>;
 
     fn handle(&mut self, m: TestSubmission, _: &mut Self::Context) -> Self::Result {
-        let submission = Submission { ended: m.ended, ..self.judged(m.request) };
+        let submission = Submission { request: m.request, ended: m.ended, ..Submission::default() };
         self.core.test_only(&submission, self.now())
     }
 }

@@ -92,6 +92,9 @@ impl Submission<'_> {
                 spec::begin::parse_for(text, &format!("--{name}"), origin.now, &origin.tz)
             })
         };
+        let hosts = |name: &'static str, value: &Option<String>| {
+            choices.read(name, value.as_ref(), spec::hostlist::parse).map(Option::unwrap_or_default)
+        };
         let (priority, hold_by_priority) = self.priority()?;
         let mut request = JobRequest {
             kind,
@@ -120,9 +123,9 @@ impl Submission<'_> {
             hold: job.hold || hold_by_priority,
             priority,
             nice: self.nice()?,
-            constraint: given(&job.constraint),
-            nodelist: given(&job.nodelist),
-            exclude: given(&job.exclude),
+            constraint: choices.read("constraint", given(&job.constraint).as_ref(), spec::constraint::parse)?,
+            nodelist: hosts("nodelist", &job.nodelist)?,
+            exclude: hosts("exclude", &job.exclude)?,
             work_dir: self.work_dir(),
             submit_dir: origin.absolute(""),
             signal: choices.read("signal", job.signal.as_ref(), spec::signal::parse_warn)?,
@@ -140,14 +143,6 @@ impl Submission<'_> {
             mail_user: given(&job.mail_user),
             ..JobRequest::default()
         };
-        if let Some(features) = &request.constraint {
-            spec::constraint::parse(features).map_err(|error| choices.refuse("constraint", &error))?;
-        }
-        for (name, hosts) in [("nodelist", &request.nodelist), ("exclude", &request.exclude)] {
-            if let Some(hosts) = hosts {
-                spec::hostlist::expand(hosts).map_err(|error| choices.refuse(name, &error))?;
-            }
-        }
         self.per_task_resources(&mut request)?;
         self.tasks_per_gpu(&mut request)?;
         Ok(request)
@@ -216,7 +211,6 @@ impl Submission<'_> {
             model,
             cpus_per_gpu: choices
                 .read("cpus-per-gpu", job.cpus_per_gpu.as_ref(), |text| spec::count::parse(text, "--cpus-per-gpu"))?,
-            spelled: asks.into_iter().flatten().next().map(|ask| format!("gres:{}", ask.as_gres())),
         })
     }
 
@@ -233,7 +227,6 @@ impl Submission<'_> {
             } else if let Some(gpu) = item.strip_prefix("gres/") {
                 let ask = spec::gres::parse(gpu).map_err(|_| bad())?.ok_or_else(bad)?;
                 request.gpu.per_task.get_or_insert(ask.count);
-                request.gpu.spelled.get_or_insert_with(|| format!("gres:{}", ask.as_gres()));
                 request.gpu.model = request.gpu.model.take().or(ask.model);
             } else {
                 return Err(bad());

@@ -15,9 +15,10 @@ use crate::commands::pages::texts;
 use crate::commands::salloc::args::{Salloc, parse};
 use crate::model::job::ClientProcess;
 use crate::model::request::ExportSpec;
-use crate::model::{ExitCode, JobId, JobState};
+use crate::model::step_request::StepKind;
+use crate::model::{ExitCode, JobId, JobState, StepRequest};
 use crate::protocol::answer::Answer;
-use crate::protocol::request::{Request, StepLaunch, Submit};
+use crate::protocol::request::{Request, StepLaunch, Stream, Submit, TaskStreams};
 use crate::sys::system;
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -29,7 +30,6 @@ pub const ENTRY: Entry =
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = submitting_origin()?;
-    let line = argv.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let slurm = std::env::var_os("SLOTD_OUTPUT").is_some_and(|v| v == "slurm");
     let spec = ExportSpec::default();
     let env = Export { spec: &spec, written: None, file: &[], new_job: false }.block(&origin);
@@ -37,13 +37,12 @@ pub fn run(argv: &[OsString]) -> Done {
         if salloc.verbose > 0 {
             super::sbatch::report("salloc", &salloc.defined);
         }
-        Session { salloc, line, env, shell: origin.shell.clone(), umask: origin.umask, slurm }.carry_out()
+        Session { salloc, env, shell: origin.shell.clone(), umask: origin.umask, slurm }.carry_out()
     })
 }
 
 struct Session {
     salloc: Salloc,
-    line: String,
     env: Vec<u8>,
     shell: String,
     umask: u32,
@@ -166,35 +165,28 @@ impl Session {
         } else {
             Wishes { as_is: true, ..all_streams() }
         };
+        let none = TaskStreams { stdin: Stream::Null, stdout: Stream::Null, stderr: Stream::SameAsStdout };
         let launch = StepLaunch {
             job,
             client,
             again: false,
-            name: self.salloc.command.first().cloned().unwrap_or_else(|| self.shell.clone()),
-            interactive: true,
-            ntasks,
-            cpus_per_task: None,
-            mem_mb: None,
-            gpus: None,
-            exact: false,
-            overlap: true,
-            immediate: false,
-            overcommit: true,
+            request: StepRequest {
+                kind: StepKind::Interactive,
+                name: self.salloc.command.first().unwrap_or(&self.shell).clone(),
+                ntasks: Some(ntasks),
+                overlap: true,
+                overcommit: true,
+                submit_line: self.salloc.request.submit_line.clone(),
+                ..StepRequest::default()
+            },
             argv: vec![argv],
             work_dir: self.salloc.work_dir.clone(),
             umask: Some(self.umask),
             rlimits: limits(),
-            streams: Vec::new(),
+            streams: vec![none; ntasks as usize],
             pty: false,
             tie: None,
             label: false,
-            kill_on_bad_exit: false,
-            gpu: Default::default(),
-            cpu_bind: None,
-            report_cpu_bind: false,
-            gpu_bind: None,
-            time_limit_secs: None,
-            submit_line: self.line.clone(),
         };
         (launch, wishes)
     }

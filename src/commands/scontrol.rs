@@ -281,7 +281,7 @@ impl Session<'_> {
             JobChange::Comment(text) => Update::Comment(text),
             JobChange::Account(text) => Update::Account(text),
             JobChange::Qos(text) => Update::Qos(text),
-            JobChange::Features(text) => Update::Features(text),
+            JobChange::Features(constraint) => Update::Features(constraint),
             JobChange::StdOut(path) => Update::StdOut(path),
             JobChange::StdErr(path) => Update::StdErr(path),
             JobChange::StdIn(path) => Update::StdIn(path),

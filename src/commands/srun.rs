@@ -8,13 +8,13 @@ use super::tasks::{Voice, all_streams, client, hand_in, limits, link, tell, verd
 use super::{Done, Entry, parsed, paths, refused, submitting_origin, unexpected};
 use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
-use crate::args::step::Stream as Wanted;
+use crate::args::step::{Stream as Wanted, check_node};
 use crate::client::connection::{ClientError, Connection, PATIENCE, reopen};
 use crate::client::foreground::{Feed, Grant, Link, StepOutcome, Wishes, end_by_interrupt, run_step, wait_for_grant};
 use crate::commands::pages::texts;
 use crate::commands::srun::args::{Srun, parse};
 use crate::model::job::ClientProcess;
-use crate::model::request::{MemRequest, OpenMode};
+use crate::model::request::OpenMode;
 use crate::model::view::JobView;
 use crate::model::{ExitCode, JobId, JobRef, JobRequest, JobState, Reason};
 use crate::protocol::answer::Answer;
@@ -35,24 +35,23 @@ pub const ENTRY: Entry =
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = submitting_origin()?;
-    let line = argv.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     parsed(parse(argv, &origin)?, |srun| {
         if srun.verbose > 0 {
             super::sbatch::report("srun", &srun.defined);
         }
         let code = srun.error_exit;
-        carry_out(srun, &line, &origin.tz).map_err(|error| if error.exit == 1 { error.with_exit(code) } else { error })
+        carry_out(srun, &origin.tz).map_err(|error| if error.exit == 1 { error.with_exit(code) } else { error })
     })
 }
 
-fn carry_out(srun: Srun, line: &str, tz: &jiff::tz::TimeZone) -> Done {
+fn carry_out(srun: Srun, tz: &jiff::tz::TimeZone) -> Done {
     match &srun.inside {
         Some(job) if !srun.no_wait && !srun.test_only => {
             let job = job.clone();
-            inside(srun, &job, line)
+            inside(srun, &job)
         }
         _ if srun.no_wait || srun.test_only => submit_only(srun, tz),
-        _ => outside(srun, line),
+        _ => outside(srun),
     }
 }
 
@@ -84,7 +83,7 @@ fn submit_only(srun: Srun, tz: &jiff::tz::TimeZone) -> Done {
 }
 
 /// A step of a job that runs.
-fn inside(srun: Srun, job: &JobRef, line: &str) -> Done {
+fn inside(srun: Srun, job: &JobRef) -> Done {
     let filter =
         JobFilter { jobs: vec![job.clone()], without_paths: true, without_steps: true, ..JobFilter::default() };
     let paths = paths()?;
@@ -97,10 +96,10 @@ fn inside(srun: Srun, job: &JobRef, line: &str) -> Done {
     let Some(view) = jobs.iter().find(|view| view.run.state.is_active()) else {
         return Err(no_allocation(job, &jobs));
     };
-    srun.step.check_node(view.id, &system::probe_host_name())?;
+    check_node(&srun.step, view.id, &system::probe_host_name())?;
     let argv = commands(&srun, &view.request)?;
     let link = link(paths);
-    step(&srun, argv, &mut conn, &link, view, line)?.done()
+    step(&srun, argv, &mut conn, &link, view)?.done()
 }
 
 /// Why none of these records of a job takes a step.
@@ -130,7 +129,7 @@ fn confirm(paths: &Paths, job: &JobRef, request: &Request) -> Result<(Connection
 }
 
 /// An allocation of its own, one step in it, and back.
-fn outside(srun: Srun, line: &str) -> Done {
+fn outside(srun: Srun) -> Done {
     let argv = commands(&srun, &srun.request)?;
     let mut link = link(paths()?);
     let submit = Submit {
@@ -171,7 +170,7 @@ fn outside(srun: Srun, line: &str) -> Done {
     if told && !quiet {
         tell(&format!("srun: job {job} has been allocated resources\n"));
     }
-    let done = step(&srun, argv, &mut conn, &link, &view, line);
+    let done = step(&srun, argv, &mut conn, &link, &view);
     // A step that failed before it ran ends its allocation as well: with this connection, if not by this request.
     let exit = match &done {
         Ok(end) => end.exit,
@@ -225,9 +224,8 @@ fn step(
     conn: &mut Connection,
     link: &Link,
     view: &JobView,
-    line: &str,
 ) -> Result<StepEnd, CliError> {
-    let (launch, wishes) = plan(srun, argv, view, link.client, line);
+    let (launch, wishes) = plan(srun, argv, view, link.client);
     let mut voice = Voice::new("srun", srun.quiet);
     let outcome = match run_step(conn, link, launch, &srun.env, &wishes, &mut voice) {
         Err(ClientError::Interrupted(signal)) => {
@@ -249,10 +247,6 @@ fn step(
     Ok(StepEnd { code, exit, interrupted: voice.was_interrupted(exit) })
 }
 
-fn tasks_of(srun: &Srun, job: &JobRequest) -> u32 {
-    srun.step.ntasks.or(srun.step.ntasks_per_node).unwrap_or_else(|| job.task_count()).max(1)
-}
-
 /// The command of the tasks, or with `--multi-prog` of each.
 fn commands(srun: &Srun, job: &JobRequest) -> Result<Vec<Vec<String>>, CliError> {
     if !srun.multi_prog {
@@ -263,20 +257,13 @@ fn commands(srun: &Srun, job: &JobRequest) -> Result<Vec<Vec<String>>, CliError>
         let why = e.raw_os_error().map_or_else(|| e.to_string(), |number| Errno::from_raw(number).desc().to_owned());
         CliError::error(1, format!("Could not open multi_prog config file {file}: {why}"))
     })?;
-    multi_prog::parse(&text, file, tasks_of(srun, job), &srun.command[1..])
+    multi_prog::parse(&text, file, srun.step.tasks(job), &srun.command[1..])
         .map_err(|e| CliError::error(1, e.to_string()))
 }
 
 /// The launch, and how its streams are connected.
-fn plan(
-    srun: &Srun,
-    argv: Vec<Vec<String>>,
-    view: &JobView,
-    client: ClientProcess,
-    line: &str,
-) -> (StepLaunch, Wishes) {
-    let ask = &srun.step;
-    let ntasks = tasks_of(srun, &view.request);
+fn plan(srun: &Srun, argv: Vec<Vec<String>>, view: &JobView, client: ClientProcess) -> (StepLaunch, Wishes) {
+    let ntasks = srun.step.tasks(&view.request);
     let streams = &srun.streams;
     let append = streams.open_mode == Some(OpenMode::Append);
     let mut wishes = Wishes {
@@ -310,33 +297,11 @@ fn plan(
     };
     (wishes.stdin, wishes.stdout, wishes.stderr) = (stdin, stdout, stderr);
     let task = TaskStreams { stdin: stdin_stream, stdout: stdout_stream, stderr: stderr_stream };
-    let gpu = &ask.gpu;
-    let gpus =
-        gpu.total.or(gpu.per_node).or(gpu.per_socket).or_else(|| gpu.per_task.map(|each| each.saturating_mul(ntasks)));
-    // A step that says nothing of its size has that of its job.
-    let says_nothing = ask.ntasks.is_none() && ask.ntasks_per_node.is_none();
-    let of_job = view.request.cpus_per_task.filter(|_| says_nothing);
-    let cpus_per_task = ask.cpus_per_task.or(of_job);
-    let cpus = cpus_per_task.unwrap_or(1).saturating_mul(ntasks);
     let launch = StepLaunch {
         job: view.id,
         client,
         again: false,
-        name: ask.name.clone(),
-        interactive: false,
-        ntasks,
-        cpus_per_task,
-        mem_mb: match ask.mem {
-            MemRequest::Default | MemRequest::PerNode(0) => None,
-            MemRequest::PerNode(mb) => Some(mb),
-            MemRequest::PerCpu(mb) => Some(mb.saturating_mul(u64::from(cpus))),
-            MemRequest::PerGpu(mb) => Some(mb.saturating_mul(u64::from(gpus.unwrap_or(1)))),
-        },
-        gpus,
-        exact: ask.exact,
-        overlap: ask.overlap,
-        immediate: ask.immediate_secs.is_some() && srun.inside.is_some(),
-        overcommit: srun.defined.iter().any(|(name, _)| name == "overcommit"),
+        request: srun.step.clone(),
         argv,
         work_dir: srun.work_dir.clone(),
         umask: Some(umask()),
@@ -345,14 +310,6 @@ fn plan(
         pty: false,
         tie: None,
         label: streams.label,
-        kill_on_bad_exit: srun.kill_on_bad_exit.unwrap_or(false),
-        gpu: ask.gpu.clone(),
-        cpu_bind: Some(ask.cpu_bind.to_string()),
-        report_cpu_bind: ask.report_cpu_bind,
-        gpu_bind: ask.gpu_bind.clone(),
-        // Of an allocation of its own the limit is the job's.
-        time_limit_secs: ask.time_limit_secs.filter(|_| srun.inside.is_some()),
-        submit_line: line.to_owned(),
     };
     (launch, wishes)
 }

@@ -9,9 +9,9 @@ use crate::commands::scancel::args as scancel;
 use crate::commands::scancel::args::Scancel;
 use crate::commands::srun::args as srun;
 use crate::commands::srun::args::Srun;
+use crate::model::binding::CpuBind;
 use crate::model::request::{GpuRequest, JobKind, MemRequest};
 use crate::model::{JobId, JobRef, JobState};
-use crate::spec::cpu_bind::CpuBind;
 use std::ffi::OsString;
 
 fn argv(words: &[&str]) -> Vec<OsString> {
@@ -166,7 +166,7 @@ fn option_no_wait() {
     let got = srun(&["--no-wait", "-o", "out", "--cpu-bind=cores", "echo", "a b"]);
     assert_eq!((got.request.kind, got.request.std_out.as_deref()), (JobKind::Run, Some("out")));
     assert_eq!(got.request.args, ["echo", "a b"]);
-    assert_eq!(got.request.cpu_bind.as_deref(), Some("cores"));
+    assert_eq!(got.request.cpu_bind, CpuBind::Cores);
 }
 
 #[test]
@@ -178,10 +178,10 @@ fn option_chdir_of_srun() {
 #[test]
 fn options_of_srun_beyond_the_book() {
     let got = srun(&["-K", "-W60", "--multi-prog", "-X", "--overlap", "--mpi=pmi2", "--x11", "mp.conf"]);
-    assert_eq!((got.kill_on_bad_exit, got.wait_secs), (Some(true), Some(60)));
+    assert_eq!((got.step.kill_on_bad_exit, got.wait_secs), (true, Some(60)));
     assert!(got.multi_prog && got.disable_status && got.step.overlap);
-    assert_eq!(srun(&["--kill-on-bad-exit=0", "true"]).kill_on_bad_exit, Some(false));
-    assert_eq!(srun(&["-K2", "true"]).kill_on_bad_exit, Some(true));
+    assert!(!srun(&["--kill-on-bad-exit=0", "true"]).step.kill_on_bad_exit);
+    assert!(srun(&["-K2", "true"]).step.kill_on_bad_exit);
     let got = srun(&["-N1", "--kill-on-bad-exit=1", "--wait=60", "--export=ALL,K=V", "true"]);
     assert!(String::from_utf8(got.env).expect("UTF-8").ends_with("K=V\0"));
 }

@@ -228,7 +228,7 @@ fn directives_take_all_of_slurms_forms() {
         #SBATCH --time-min='3'\necho\n#SBATCH -J late\n";
     let got = asked_with(&[], script, &["job.sh"]);
     assert_eq!(got.request.name, "padded");
-    assert_eq!(got.request.nodes, Some((1, 1)));
+    assert_eq!(got.request.nodes, Some((1, 1).into()));
     assert_eq!(got.request.ntasks, Some(2));
     assert_eq!(got.request.comment.as_deref(), Some("two words"));
     assert_eq!(got.request.time_limit_secs, Some(300));
@@ -340,7 +340,7 @@ fn option_time() {
 #[test]
 fn option_gpus() {
     let gpu = asked(&["-G", "2"]).request.gpu;
-    assert_eq!((gpu.total, gpu.spelled.as_deref()), (Some(2), Some("gres:gpu:2")));
+    assert_eq!((gpu.total, gpu.as_gres(2)), (Some(2), "gres:gpu:2".to_owned()));
     let gpu = asked(&["--gres=gpu:a100:2"]).request.gpu;
     assert_eq!((gpu.per_node, gpu.model.as_deref()), (Some(2), Some("a100")));
     assert_eq!(asked(&["--gres=gpu"]).request.gpu.per_node, Some(1));
@@ -370,7 +370,7 @@ fn option_chdir() {
 
 #[test]
 fn option_constraint() {
-    assert_eq!(asked(&["-C", "a&b"]).request.constraint.as_deref(), Some("a&b"));
+    assert_eq!(asked(&["-C", "a&b"]).request.constraint.map(|c| c.to_string()), Some("a&b".to_owned()));
 }
 
 #[test]
@@ -472,7 +472,7 @@ fn options_beyond_the_book_keep_slurms_meaning() {
     assert_eq!((got.nice, got.priority), (100, Some(99)));
     assert_eq!((got.comment.as_deref(), got.mail_user.as_deref()), (Some("c"), Some("me")));
     assert_eq!((got.account.as_deref(), got.qos.as_deref()), (Some("acct"), Some("normal")));
-    assert_eq!((got.nodelist.as_deref(), got.exclude.as_deref()), (Some("vm"), Some("n[1-2]")));
+    assert_eq!((got.nodelist.to_string(), got.exclude.to_string()), ("vm".to_owned(), "n[1-2]".to_owned()));
     assert_eq!((got.ntasks_per_node, got.mincpus, got.gpu.cpus_per_gpu), (Some(2), Some(2), Some(3)));
     assert_eq!(got.deadline, Some(lab(&[]).now.plus_secs(3600)));
     assert!(asked(&["--priority=0"]).request.hold);

@@ -40,6 +40,7 @@ fn find_host(settings: &Settings, gpus: Vec<Gpu>) -> Result<Host, DaemonError> {
         sockets: found.sockets,
         cores_per_socket: found.cores_per_socket,
         threads_per_core: found.threads_per_core,
+        cores: found.cores,
         cpu_ids,
         mem_mb: settings.mem_mb.unwrap_or_else(memory::probe_total_mb),
         gpus,

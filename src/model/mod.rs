@@ -3,10 +3,13 @@
 //! Pure data: no file, process, socket, environment or clock. Every other layer may use it; it uses none.
 
 pub mod array;
+pub mod binding;
 pub mod change;
+pub mod constraint;
 pub mod dependency;
 pub mod diagnostics;
 pub mod exit;
+pub mod hostlist;
 pub mod ids;
 pub mod job;
 pub mod partition;
@@ -17,13 +20,16 @@ pub mod request;
 pub mod run;
 pub mod state;
 pub mod step;
+pub mod step_request;
 pub mod time;
 pub mod tres;
 pub mod update;
 pub mod view;
 
 pub use array::TaskSet;
+pub use constraint::Constraint;
 pub use exit::ExitCode;
+pub use hostlist::HostList;
 pub use ids::{JobId, JobRef, StepId, StepKey};
 pub use job::{ArrayRole, Job};
 pub use partition::Partition;
@@ -32,6 +38,7 @@ pub use refusal::Refusal;
 pub use request::JobRequest;
 pub use state::JobState;
 pub use step::Step;
+pub use step_request::StepRequest;
 pub use time::Timestamp;
 pub use tres::Tres;
 

@@ -1,5 +1,6 @@
-//! Partitions: views over the one host (book, "Runtime Model: Partitions").
+//! The host and its partitions, which are views of it.
 
+use crate::model::Constraint;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +31,9 @@ pub struct Host {
     pub sockets: u32,
     pub cores_per_socket: u32,
     pub threads_per_core: u32,
+    /// CPUs that share a core, in order of their first CPU.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cores: Vec<Vec<u32>>,
     pub mem_mb: u64,
     pub gpus: Vec<Gpu>,
     /// `SLOTD_FEATURES`: what `--constraint` may ask for, beside the detected GPU models.
@@ -44,5 +48,18 @@ pub struct Host {
 impl Host {
     pub fn tres(&self) -> crate::model::Tres {
         crate::model::Tres { cpus: self.cpu_ids.len() as u32, mem_mb: self.mem_mb, gpus: self.gpus.len() as u32 }
+    }
+
+    /// The models of the GPUs as feature words; `generic_gpu` where only their number is known.
+    pub fn gpu_models(&self) -> impl Iterator<Item = &str> {
+        self.gpus.iter().map(|gpu| gpu.model.as_deref().unwrap_or("generic_gpu"))
+    }
+
+    /// Whether `--constraint` asks for nothing but what this host has: the configured features, `cpu`, and with GPUs
+    /// `gpu` and their models. All that sinfo lists can be asked for.
+    pub fn meets(&self, constraint: &Constraint) -> bool {
+        let kinds = ["cpu"].into_iter().chain((!self.gpus.is_empty()).then_some("gpu"));
+        let has: Vec<&str> = self.features.iter().map(String::as_str).chain(self.gpu_models()).chain(kinds).collect();
+        constraint.is_met(&has)
     }
 }

@@ -3,10 +3,13 @@
 //! Nothing here knows the host: how many CPUs and megabytes it comes to is decided by `sched::admit`.
 
 use crate::model::array::ArraySpec;
+use crate::model::binding::CpuBind;
 use crate::model::dependency::Dependency;
 use crate::model::is_default;
 use crate::model::time::Timestamp;
+use crate::model::{Constraint, HostList};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -24,7 +27,7 @@ pub enum JobKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemRequest {
-    /// None: the default of the book (512 MB for the job).
+    /// None: the default (512 MB for the job).
     #[default]
     Default,
     /// `--mem`; 0 means the host's whole memory.
@@ -53,9 +56,45 @@ pub struct GpuRequest {
     /// `--cpus-per-gpu`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus_per_gpu: Option<u32>,
-    /// The request as written, for `TresPerNode` and `TresPerJob`: `gres:gpu:2`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub spelled: Option<String>,
+}
+
+impl GpuRequest {
+    /// A count of these as Slurm's `TresPer...` fields spell it: `gres:gpu:2`, `gres:gpu:a100:2`.
+    pub fn as_gres(&self, count: u32) -> String {
+        let model = self.model.as_ref().map(|model| format!("{model}:")).unwrap_or_default();
+        format!("gres:gpu:{model}{count}")
+    }
+}
+
+/// `-N`: the smallest and the largest number of nodes; `u32::MAX` for no largest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "(u32, u32)", into = "(u32, u32)")]
+pub struct NodeCount {
+    pub min: u32,
+    pub max: u32,
+}
+
+impl From<(u32, u32)> for NodeCount {
+    fn from((min, max): (u32, u32)) -> Self {
+        NodeCount { min, max }
+    }
+}
+
+impl From<NodeCount> for (u32, u32) {
+    fn from(nodes: NodeCount) -> Self {
+        (nodes.min, nodes.max)
+    }
+}
+
+/// `1`, `1-2` or `1-`, which `spec::nodes` reads back.
+impl fmt::Display for NodeCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            NodeCount { min, max: u32::MAX } => write!(f, "{min}-"),
+            NodeCount { min, max } if min == max => write!(f, "{min}"),
+            NodeCount { min, max } => write!(f, "{min}-{max}"),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
@@ -107,7 +146,7 @@ pub enum Sharing {
 
 /// One submission.
 ///
-/// `None` and empty mean "not asked for"; the defaults of the book are applied on admission.
+/// `None` and empty mean "not asked for"; defaults are applied on admission.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct JobRequest {
@@ -128,9 +167,9 @@ pub struct JobRequest {
     pub ntasks_per_node: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus_per_task: Option<u32>,
-    /// `-N`: minimum and maximum. One host: the minimum must be 1 (or 0 of it given as a range).
+    /// One host: the minimum must be 1 (or 0 where it is given as a range).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub nodes: Option<(u32, u32)>,
+    pub nodes: Option<NodeCount>,
     /// `-O`: the tasks share the CPUs of one (srun man page, `--overcommit`).
     #[serde(skip_serializing_if = "is_default")]
     pub overcommit: bool,
@@ -169,11 +208,11 @@ pub struct JobRequest {
 
     // Where.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub constraint: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nodelist: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub exclude: Option<String>,
+    pub constraint: Option<Constraint>,
+    #[serde(skip_serializing_if = "is_default")]
+    pub nodelist: HostList,
+    #[serde(skip_serializing_if = "is_default")]
+    pub exclude: HostList,
 
     // What.
     pub work_dir: String,
@@ -205,7 +244,7 @@ pub struct JobRequest {
     pub export: ExportSpec,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<WarnSignal>,
-    /// `--requeue`: the book's "requeue once" after a failure.
+    /// `--requeue`: requeued once after a failure.
     #[serde(skip_serializing_if = "is_default")]
     pub requeue: bool,
     /// `--no-requeue`: `scontrol requeue` is refused.
@@ -219,9 +258,9 @@ pub struct JobRequest {
     /// umask of the submitter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub umask: Option<u32>,
-    /// CPU binding of a `Run` (`srun --no-wait --cpu-bind`), as `spec::cpu_bind` prints it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_bind: Option<String>,
+    /// CPU binding of a `Run` (`srun --no-wait --cpu-bind`).
+    #[serde(skip_serializing_if = "is_default")]
+    pub cpu_bind: CpuBind,
 
     // Kept and shown, without effect on one host.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -246,5 +285,28 @@ impl JobRequest {
     /// Tasks of the job: `--ntasks`, else `--ntasks-per-node` (one node), else 1.
     pub fn task_count(&self) -> u32 {
         self.ntasks.or(self.ntasks_per_node).unwrap_or(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_before_the_values_had_types_is_read() {
+        let old = r#"{"kind":"batch","name":"x","nodes":[1,4294967295],"constraint":"a,[b|c]","nodelist":"n[1-2]",
+            "exclude":"m","cpu_bind":"map_cpu:0,2*3","gpu":{"total":2,"spelled":"gres:gpu:2"}}"#;
+        let request: JobRequest = serde_json::from_str(old).unwrap();
+        let texts = [
+            request.nodes.unwrap().to_string(),
+            request.constraint.as_ref().unwrap().to_string(),
+            request.nodelist.to_string(),
+            request.exclude.to_string(),
+            request.cpu_bind.to_string(),
+            request.gpu.as_gres(2),
+        ];
+        assert_eq!(texts, ["1-", "a&(b|c)", "n[1-2]", "m", "map_cpu:0,2*3", "gres:gpu:2"]);
+        let again: JobRequest = serde_json::from_str(&serde_json::to_string(&request).unwrap()).unwrap();
+        assert_eq!(again, request);
     }
 }

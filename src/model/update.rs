@@ -1,7 +1,7 @@
 //! What `scontrol update job` may change.
 
-use crate::model::Timestamp;
 use crate::model::dependency::Dependency;
+use crate::model::{Constraint, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// One `KEY=VALUE` (book, "Job Control: update job", and Slurm's keys beyond it).
@@ -36,7 +36,8 @@ pub enum Update {
     /// `None` or 0: no limit.
     ArrayTaskThrottle(Option<u32>),
     Requeue(bool),
-    Features(String),
+    /// `None`: any host will do.
+    Features(Option<Constraint>),
     WcKey(String),
     Reservation(String),
     Licenses(String),

@@ -2,7 +2,7 @@
 
 use crate::model::job::{Client, ClientProcess};
 use crate::model::query::AcctFilter;
-use crate::model::{Job, JobId, JobRef, JobRequest, JobState, StepId, StepKey};
+use crate::model::{Job, JobId, JobRef, JobRequest, JobState, StepId, StepKey, StepRequest};
 use serde::{Deserialize, Serialize};
 
 /// One request. The raw part of its frame is empty but for [`Request::Submit`] and [`Request::LaunchStep`].
@@ -244,21 +244,7 @@ pub struct StepLaunch {
     /// It has asked before, and the daemon went away before the step was known to run: if that was carried out, nothing
     /// is done but to tell what became of it.
     pub again: bool,
-    pub name: String,
-    /// The command of salloc rather than a step of srun.
-    pub interactive: bool,
-    pub ntasks: u32,
-    pub cpus_per_task: Option<u32>,
-    pub mem_mb: Option<u64>,
-    pub gpus: Option<u32>,
-    /// The CPUs of the step are what its tasks are told that there are, rather than those of the job.
-    #[serde(default)]
-    pub exact: bool,
-    pub overlap: bool,
-    /// Fail instead of waiting for the other steps.
-    pub immediate: bool,
-    /// More tasks than CPUs.
-    pub overcommit: bool,
+    pub request: StepRequest,
     /// One argument vector a task, or one for all.
     pub argv: Vec<Vec<String>>,
     pub work_dir: String,
@@ -266,6 +252,7 @@ pub struct StepLaunch {
     /// Soft and hard limits of the client, as `(RLIMIT number, soft, hard)`.
     #[serde(default)]
     pub rlimits: Vec<(u32, u64, u64)>,
+    /// By rank: one for each task of the request.
     pub streams: Vec<TaskStreams>,
     /// Task 0 gets its standard input as its controlling terminal.
     pub pty: bool,
@@ -273,19 +260,4 @@ pub struct StepLaunch {
     pub tie: Option<usize>,
     /// Lines are labelled by the client: `SLURM_LABELIO`.
     pub label: bool,
-    pub kill_on_bad_exit: bool,
-    /// For `--gpus-per-task`.
-    pub gpu: crate::model::request::GpuRequest,
-    /// As `spec::cpu_bind` prints it.
-    pub cpu_bind: Option<String>,
-    /// A line on each task's standard error that tells its CPUs (`--cpu-bind=verbose`).
-    #[serde(default)]
-    pub report_cpu_bind: bool,
-    /// As `spec::gpu_bind` reads it.
-    #[serde(default)]
-    pub gpu_bind: Option<String>,
-    /// The step's own limit.
-    pub time_limit_secs: Option<u64>,
-    /// The command line.
-    pub submit_line: String,
 }

@@ -164,6 +164,7 @@ pub fn node(gpus: u32) -> NodeView {
             sockets: 1,
             cores_per_socket: 2,
             threads_per_core: 1,
+            cores: Vec::new(),
             mem_mb: 24_105,
             gpus: (0..gpus).map(|id| Gpu { id, model: None }).collect(),
             features: Vec::new(),

@@ -153,30 +153,24 @@ pub fn over_subscribe(job: &JobView) -> &'static str {
     }
 }
 
-/// A GPU request as Slurm's `TresPer*` fields spell it: `gres:gpu:2`.
-fn gpus_as_gres(job: &JobView, count: Option<u32>) -> Option<String> {
-    let count = count?;
-    let model = job.request.gpu.model.as_ref().map(|m| format!("{m}:")).unwrap_or_default();
-    Some(job.request.gpu.spelled.clone().unwrap_or_else(|| format!("gres:gpu:{model}{count}")))
-}
-
 /// `--gres` and `--gpus-per-node`.
 pub fn tres_per_node(job: &JobView) -> Option<String> {
-    gpus_as_gres(job, job.request.gpu.per_node)
+    let gpu = &job.request.gpu;
+    gpu.per_node.map(|count| gpu.as_gres(count))
 }
 
 /// `-G/--gpus`.
 pub fn tres_per_job(job: &JobView) -> Option<String> {
     let gpu = &job.request.gpu;
-    // One spelling is kept; it belongs to the narrower request where several were made.
     // None at all, as an update leaves it that takes the request away, is no request.
-    let total = gpu.total.filter(|gpus| *gpus > 0 || gpu.spelled.is_some());
-    if gpu.per_node.is_some() { None } else { gpus_as_gres(job, total) }
+    let total = gpu.total.filter(|gpus| *gpus > 0 && gpu.per_node.is_none());
+    total.map(|count| gpu.as_gres(count))
 }
 
 /// `--gpus-per-task`.
 pub fn tres_per_task(job: &JobView) -> Option<String> {
-    job.request.gpu.per_task.map(|n| format!("gres:gpu:{n}"))
+    let gpu = &job.request.gpu;
+    gpu.per_task.map(|count| gpu.as_gres(count))
 }
 
 /// `--gpus-per-socket`.
@@ -187,6 +181,11 @@ pub fn tres_per_socket(job: &JobView) -> Option<String> {
 /// Slurm's text for what is not there.
 pub fn or_null(text: Option<&str>) -> String {
     text.filter(|t| !t.is_empty()).unwrap_or("(null)").to_owned()
+}
+
+/// The same of a value.
+pub fn value_or_null(value: Option<&impl ToString>) -> String {
+    value.map_or_else(|| "(null)".to_owned(), ToString::to_string)
 }
 
 /// The dependency that is left, with the word that Slurm adds to each term: `afterok:12(unfulfilled)`. The scheduler

@@ -13,7 +13,7 @@ use crate::model::request::{JobKind, MemRequest};
 use crate::model::{ArrayRole, Job, JobId, JobRequest, Partition, Refusal, Timestamp, Tres};
 use std::sync::Arc;
 
-/// What a job reserves while it runs, worked out from its request (book, "Core Resources"): `ntasks * cpus-per-task`
+/// What a job reserves while it runs, worked out from its request: `ntasks * cpus-per-task`
 /// CPUs (with `--overcommit` those of one task), at least `--mincpus` and `--cpus-per-gpu` for each GPU; memory as asked, 512 MB by default; GPUs as asked,
 /// 1 by default in a GPU partition.
 pub fn size(request: &JobRequest, partition: &Partition, config: &Config) -> Tres {
@@ -67,7 +67,7 @@ struct Admitted {
 }
 
 impl Core {
-    /// Takes a job into the queue: checked against the host, with the defaults of the book. Its number is durable once
+    /// Takes a job into the queue: checked against the host, with its defaults filled in. Its number is durable once
     /// the changes are committed.
     pub fn submit(&mut self, s: Submission, now: Timestamp, out: &mut Outbox) -> Result<JobId, Refusal> {
         let known = super::depend::Known::new(&s.ended);
@@ -105,12 +105,12 @@ impl Core {
 
     fn admit(&self, s: &Submission) -> Result<Admitted, Refusal> {
         let request = &s.request;
-        if request.nodes.is_some_and(|(min, max)| min > 1 || max == 0) {
+        if request.nodes.is_some_and(|nodes| nodes.min > 1 || nodes.max == 0) {
             return Err(Refusal::NodeCount);
         }
-        self.check_hosts(s)?;
-        if s.constraint_ok == Some(false) {
-            return Err(Refusal::MissingFeature(request.constraint.clone().unwrap_or_default()));
+        self.check_hosts(request)?;
+        if let Some(wanted) = request.constraint.as_ref().filter(|wanted| !self.config.host.meets(wanted)) {
+            return Err(Refusal::MissingFeature(wanted.to_string()));
         }
         if let Some(array) = &request.array {
             let last = array.tasks.last().unwrap_or(u32::MAX);
@@ -133,12 +133,12 @@ impl Core {
         Err(first_refusal.unwrap_or_else(|| Refusal::UnknownPartition(String::new())))
     }
 
-    fn check_hosts(&self, s: &Submission) -> Result<(), Refusal> {
+    fn check_hosts(&self, request: &JobRequest) -> Result<(), Refusal> {
         let is_this = |name: &String| *name == self.config.host.name || name == "localhost";
-        if let Some(other) = s.nodelist.iter().find(|name| !is_this(name)) {
+        if let Some(other) = request.nodelist.names().iter().find(|name| !is_this(name)) {
             return Err(Refusal::UnknownNode(other.clone()));
         }
-        if let Some(this) = s.exclude.iter().find(|name| is_this(name)) {
+        if let Some(this) = request.exclude.names().iter().find(|name| is_this(name)) {
             return Err(Refusal::NodeExcluded(this.clone()));
         }
         Ok(())

@@ -250,21 +250,8 @@ fn happen(d: &mut Double, event: Event) {
         }
         Event::Step { which, cpus } => {
             if let Some(job) = choose(d, which, |job| job.run.state == JobState::Running) {
-                let ask = StepAsk {
-                    kind: StepKind::Numbered,
-                    name: String::new(),
-                    ntasks: Some(cpus),
-                    cpus_per_task: Some(1),
-                    mem_mb: None,
-                    gpus: None,
-                    overlap: false,
-                    overcommit: false,
-                    immediate: false,
-                    ticket: 0,
-                    client: None,
-                    submit_line: String::new(),
-                };
-                let _ = d.act(|core, now, out| core.create_step(job.id, ask, now, out));
+                let request = StepRequest { ntasks: Some(cpus), cpus_per_task: Some(1), ..StepRequest::default() };
+                let _ = d.act(|core, now, out| core.create_step(job.id, request, StepAsker::default(), now, out));
             }
         }
         Event::Wait(secs) => {

@@ -6,36 +6,25 @@
 //! nothing and never waits; so does the shell of salloc.
 
 use super::core::Core;
-use super::types::{Effect, EndCause, Outbox, StepAsk, StepKind, StepOutcome, StepStart};
+use super::types::{Effect, EndCause, Outbox, StepAsker, StepOutcome, StepStart};
 use crate::model::change::Change;
 use crate::model::job::ClientProcess;
+use crate::model::step_request::StepKind;
 use crate::model::tres::Allocation;
-use crate::model::{ExitCode, Job, JobId, JobState, Refusal, Step, StepId, StepKey, Timestamp, Tres, tres::Usage};
+use crate::model::{
+    ExitCode, Job, JobId, JobState, Refusal, Step, StepId, StepKey, StepRequest, Timestamp, Tres, tres::Usage,
+};
 use std::collections::BTreeSet;
 
 /// A step that waits for its turn.
 #[derive(Debug, Clone)]
 pub(super) struct StepWait {
-    ask: StepAsk,
+    request: StepRequest,
+    asker: StepAsker,
 }
 
 fn is_live(step: &Step) -> bool {
     !step.state.is_terminal()
-}
-
-/// Tasks of a step and the CPUs it keeps busy. A step that says nothing has all that its job has.
-fn cpus_of(job: &Job, ask: &StepAsk) -> (u32, u32) {
-    let tasks = ask.ntasks.unwrap_or_else(|| job.request.task_count()).max(1);
-    // Slurm's srun has no -c from its job (SLURM_CPUS_PER_TASK is not read since 22.05).
-    let each = ask.cpus_per_task.unwrap_or(1).max(1);
-    if ask.ntasks.is_none() && ask.cpus_per_task.is_none() {
-        return (tasks, job.run.alloc.as_ref().map_or(1, |alloc| alloc.tres.cpus));
-    }
-    (tasks, tasks.saturating_mul(each))
-}
-
-fn is_shared(ask: &StepAsk) -> bool {
-    ask.overlap || ask.kind == StepKind::Interactive
 }
 
 impl Core {
@@ -46,7 +35,8 @@ impl Core {
     pub fn create_step(
         &mut self,
         job: JobId,
-        ask: StepAsk,
+        request: StepRequest,
+        asker: StepAsker,
         now: Timestamp,
         out: &mut Outbox,
     ) -> Result<StepStart, Refusal> {
@@ -61,16 +51,16 @@ impl Core {
             | JobState::Timeout
             | JobState::OutOfMemory => return Err(Refusal::AlreadyDone),
         }
-        check_ask(record, &ask)?;
-        if let Some(alloc) = room_for(record, &ask)
-            && let Some(key) = self.add_step(job, &ask, alloc.clone(), now, out)
+        check(record, &request)?;
+        if let Some(alloc) = room_for(record, &request)
+            && let Some(key) = self.add_step(job, &request, asker.client, alloc.clone(), now, out)
         {
             return Ok(StepStart::Now(key, alloc));
         }
-        if ask.immediate {
+        if request.immediate {
             return Err(Refusal::Busy);
         }
-        self.step_waits.entry(job).or_default().push_back(StepWait { ask });
+        self.step_waits.entry(job).or_default().push_back(StepWait { request, asker });
         Ok(StepStart::Waits)
     }
 
@@ -79,12 +69,12 @@ impl Core {
         let jobs: Vec<JobId> = self
             .step_waits
             .iter()
-            .filter(|(_, waits)| waits.iter().any(|wait| wait.ask.ticket == ticket))
+            .filter(|(_, waits)| waits.iter().any(|wait| wait.asker.ticket == ticket))
             .map(|(job, _)| *job)
             .collect();
         for job in jobs {
             if let Some(waits) = self.step_waits.get_mut(&job) {
-                waits.retain(|wait| wait.ask.ticket != ticket);
+                waits.retain(|wait| wait.asker.ticket != ticket);
             }
             self.start_waiting_steps(job, now, out);
         }
@@ -144,13 +134,13 @@ impl Core {
         let mut next = 0;
         while self.job(job).is_some_and(has_a_cpu) {
             let Some(wait) = waits.get(next) else { break };
-            let Some(alloc) = self.job(job).and_then(|record| room_for(record, &wait.ask)) else {
+            let Some(alloc) = self.job(job).and_then(|record| room_for(record, &wait.request)) else {
                 next += 1;
                 continue;
             };
-            let Some(StepWait { ask }) = waits.remove(next) else { break };
-            if let Some(step) = self.add_step(job, &ask, alloc.clone(), now, out) {
-                out.effects.push(Effect::LaunchStep { step, ticket: ask.ticket, alloc });
+            let Some(StepWait { request, asker }) = waits.remove(next) else { break };
+            if let Some(step) = self.add_step(job, &request, asker.client, alloc.clone(), now, out) {
+                out.effects.push(Effect::LaunchStep { step, ticket: asker.ticket, alloc });
             }
         }
         if !waits.is_empty() {
@@ -162,14 +152,15 @@ impl Core {
     pub(super) fn refuse_waiting_steps(&mut self, job: JobId, out: &mut Outbox) {
         for wait in self.step_waits.remove(&job).unwrap_or_default() {
             let refusal = Refusal::AlreadyDone;
-            out.effects.push(Effect::StepRefused { ticket: wait.ask.ticket, refusal });
+            out.effects.push(Effect::StepRefused { ticket: wait.asker.ticket, refusal });
         }
     }
 
     fn add_step(
         &mut self,
         id: JobId,
-        ask: &StepAsk,
+        ask: &StepRequest,
+        client: Option<ClientProcess>,
         alloc: Allocation,
         now: Timestamp,
         out: &mut Outbox,
@@ -186,7 +177,7 @@ impl Core {
         let step = Step {
             id: step_id,
             name: ask.name.clone(),
-            ntasks: cpus_of(job, ask).0,
+            ntasks: ask.tasks(&job.request),
             state: JobState::Running,
             start: now,
             end: None,
@@ -194,8 +185,8 @@ impl Core {
             alloc,
             usage: Usage::default(),
             submit_line: ask.submit_line.clone(),
-            overlap: is_shared(ask),
-            client: ask.client,
+            overlap: ask.is_shared(),
+            client,
             suspended_us: 0,
         };
         // A second interactive step takes the place of the first.
@@ -216,20 +207,20 @@ impl Core {
     }
 }
 
-fn check_ask(job: &Job, ask: &StepAsk) -> Result<(), Refusal> {
+fn check(job: &Job, ask: &StepRequest) -> Result<(), Refusal> {
     let Some(alloc) = &job.run.alloc else { return Err(Refusal::Pending) };
-    let (tasks, cpus) = cpus_of(job, ask);
+    let (tasks, cpus) = (ask.tasks(&job.request), ask.cpus(&job.request));
     let overcommit = ask.overcommit || job.request.overcommit;
-    if cpus > alloc.tres.cpus && !overcommit && !is_shared(ask) {
+    if cpus > alloc.tres.cpus && !overcommit && !ask.is_shared() {
         return Err(Refusal::StepTooManyCpus);
     }
     if tasks > alloc.tres.cpus && !overcommit && ask.kind == StepKind::Numbered {
         return Err(Refusal::StepTooManyCpus);
     }
-    if ask.mem_mb.is_some_and(|mb| mb > alloc.tres.mem_mb) {
+    if ask.mem_mb(&job.request).is_some_and(|mb| mb > alloc.tres.mem_mb) {
         return Err(Refusal::StepTooMuchMemory);
     }
-    if ask.gpus.is_some_and(|gpus| gpus > alloc.tres.gpus) {
+    if ask.gpus(&job.request).is_some_and(|gpus| gpus > alloc.tres.gpus) {
         return Err(Refusal::StepTooManyGpus);
     }
     Ok(())
@@ -243,11 +234,12 @@ fn has_a_cpu(job: &Job) -> bool {
 }
 
 /// What the step gets now; `None`: others have it.
-fn room_for(job: &Job, ask: &StepAsk) -> Option<Allocation> {
+fn room_for(job: &Job, ask: &StepRequest) -> Option<Allocation> {
     let whole = job.run.alloc.as_ref()?;
-    let wanted = cpus_of(job, ask).1.min(whole.tres.cpus);
-    let wanted_gpus = ask.gpus.map(|gpus| gpus as usize);
-    let mem_mb = ask.mem_mb.filter(|mb| *mb > 0).unwrap_or(whole.tres.mem_mb);
+    let wanted = ask.cpus(&job.request).min(whole.tres.cpus);
+    let wanted_gpus = ask.gpus(&job.request).map(|gpus| gpus as usize);
+    let wanted_mem = ask.mem_mb(&job.request);
+    let mem_mb = wanted_mem.filter(|mb| *mb > 0).unwrap_or(whole.tres.mem_mb);
     let mut used_cpus = BTreeSet::new();
     let mut used_gpus = BTreeSet::new();
     let mut used_mem = 0u64;
@@ -261,7 +253,7 @@ fn room_for(job: &Job, ask: &StepAsk) -> Option<Allocation> {
             used_mem += step.alloc.tres.mem_mb;
         }
     }
-    if is_shared(ask) {
+    if ask.is_shared() {
         used_cpus.clear();
         used_gpus.clear();
         used_mem = 0;
@@ -275,8 +267,8 @@ fn room_for(job: &Job, ask: &StepAsk) -> Option<Allocation> {
     };
     let has_cpus = whole.cpu_ids.is_empty() || cpu_ids.len() as u32 == wanted;
     let has_gpus = wanted_gpus.is_none_or(|count| gpu_ids.len() == count);
-    let has_mem = ask.mem_mb.is_none_or(|mb| used_mem.saturating_add(mb) <= whole.tres.mem_mb);
-    let gpus = if ask.gpus.is_some() { gpu_ids.len() as u32 } else { 0 };
+    let has_mem = wanted_mem.is_none_or(|mb| used_mem.saturating_add(mb) <= whole.tres.mem_mb);
+    let gpus = if wanted_gpus.is_some() { gpu_ids.len() as u32 } else { 0 };
     (has_cpus && has_gpus && has_mem).then_some(Allocation {
         tres: Tres { cpus: wanted, mem_mb, gpus },
         cpu_ids,

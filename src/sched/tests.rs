@@ -6,7 +6,7 @@ use crate::model::array::ArraySpec;
 use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
 use crate::model::job::ClientProcess;
 use crate::model::job::Hold;
-use crate::model::request::MemRequest;
+use crate::model::request::{GpuRequest, MemRequest};
 use crate::model::tres::Usage;
 use crate::model::*;
 
@@ -96,7 +96,7 @@ fn what_the_host_has_not_is_refused_with_the_value() {
         ["invalid partition specified: nopart", "Batch job submission failed: Invalid partition name specified",]
     );
     assert_eq!(
-        refusal(&mut d, ask().with(|r| r.nodes = Some((2, 2)))),
+        refusal(&mut d, ask().with(|r| r.nodes = Some((2, 2).into()))),
         ["Batch job submission failed: Node count specification invalid"]
     );
     assert_eq!(d.core.next_id(), JobId(1), "a refused job takes no number");
@@ -115,16 +115,30 @@ fn of_several_partitions_the_first_that_can_hold_the_job_is_taken() {
 #[test]
 fn another_host_or_none_is_refused() {
     let mut d = Double::new(2, 1000, 0);
+    let hosts = |names: &[&str]| HostList::new(names.iter().map(ToString::to_string).collect());
     let submission = |nodelist: &[&str], exclude: &[&str]| Submission {
-        request: ask().0,
-        nodelist: nodelist.iter().map(ToString::to_string).collect(),
-        exclude: exclude.iter().map(ToString::to_string).collect(),
+        request: JobRequest { nodelist: hosts(nodelist), exclude: hosts(exclude), ..ask().0 },
         ..Submission::default()
     };
     let mut refused = |s| d.act(|core, now, out| core.submit(s, now, out)).err();
     assert_eq!(refused(submission(&["other"], &[])), Some(Refusal::UnknownNode("other".into())));
     assert_eq!(refused(submission(&[], &["vm"])), Some(Refusal::NodeExcluded("vm".into())));
     assert_eq!(refused(submission(&["vm"], &["other"])), None);
+}
+
+#[test]
+fn what_the_host_is_listed_with_can_be_asked_for() {
+    let constraint = |name: &str| Constraint::Feature { name: name.to_string(), nodes: 1 };
+    let mut d = Double::with(|config| config.host.features = vec!["fast_disk".to_string()]);
+    for name in ["fast_disk", "cpu", "gpu", "generic_gpu"] {
+        d.submit(ask().with(|r| r.constraint = Some(constraint(name))));
+    }
+    assert_eq!(
+        refusal(&mut d, ask().with(|r| r.constraint = Some(constraint("tape")))),
+        ["no such features on this host: tape", "Batch job submission failed: Invalid feature specification"]
+    );
+    let mut without = Double::new(2, 1000, 0);
+    assert_eq!(refusal(&mut without, ask().with(|r| r.constraint = Some(constraint("generic_gpu")))).len(), 2);
 }
 
 #[test]
@@ -579,7 +593,7 @@ fn a_released_allocation_ends_as_its_command_did_after_its_steps_are_gone() {
     let plain = d.submit(ask().allocation());
     let with_steps = d.submit(ask().allocation());
     d.plan();
-    d.act(|core, now, out| core.create_step(with_steps, step(1), now, out)).unwrap();
+    d.act(|core, now, out| core.create_step(with_steps, step(1), StepAsker::default(), now, out)).unwrap();
     for id in [plain, with_steps] {
         d.act(|core, now, out| core.release_allocation(id, ExitCode::status(3), now, out));
     }
@@ -625,13 +639,12 @@ fn a_held_job_stays_pending_until_it_is_released() {
 }
 
 #[test]
-fn an_update_to_no_gpus_leaves_no_text_of_a_request_for_them() {
+fn an_update_of_the_gpus_replaces_the_request_for_them() {
     let mut d = Double::new(1, 1000, 2);
     let id = d.submit(ask().held());
     for gpus in [1, 0] {
         d.act(|core, now, out| core.update(&JobRef::job(id), &[Update::Gpus(gpus)], now, out)).unwrap();
-        let gpu = &d.core.job(id).unwrap().request.gpu;
-        assert_eq!((gpu.total, gpu.spelled.is_some()), (Some(gpus), gpus > 0));
+        assert_eq!(d.core.job(id).unwrap().request.gpu, GpuRequest { total: Some(gpus), ..GpuRequest::default() });
     }
 }
 
@@ -675,7 +688,9 @@ fn what_goes_back_to_the_queue_leaves_a_record_of_its_run() {
     let id = d.submit(ask().with(|r| r.requeue = true));
     d.plan();
     let first = d.now;
-    let StepStart::Now(key, _) = d.act(|core, now, out| core.create_step(id, step(1), now, out)).unwrap() else {
+    let StepStart::Now(key, _) =
+        d.act(|core, now, out| core.create_step(id, step(1), StepAsker::default(), now, out)).unwrap()
+    else {
         panic!()
     };
     d.act(|core, now, out| core.requeue(&JobRef::job(id), false, now, out)).unwrap();
@@ -1144,21 +1159,14 @@ fn a_changed_dependency_is_checked_and_waited_for() {
 
 // Steps.
 
-fn step(ntasks: u32) -> StepAsk {
-    StepAsk {
-        kind: StepKind::Numbered,
-        name: "hostname".to_string(),
-        ntasks: Some(ntasks),
-        cpus_per_task: None,
-        mem_mb: None,
-        gpus: None,
-        overlap: false,
-        overcommit: false,
-        immediate: false,
-        ticket: 7,
-        client: None,
-        submit_line: "srun hostname".to_string(),
-    }
+fn step(ntasks: u32) -> StepRequest {
+    StepRequest { name: "hostname".to_string(), ntasks: Some(ntasks), ..StepRequest::default() }
+}
+
+/// Asks for a step under this ticket.
+fn create(d: &mut Double, job: JobId, request: StepRequest, ticket: u64) -> Result<StepStart, Refusal> {
+    let asker = StepAsker { ticket, client: None };
+    d.act(|core, now, out| core.create_step(job, request, asker, now, out))
 }
 
 fn end_step(d: &mut Double, key: StepKey, exit: ExitCode) {
@@ -1189,10 +1197,9 @@ fn a_step_that_was_never_launched_leaves_nothing_behind_and_its_client_asks_anew
     let mut d = Double::new(2, 1000, 0);
     let id = d.submit(ask().allocation().cpus(2));
     d.plan();
-    let create = |d: &mut Double, ask: StepAsk| d.act(|core, now, out| core.create_step(id, ask, now, out));
     let client = ClientProcess { pid: 7, start_ticks: 70 };
-    let launch = || StepAsk { client: Some(client), ..step(1) };
-    let start = create(&mut d, launch()).unwrap();
+    let asker = StepAsker { ticket: 7, client: Some(client) };
+    let start = d.act(|core, now, out| core.create_step(id, step(1), asker, now, out)).unwrap();
     let StepStart::Now(key, _) = start else { panic!("{start:?}") };
     assert_eq!(d.core.step_of(id, client).map(|step| step.id), Some(key.step));
     assert_eq!(d.core.step_of(id, ClientProcess { start_ticks: 71, ..client }), None);
@@ -1202,7 +1209,7 @@ fn a_step_that_was_never_launched_leaves_nothing_behind_and_its_client_asks_anew
     });
     assert_eq!(d.core.step_of(id, client), None);
     assert_eq!(d.store[&id].steps, []);
-    let again = create(&mut d, launch()).unwrap();
+    let again = d.act(|core, now, out| core.create_step(id, step(1), asker, now, out)).unwrap();
     let StepStart::Now(next, _) = again else { panic!("its CPUs are free: {again:?}") };
     assert_eq!(next, key, "its number is free as well");
 }
@@ -1212,13 +1219,13 @@ fn steps_get_disjoint_cpus_and_wait_while_the_allocation_is_full() {
     let mut d = Double::new(4, 1000, 0);
     let job = d.submit(ask().allocation().cpus(2));
     d.plan();
-    let create = |d: &mut Double, ask: StepAsk| d.act(|core, now, out| core.create_step(job, ask, now, out));
-    let narrow = |ticket| StepAsk { cpus_per_task: Some(1), ticket, ..step(1) };
-    let StepStart::Now(first, a) = create(&mut d, narrow(1)).unwrap() else { panic!() };
-    let StepStart::Now(_, b) = create(&mut d, narrow(2)).unwrap() else { panic!() };
+    let narrow = || StepRequest { cpus_per_task: Some(1), ..step(1) };
+    let StepStart::Now(first, a) = create(&mut d, job, narrow(), 1).unwrap() else { panic!() };
+    let StepStart::Now(_, b) = create(&mut d, job, narrow(), 2).unwrap() else { panic!() };
     assert_eq!((a.cpu_ids, b.cpu_ids), (vec![0], vec![1]));
-    assert_eq!(create(&mut d, narrow(3)).unwrap(), StepStart::Waits);
-    let StepStart::Now(third, _) = create(&mut d, StepAsk { overlap: true, ..narrow(4) }).unwrap() else { panic!() };
+    assert_eq!(create(&mut d, job, narrow(), 3).unwrap(), StepStart::Waits);
+    let overlapping = StepRequest { overlap: true, ..narrow() };
+    let StepStart::Now(third, _) = create(&mut d, job, overlapping, 4).unwrap() else { panic!() };
     assert_eq!(third.step, StepId::Num(2));
     end_step(&mut d, first, ExitCode::status(4));
     let Some(Effect::LaunchStep { step, ticket: 3, alloc }) = d.effects.last() else { panic!("{:?}", d.effects) };
@@ -1231,12 +1238,10 @@ fn a_step_that_waits_for_more_does_not_keep_back_one_that_fits() {
     let mut d = Double::new(4, 1000, 0);
     let job = d.submit(ask().allocation().cpus(3));
     d.plan();
-    let create = |d: &mut Double, ask: StepAsk| d.act(|core, now, out| core.create_step(job, ask, now, out));
-    let of = |tasks, ticket| StepAsk { ticket, ..step(tasks) };
-    let StepStart::Now(first, _) = create(&mut d, of(2, 1)).unwrap() else { panic!() };
-    assert_eq!(create(&mut d, of(3, 2)).unwrap(), StepStart::Waits);
-    assert!(matches!(create(&mut d, of(1, 3)).unwrap(), StepStart::Now(..)), "it fits beside the first");
-    assert_eq!(create(&mut d, of(1, 4)).unwrap(), StepStart::Waits);
+    let StepStart::Now(first, _) = create(&mut d, job, step(2), 1).unwrap() else { panic!() };
+    assert_eq!(create(&mut d, job, step(3), 2).unwrap(), StepStart::Waits);
+    assert!(matches!(create(&mut d, job, step(1), 3).unwrap(), StepStart::Now(..)), "it fits beside the first");
+    assert_eq!(create(&mut d, job, step(1), 4).unwrap(), StepStart::Waits);
     end_step(&mut d, first, ExitCode::OK);
     let Some(Effect::LaunchStep { ticket, .. }) = d.effects.last() else { panic!("{:?}", d.effects) };
     assert_eq!(*ticket, 4, "all three CPUs are not free yet");
@@ -1247,7 +1252,7 @@ fn a_step_has_no_cpus_per_task_from_its_job() {
     let mut d = Double::new(4, 1000, 0);
     let job = d.submit(ask().allocation().cpus(2));
     d.plan();
-    let two = d.act(|core, now, out| core.create_step(job, step(2), now, out));
+    let two = d.act(|core, now, out| core.create_step(job, step(2), StepAsker::default(), now, out));
     assert!(matches!(two, Ok(StepStart::Now(..))), "{two:?}");
 }
 
@@ -1255,13 +1260,12 @@ fn a_step_has_no_cpus_per_task_from_its_job() {
 fn a_step_that_asks_for_more_than_its_job_has_is_refused() {
     let mut d = Double::new(4, 1000, 0);
     let job = d.submit(ask().allocation().cpus(2).mem(100));
-    let mut create = |ask: StepAsk| d.act(|core, now, out| core.create_step(job, ask, now, out)).unwrap_err();
-    assert_eq!(create(step(1)), Refusal::Pending);
+    let refused = |d: &mut Double, request| create(d, job, request, 7).unwrap_err();
+    assert_eq!(refused(&mut d, step(1)), Refusal::Pending);
     d.plan();
-    let mut create = |ask: StepAsk| d.act(|core, now, out| core.create_step(job, ask, now, out)).unwrap_err();
-    assert_eq!(create(step(3)), Refusal::StepTooManyCpus);
-    let large = StepAsk { mem_mb: Some(5000), ..step(1) };
-    assert_eq!(create(large), Refusal::StepTooMuchMemory);
+    assert_eq!(refused(&mut d, step(3)), Refusal::StepTooManyCpus);
+    let large = StepRequest { mem: MemRequest::PerNode(5000), ..step(1) };
+    assert_eq!(refused(&mut d, large), Refusal::StepTooMuchMemory);
 }
 
 #[test]
@@ -1269,8 +1273,9 @@ fn steps_that_name_gpus_get_different_ones() {
     let mut d = Double::new(4, 1000, 2);
     let job = d.submit(ask().allocation().cpus(4).gpus(2));
     d.plan();
-    let one = || StepAsk { gpus: Some(1), cpus_per_task: Some(1), ..step(1) };
-    let mut gpus = |ask| match d.act(|core, now, out| core.create_step(job, ask, now, out)).unwrap() {
+    let gpu = || GpuRequest { total: Some(1), ..GpuRequest::default() };
+    let one = || StepRequest { gpu: gpu(), cpus_per_task: Some(1), ..step(1) };
+    let mut gpus = |request| match create(&mut d, job, request, 7).unwrap() {
         StepStart::Now(_, alloc) => Some(alloc.gpu_ids),
         StepStart::Waits => None,
     };
@@ -1283,7 +1288,8 @@ fn steps_that_wait_are_refused_when_their_job_ends() {
     let job = d.submit(ask().allocation());
     d.plan();
     for _ in 0..2 {
-        d.act(|core, now, out| core.create_step(job, step(1), now, out)).unwrap();
+        d.act(|core, now, out| core.create_step(job, step(1), StepAsker { ticket: 7, client: None }, now, out))
+            .unwrap();
     }
     d.cancel(&JobRef::job(job)).unwrap();
     assert!(d.effects.iter().any(|effect| matches!(effect, Effect::StepRefused { ticket: 7, .. })));
@@ -1295,7 +1301,7 @@ fn cancelling_and_signalling_a_step_leaves_its_job_alone() {
     let mut d = Double::new(1, 1000, 0);
     let job = d.submit(ask().allocation());
     d.plan();
-    d.act(|core, now, out| core.create_step(job, step(1), now, out)).unwrap();
+    d.act(|core, now, out| core.create_step(job, step(1), StepAsker::default(), now, out)).unwrap();
     let sel = JobRef { job, tasks: None, step: Some(StepId::Num(0)) };
     d.cancel(&sel).unwrap();
     let key = StepKey { job, step: StepId::Num(0) };
@@ -1352,14 +1358,9 @@ fn what_caught_the_signal_and_chose_its_exit_code_has_failed_with_it() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask());
     d.plan();
-    let ask = StepAsk { overlap: true, ..step(1) };
-    let StepStart::Now(catches, _) = d.act(|core, now, out| core.create_step(id, ask.clone(), now, out)).unwrap()
-    else {
-        panic!()
-    };
-    let StepStart::Now(dies, _) = d.act(|core, now, out| core.create_step(id, ask, now, out)).unwrap() else {
-        panic!()
-    };
+    let request = StepRequest { overlap: true, ..step(1) };
+    let StepStart::Now(catches, _) = create(&mut d, id, request.clone(), 7).unwrap() else { panic!() };
+    let StepStart::Now(dies, _) = create(&mut d, id, request, 7).unwrap() else { panic!() };
     d.cancel(&JobRef::job(id)).unwrap();
     end_step(&mut d, catches, ExitCode::status(3));
     end_step(&mut d, dies, ExitCode::signal(15));

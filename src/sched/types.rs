@@ -5,7 +5,7 @@ use crate::model::dependency::Dependency;
 use crate::model::job::{Client, ClientProcess, Hold};
 use crate::model::partition::Host;
 use crate::model::tres::{Allocation, Usage};
-use crate::model::{ExitCode, Job, JobId, JobRequest, Partition, Refusal, StepId, StepKey, Timestamp};
+use crate::model::{Constraint, ExitCode, Job, JobId, JobRequest, Partition, Refusal, StepId, StepKey, Timestamp};
 
 /// How a batch job with several tasks is launched (`SLOTD_BATCH_TASKS`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -127,12 +127,6 @@ pub struct Submission {
     pub request: JobRequest,
     pub texts: LaunchTexts,
     pub client: Option<Client>,
-    /// Whether the host meets `request.constraint`; `None` where none was given.
-    pub constraint_ok: Option<bool>,
-    /// Hosts named by `--nodelist`, expanded.
-    pub nodelist: Vec<String>,
-    /// Hosts named by `--exclude`, expanded.
-    pub exclude: Vec<String>,
     /// What the store knows of the jobs that the dependency names (see [`dependency_targets`]). Those that are in
     /// memory too may be left out or not.
     ///
@@ -182,37 +176,12 @@ pub struct JobOutcome {
     pub why: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum StepKind {
-    /// The command or shell of salloc (`12.interactive`).
-    Interactive,
-    /// srun: `12.0`, `12.1`, …
-    Numbered,
-}
-
-/// What a step asks of its allocation.
-#[derive(Debug, Clone)]
-pub struct StepAsk {
-    pub kind: StepKind,
-    pub name: String,
-    /// `None`: as many as the job has.
-    pub ntasks: Option<u32>,
-    /// `None`: as many as the job's tasks have.
-    pub cpus_per_task: Option<u32>,
-    /// MB; `None`: all of the job's.
-    pub mem_mb: Option<u64>,
-    /// `None`: those of the job that no other step has claimed for itself, shared with other steps that say nothing.
-    pub gpus: Option<u32>,
-    /// `--overlap`: takes nothing from the other steps, and never waits.
-    pub overlap: bool,
-    /// `-O/--overcommit`: more tasks than CPUs.
-    pub overcommit: bool,
-    /// `--immediate`: refuse rather than wait.
-    pub immediate: bool,
-    /// The caller's name for this request, should it have to wait.
+/// Who asks for a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StepAsker {
+    /// The caller's name for the request, should it have to wait.
     pub ticket: u64,
     pub client: Option<ClientProcess>,
-    pub submit_line: String,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -261,8 +230,7 @@ pub enum Update {
     /// `None` or 0: no limit.
     ArrayTaskThrottle(Option<u32>),
     Requeue(bool),
-    /// The expression and whether the host meets it.
-    Features(String, bool),
+    Features(Option<Constraint>),
     Hold(Hold),
     WcKey(String),
     Reservation(String),

@@ -147,7 +147,6 @@ impl Core {
                     request.gpu.per_node = None;
                     request.gpu.per_task = None;
                     request.gpu.per_socket = None;
-                    request.gpu.spelled = (*gpus > 0).then(|| format!("gres:gpu:{gpus}"));
                 }
                 Update::StartTime(begin) => request.begin = *begin,
                 Update::Deadline(deadline) => request.deadline = *deadline,
@@ -166,7 +165,6 @@ impl Core {
                     request.gpu.per_node = None;
                     request.gpu.per_task = Some(*gpus);
                     request.gpu.per_socket = None;
-                    request.gpu.spelled = Some(format!("gres:gpu:{gpus}"));
                 }
                 Update::Exclusive(yes) => {
                     request.sharing = if *yes { Sharing::Exclusive } else { Sharing::Default };
@@ -180,9 +178,11 @@ impl Core {
                     None => return Err(Refusal::NotAnArray),
                 },
                 Update::Requeue(yes) => request.no_requeue = !yes,
-                Update::Features(wanted, false) => return Err(Refusal::MissingFeature(wanted.clone())),
-                Update::Features(features, true) => {
-                    request.constraint = Some(features.clone()).filter(|features| !features.is_empty());
+                Update::Features(constraint) => {
+                    if let Some(wanted) = constraint.as_ref().filter(|wanted| !self.config.host.meets(wanted)) {
+                        return Err(Refusal::MissingFeature(wanted.to_string()));
+                    }
+                    request.constraint.clone_from(constraint);
                 }
             }
         }

@@ -1,77 +1,30 @@
-//! Features a job asks of the host: `--constraint="a&b"` (sbatch man page; book, `SLOTD_FEATURES`).
+//! Features a job asks of the host: `--constraint="a&b"` (sbatch man page).
 
+use crate::model::Constraint;
 use crate::spec::error::{SpecError, shown};
-use std::fmt;
 
 /// Parentheses nested deeper than this are refused.
 const MAX_DEPTH: usize = 32;
-
-/// An expression over feature names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Constraint {
-    /// A feature, on so many nodes (`a*2`; otherwise 1).
-    Feature {
-        name: String,
-        nodes: u32,
-    },
-    Not(Box<Constraint>),
-    /// At least two, none of them an `All`.
-    All(Vec<Constraint>),
-    /// At least two, none of them an `Any`.
-    Any(Vec<Constraint>),
-}
-
-impl Constraint {
-    /// Whether a host with these features will do. What asks for two nodes is never met by one.
-    pub fn is_met(&self, has: &[impl AsRef<str>]) -> bool {
-        match self {
-            Constraint::Feature { name, nodes } => *nodes == 1 && has.iter().any(|f| f.as_ref() == name),
-            Constraint::Not(inner) => !inner.is_met(has),
-            Constraint::All(parts) => parts.iter().all(|part| part.is_met(has)),
-            Constraint::Any(parts) => parts.iter().any(|part| part.is_met(has)),
-        }
-    }
-}
-
-/// What [`parse`] reads back as the same expression.
-impl fmt::Display for Constraint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let joined = |f: &mut fmt::Formatter<'_>, parts: &[Constraint], joint: &str| {
-            for (i, part) in parts.iter().enumerate() {
-                if i > 0 {
-                    f.write_str(joint)?;
-                }
-                match part {
-                    Constraint::Feature { .. } | Constraint::Not(_) => write!(f, "{part}")?,
-                    Constraint::All(_) | Constraint::Any(_) => write!(f, "({part})")?,
-                }
-            }
-            Ok(())
-        };
-        match self {
-            Constraint::Feature { name, nodes: 1 } => f.write_str(name),
-            Constraint::Feature { name, nodes } => write!(f, "{name}*{nodes}"),
-            Constraint::Not(inner) => match **inner {
-                Constraint::Feature { .. } | Constraint::Not(_) => write!(f, "!{inner}"),
-                Constraint::All(_) | Constraint::Any(_) => write!(f, "!({inner})"),
-            },
-            Constraint::All(parts) => joined(f, parts, "&"),
-            Constraint::Any(parts) => joined(f, parts, "|"),
-        }
-    }
-}
 
 /// `a`, `a&b`, `a,b` (the same), `a|b`, `(a&b)|c`, `[a|b]`, `a*1`, `!a`. `&` and `,` bind more tightly than `|`.
 /// Square brackets ("all nodes alike") group on one host.
 ///
 /// # Errors
-/// `Invalid feature specification: …`, as Slurm's controller refuses it (golden A-92).
+/// `Invalid feature specification: …`, as Slurm's controller refuses it.
 pub fn parse(text: &str) -> Result<Constraint, SpecError> {
     let mut parser = Parser { text, pos: 0 };
     parser
         .any(0)
         .filter(|_| parser.peek().is_none())
         .ok_or_else(|| SpecError::submission(format!("Invalid feature specification: {}", shown(text))))
+}
+
+impl TryFrom<String> for Constraint {
+    type Error = SpecError;
+
+    fn try_from(text: String) -> Result<Self, SpecError> {
+        parse(&text)
+    }
 }
 
 struct Parser<'a> {

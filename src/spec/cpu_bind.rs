@@ -1,112 +1,10 @@
-//! CPU binding of tasks: `--cpu-bind=verbose,map_cpu:0,2` (srun man page; book, "CPU Binding").
-//!
-//! Which CPUs a task really gets is found by `exec` from the allocation.
+//! CPU binding of tasks: `--cpu-bind=verbose,map_cpu:0,2` (srun man page).
 
+use crate::model::binding::{CpuBind, Repeated};
 use crate::spec::error::{SpecError, shown};
-use std::fmt;
 
 /// The highest CPU number that a map or a mask may name; Linux is built for 8192 CPUs at most.
 pub const MAX_CPU: u32 = 65_535;
-
-/// How tasks are bound.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum CpuBind {
-    /// Nothing said but, at most, how much to report: the launcher's default.
-    #[default]
-    Auto,
-    /// Tasks may run on every CPU of the allocation.
-    None,
-    Threads,
-    Cores,
-    Sockets,
-    Ldoms,
-    /// Task `n` on the allocation's CPU `n`.
-    Rank,
-    RankLdom,
-    /// Task `n` on the `n`-th CPU of the list, which begins anew at its end.
-    MapCpu(Vec<Repeated<u32>>),
-    /// As `MapCpu`, with a set of CPUs for each task.
-    MaskCpu(Vec<Repeated<Vec<u32>>>),
-}
-
-/// `value*times` of a list, so that `0*4000000000` costs no more than `0`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Repeated<T> {
-    pub value: T,
-    /// At least 1.
-    pub times: u32,
-}
-
-/// The element of a list for one task; the list begins anew at its end. `None` for an empty list.
-pub fn element_for<T>(list: &[Repeated<T>], task: u32) -> Option<&T> {
-    let total: u64 = list.iter().map(|r| u64::from(r.times)).sum();
-    let mut index = u64::from(task).checked_rem(total)?;
-    for r in list {
-        match index.checked_sub(u64::from(r.times)) {
-            Some(rest) => index = rest,
-            None => return Some(&r.value),
-        }
-    }
-    None
-}
-
-impl CpuBind {
-    /// What srun tells its tasks of the binding; nothing where nothing was asked for.
-    pub fn variables(&self, verbose: bool) -> Vec<(&'static str, String)> {
-        let written = match self {
-            CpuBind::Auto if !verbose => return Vec::new(),
-            CpuBind::Auto => String::new(),
-            _ => self.to_string(),
-        };
-        let said = if verbose { "verbose" } else { "quiet" };
-        let (kind, list) = match written.split_once(':') {
-            // Slurm writes masks without what marks them as hexadecimal.
-            Some((name, list)) => (format!("{name}:"), list.replace("0x", "")),
-            None => (written, String::new()),
-        };
-        let all = if kind.is_empty() { said.to_owned() } else { format!("{said},{kind}{list}") };
-        vec![
-            ("SLURM_CPU_BIND", all),
-            ("SLURM_CPU_BIND_LIST", list),
-            ("SLURM_CPU_BIND_TYPE", kind),
-            ("SLURM_CPU_BIND_VERBOSE", said.to_owned()),
-        ]
-    }
-}
-
-impl fmt::Display for CpuBind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            // Slurm's word for "say nothing", which is what the default does.
-            CpuBind::Auto => f.write_str("quiet"),
-            CpuBind::None => f.write_str("none"),
-            CpuBind::Threads => f.write_str("threads"),
-            CpuBind::Cores => f.write_str("cores"),
-            CpuBind::Sockets => f.write_str("sockets"),
-            CpuBind::Ldoms => f.write_str("ldoms"),
-            CpuBind::Rank => f.write_str("rank"),
-            CpuBind::RankLdom => f.write_str("rank_ldom"),
-            CpuBind::MapCpu(list) => write_list(f, "map_cpu", list, |cpu| cpu.to_string()),
-            CpuBind::MaskCpu(list) => write_list(f, "mask_cpu", list, |cpus| print_mask(cpus)),
-        }
-    }
-}
-
-fn write_list<T>(
-    f: &mut fmt::Formatter<'_>,
-    name: &str,
-    list: &[Repeated<T>],
-    print: impl Fn(&T) -> String,
-) -> fmt::Result {
-    for (i, r) in list.iter().enumerate() {
-        let before = if i == 0 { format!("{name}:") } else { ",".to_string() };
-        write!(f, "{before}{}", print(&r.value))?;
-        if r.times > 1 {
-            write!(f, "*{}", r.times)?;
-        }
-    }
-    Ok(())
-}
 
 /// The binding that `text` asks for; [`wants_report`] tells whether it is to be reported.
 ///
@@ -118,6 +16,14 @@ fn write_list<T>(
 pub fn parse(text: &str) -> Result<CpuBind, SpecError> {
     let unrecognized = || SpecError::value(format!("unrecognized --cpu-bind argument \"{}\"", shown(text)));
     read(text).map(|(bind, _)| bind).ok_or_else(unrecognized)
+}
+
+impl TryFrom<String> for CpuBind {
+    type Error = SpecError;
+
+    fn try_from(text: String) -> Result<Self, SpecError> {
+        parse(&text)
+    }
 }
 
 /// Whether `verbose` was asked for, in a text that [`parse`] accepts.
@@ -215,18 +121,10 @@ fn mask(text: &str) -> Option<Vec<u32>> {
     if cpus.is_empty() { None } else { Some(cpus) }
 }
 
-fn print_mask(cpus: &[u32]) -> String {
-    let highest = cpus.iter().copied().max().unwrap_or(0);
-    let digits = (0..=highest / 4).rev().map(|digit| {
-        let bits = cpus.iter().filter(|&&cpu| cpu / 4 == digit).fold(0, |bits, cpu| bits | 1 << (cpu % 4));
-        char::from_digit(bits, 16).unwrap_or('0')
-    });
-    std::iter::once('0').chain(std::iter::once('x')).chain(digits).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::binding::element_for;
     use proptest::prelude::*;
 
     fn once<T: Clone>(values: &[T]) -> Vec<Repeated<T>> {
@@ -266,6 +164,8 @@ mod tests {
         for (text, all, list, kind, said) in [
             ("map_cpu:0,1", "quiet,map_cpu:0,1", "0,1", "map_cpu:", "quiet"),
             ("mask_cpu:1,0x2", "quiet,mask_cpu:1,2", "1,2", "mask_cpu:", "quiet"),
+            ("map_cpu:0*2,1", "quiet,map_cpu:0,0,1", "0,0,1", "map_cpu:", "quiet"),
+            ("cores", "quiet,cores", "", "cores", "quiet"),
             ("v,none", "verbose,none", "", "none", "verbose"),
             ("rank_ldom", "quiet,rank_ldom", "", "rank_ldom", "quiet"),
             ("verbose", "verbose", "", "", "verbose"),

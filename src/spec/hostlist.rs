@@ -1,5 +1,6 @@
 //! Lists of host names: `n[1-3,5],m` (`scontrol show hostnames`, `-w`).
 
+use crate::model::HostList;
 use crate::spec::error::{SpecError, shown};
 
 /// The most names that a list may stand for.
@@ -11,10 +12,26 @@ const MAX_NAME_LEN: usize = 255;
 /// Every name that the list stands for, in its order, repeats kept. Leading zeros are kept: `m[01-02]`.
 ///
 /// # Errors
-/// `Invalid hostlist: n[1-3]x` (golden H-25): as in Slurm, nothing may follow the last bracket of a name. Also for
+/// `Invalid hostlist: n[1-3]x`: as in Slurm, nothing may follow the last bracket of a name. Also for
 /// more than [`MAX_HOSTS`] names.
 pub fn expand(text: &str) -> Result<Vec<String>, SpecError> {
     hosts(text).ok_or_else(|| SpecError::value(format!("Invalid hostlist: {}", shown(text))))
+}
+
+/// The list as a value, as [`expand`] reads it.
+///
+/// # Errors
+/// As [`expand`].
+pub fn parse(text: &str) -> Result<HostList, SpecError> {
+    expand(text).map(HostList::new)
+}
+
+impl TryFrom<String> for HostList {
+    type Error = SpecError;
+
+    fn try_from(text: String) -> Result<Self, SpecError> {
+        parse(&text)
+    }
 }
 
 fn hosts(text: &str) -> Option<Vec<String>> {

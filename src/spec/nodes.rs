@@ -2,14 +2,15 @@
 //!
 //! More than one node is understood here and refused by admission: slotd has one host.
 
+use crate::model::request::NodeCount;
 use crate::spec::error::{SpecError, shown};
 
 /// The smallest and the largest number of nodes asked for. `1-` has no largest: `u32::MAX`.
 ///
 /// # Errors
-/// `"x" is not a valid node count` with exit code 255 (golden A-46); a maximum of zero is refused as by Slurm's
-/// controller, `Node count specification invalid: 0` (golden A-45).
-pub fn parse(text: &str) -> Result<(u32, u32), SpecError> {
+/// `"x" is not a valid node count` with exit code 255; a maximum of zero is refused as by Slurm's
+/// controller, `Node count specification invalid: 0`.
+pub fn parse(text: &str) -> Result<NodeCount, SpecError> {
     let (min, max) = match text.split_once('-') {
         Some((min, "")) => (number(min)?, u32::MAX),
         Some((min, max)) => (number(min)?, number(max)?),
@@ -26,16 +27,7 @@ pub fn parse(text: &str) -> Result<(u32, u32), SpecError> {
             "Maximum node count {max} is less than minimum node count {min}: {text}"
         )));
     }
-    Ok((min, max))
-}
-
-/// `1`, `1-2` or `1-`, which [`parse`] reads back.
-pub fn print((min, max): (u32, u32)) -> String {
-    match max {
-        u32::MAX => format!("{min}-"),
-        _ if min == max => min.to_string(),
-        _ => format!("{min}-{max}"),
-    }
+    Ok(NodeCount { min, max })
 }
 
 /// A count with Slurm's `k` (1024) and `m` (1048576).
@@ -59,11 +51,11 @@ mod tests {
 
     #[test]
     fn counts_and_ranges_are_read() {
-        assert_eq!(parse("1"), Ok((1, 1)));
-        assert_eq!(parse("1-2"), Ok((1, 2)));
-        assert_eq!(parse("1-"), Ok((1, u32::MAX)));
-        assert_eq!(parse("0-1"), Ok((0, 1)));
-        assert_eq!(parse("2k"), Ok((2048, 2048)));
+        assert_eq!(parse("1"), Ok(NodeCount { min: 1, max: 1 }));
+        assert_eq!(parse("1-2"), Ok(NodeCount { min: 1, max: 2 }));
+        assert_eq!(parse("1-"), Ok(NodeCount { min: 1, max: u32::MAX }));
+        assert_eq!(parse("0-1"), Ok(NodeCount { min: 0, max: 1 }));
+        assert_eq!(parse("2k"), Ok(NodeCount { min: 2048, max: 2048 }));
     }
 
     #[test]
@@ -86,9 +78,10 @@ mod tests {
     proptest! {
         #[test]
         fn a_printed_range_reads_back(min in 0u32..1000, more in 0u32..1000) {
-            let range = (min, (min + more).max(1));
-            prop_assert_eq!(parse(&print(range)), Ok(range));
-            prop_assert_eq!(parse(&print((min, u32::MAX))), Ok((min, u32::MAX)));
+            let range = NodeCount { min, max: (min + more).max(1) };
+            prop_assert_eq!(parse(&range.to_string()), Ok(range));
+            let open = NodeCount { min, max: u32::MAX };
+            prop_assert_eq!(parse(&open.to_string()), Ok(open));
         }
 
         #[test]

@@ -10,7 +10,6 @@ use crate::protocol::answer::Outcome;
 use crate::protocol::request::{CancelAsk, CancelFilter, ControlAction};
 use crate::sched::EndedJob;
 use crate::sched::{Outbox, SignalTarget, Update as Change};
-use crate::spec::constraint;
 use actix::prelude::*;
 
 impl Handler<ControlJobs> for SchedulerActor {
@@ -58,9 +57,8 @@ impl Handler<CancelJobs> for SchedulerActor {
 }
 
 impl SchedulerActor {
-    /// The updates with what only the daemon knows: the fate of a dependency's targets, the features of the host.
+    /// The updates with what only the daemon knows: the fate of a dependency's targets.
     fn translate(&self, updates: &[Update], ended: &[EndedJob]) -> Vec<Change> {
-        let has = super::features(&self.core.config().host);
         updates
             .iter()
             .cloned()
@@ -90,10 +88,7 @@ impl SchedulerActor {
                     Update::StdIn(path) => Change::StdIn(path),
                     Update::ArrayTaskThrottle(n) => Change::ArrayTaskThrottle(n),
                     Update::Requeue(yes) => Change::Requeue(yes),
-                    Update::Features(text) => {
-                        let ok = constraint::parse(&text).is_ok_and(|c| c.is_met(&has));
-                        Change::Features(text, ok)
-                    }
+                    Update::Features(constraint) => Change::Features(constraint),
                     Update::WcKey(text) => Change::WcKey(text),
                     Update::Reservation(text) => Change::Reservation(text),
                     Update::Licenses(text) => Change::Licenses(text),

@@ -8,7 +8,7 @@ use crate::model::view::JobView;
 use crate::model::{Job, Refusal, StepKey};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::StepLaunch;
-use crate::sched::{Effect, EndCause, Outbox, StepAsk, StepKind, StepOutcome, StepStart, StopCause};
+use crate::sched::{Effect, EndCause, Outbox, StepAsker, StepOutcome, StepStart, StopCause};
 use actix::prelude::*;
 use std::os::fd::OwnedFd;
 
@@ -91,22 +91,9 @@ impl Handler<CreateStep> for SchedulerActor {
             self.rejoin(StepKey { job: launch.job, step }, m.news);
             return self.reply_after(out, Ok(()));
         }
-        let ask = StepAsk {
-            kind: if launch.interactive { StepKind::Interactive } else { StepKind::Numbered },
-            name: launch.name.clone(),
-            ntasks: Some(launch.ntasks),
-            cpus_per_task: launch.cpus_per_task,
-            mem_mb: launch.mem_mb,
-            gpus: launch.gpus,
-            overlap: launch.overlap,
-            overcommit: launch.overcommit,
-            immediate: launch.immediate,
-            ticket: m.ticket,
-            client: Some(launch.client),
-            submit_line: launch.submit_line.clone(),
-        };
+        let asker = StepAsker { ticket: m.ticket, client: Some(launch.client) };
         let job = launch.job;
-        match self.core.create_step(job, ask, now, &mut out) {
+        match self.core.create_step(job, launch.request.clone(), asker, now, &mut out) {
             Err(refusal) => Box::pin(async move { Err(refusal) }),
             Ok(start) => {
                 let news = m.news.clone();

@@ -1,6 +1,7 @@
 //! The order of effects: nothing is answered, and nothing started, before its commit is acknowledged.
 
 use super::*;
+use crate::model::JobRequest;
 use crate::model::array::ArraySpec;
 use crate::model::job::Client;
 use crate::model::partition::Host;

@@ -95,7 +95,7 @@ pub fn run_step(
     wishes: &Wishes,
     listener: &mut dyn Listener,
 ) -> Result<StepOutcome, ClientError> {
-    let (job, tasks, kill_on_bad_exit) = (launch.job, launch.ntasks.max(1), launch.kill_on_bad_exit);
+    let (job, tasks, kill_on_bad_exit) = (launch.job, launch.streams.len(), launch.request.kill_on_bad_exit);
     let signals = Signals::take()?;
     let (ends, send) = connect(&mut launch, wishes)?;
     let stdin = io::stdin();
@@ -117,7 +117,7 @@ pub fn run_step(
         away: None,
         interrupted: None,
         first_end: None,
-        ended: vec![None; tasks as usize],
+        ended: vec![None; tasks],
         kill_on_bad_exit,
         aborted: false,
         stop_wanted: false,

@@ -83,7 +83,7 @@ fn is_null(fd: BorrowedFd<'_>) -> bool {
 
 /// Fills in the streams of the launch. Returns our ends and the descriptors to send.
 pub(super) fn connect(launch: &mut StepLaunch, wishes: &Wishes) -> io::Result<(Ends, Vec<OwnedFd>)> {
-    let tasks = launch.ntasks.max(1);
+    let tasks = u32::try_from(launch.streams.len()).unwrap_or(u32::MAX).max(1);
     let (tie_theirs, tie_ours) = pipe()?;
     let mut send: Vec<OwnedFd> = vec![tie_theirs];
     launch.tie = Some(0);
@@ -108,10 +108,6 @@ pub(super) fn connect(launch: &mut StepLaunch, wishes: &Wishes) -> io::Result<(E
         send.push(fd.try_clone_to_owned()?);
         Ok(send.len() - 1)
     };
-    if launch.streams.is_empty() {
-        let none = TaskStreams { stdin: Stream::Null, stdout: Stream::Null, stderr: Stream::SameAsStdout };
-        launch.streams = vec![none; tasks as usize];
-    }
     for task in 0..tasks {
         let streams = &mut launch.streams[task as usize];
         let fed = |feed: Feed| match feed {

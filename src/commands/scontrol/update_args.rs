@@ -47,7 +47,7 @@ pub enum JobChange {
     WcKey(String),
     Reservation(String),
     Licenses(String),
-    Features(String),
+    Features(Option<crate::model::Constraint>),
     StdOut(String),
     StdErr(String),
     StdIn(String),
@@ -178,7 +178,7 @@ fn change(key: &str, value: &str, origin: &Origin) -> Option<Result<JobChange, S
         "numcpus" | "reqcpus" | "mincpus" => count("NumCPUs").map(JobChange::NumCpus),
         "numtasks" | "reqprocs" | "ntasks" => count("NumTasks").map(JobChange::NumTasks),
         "cpuspertask" | "cpus/task" => count("CPUsPerTask").map(JobChange::CpusPerTask),
-        "numnodes" | "reqnodes" => spec::nodes::parse(value).map(|(min, max)| JobChange::NumNodes(min, max)),
+        "numnodes" | "reqnodes" => spec::nodes::parse(value).map(|nodes| JobChange::NumNodes(nodes.min, nodes.max)),
         "minmemorynode" | "mem" => spec::mem::parse_mb_for(value, "MinMemoryNode").map(JobChange::MemPerNode),
         "minmemorycpu" => spec::mem::parse_mb_for(value, "MinMemoryCPU").map(JobChange::MemPerCpu),
         "gres" | "trespernode" => gpus(value, |gpu, count| gpu.per_node = Some(count)),
@@ -196,8 +196,8 @@ fn change(key: &str, value: &str, origin: &Origin) -> Option<Result<JobChange, S
         "reservation" => Ok(JobChange::Reservation(text())),
         "licenses" => Ok(JobChange::Licenses(text())),
         "features" | "constraint" => match value {
-            "" => Ok(JobChange::Features(text())),
-            _ => spec::constraint::parse(value).map(|_| JobChange::Features(text())),
+            "" => Ok(JobChange::Features(None)),
+            _ => spec::constraint::parse(value).map(|constraint| JobChange::Features(Some(constraint))),
         },
         "stdout" => Ok(JobChange::StdOut(text())),
         "stderr" => Ok(JobChange::StdErr(text())),
@@ -245,7 +245,6 @@ fn gpus(value: &str, put: impl Fn(&mut GpuRequest, u32)) -> Result<JobChange, Sp
     let mut gpu = GpuRequest::default();
     if let Some(ask) = spec::gres::parse(value)? {
         put(&mut gpu, ask.count);
-        gpu.spelled = Some(format!("gres:{}", ask.as_gres()));
         gpu.model = ask.model;
     }
     Ok(JobChange::Gpus(gpu))

@@ -6,14 +6,14 @@ use crate::args::extra;
 use crate::args::getopt::Operands;
 use crate::args::job_env::Export;
 use crate::args::origin::Origin;
-use crate::args::step::{StepAsk, Stream, Streams};
-use crate::args::submit::{Submission, base_name, given, open_mode};
+use crate::args::step::{Stream, Streams};
+use crate::args::submit::{Submission, base_name, open_mode};
 use crate::commands::sbatch::args::error_exit;
 use crate::commands::srun::options::{SrunOpts, VARIABLES};
 use crate::model::request::{ExportSpec, GpuRequest, JobKind, MemRequest};
-use crate::model::{JobRef, JobRequest};
+use crate::model::step_request::StepKind;
+use crate::model::{JobRef, JobRequest, StepRequest};
 use crate::spec;
-use crate::spec::cpu_bind::CpuBind;
 use std::ffi::OsString;
 
 pub const APPLET: Applet = Applet {
@@ -34,7 +34,7 @@ pub struct Srun {
     pub inside: Option<JobRef>,
     /// The allocation (kind `Allocation`), or with `no_wait` the job (kind `Run`, the command in `args`).
     pub request: JobRequest,
-    pub step: StepAsk,
+    pub step: StepRequest,
     pub streams: Streams,
     /// The command and its arguments; with `multi_prog` the file's name first. Never empty.
     pub command: Vec<String>,
@@ -46,8 +46,6 @@ pub struct Srun {
     pub no_wait: bool,
     /// `--multi-prog`: the command is a file that gives each rank its program.
     pub multi_prog: bool,
-    /// `-K`: `Some(true)` ends the step when a task fails, `Some(false)` keeps it. `None`: not said (Slurm keeps it).
-    pub kill_on_bad_exit: Option<bool>,
     /// `-W`: end the rest so many seconds after the first task ended. `None`: never.
     pub wait_secs: Option<u64>,
     /// `--quit-on-interrupt`: one Ctrl-C ends the step.
@@ -92,7 +90,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Srun>, CliErro
         Some(_) if options.no_wait && choices.from_environment("jobid") => None,
         other => other,
     };
-    choices.read("gpu-bind", options.gpu_bind.as_ref(), spec::gpu_bind::parse)?;
+    let gpu_bind = choices.read("gpu-bind", options.gpu_bind.as_ref(), spec::gpu_bind::parse)?;
     let cpu_bind = choices
         .read("cpu-bind", options.cpu_bind.as_ref(), spec::cpu_bind::parse)
         .map_err(|error| error.and(Mark::Fatal, "Failed to parse --cpu-bind= values."))?;
@@ -104,7 +102,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Srun>, CliErro
     if options.no_wait {
         request.args = command.clone();
         request.command = Some(program.clone());
-        request.cpu_bind = cpu_bind.as_ref().filter(|bind| **bind != CpuBind::Auto).map(ToString::to_string);
+        request.cpu_bind = cpu_bind.clone().unwrap_or_default();
         request.std_in = streams.input.path();
         request.std_out = streams.output.path();
         request.std_err = streams.error.as_ref().and_then(Stream::path);
@@ -121,8 +119,14 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Srun>, CliErro
     let env = Export { spec: &export, written: options.export.as_deref(), file: &[], new_job: options.no_wait }
         .block_with(origin, &own);
     request.export = export;
-    let mut step = step(&options, &choices, &request, inside.is_some(), cpu_bind.unwrap_or_default(), default_name);
-    step.relative = relative;
+    let step = StepRequest {
+        relative,
+        cpu_bind: cpu_bind.unwrap_or_default(),
+        report_cpu_bind,
+        gpu_bind: gpu_bind.unwrap_or_default(),
+        kill_on_bad_exit: kill_on_bad_exit(&options, &choices)?,
+        ..step(&options, &choices, &request, inside.is_some(), default_name)
+    };
 
     Ok(Parsed::Run(Srun {
         work_dir: request.work_dir.clone(),
@@ -134,7 +138,6 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Srun>, CliErro
         env,
         no_wait: options.no_wait,
         multi_prog: options.multi_prog,
-        kill_on_bad_exit: kill_on_bad_exit(&options, &choices)?,
         wait_secs: choices
             .read("wait", options.wait.as_ref(), |text| spec::count::parse_or_zero(text, "--wait"))?
             .filter(|secs| *secs > 0)
@@ -152,27 +155,20 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Srun>, CliErro
 
 /// The step. What the environment says of memory and GPUs there describes the job, not the step, once there is one;
 /// but GPUs for each task are for the tasks of every step (golden M-10).
-fn step(
-    options: &SrunOpts,
-    choices: &Choices,
-    request: &JobRequest,
-    inside: bool,
-    cpu_bind: CpuBind,
-    default_name: &str,
-) -> StepAsk {
+fn step(options: &SrunOpts, choices: &Choices, request: &JobRequest, inside: bool, default_name: &str) -> StepRequest {
     let asked = |names: &[&str]| names.iter().any(|name| choices.of(name).is_some() && !choices.from_environment(name));
     let jobs_own = |names: &[&str]| inside && !asked(names);
     let mem = ["mem", "mem-per-cpu", "mem-per-gpu"];
     let gpu = ["gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres", "tres-per-task", "ntasks-per-gpu"];
     let sized = request.cpus_per_task.is_some() || options.job.exclusive.is_some();
-    StepAsk {
+    StepRequest {
+        kind: StepKind::Numbered,
         // The name of the job around it is not the step's (srun man page, SLURM_JOB_NAME).
         name: if jobs_own(&["job-name"]) { default_name.to_owned() } else { request.name.clone() },
         ntasks: request.ntasks,
         ntasks_per_node: request.ntasks_per_node,
         cpus_per_task: request.cpus_per_task,
         nodes: if jobs_own(&["nodes"]) { None } else { request.nodes },
-        relative: None,
         nodelist: request.nodelist.clone(),
         exclude: request.exclude.clone(),
         mem: if jobs_own(&mem) { MemRequest::Default } else { request.mem },
@@ -182,12 +178,12 @@ fn step(
         },
         exact: options.exact || (inside && sized && !options.whole && !options.overlap),
         overlap: options.overlap,
-        whole: options.whole,
-        cpu_bind,
-        report_cpu_bind: options.cpu_bind.as_deref().is_some_and(spec::cpu_bind::wants_report),
-        gpu_bind: given(&options.gpu_bind),
-        time_limit_secs: request.time_limit_secs,
-        immediate_secs: request.immediate_secs,
+        overcommit: request.overcommit,
+        // Of an allocation of its own the limit is the job's.
+        time_limit_secs: request.time_limit_secs.filter(|_| inside),
+        immediate: request.immediate_secs.is_some() && inside,
+        submit_line: request.submit_line.clone(),
+        ..StepRequest::default()
     }
 }
 
@@ -224,13 +220,13 @@ fn check_no_wait(options: &SrunOpts) -> Result<(), CliError> {
     }
 }
 
-fn kill_on_bad_exit(options: &SrunOpts, choices: &Choices) -> Result<Option<bool>, CliError> {
+fn kill_on_bad_exit(options: &SrunOpts, choices: &Choices) -> Result<bool, CliError> {
     match &options.kill_on_bad_exit {
-        None => Ok(None),
-        Some(None) => Ok(Some(true)),
+        None => Ok(false),
+        Some(None) => Ok(true),
         Some(Some(text)) => choices
             .read("kill-on-bad-exit", Some(text), |text| spec::count::parse_or_zero(text, "--kill-on-bad-exit"))
-            .map(|number| number.map(|number| number > 0)),
+            .map(|number| number.is_some_and(|number| number > 0)),
     }
 }
 

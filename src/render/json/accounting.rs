@@ -4,7 +4,7 @@ use crate::model::tres::{Spread, Usage};
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, ExitCode, JobState, Step, Tres};
 use crate::render::array::Shown;
-use crate::render::json::document::{document, epoch, minutes, object, or_empty};
+use crate::render::json::document::{document, epoch, minutes, object, or_empty, text_of};
 use crate::render::{Ctx, job as facts};
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ fn job(j: &JobView, ctx: &Ctx) -> Value {
         ("partition", j.partition.as_str().into()),
         ("qos", q.qos.as_deref().unwrap_or(facts::DEFAULT_QOS).into()),
         ("priority", facts::priority(j).into()),
-        ("constraints", or_empty(q.constraint.as_deref())),
+        ("constraints", text_of(q.constraint.as_ref())),
         ("container", Value::Null),
         (
             "comment",

@@ -38,6 +38,11 @@ pub fn or_empty(text: Option<&str>) -> Value {
     text.unwrap_or_default().into()
 }
 
+/// The same of a value.
+pub fn text_of(value: Option<&impl ToString>) -> Value {
+    value.map(ToString::to_string).unwrap_or_default().into()
+}
+
 /// Minutes of a time limit, a short one rounded up; `null` for none.
 pub fn minutes(secs: Option<u64>) -> Value {
     secs.map_or(Value::Null, |s| s.div_ceil(60).into())

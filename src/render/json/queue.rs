@@ -4,7 +4,7 @@ use crate::model::request::{MemRequest, Sharing};
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, ExitCode};
 use crate::render::array::Shown;
-use crate::render::json::document::{document, epoch, minutes, object, or_empty};
+use crate::render::json::document::{document, epoch, minutes, object, or_empty, text_of};
 use crate::render::show::ranges;
 use crate::render::{Ctx, job as facts, tres};
 use serde_json::Value;
@@ -94,9 +94,9 @@ fn request(j: &JobView, ctx: &Ctx) -> Value {
         ("memory_per_cpu", per_cpu),
         ("memory_per_node", per_node),
         ("shared", shared),
-        ("features", or_empty(q.constraint.as_deref())),
-        ("required_nodes", or_empty(q.nodelist.as_deref())),
-        ("excluded_nodes", or_empty(q.exclude.as_deref())),
+        ("features", text_of(q.constraint.as_ref())),
+        ("required_nodes", q.nodelist.to_string().into()),
+        ("excluded_nodes", q.exclude.to_string().into()),
         ("tres_req_str", tres::scontrol(&j.tres, ctx.units).into()),
         ("tres_per_job", gres(facts::tres_per_job(j))),
         ("tres_per_node", gres(facts::tres_per_node(j))),

@@ -279,7 +279,9 @@ pub static FIELDS: &[Column] = &[
     text(16, "BlockID", nothing),
     text(10, "Cluster", |_, c| c.cluster.clone()),
     text(14, "Comment", |r, _| of_job(r, |j| j.request.comment.clone().unwrap_or_default())),
-    text(19, "Constraints", |r, _| of_job(r, |j| j.request.constraint.clone().unwrap_or_default())),
+    text(19, "Constraints", |r, _| {
+        of_job(r, |j| j.request.constraint.as_ref().map(ToString::to_string).unwrap_or_default())
+    }),
     text(14, "ConsumedEnergy", |_, _| "0".to_owned()),
     number(17, "ConsumedEnergyRaw", |_, _| "0".to_owned()),
     text(19, "Container", nothing),

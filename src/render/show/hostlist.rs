@@ -1,5 +1,6 @@
 //! Names of hosts, one a line or as short as they can be written.
 
+use crate::model::HostList;
 use std::fmt::Write;
 
 /// `scontrol show hostnames`: one a line.
@@ -7,56 +8,9 @@ pub fn hostnames(names: &[String]) -> String {
     names.iter().map(|n| format!("{n}\n")).collect()
 }
 
-/// `scontrol show hostlist`: `n[1-3],x7`. Names of the same beginning that follow each other share a bracket; the order
-/// is kept (`hostlistsorted` sorts before).
+/// `scontrol show hostlist`: `n[1-3],x7`, in their order (`hostlistsorted` sorts before).
 pub fn hostlist(names: &[String]) -> String {
-    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
-    for name in names {
-        let (stem, digits) = split(name);
-        match groups.last_mut() {
-            Some((last, list)) if *last == stem && !digits.is_empty() && !list[0].is_empty() => list.push(digits),
-            _ => groups.push((stem, vec![digits])),
-        }
-    }
-    let texts = groups.iter().map(|(stem, list)| match list.as_slice() {
-        [one] => format!("{stem}{one}"),
-        many => format!("{stem}[{}]", padded_ranges(many)),
-    });
-    texts.collect::<Vec<_>>().join(",") + "\n"
-}
-
-/// The name and the digits at its end; digits past what a number holds stay with the name.
-fn split(name: &str) -> (&str, &str) {
-    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
-    let digits = &name[stem.len()..];
-    if digits.len() > 18 { (name, "") } else { (stem, digits) }
-}
-
-/// `1-3,7`, `01-03`: a range is of numbers of the same width.
-fn padded_ranges(digits: &[&str]) -> String {
-    let value = |d: &str| d.parse::<u64>().unwrap_or(0);
-    let mut out = String::new();
-    let mut i = 0;
-    while i < digits.len() {
-        let mut end = i;
-        while end + 1 < digits.len()
-            && value(digits[end + 1]) == value(digits[end]) + 1
-            && (digits[end + 1].len() == digits[end].len()
-                || !digits[end].starts_with('0') && !digits[end + 1].starts_with('0'))
-        {
-            end += 1;
-        }
-        if i > 0 {
-            out.push(',');
-        }
-        out.push_str(digits[i]);
-        if end > i {
-            out.push('-');
-            out.push_str(digits[end]);
-        }
-        i = end + 1;
-    }
-    out
+    format!("{}\n", HostList::new(names.to_vec()))
 }
 
 /// `0-2,5`: ascending numbers as Slurm prints sets of CPUs and GPUs.

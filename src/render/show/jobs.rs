@@ -121,8 +121,8 @@ fn place_and_size(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
     let q = &j.request;
     r.line(vec![("Partition", j.partition.clone()), ("AllocNode:Sid", format!("{}:0", q.submit_host))]);
     r.line(vec![
-        ("ReqNodeList", facts::or_null(q.nodelist.as_deref())),
-        ("ExcNodeList", facts::or_null(q.exclude.as_deref())),
+        ("ReqNodeList", facts::or_null(Some(&q.nodelist.to_string()))),
+        ("ExcNodeList", facts::or_null(Some(&q.exclude.to_string()))),
     ]);
     let node = facts::nodes(j, ctx);
     let mut place = vec![("NodeList", node.to_owned())];
@@ -168,7 +168,7 @@ fn place_and_size(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
 fn request(r: &mut Record, j: &JobView, _ctx: &Ctx) {
     let q = &j.request;
     let null = || "(null)".to_owned();
-    r.line(vec![("Features", facts::or_null(q.constraint.as_deref())), ("DelayBoot", time::long(0))]);
+    r.line(vec![("Features", facts::value_or_null(q.constraint.as_ref())), ("DelayBoot", time::long(0))]);
     r.word_if("Reservation", q.reservation.clone());
     r.line(vec![
         ("OverSubscribe", facts::over_subscribe(j).to_owned()),
@@ -374,7 +374,6 @@ mod tests {
             })
             .asks(|r| {
                 r.gpu.total = Some(2);
-                r.gpu.spelled = Some("gres:gpu:2".to_owned());
             })
             .build();
         let text = job(&j, false, true, &ctx());

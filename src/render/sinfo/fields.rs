@@ -112,7 +112,7 @@ impl Row<'_> {
     fn book_features(&self) -> String {
         let mut words = vec!["cpu".to_owned()];
         if self.has_gpus() {
-            words.extend(gpu_models(&self.node.host));
+            words.extend(self.node.host.gpu_models().map(str::to_owned));
         }
         join_distinct(words)
     }
@@ -129,7 +129,7 @@ fn feature_words(host: &Host, gpus: bool) -> String {
     // The bare word `gpu` says nothing that the partition does not say (book).
     words.extend(host.features.iter().filter(|f| *f != "gpu").cloned());
     if gpus {
-        words.extend(gpu_models(host));
+        words.extend(host.gpu_models().map(str::to_owned));
     }
     join_distinct(words)
 }
@@ -147,11 +147,6 @@ fn join_distinct(words: Vec<String>) -> String {
         }
     }
     distinct.join(",")
-}
-
-/// The models of the GPUs as feature words; `generic_gpu` where only their number is known.
-fn gpu_models(host: &Host) -> impl Iterator<Item = String> + '_ {
-    host.gpus.iter().map(|g| g.model.clone().unwrap_or_else(|| "generic_gpu".to_owned()))
 }
 
 /// What the host has beside CPUs and memory: `gpu:2`, `gpu:nvidia_h200:2`; empty for nothing.

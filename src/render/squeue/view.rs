@@ -597,11 +597,10 @@ mod tests {
     fn gpus_are_shown_per_node_only_where_they_were_asked_for_so() {
         let gres = job(12, "g").asks(|r| {
             r.gpu.per_node = Some(1);
-            r.gpu.spelled = Some("gres:gpu".to_owned());
         });
         let total = job(11, "g").asks(|r| r.gpu.total = Some(1));
         let options = Options { header: false, sort: Sort::parse("-i").unwrap(), ..percent("%i %b") };
-        assert_eq!(print(&[total.build(), gres.build()], &options, &ctx()), "12 gres:gpu\n11 N/A\n");
+        assert_eq!(print(&[total.build(), gres.build()], &options, &ctx()), "12 gres:gpu:1\n11 N/A\n");
     }
 
     #[test]

@@ -1,0 +1,68 @@
+//! Features that a job asks of the host (sbatch man page, `--constraint`).
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// An expression over feature names.
+///
+/// Kept as text: the printed form, which `spec::constraint` reads back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Constraint {
+    /// A feature, on so many nodes (`a*2`; otherwise 1).
+    Feature {
+        name: String,
+        nodes: u32,
+    },
+    Not(Box<Constraint>),
+    /// At least two, none of them an `All`.
+    All(Vec<Constraint>),
+    /// At least two, none of them an `Any`.
+    Any(Vec<Constraint>),
+}
+
+impl Constraint {
+    /// Whether a host with these features will do. What asks for two nodes is never met by one.
+    pub fn is_met(&self, has: &[impl AsRef<str>]) -> bool {
+        match self {
+            Constraint::Feature { name, nodes } => *nodes == 1 && has.iter().any(|f| f.as_ref() == name),
+            Constraint::Not(inner) => !inner.is_met(has),
+            Constraint::All(parts) => parts.iter().all(|part| part.is_met(has)),
+            Constraint::Any(parts) => parts.iter().any(|part| part.is_met(has)),
+        }
+    }
+}
+
+/// What `spec::constraint` reads back as the same expression.
+impl fmt::Display for Constraint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let joined = |f: &mut fmt::Formatter<'_>, parts: &[Constraint], joint: &str| {
+            for (i, part) in parts.iter().enumerate() {
+                if i > 0 {
+                    f.write_str(joint)?;
+                }
+                match part {
+                    Constraint::Feature { .. } | Constraint::Not(_) => write!(f, "{part}")?,
+                    Constraint::All(_) | Constraint::Any(_) => write!(f, "({part})")?,
+                }
+            }
+            Ok(())
+        };
+        match self {
+            Constraint::Feature { name, nodes: 1 } => f.write_str(name),
+            Constraint::Feature { name, nodes } => write!(f, "{name}*{nodes}"),
+            Constraint::Not(inner) => match **inner {
+                Constraint::Feature { .. } | Constraint::Not(_) => write!(f, "!{inner}"),
+                Constraint::All(_) | Constraint::Any(_) => write!(f, "!({inner})"),
+            },
+            Constraint::All(parts) => joined(f, parts, "&"),
+            Constraint::Any(parts) => joined(f, parts, "|"),
+        }
+    }
+}
+
+impl From<Constraint> for String {
+    fn from(constraint: Constraint) -> String {
+        constraint.to_string()
+    }
+}
