@@ -19,8 +19,6 @@ pub enum Change {
     DropStep { job: JobId, step: StepId },
     /// A run of a job that comes back is over. Its steps are in it, and are the job's no more.
     EndRun { job: JobId, run: Box<Run> },
-    /// A record that turned out never to have been (the last task of an array that was merged away).
-    Delete(JobId),
 }
 
 /// Where the script and the environment of a new record come from.

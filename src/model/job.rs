@@ -65,7 +65,7 @@ pub struct Job {
     pub id: JobId,
     pub role: ArrayRole,
     /// The array as submitted: for `SLURM_ARRAY_TASK_COUNT` and its like.
-    #[serde(with = "arc")]
+    #[serde(default, with = "arc", skip_serializing_if = "is_default")]
     pub request: Arc<JobRequest>,
     /// The partition that was chosen.
     pub partition: String,

@@ -123,18 +123,6 @@ fn share_a_task(a: &TaskSet, b: &TaskSet) -> bool {
     near.flat_map(|range| (range.first..=range.last).step_by(range.step as usize)).any(|task| many.contains(task))
 }
 
-/// How a job ended that is no longer in the scheduler's memory: what dependencies on it need to know.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EndedJob {
-    pub id: JobId,
-    pub role: ArrayRole,
-    /// COMPLETED with exit code 0.
-    pub ok: bool,
-    /// `None`: it was cancelled before it started.
-    pub start: Option<Timestamp>,
-    pub ended: Timestamp,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -188,9 +188,6 @@ impl Double {
                     }
                     self.runs.push((job, *run));
                 }
-                Change::Delete(id) => {
-                    self.store.remove(&id);
-                }
             }
         }
         for effect in &out.effects {

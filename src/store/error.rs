@@ -1,31 +1,45 @@
 //! What can go wrong with the database.
 
-use std::fmt;
 use std::path::PathBuf;
 
 /// A failure of the store. Holds text rather than diesel's errors, so that one failure can be told to every
 /// sender of a group commit.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The file can't be opened or created.
+    #[error("cannot open the database {}: {message}", path.display())]
     Open { path: PathBuf, message: String },
     /// The file is no SQLite database, or one of another program.
+    #[error("{} is not a database of slotd ({message}); move it away or choose another place", path.display())]
     NotADatabase { path: PathBuf, message: String },
     /// The file has migrations that this program does not know. It was left as it is.
+    #[error(
+        "the database {} was written by a newer slotd (unknown migrations: {}); it was left as it is. \
+         Install that version again, or move the file away",
+        path.display(),
+        versions.join(", ")
+    )]
     Newer { path: PathBuf, versions: Vec<String> },
     /// A migration failed; it was rolled back.
+    #[error("cannot bring the database {} up to date: {message}", path.display())]
     Migration { path: PathBuf, message: String },
     /// A column holds what no version of this program writes there.
+    #[error("the database is damaged: {table}.{column} holds \"{value}\", which means nothing there")]
     Column { table: &'static str, column: &'static str, value: String },
     /// A value of the model does not fit into its column.
+    #[error("cannot store {value} in {table}.{column}")]
     Unstorable { table: &'static str, column: &'static str, value: String },
     /// A change or a question is about a record that does not exist.
+    #[error("the database has no {what}")]
     Missing { what: String },
     /// A change contradicts what is stored: the number is taken, the job of a step does not exist.
+    #[error("cannot {doing}: {message}")]
     Conflict { doing: &'static str, message: String },
     /// There is no room left on the disk. The same may succeed later.
+    #[error("cannot {doing}: {message}")]
     Full { doing: &'static str, message: String },
     /// SQLite failed: the disk is broken, the file is locked by another program.
+    #[error("cannot {doing}: {message}")]
     Sql { doing: &'static str, message: String },
 }
 
@@ -82,40 +96,3 @@ impl From<diesel::result::Error> for StoreError {
         if message.contains(FULL) { StoreError::Full { doing, message } } else { StoreError::Sql { doing, message } }
     }
 }
-
-impl fmt::Display for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StoreError::Open { path, message } => write!(f, "cannot open the database {}: {message}", path.display()),
-            StoreError::NotADatabase { path, message } => write!(
-                f,
-                "{} is not a database of slotd ({message}); move it away or choose another place",
-                path.display()
-            ),
-            StoreError::Newer { path, versions } => write!(
-                f,
-                "the database {} was written by a newer slotd (unknown migrations: {}); it was left as it is. \
-                 Install that version again, or move the file away",
-                path.display(),
-                versions.join(", ")
-            ),
-            StoreError::Migration { path, message } => {
-                write!(f, "cannot bring the database {} up to date: {message}", path.display())
-            }
-            StoreError::Column { table, column, value } => {
-                write!(f, "the database is damaged: {table}.{column} holds \"{value}\", which means nothing there")
-            }
-            StoreError::Unstorable { table, column, value } => {
-                write!(f, "cannot store {value} in {table}.{column}: the number is too large")
-            }
-            StoreError::Missing { what } => write!(f, "the database has no {what}"),
-            StoreError::Conflict { doing, message }
-            | StoreError::Full { doing, message }
-            | StoreError::Sql { doing, message } => {
-                write!(f, "cannot {doing}: {message}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for StoreError {}

@@ -1,10 +1,9 @@
 //! From rows to jobs, and the questions that the writer and the reader answer alike.
 
 use crate::model::change::LaunchTexts;
-use crate::model::query::{EndedJob, names_record};
-use crate::model::{ExitCode, Job, JobId, JobRef, JobRequest, JobState, Step, Timestamp};
+use crate::model::{Job, JobId, JobRef, JobRequest, JobState, Step, Timestamp};
 use crate::store::error::StoreError;
-use crate::store::row::{JobRow, StepRow, from_json, load_exit, load_job_id, load_state};
+use crate::store::row::{JobRow, StepRow, from_json};
 use crate::store::schema::{jobs, launches, requests, steps, texts};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
@@ -17,14 +16,9 @@ pub(super) const CHUNK: usize = 500;
 /// Requests by their rows: equal rows are one request in memory.
 pub(super) type Requests = HashMap<i64, Arc<JobRequest>>;
 
-/// The names of the states of jobs to which something may still happen.
-pub(super) fn live_states() -> Vec<&'static str> {
-    JobState::ALL.into_iter().filter(|state| !state.is_terminal()).map(JobState::name).collect()
-}
-
-/// The names of the others.
-pub(super) fn terminal_states() -> Vec<&'static str> {
-    JobState::ALL.into_iter().filter(|state| state.is_terminal()).map(JobState::name).collect()
+/// The names of the states of jobs that have ended, or of the others.
+fn state_names(terminal: bool) -> Vec<&'static str> {
+    JobState::ALL.into_iter().filter(|state| state.is_terminal() == terminal).map(JobState::name).collect()
 }
 
 /// Adds requests and steps to the rows. Keeps their order.
@@ -81,12 +75,12 @@ fn load_steps(conn: &mut SqliteConnection, rows: &[JobRow]) -> Result<HashMap<i6
 /// Every live job and every job that ended at `ended_since` or later, by number.
 pub(super) fn live_rows(conn: &mut SqliteConnection, ended_since: Timestamp) -> Result<Vec<JobRow>, StoreError> {
     let mut rows: Vec<JobRow> = jobs::table
-        .filter(jobs::state.eq_any(live_states()))
+        .filter(jobs::state.eq_any(state_names(false)))
         .select(JobRow::as_select())
         .load(conn)
         .map_err(StoreError::sql("read live jobs"))?;
     let ended: Vec<JobRow> = jobs::table
-        .filter(jobs::state.eq_any(terminal_states()).and(jobs::end_us.ge(ended_since.0)))
+        .filter(jobs::state.eq_any(state_names(true)).and(jobs::end_us.ge(ended_since.0)))
         .select(JobRow::as_select())
         .load(conn)
         .map_err(StoreError::sql("read ended jobs"))?;
@@ -119,27 +113,6 @@ pub(super) fn named_rows(conn: &mut SqliteConnection, named: &[JobRef]) -> Resul
         }
     }
     Ok(found.into_values().collect())
-}
-
-/// How the named jobs ended; those that have not, and those that do not exist, are left out.
-pub(super) fn ended(conn: &mut SqliteConnection, named: &[JobRef]) -> Result<Vec<EndedJob>, StoreError> {
-    let mut facts = Vec::new();
-    for row in named_rows(conn, named)? {
-        let state = load_state("jobs", &row.state)?;
-        if !state.is_terminal() {
-            continue;
-        }
-        let exit = load_exit("jobs", "exit_code", &row.exit_code)?;
-        let id = load_job_id("jobs", row.job_id)?;
-        let start = row.start_us.map(Timestamp);
-        let ended = row.end_us.map(Timestamp).or(start).unwrap_or(Timestamp(row.submit_us));
-        let role = row.role()?;
-        if named.iter().any(|name| names_record(name, id, &role)) {
-            let ok = state == JobState::Completed && exit == ExitCode::OK;
-            facts.push(EndedJob { id, role, ok, start, ended });
-        }
-    }
-    Ok(facts)
 }
 
 /// Script and environment of a job; `None` where it has none (an allocation).

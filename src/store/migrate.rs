@@ -63,8 +63,17 @@ pub(super) fn bring_up_to_date(conn: &mut SqliteConnection) -> diesel::migration
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::row::{JobRow, StepRow};
+    use crate::model::array::{TaskRange, TaskSet};
+    use crate::model::job::{Client, ClientProcess, Hold};
+    use crate::model::query::AcctFilter;
+    use crate::model::run::{Run, RunState};
+    use crate::model::tres::{Allocation, Spread, TaskUsage, Usage};
+    use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp, Tres};
+    use crate::store::row::{JobRow, RunRow, StepRow};
     use crate::store::schema::{jobs, launches, requests, runs, steps, texts};
+    use crate::store::testing::{Place, all};
+    use diesel::connection::SimpleConnection;
+    use std::sync::Arc;
 
     fn schema(conn: &mut SqliteConnection) -> Vec<String> {
         let all: Vec<Name> =
@@ -104,8 +113,9 @@ mod tests {
         bring_up_to_date(conn).unwrap();
         assert!(jobs::table.select(JobRow::as_select()).load(conn).unwrap().is_empty());
         assert!(steps::table.select(StepRow::as_select()).load(conn).unwrap().is_empty());
+        assert!(runs::table.select(RunRow::as_select()).load(conn).unwrap().is_empty());
         let mut columns = |table: &str| -> Vec<String> {
-            let sql = format!("SELECT name FROM pragma_table_info('{table}') ORDER BY cid");
+            let sql = format!("SELECT name FROM pragma_table_xinfo('{table}') ORDER BY cid");
             diesel::sql_query(sql).load::<Name>(conn).unwrap().into_iter().map(|row| row.name).collect()
         };
         let selected = |sql: String| -> Vec<String> {
@@ -119,5 +129,158 @@ mod tests {
             )*};
         }
         compare!(jobs launches requests runs steps texts);
+    }
+
+    /// Records as the version before `000009_bodies` kept them, one of each kind.
+    const COLUMNS: &str = r#"
+        INSERT INTO requests (request_id, hash, name, user, body) VALUES (1, 0, 'job', 'ann', '{"name":"job"}');
+        INSERT INTO jobs VALUES
+            (1, NULL, NULL, NULL, NULL, 1, 'cpu', 1, 512, 0, 7, 'Admin', 'PENDING', 'None', 10, NULL, NULL, NULL, NULL, 0,
+                '0:0', '0:0', 0, 0, NULL, 0, 0, 0, NULL, NULL, NULL, NULL),
+            (2, 2, NULL, '0-3,7,10-20:5', 2, 1, 'cpu', 1, 512, 0, 7, 'No', 'PENDING', 'None', 10, 11, NULL, NULL, NULL, 0,
+                '0:0', '0:0', 0, 0, NULL, 0, 0, 0, NULL, NULL, NULL, NULL),
+            (3, 2, NULL, '8-9', NULL, 1, 'cpu', 1, 512, 0, 7, 'User', 'CANCELLED', 'CancelledByUser', 10, NULL, NULL, 40,
+                NULL, 0, '0:0', '0:0', 0, 0, NULL, 0, 0, 0, NULL, 0, NULL, NULL),
+            (4, 2, 5, NULL, NULL, 1, 'gpu', 2, 1024, 1, 7, 'No', 'SUSPENDED', 'None', 10, 11, 20, NULL, 30, 9, '0:0', '3:0',
+                1, 2, '{"tres":{"cpus":2,"mem_mb":1024,"gpus":1},"cpu_ids":[0,1],"gpu_ids":[1]}', 70, 80, 90,
+                '{"pid":100,"start_ticks":200,"holds":false}', NULL, 'it''s "quoted"', '{"pages":{"max":1,"task":2,"total":3}}');
+        INSERT INTO steps VALUES
+            (4, 'batch', 'a "name"', 1, 'RUNNING', 20, NULL, '0:0', '{"tres":{"cpus":2,"mem_mb":1024,"gpus":1}}', 1, 2, 3, '',
+                1, NULL, NULL, 0),
+            (4, '1', 'true', 3, 'FAILED', 21, 22, '0:9', '{"tres":{"cpus":1,"mem_mb":1,"gpus":0}}', 0, 0, 0, 'srun true', 0,
+                '{"pid":100,"start_ticks":200}', '{"read":{"max":1,"task":2,"total":3}}', 4);
+        INSERT INTO runs VALUES (4, 0, 19,
+            '{"number":0,"requeued":true,"state":"CANCELLED","reason":"None","eligible":11,"start":12,"end":19,'
+            || '"suspended_us":5,"exit":{"status":0,"signal":15},"alloc":null,"steps":[]}');
+    "#;
+
+    /// The same records as the program has them.
+    fn records() -> Vec<Job> {
+        let usage = |max_rss_kb, user_us, system_us, tasks| Usage { max_rss_kb, user_us, system_us, tasks };
+        let spread = Spread { max: 1, task: 2, total: 3 };
+        let process = ClientProcess { pid: 100, start_ticks: 200 };
+        let alloc = |cpus, mem_mb, gpus| Allocation { tres: Tres { cpus, mem_mb, gpus }, ..Allocation::default() };
+        let plain = |id| Job {
+            id: JobId(id),
+            request: Arc::new(JobRequest { name: "job".to_owned(), ..JobRequest::default() }),
+            partition: "cpu".to_owned(),
+            tres: Tres { cpus: 1, mem_mb: 512, gpus: 0 },
+            priority: 7,
+            submit: Timestamp(10),
+            ..Job::default()
+        };
+        let ranges = [(0, 3, 1), (7, 7, 1), (10, 20, 5)].map(|(first, last, step)| TaskRange { first, last, step });
+        let rest = ArrayRole::Rest { tasks: TaskSet::from_ranges(ranges.to_vec()), limit: Some(2) };
+        let part = ArrayRole::Part { array_job: JobId(2), tasks: TaskSet::from_sorted(&[8, 9]) };
+        let batch = Step {
+            id: StepId::Batch,
+            name: "a \"name\"".to_owned(),
+            ntasks: 1,
+            state: JobState::Running,
+            start: Timestamp(20),
+            end: None,
+            exit: ExitCode::OK,
+            alloc: alloc(2, 1024, 1),
+            usage: usage(1, 2, 3, TaskUsage::default()),
+            submit_line: String::new(),
+            overlap: true,
+            client: None,
+            suspended_us: 0,
+        };
+        let failed = Step {
+            id: StepId::Num(1),
+            name: "true".to_owned(),
+            ntasks: 3,
+            state: JobState::Failed,
+            start: Timestamp(21),
+            end: Some(Timestamp(22)),
+            exit: ExitCode::signal(9),
+            alloc: alloc(1, 1, 0),
+            usage: usage(0, 0, 0, TaskUsage { read: spread, ..TaskUsage::default() }),
+            submit_line: "srun true".to_owned(),
+            overlap: false,
+            client: Some(process),
+            suspended_us: 4,
+        };
+        let cancelled = RunState {
+            state: JobState::Cancelled,
+            reason: Reason::CancelledByUser,
+            end: Some(Timestamp(40)),
+            cancelled_by: Some(0),
+            ..RunState::default()
+        };
+        let suspended = RunState {
+            state: JobState::Suspended,
+            eligible: Some(Timestamp(11)),
+            start: Some(Timestamp(20)),
+            suspended_at: Some(Timestamp(30)),
+            suspended_us: 9,
+            derived_exit: ExitCode::status(3),
+            restarts: 1,
+            alloc: Some(Allocation { cpu_ids: vec![0, 1], gpu_ids: vec![1], ..alloc(2, 1024, 1) }),
+            usage: usage(70, 80, 90, TaskUsage { pages: spread, ..TaskUsage::default() }),
+            system_comment: Some("it's \"quoted\"".to_owned()),
+            ..RunState::default()
+        };
+        let eligible = RunState { eligible: Some(Timestamp(11)), ..RunState::default() };
+        let task = Job {
+            role: ArrayRole::Task { array_job: JobId(2), task: 5 },
+            partition: "gpu".to_owned(),
+            tres: Tres { cpus: 2, mem_mb: 1024, gpus: 1 },
+            next_step: 2,
+            client: Some(Client { process, holds: false }),
+            run: suspended,
+            steps: vec![batch, failed],
+            ..plain(4)
+        };
+        vec![
+            Job { hold: Hold::Admin, ..plain(1) },
+            Job { role: rest, run: eligible, ..plain(2) },
+            Job { role: part, hold: Hold::User, run: cancelled, ..plain(3) },
+            task,
+        ]
+    }
+
+    fn earlier_run() -> Run {
+        let run = RunState {
+            state: JobState::Cancelled,
+            eligible: Some(Timestamp(11)),
+            start: Some(Timestamp(12)),
+            end: Some(Timestamp(19)),
+            suspended_us: 5,
+            exit: ExitCode::signal(15),
+            ..RunState::default()
+        };
+        Run { requeued: true, run, steps: Vec::new() }
+    }
+
+    #[test]
+    fn records_of_a_database_with_a_column_for_each_fact_are_read_unchanged() {
+        let place = Place::new();
+        drop(place.store());
+        let mut conn = SqliteConnection::establish(&place.path().display().to_string()).unwrap();
+        // What stores do: a table that is dropped must not take the rows of others with it.
+        conn.batch_execute("PRAGMA foreign_keys = ON").unwrap();
+        let bodies = "20261122000009";
+        while conn.revert_last_migration(MIGRATIONS).unwrap().to_string() != bodies {}
+        conn.batch_execute(COLUMNS).unwrap();
+
+        let read = || {
+            let mut reader = place.reader();
+            let records = reader.accounting(&AcctFilter::default()).unwrap();
+            let all = AcctFilter { duplicates: true, ..AcctFilter::default() };
+            let earlier = reader.accounting_with_runs(&all).unwrap().0.remove(0);
+            (records, Run { requeued: earlier.requeued, run: earlier.record.run, steps: earlier.record.steps })
+        };
+        assert_eq!(all(&mut place.store()), records());
+        assert_eq!(read(), (records(), earlier_run()));
+
+        // Back to the columns, and once more to bodies.
+        while conn.revert_last_migration(MIGRATIONS).unwrap().to_string() != bodies {}
+        let kept: Name =
+            diesel::sql_query("SELECT array_tasks AS name FROM jobs WHERE job_id = 2").get_result(&mut conn).unwrap();
+        assert_eq!(kept.name, "0-3,7,10-20:5");
+        bring_up_to_date(&mut conn).unwrap();
+        assert_eq!(read(), (records(), earlier_run()));
     }
 }

@@ -4,23 +4,16 @@ use crate::model::run::Run;
 use crate::model::{JobId, Timestamp};
 use crate::store::error::StoreError;
 use crate::store::load::CHUNK;
-use crate::store::row::{from_json, load_job_id, to_json};
+use crate::store::row::{self, RunRow};
 use crate::store::schema::{runs, steps};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 use std::collections::BTreeMap;
 
 /// Stores a run that is over. The steps of the job, which were its, are in it: the next run has none yet.
-pub(super) fn put(conn: &mut SqliteConnection, job: JobId, run: &Run) -> Result<(), StoreError> {
-    let id = i64::from(job.0);
-    let row = (
-        runs::job_id.eq(id),
-        runs::run.eq(i64::from(run.run.restarts)),
-        runs::end_us.eq(run.run.end.unwrap_or_default().0),
-        runs::body.eq(to_json("runs", "body", run)?),
-    );
+pub(super) fn put(conn: &mut SqliteConnection, row: &RunRow) -> Result<(), StoreError> {
     diesel::replace_into(runs::table).values(row).execute(conn).map_err(StoreError::sql("store a run"))?;
-    diesel::delete(steps::table.filter(steps::job_id.eq(id)))
+    diesel::delete(steps::table.filter(steps::job_id.eq(row.job_id)))
         .execute(conn)
         .map_err(StoreError::sql("delete the steps of a run"))?;
     Ok(())
@@ -35,7 +28,7 @@ pub(super) fn jobs_since(conn: &mut SqliteConnection, since: Option<Timestamp>) 
         .distinct()
         .load(conn)
         .map_err(StoreError::sql("read which jobs ran before"))?;
-    ids.into_iter().map(|id| load_job_id("runs", id)).collect()
+    ids.into_iter().map(|id| row::job_id("runs", id)).collect()
 }
 
 /// The runs of these jobs, of each in their order.
@@ -46,14 +39,14 @@ pub(super) fn of_jobs(
     let ids: Vec<i64> = jobs.into_iter().map(|id| i64::from(id.0)).collect();
     let mut found: BTreeMap<JobId, Vec<Run>> = BTreeMap::new();
     for ids in ids.chunks(CHUNK) {
-        let rows: Vec<(i64, String)> = runs::table
+        let rows: Vec<RunRow> = runs::table
             .filter(runs::job_id.eq_any(ids))
             .order((runs::job_id, runs::run))
-            .select((runs::job_id, runs::body))
+            .select(RunRow::as_select())
             .load(conn)
             .map_err(StoreError::sql("read runs"))?;
-        for (id, body) in rows {
-            found.entry(load_job_id("runs", id)?).or_default().push(from_json("runs", "body", &body)?);
+        for row in rows {
+            found.entry(row::job_id("runs", row.job_id)?).or_default().push(row.into_run()?);
         }
     }
     Ok(found)
@@ -102,7 +95,5 @@ mod tests {
         assert_eq!(found(cancelled), all[..1], "a requeued run was not cancelled");
         let mut reader = place.reader();
         assert_eq!(reader.job(JobId(1)).unwrap().unwrap().steps, [], "they went with their run");
-        put(&mut store, vec![Change::Delete(JobId(1))]);
-        assert_eq!(found(AcctFilter::default()), []);
     }
 }

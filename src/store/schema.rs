@@ -14,37 +14,14 @@ diesel::table! {
 diesel::table! {
     jobs (job_id) {
         job_id -> BigInt,
+        request_id -> BigInt,
+        body -> Text,
         array_job_id -> Nullable<BigInt>,
         array_task_id -> Nullable<BigInt>,
-        array_tasks -> Nullable<Text>,
-        array_limit -> Nullable<BigInt>,
-        request_id -> BigInt,
         partition -> Text,
-        cpus -> BigInt,
-        mem_mb -> BigInt,
-        gpus -> BigInt,
-        priority -> BigInt,
-        hold -> Text,
         state -> Text,
-        reason -> Text,
         submit_us -> BigInt,
-        eligible_us -> Nullable<BigInt>,
-        start_us -> Nullable<BigInt>,
         end_us -> Nullable<BigInt>,
-        suspended_at_us -> Nullable<BigInt>,
-        suspended_us -> BigInt,
-        exit_code -> Text,
-        derived_exit_code -> Text,
-        restarts -> BigInt,
-        next_step -> BigInt,
-        alloc -> Nullable<Text>,
-        max_rss_kb -> BigInt,
-        user_us -> BigInt,
-        system_us -> BigInt,
-        client -> Nullable<Text>,
-        cancelled_by -> Nullable<BigInt>,
-        system_comment -> Nullable<Text>,
-        task_usage -> Nullable<Text>,
     }
 }
 
@@ -52,21 +29,7 @@ diesel::table! {
     steps (job_id, step) {
         job_id -> BigInt,
         step -> Text,
-        name -> Text,
-        ntasks -> BigInt,
-        state -> Text,
-        start_us -> BigInt,
-        end_us -> Nullable<BigInt>,
-        exit_code -> Text,
-        alloc -> Text,
-        max_rss_kb -> BigInt,
-        user_us -> BigInt,
-        system_us -> BigInt,
-        submit_line -> Text,
-        overlap -> Bool,
-        client -> Nullable<Text>,
-        task_usage -> Nullable<Text>,
-        suspended_us -> BigInt,
+        body -> Text,
     }
 }
 
@@ -74,8 +37,8 @@ diesel::table! {
     runs (job_id, run) {
         job_id -> BigInt,
         run -> BigInt,
-        end_us -> BigInt,
         body -> Text,
+        end_us -> Nullable<BigInt>,
     }
 }
 
@@ -98,4 +61,3 @@ diesel::table! {
 diesel::joinable!(jobs -> requests (request_id));
 diesel::joinable!(steps -> jobs (job_id));
 diesel::allow_tables_to_appear_in_same_query!(jobs, requests, steps);
-diesel::allow_tables_to_appear_in_same_query!(jobs, launches);

@@ -3,16 +3,14 @@
 //! There is one in the daemon. It does not look at what a change means.
 
 use crate::model::change::{Change, LaunchTexts, Texts};
-use crate::model::query::EndedJob;
-use crate::model::{Job, JobId, JobRef, StepId, Timestamp};
+use crate::model::{Job, JobId, StepId, Timestamp};
 use crate::store::error::StoreError;
 use crate::store::intern::{RequestCache, text_row};
-use crate::store::row::{JobRow, StepRow};
-use crate::store::schema::{jobs, launches, steps, texts};
+use crate::store::row::{JobRow, RunRow, StepRow};
+use crate::store::schema::{jobs, launches, steps};
 use crate::store::{load, open, runs};
-use diesel::dsl::{exists, not};
 use diesel::prelude::*;
-use diesel::sqlite::{Sqlite, SqliteConnection};
+use diesel::sqlite::SqliteConnection;
 use std::path::{Path, PathBuf};
 
 /// The database, open for writing.
@@ -143,31 +141,11 @@ impl Store {
     }
 
     /// Script and environment of a job; `None` where it has none (an allocation). A task has those of its array.
-    /// The environment is empty once it was dropped (`prune_environments`).
     ///
     /// # Errors
     /// There is no such job, or the database can't be read.
     pub fn launch_texts(&mut self, job: JobId) -> Result<Option<LaunchTexts>, StoreError> {
         load::launch_texts(&mut self.conn, job)
-    }
-
-    /// How the named jobs ended, for dependencies on jobs that the scheduler no longer has in memory. Jobs that
-    /// have not ended and jobs that do not exist are left out; the number of an array means all its tasks.
-    ///
-    /// # Errors
-    /// The database can't be read, or holds what no version of slotd writes.
-    pub fn ended(&mut self, named: &[JobRef]) -> Result<Vec<EndedJob>, StoreError> {
-        load::ended(&mut self.conn, named)
-    }
-
-    /// Drops the environments of submissions whose jobs have all ended before `before`, and returns how many
-    /// submissions that were. Scripts are kept. An environment is large and may hold secrets, and nothing asks
-    /// for it any more when a job can't be requeued.
-    ///
-    /// # Errors
-    /// The database can't be written.
-    pub fn prune_environments(&mut self, before: Timestamp) -> Result<usize, StoreError> {
-        self.conn.immediate_transaction(|conn| prune_environments(conn, before))
     }
 }
 
@@ -181,8 +159,7 @@ fn apply(conn: &mut SqliteConnection, requests: &mut RequestCache, change: &Chan
         Change::Update(job) => update(conn, requests, job),
         Change::PutStep { job, step } => put_step(conn, &StepRow::new(*job, step)?),
         Change::DropStep { job, step } => drop_step(conn, *job, *step),
-        Change::EndRun { job, run } => runs::put(conn, *job, run),
-        Change::Delete(job) => delete(conn, *job),
+        Change::EndRun { job, run } => runs::put(conn, &RunRow::new(*job, run)?),
     }
 }
 
@@ -238,59 +215,11 @@ fn drop_step(conn: &mut SqliteConnection, job: JobId, step: StepId) -> Result<()
     Ok(())
 }
 
-/// Its steps go with it. To delete what does not exist is no error: it is gone.
-fn delete(conn: &mut SqliteConnection, job: JobId) -> Result<(), StoreError> {
-    let failed = StoreError::sql("delete a job");
-    let id = i64::from(job.0);
-    diesel::delete(jobs::table.find(id)).execute(conn).map_err(&failed)?;
-    // The tasks of an array still need its texts.
-    let has_tasks: bool =
-        diesel::select(exists(jobs::table.filter(jobs::array_job_id.eq(id)))).get_result(conn).map_err(&failed)?;
-    if !has_tasks {
-        diesel::delete(launches::table.find(id)).execute(conn).map_err(&failed)?;
-    }
-    Ok(())
-}
-
-fn prune_environments(conn: &mut SqliteConnection, before: Timestamp) -> Result<usize, StoreError> {
-    let failed = StoreError::sql("drop old environments");
-    let mut freed: Vec<Option<i64>> =
-        unneeded(before).select(launches::env_id).distinct().load(conn).map_err(&failed)?;
-    let dropped = diesel::update(launches::table)
-        .filter(launches::job_id.eq_any(unneeded(before).select(launches::job_id)))
-        .set(launches::env_id.eq(None::<i64>))
-        .execute(conn)
-        .map_err(&failed)?;
-    for env in freed.drain(..).flatten() {
-        let uses = launches::table.filter(launches::env_id.eq(env).or(launches::script_id.eq(env)));
-        let used: bool = diesel::select(exists(uses)).get_result(conn).map_err(&failed)?;
-        if !used {
-            diesel::delete(texts::table.find(env)).execute(conn).map_err(&failed)?;
-        }
-    }
-    Ok(dropped)
-}
-
-type LaunchQuery<'a> = diesel::dsl::IntoBoxed<'a, launches::table, Sqlite>;
-
-/// Submissions that keep an environment although no job of theirs (the job itself, the tasks of the array) is
-/// live or ended at `before` or later.
-fn unneeded<'a>(before: Timestamp) -> LaunchQuery<'a> {
-    let recent = || jobs::state.eq_any(load::live_states()).or(jobs::end_us.assume_not_null().ge(before.0));
-    let own = jobs::table.filter(jobs::job_id.eq(launches::job_id).and(recent()));
-    let tasks = jobs::table.filter(jobs::array_job_id.assume_not_null().eq(launches::job_id).and(recent()));
-    launches::table
-        .filter(launches::env_id.is_not_null())
-        .filter(not(exists(own)))
-        .filter(not(exists(tasks)))
-        .into_boxed()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::array::TaskSet;
-    use crate::model::{ArrayRole, JobRequest, JobState, StepId, Tres};
+    use crate::model::{ArrayRole, JobRequest, JobState, StepId};
     use crate::store::testing::{Place, all, any_job, any_jobs, ended_job, insert, insert_with, job, put, step};
     use diesel::connection::SimpleConnection;
     use proptest::prelude::*;
@@ -366,17 +295,6 @@ mod tests {
         assert!(matches!(answers[3], Err(StoreError::Conflict { .. })), "{:?}", answers[3]);
         assert_eq!(answers[4], Ok(()));
         assert_eq!(all(&mut store), [job(1), job(3)]);
-    }
-
-    #[test]
-    fn a_number_too_large_for_its_column_is_an_error_that_names_it() {
-        let place = Place::new();
-        let huge = Job { tres: Tres { mem_mb: u64::MAX, ..Tres::ZERO }, ..job(1) };
-        let answer = place.store().commit(&[vec![insert(&huge)]]).remove(0);
-        assert_eq!(
-            answer.unwrap_err().to_string(),
-            "cannot store 18446744073709551615 in jobs.mem_mb: the number is too large"
-        );
     }
 
     #[test]
@@ -461,22 +379,6 @@ mod tests {
         assert_eq!(count(&mut store, "launches"), 2);
         assert_eq!(store.launch_texts(JobId(4)).unwrap(), None);
         assert_eq!(store.launch_texts(JobId(5)), Err(StoreError::Missing { what: "job 5".to_owned() }));
-
-        // The record of the rest may go before its tasks.
-        put(&mut store, vec![Change::Delete(JobId(1))]);
-        assert_eq!(store.launch_texts(JobId(2)).unwrap(), texts);
-    }
-
-    #[test]
-    fn a_deleted_record_takes_its_steps_and_texts_with_it() {
-        let place = Place::new();
-        let mut store = place.store();
-        let gone = Job { steps: vec![step(StepId::Batch)], ..job(2) };
-        put(&mut store, vec![insert(&job(1)), insert_with(&gone, b"", b"")]);
-        put(&mut store, vec![Change::Delete(JobId(2)), Change::Delete(JobId(7))]);
-        assert_eq!(all(&mut store), [job(1)]);
-        assert_eq!((count(&mut store, "steps"), count(&mut store, "launches")), (0, 0));
-        assert_eq!(store.next_job_id().unwrap(), JobId(2));
     }
 
     #[test]
@@ -488,81 +390,5 @@ mod tests {
         assert_eq!(store.next_job_id().unwrap(), JobId(42));
         put(&mut store, vec![insert(&job(u32::MAX))]);
         assert!(store.next_job_id().is_err());
-    }
-
-    #[test]
-    fn environments_go_when_the_last_job_that_needs_them_has_long_ended() {
-        let place = Place::new();
-        let mut store = place.store();
-        let of = |id, array| ArrayRole::Task { array_job: JobId(array), task: id };
-        let task = |id, end| Job { role: of(id, 4), ..ended_job(id, JobState::Completed, 1, end) };
-        put(
-            &mut store,
-            vec![
-                insert_with(&ended_job(1, JobState::Completed, 1, 10), b"one", b"shared"),
-                insert_with(&ended_job(2, JobState::Failed, 1, 50), b"two", b"shared"),
-                insert_with(&job(3), b"three", b"of a live job"),
-                insert_with(&task(4, 10), b"four", b"of an array"),
-                Change::Insert { job: Box::new(task(5, 50)), texts: Texts::SameAs(JobId(4)) },
-            ],
-        );
-        let env = |store: &mut Store, id| store.launch_texts(JobId(id)).unwrap().unwrap().env;
-
-        assert_eq!(store.prune_environments(Timestamp::from_secs(20)).unwrap(), 1);
-        assert_eq!(env(&mut store, 1), b"");
-        assert_eq!(env(&mut store, 2), b"shared");
-        assert_eq!(env(&mut store, 4), b"of an array");
-
-        assert_eq!(store.prune_environments(Timestamp::from_secs(60)).unwrap(), 2);
-        assert_eq!(env(&mut store, 3), b"of a live job");
-        assert_eq!(store.launch_texts(JobId(2)).unwrap().unwrap().script, b"two");
-        assert_eq!(count(&mut store, "texts"), 5, "four scripts and one environment");
-    }
-
-    #[test]
-    fn looking_for_old_environments_reads_only_submissions_that_have_one() {
-        #[derive(QueryableByName)]
-        struct Detail {
-            #[diesel(sql_type = diesel::sql_types::Text)]
-            detail: String,
-        }
-        let place = Place::new();
-        let mut store = place.store();
-        let query = unneeded(Timestamp(0)).select(launches::job_id);
-        let sql = format!("EXPLAIN QUERY PLAN {}", diesel::debug_query::<Sqlite, _>(&query));
-        let plan: Vec<Detail> = diesel::sql_query(sql).load(&mut store.conn).unwrap();
-        let plan: Vec<&str> = plan.iter().map(|row| row.detail.as_str()).collect();
-        assert!(plan.iter().all(|line| !line.starts_with("SCAN jobs")), "{plan:#?}");
-        assert!(plan.contains(&"SEARCH launches USING COVERING INDEX launches_by_env (env_id>?)"), "{plan:#?}");
-    }
-
-    #[test]
-    fn dependencies_learn_how_jobs_ended() {
-        let place = Place::new();
-        let mut store = place.store();
-        let task = |id, task, state| Job {
-            role: ArrayRole::Task { array_job: JobId(3), task },
-            ..ended_job(id, state, 5, 10 + i64::from(id))
-        };
-        let mut never_started = ended_job(2, JobState::Cancelled, 5, 12);
-        never_started.run.start = None;
-        put(
-            &mut store,
-            vec![
-                insert(&ended_job(1, JobState::Completed, 5, 11)),
-                insert(&never_started),
-                insert(&task(3, 9, JobState::Completed)),
-                insert(&task(4, 1, JobState::Failed)),
-                insert(&job(5)),
-            ],
-        );
-        let mut facts = |named: &[JobRef]| -> Vec<(u32, bool, bool)> {
-            let facts = store.ended(named).unwrap();
-            facts.iter().map(|fact| (fact.id.0, fact.ok, fact.start.is_some())).collect()
-        };
-        let named = |job| JobRef::job(JobId(job));
-        assert_eq!(facts(&[named(1), named(2), named(5), named(6)]), [(1, true, true), (2, false, false)]);
-        assert_eq!(facts(&[named(3)]), [(3, true, true), (4, false, true)], "an array means all its tasks");
-        assert_eq!(facts(&[JobRef { tasks: Some(TaskSet::one(1)), ..named(3) }]), [(4, false, true)]);
     }
 }
