@@ -112,7 +112,7 @@ async fn line_in(path: &Path) -> String {
 }
 
 fn is_alive(pid: i32) -> bool {
-    slotd::exec::proc::stat(pid).is_some_and(|s| s.state != b'Z')
+    slotd::sys::proc::stat(pid).is_some_and(|s| s.state != b'Z')
 }
 
 #[tokio::test]
@@ -399,7 +399,7 @@ async fn a_suspended_step_stands_still_until_it_is_resumed() {
     let Some(StepEvent::Usage(usage)) = next(&mut handle).await else { panic!("no usage") };
     assert!(usage.pids.contains(&tasks[0]) && usage.rss_kb > 0);
     let stopped = async {
-        while slotd::exec::proc::stat(tasks[0]).unwrap().state != b'T' {
+        while slotd::sys::proc::stat(tasks[0]).unwrap().state != b'T' {
             tokio::task::yield_now().await;
         }
     };
@@ -554,7 +554,7 @@ async fn a_step_that_was_never_launched_is_told_from_a_lost_one() {
     let mut handle = lab.launch(&spec);
     let (watcher, _) = start_of(&mut handle).await;
     let left: i32 = line_in(&lab.path("left")).await.trim().parse().unwrap();
-    assert!(slotd::exec::proc::kill(watcher, libc::SIGKILL));
+    assert!(slotd::sys::proc::kill(watcher, libc::SIGKILL));
     while let Some(event) = next(&mut handle).await {
         assert!(!matches!(event, StepEvent::Ended(_)), "{event:?}");
     }
@@ -575,7 +575,7 @@ async fn a_launcher_that_was_killed_is_replaced_and_its_steps_go_on() {
     let mut before = lab.launch(&spec);
     line_in(&lab.path("ready")).await;
     let old = lab.launcher.pid();
-    assert!(slotd::exec::proc::kill(old as i32, libc::SIGKILL));
+    assert!(slotd::sys::proc::kill(old as i32, libc::SIGKILL));
     let gone = async {
         while is_alive(old as i32) {
             tokio::task::yield_now().await;

@@ -1,6 +1,7 @@
 //! srun --pty: a real terminal, driven through one.
 
 use nix::pty::{Winsize, openpty};
+use nix::sys::signal::Signal;
 use slotd_kit::Slotd;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -23,9 +24,14 @@ impl Session {
         let pty = openpty(Some(&size), None).unwrap();
         let terminal = || Stdio::from(pty.slave.try_clone().unwrap());
         command.stdin(terminal()).stdout(terminal()).stderr(terminal()).env("TERM", "dumb");
-        // SAFETY: both calls are safe between fork and exec.
+        // SAFETY: the calls are safe between fork and exec, and no handler is set.
         unsafe {
             command.pre_exec(|| {
+                // As a login does: tests that run in the background of a shell without job control ignore Ctrl-C, and
+                // a shell that inherits that goes on after it, whatever its commands died of.
+                for interrupt in [Signal::SIGINT, Signal::SIGQUIT] {
+                    nix::sys::signal::signal(interrupt, nix::sys::signal::SigHandler::SigDfl)?;
+                }
                 nix::unistd::setsid()?;
                 if libc::ioctl(0, libc::TIOCSCTTY, 0) != 0 {
                     return Err(std::io::Error::last_os_error());
@@ -280,6 +286,21 @@ fn control_c_stops_the_script_that_runs_srun() {
     session.types("echo af'ter' $?\n");
     session.shows("\nafter 130");
     assert!(!session.text().contains("wrongly on"), "{}", session.text());
+    assert_eq!(slotd.wait_end(1).exit(), "0:2");
+}
+
+#[test]
+fn srun_dies_of_control_c_also_where_its_shell_ignores_it() {
+    let slotd = Slotd::start();
+    let script = "trap '' INT\nsrun sh -c 'echo one is up; exec sleep 1000'\necho rc $?\n";
+    let script = slotd.write("script.sh", script);
+    let mut bash = slotd.shell();
+    bash.arg("-c").arg(format!("exec bash {}", script.display()));
+    let mut session = Session::start(bash);
+    session.shows("one is up");
+    session.types("\x03");
+    // The script goes on: a shell that ignores the key does.
+    session.shows("\nrc 130");
     assert_eq!(slotd.wait_end(1).exit(), "0:2");
 }
 

@@ -4,8 +4,8 @@
 use crate::client::relay::{self, Relay};
 use crate::client::share::{self, MAX_DATA, Parcel};
 use crate::client::terminal::Raw;
-use crate::exec::proc;
 use crate::model::StepId;
+use crate::sys::proc;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
@@ -13,7 +13,7 @@ use nix::unistd::read;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -266,23 +266,19 @@ fn is_ours(file: &Path) -> bool {
 fn tasks_among(pids: &[i32]) -> BTreeMap<u32, i32> {
     let mut tasks = BTreeMap::new();
     for &pid in pids {
-        let rank = std::fs::read(format!("/proc/{pid}/environ")).ok().and_then(|env| rank_of(&env));
+        let rank = proc::environment(pid).and_then(|env| rank_of(&env));
         tasks.entry(rank.unwrap_or(0)).or_insert(pid);
     }
     tasks
 }
 
-fn rank_of(environ: &[u8]) -> Option<u32> {
-    let value = environ.split(|b| *b == 0).find_map(|entry| entry.strip_prefix(b"SLURM_PROCID="))?;
-    std::str::from_utf8(value).ok()?.parse().ok()
+fn rank_of(environment: &[u8]) -> Option<u32> {
+    std::str::from_utf8(proc::parse_variable(environment, "SLURM_PROCID")?).ok()?.parse().ok()
 }
 
 /// A descriptor that becomes readable when the process ends.
 fn open_process(pid: i32) -> Option<OwnedFd> {
-    // SAFETY: a system call with numbers; its result is checked.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    // SAFETY: the kernel has just made this descriptor.
-    let fd = (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })?;
+    let fd = proc::pidfd(pid).ok()?;
     // The number may have gone to another process before the descriptor was open: that one has no such environment.
     proc::stat(pid).is_some_and(|stat| stat.state != b'Z').then_some(fd)
 }

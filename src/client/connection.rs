@@ -5,15 +5,15 @@ use crate::protocol::answer::Answer;
 use crate::protocol::frame::{self, Frame, FrameError, HEADER, MAX_JSON};
 use crate::protocol::request::{Request, Submit};
 use crate::sys::paths::Paths;
+use crate::sys::socket;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use std::fmt;
-use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long a command that the daemon has left without an answer waits for the next daemon.
@@ -80,16 +80,7 @@ impl Connection {
     pub fn open(paths: &Paths) -> Result<Connection, ClientError> {
         let path = paths.socket();
         let no_daemon = |source| ClientError::NoDaemon { socket: path.clone(), source };
-        // A socket address holds 108 bytes: a longer path goes through its open directory.
-        let socket = if path.as_os_str().len() < 100 {
-            UnixStream::connect(&path)
-        } else {
-            File::open(paths.run_dir()).and_then(|dir| {
-                let name = path.file_name().unwrap_or_default();
-                UnixStream::connect(Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name))
-            })
-        };
-        Ok(Connection { socket: socket.map_err(no_daemon)?, partial: Vec::new() })
+        Ok(Connection { socket: socket::connect(&path).map_err(no_daemon)?, partial: Vec::new() })
     }
 
     /// Sends a request with its raw part.

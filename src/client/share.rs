@@ -5,8 +5,9 @@
 //! that the tasks have for themselves, a pipe or a file, do not pass through here (`attach`).
 
 use crate::model::StepId;
+use crate::sys::socket;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -80,19 +81,12 @@ fn socket_path(job_dir: &Path, step: StepId) -> PathBuf {
     job_dir.join(format!("{step}.attach"))
 }
 
-/// Does something with a path that may be longer than a socket address: through its open directory.
-fn at<T>(path: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
-    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return act(path) };
-    let dir = std::fs::File::open(dir)?;
-    act(&Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name))
-}
-
 /// Joins a step. The first parcel is [`Parcel::Hello`].
 ///
 /// # Errors
 /// Nobody shares this step: [`io::ErrorKind::NotFound`] or [`io::ErrorKind::ConnectionRefused`].
 pub fn join(job_dir: &Path, step: StepId) -> io::Result<UnixStream> {
-    at(&socket_path(job_dir, step), |path| UnixStream::connect(path))
+    socket::connect(&socket_path(job_dir, step))
 }
 
 struct Guest {
@@ -131,7 +125,7 @@ impl Share {
     /// The socket cannot be made.
     pub fn open(job_dir: &Path, step: StepId, tasks: u32, pty: bool) -> io::Result<Share> {
         let path = socket_path(job_dir, step);
-        let listener = at(&path, |path| UnixListener::bind(path))?;
+        let listener = socket::bind(&path)?;
         listener.set_nonblocking(true)?;
         Ok(Share { listener, path, guests: Vec::new(), hello: Parcel::Hello { tasks, pty }.encode() })
     }

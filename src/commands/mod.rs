@@ -8,15 +8,14 @@ use crate::args::error::{CliError, Mark, Parsed};
 use crate::args::origin::Origin;
 use crate::client::connection::{ClientError, Connection};
 use crate::commands::pages::texts::Page;
-use crate::model::{Refusal, Timestamp};
+use crate::model::Refusal;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::sys::paths::Paths;
-use crate::sys::{system, user};
+use crate::sys::{proc, system, user};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 mod daemon;
 mod output;
@@ -160,12 +159,6 @@ pub fn origin() -> Origin {
     let (uid, gid) = user::current();
     let (name, shell, home) =
         user::account(uid).unwrap_or_else(|| (uid.to_string(), PathBuf::from("/bin/sh"), PathBuf::from("/")));
-    // SAFETY: umask can only be read by setting it; nothing else runs in this process.
-    let umask = unsafe {
-        let mask = libc::umask(0o022);
-        libc::umask(mask);
-        mask
-    };
     Origin {
         cwd: working_directory(),
         user: name,
@@ -176,7 +169,7 @@ pub fn origin() -> Origin {
         shell: shell.to_string_lossy().into_owned(),
         host: system::probe_host_name(),
         env: std::env::vars_os().collect(),
-        umask,
+        umask: proc::umask(),
         now: now(),
         tz: crate::sys::zone::local(),
     }
@@ -190,10 +183,7 @@ fn working_directory() -> PathBuf {
     std::env::var_os("PWD").map(PathBuf::from).filter(same).unwrap_or(real)
 }
 
-pub fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
-}
+pub use crate::sys::clock::now;
 
 impl From<ClientError> for CliError {
     fn from(error: ClientError) -> Self {

@@ -3,10 +3,9 @@
 //! Processes of this user are told by the variables that slotd gave them, and so are their children. A process that was
 //! started with another environment by something that has ended is not found.
 
-use crate::exec::proc;
 use crate::model::JobId;
+use crate::sys::proc;
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
 use std::path::Path;
 
 /// A process of a job.
@@ -24,7 +23,7 @@ pub struct Row {
 pub fn of_jobs(root: &Path, jobs: &[JobId]) -> Vec<Row> {
     let mut own: BTreeMap<i32, Row> = BTreeMap::new();
     for pid in proc::all_pids() {
-        let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { continue };
+        let Some(environment) = proc::environment(pid) else { continue };
         if let Some(row) = read(pid, &environment, root.as_os_str().as_encoded_bytes(), jobs) {
             own.insert(pid, row);
         }
@@ -49,9 +48,7 @@ pub fn of_jobs(root: &Path, jobs: &[JobId]) -> Vec<Row> {
 
 /// What a process's variables say of it; `None` where it is not of these jobs.
 fn read(pid: i32, environment: &[u8], root: &[u8], jobs: &[JobId]) -> Option<Row> {
-    let get = |name: &str| {
-        environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
-    };
+    let get = |name: &str| proc::parse_variable(environment, name);
     let text = |name: &str| get(name).map(|value| String::from_utf8_lossy(value).into_owned());
     let job = JobId(text("SLURM_JOB_ID")?.parse().ok()?);
     if get("SLOTD_ROOT")? != root || !jobs.contains(&job) {
@@ -62,7 +59,7 @@ fn read(pid: i32, environment: &[u8], root: &[u8], jobs: &[JobId]) -> Option<Row
     Some(Row { pid, job, step, rank })
 }
 
-/// Slurm's table (golden H-49).
+/// The table of Slurm's `scontrol listpids`.
 pub fn table(rows: &[Row]) -> String {
     let line = |pid: &str, job: &str, step: &str, local: &str, global: &str| {
         format!("{pid:<8} {job:<8} {step:<8} {local:<7} {global:<8}\n")

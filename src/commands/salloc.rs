@@ -4,7 +4,7 @@ pub mod args;
 pub mod options;
 
 use super::output::print;
-use super::tasks::{Voice, all_streams, client, hand_in, limits, link, tell, verdict};
+use super::tasks::{Voice, all_streams, client, hand_in, link, tell, verdict};
 use super::{Done, Entry, parsed, paths, refused, submitting_origin, unexpected};
 use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
@@ -19,7 +19,7 @@ use crate::model::step_request::StepKind;
 use crate::model::{ExitCode, JobId, JobState, StepRequest};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{Request, StepLaunch, Stream, Submit, TaskStreams};
-use crate::sys::system;
+use crate::sys::{limits, system};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -182,7 +182,7 @@ impl Session {
             argv: vec![argv],
             work_dir: self.salloc.work_dir.clone(),
             umask: Some(self.umask),
-            rlimits: limits(),
+            rlimits: limits::propagated(),
             streams: vec![none; ntasks as usize],
             pty: false,
             tie: None,

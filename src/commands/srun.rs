@@ -4,7 +4,7 @@ pub mod args;
 pub mod options;
 
 use super::output::print;
-use super::tasks::{Voice, all_streams, client, hand_in, limits, link, tell, verdict};
+use super::tasks::{Voice, all_streams, client, hand_in, link, tell, verdict};
 use super::{Done, Entry, parsed, paths, refused, submitting_origin, unexpected};
 use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
@@ -22,7 +22,7 @@ use crate::protocol::frame::FrameError;
 use crate::protocol::request::{JobFilter, Request, StepLaunch, Stream, Submit, TaskStreams};
 use crate::spec::multi_prog;
 use crate::sys::paths::Paths;
-use crate::sys::system;
+use crate::sys::{limits, proc, system};
 use nix::errno::Errno;
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -304,21 +304,12 @@ fn plan(srun: &Srun, argv: Vec<Vec<String>>, view: &JobView, client: ClientProce
         request: srun.step.clone(),
         argv,
         work_dir: srun.work_dir.clone(),
-        umask: Some(umask()),
-        rlimits: limits(),
+        umask: Some(proc::umask()),
+        rlimits: limits::propagated(),
         streams: vec![task; ntasks as usize],
         pty: false,
         tie: None,
         label: streams.label,
     };
     (launch, wishes)
-}
-
-fn umask() -> u32 {
-    // SAFETY: umask can only be read by setting it; this process has one thread.
-    unsafe {
-        let mask = libc::umask(0o022);
-        libc::umask(mask);
-        mask
-    }
 }

@@ -3,12 +3,12 @@
 use crate::args::error::{CliError, Mark};
 use crate::client::connection::{ClientError, Connection, submit};
 use crate::client::foreground::{Feed, Link, Listener, StepOutcome, Wishes};
-use crate::exec::proc;
 use crate::model::job::{Client, ClientProcess};
 use crate::model::{ExitCode, JobId, StepId};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Submit;
 use crate::sys::paths::Paths;
+use crate::sys::proc;
 use std::ffi::CStr;
 use std::io::{self, Write};
 
@@ -47,30 +47,6 @@ pub fn hand_in(paths: &Paths, submission: Submit, raw: &[u8], command: &str) -> 
         ),
         error => error.into(),
     })
-}
-
-/// Limits that tasks inherit from the client (`--propagate`, which is on by default in Slurm).
-pub fn limits() -> Vec<(u32, u64, u64)> {
-    const KINDS: [u32; 9] = [
-        libc::RLIMIT_CPU,
-        libc::RLIMIT_FSIZE,
-        libc::RLIMIT_DATA,
-        libc::RLIMIT_STACK,
-        libc::RLIMIT_CORE,
-        libc::RLIMIT_NOFILE,
-        libc::RLIMIT_MEMLOCK,
-        libc::RLIMIT_AS,
-        libc::RLIMIT_NPROC,
-    ];
-    KINDS
-        .into_iter()
-        .filter_map(|kind| {
-            let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-            // SAFETY: getrlimit fills in what it is given.
-            let done = unsafe { libc::getrlimit(kind, &raw mut limit) };
-            (done == 0).then_some((kind, limit.rlim_cur, limit.rlim_max))
-        })
-        .collect()
 }
 
 /// The kernel's word for a signal: `Killed`, `Segmentation fault`.

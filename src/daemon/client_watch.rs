@@ -1,21 +1,14 @@
 //! Clients of an earlier daemon: they come back, or they are dead.
 
-use crate::exec::proc;
 use crate::model::job::ClientProcess;
-use std::os::fd::{FromRawFd, OwnedFd};
+use crate::sys::proc;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// Returns when this very process is gone; at once if it is already, or if the kernel does not let it be watched.
 pub async fn end_of(client: ClientProcess) {
     let Ok(pid) = i32::try_from(client.pid) else { return };
-    // SAFETY: a system call with numbers; its result is checked.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    if fd < 0 {
-        return;
-    }
-    // SAFETY: the kernel has just made this descriptor.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+    let Ok(fd) = proc::pidfd(pid) else { return };
     // After the descriptor is open: the number may have gone to another process before.
     if proc::start_ticks(pid) != Some(client.start_ticks) {
         return;

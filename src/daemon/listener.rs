@@ -2,12 +2,10 @@
 
 use crate::daemon::session::{self, Hub};
 use crate::sys::paths::Paths;
-use nix::fcntl::{Flock, FlockArg};
-use std::fs::{File, OpenOptions};
+use crate::sys::{lock, socket};
+use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::os::unix::net::UnixListener as StdListener;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::rc::Rc;
 use tokio::net::UnixListener;
@@ -15,7 +13,7 @@ use tokio::net::UnixListener;
 /// Holds `run/slotd.lock` as long as the daemon lives.
 #[derive(Debug)]
 pub struct InstanceLock {
-    _file: Flock<File>,
+    _file: File,
 }
 
 /// Makes the directories of the root and takes the lock of its only daemon.
@@ -27,16 +25,7 @@ pub fn take_root(paths: &Paths) -> io::Result<InstanceLock> {
     for dir in [paths.run_dir(), paths.lib_dir(), paths.jobs_dir()] {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|e| named(&dir, e))?;
     }
-    let path = paths.daemon_lock();
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(&path)
-        .map_err(|e| named(&path, e))?;
-    let file = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, e)| named(&path, e.into()))?;
-    Ok(InstanceLock { _file: file })
+    Ok(InstanceLock { _file: lock::take(&paths.daemon_lock(), lock::Kind::ExclusiveNow)? })
 }
 
 /// Binds the socket. A stale one is replaced: the lock says that nobody listens there.
@@ -44,18 +33,14 @@ pub fn take_root(paths: &Paths) -> io::Result<InstanceLock> {
 /// # Errors
 /// The socket cannot be made, with its path.
 pub fn bind(paths: &Paths) -> io::Result<UnixListener> {
-    let socket = paths.socket();
-    let at_socket = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", socket.display()));
-    match std::fs::remove_file(&socket) {
+    let path = paths.socket();
+    let at_socket = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+    match std::fs::remove_file(&path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(at_socket(e)),
         _ => {}
     }
-    // Through the open directory: a socket address holds 108 bytes, a path may be longer.
-    let dir = File::open(paths.run_dir()).map_err(at_socket)?;
-    let name = socket.file_name().unwrap_or_default();
-    let short = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name);
-    let listener = StdListener::bind(short).map_err(at_socket)?;
-    std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600)).map_err(at_socket)?;
+    let listener = socket::bind(&path).map_err(at_socket)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(at_socket)?;
     listener.set_nonblocking(true)?;
     UnixListener::from_std(listener)
 }

@@ -12,7 +12,6 @@ use crate::daemon::settings::{self, Environment, SettingError, Settings};
 use crate::daemon::wiring::{self, Parts};
 use crate::daemon::{listener, logging};
 use crate::exec::{Launcher, adopt};
-use crate::model::Timestamp;
 use crate::store::{Reader, Store};
 use crate::sys::paths::Paths;
 use actix::prelude::*;
@@ -22,7 +21,6 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Why the daemon did not start, or went down.
@@ -43,11 +41,7 @@ pub fn failed<E: fmt::Display>(what: impl Into<String>) -> impl FnOnce(E) -> Dae
     move |e| DaemonError::Start(what, e.to_string())
 }
 
-/// The wall clock.
-pub fn wall_clock() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
-}
+pub use crate::sys::clock::now as wall_clock;
 
 /// Runs the daemon of `root` until SIGTERM or SIGINT, with the settings of its environment.
 ///

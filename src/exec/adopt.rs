@@ -6,14 +6,12 @@
 //! ever happen has its mark.
 
 use crate::exec::launch_spec::{self, ExitRecord};
+use crate::exec::launcher;
 use crate::exec::step_handle::{Identity, Opening, StepHandle};
-use crate::exec::{launcher, proc};
 use crate::model::{StepId, StepKey};
-use std::fs::File;
+use crate::sys::{lock, proc, socket};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What became of a step that was to be launched.
 #[derive(Debug)]
@@ -31,7 +29,7 @@ pub enum Adoption {
 /// Blocks until no launch of an earlier daemon is under way. To be called once by a new daemon, before its first
 /// `inspect` and before it starts a launcher; off the event loop, although it returns within milliseconds.
 pub fn await_launches(root: &Path) -> io::Result<()> {
-    launcher::lock_file(root, libc::LOCK_EX).map(drop)
+    launcher::lock_file(root, lock::Kind::Exclusive).map(drop)
 }
 
 /// Looks what became of a step. Connects to it where it runs, so needs a tokio runtime.
@@ -45,10 +43,10 @@ pub fn inspect(job_dir: &Path, step: StepId, run: u32) -> io::Result<Adoption> {
         if let Some(record) = read_record(job_dir, step, run)? {
             return Ok(Adoption::Ended(record));
         }
-        match connect(job_dir, &launch_spec::socket_name(step, run)) {
-            Ok(socket) => {
+        match socket::connect(&job_dir.join(launch_spec::socket_name(step, run))) {
+            Ok(connection) => {
                 let identity = Identity { job_dir: job_dir.to_owned(), step, run };
-                return Ok(Adoption::Running(StepHandle::serve(socket, identity, Opening::default())?));
+                return Ok(Adoption::Running(StepHandle::serve(connection, identity, Opening::default())?));
             }
             Err(e) if attempt == 1 && e.kind() == io::ErrorKind::NotFound => return Ok(Adoption::NeverLaunched),
             Err(e) if attempt == 1 && e.kind() == io::ErrorKind::ConnectionRefused => return Ok(Adoption::Lost),
@@ -92,7 +90,7 @@ pub fn kill_leftovers(root: &Path, key: StepKey) -> usize {
     let mut killed = 0;
     for pid in proc::all_pids() {
         let Some(start) = proc::start_ticks(pid) else { continue };
-        let Ok(environment) = std::fs::read(format!("/proc/{pid}/environ")) else { continue };
+        let Some(environment) = proc::environment(pid) else { continue };
         let entries: Vec<&[u8]> = environment.split(|b| *b == 0).collect();
         let is_ours = wanted.iter().all(|w| entries.contains(&w.as_slice()));
         // The start time again: the number may have gone to another process since.
@@ -101,14 +99,4 @@ pub fn kill_leftovers(root: &Path, key: StepKey) -> usize {
         }
     }
     killed
-}
-
-fn connect(job_dir: &Path, name: &str) -> io::Result<UnixStream> {
-    let dir = File::open(job_dir)?;
-    UnixStream::connect(short_path(&dir, name))
-}
-
-/// A path to `name` in an open directory that fits into a socket address (108 bytes), however deep the directory is.
-pub(super) fn short_path(dir: &File, name: &str) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}/{name}", dir.as_raw_fd()))
 }

@@ -22,12 +22,12 @@
 use crate::exec::launch_spec::LaunchSpec;
 use crate::exec::step_handle::{Identity, Opening, StepHandle};
 use crate::exec::{watcher, wire};
+use crate::sys::{lock, socket};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -109,7 +109,7 @@ impl Launcher {
 impl Process {
     fn start(program: &Path, root: &Path, nofile: u64) -> io::Result<Process> {
         // Made here so that a failure is the daemon's error and not a line in the launcher's.
-        lock_file(root, libc::LOCK_SH)?;
+        lock_file(root, lock::Kind::Shared)?;
         let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
         nix::fcntl::fcntl(&ours, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))?;
         let child = Command::new(program)
@@ -128,7 +128,7 @@ impl Process {
     }
 
     fn hand_over(&self, step_socket: &OwnedFd) -> io::Result<()> {
-        wire::send_some(self.socket.as_raw_fd(), &[0], &[step_socket.as_raw_fd()], &mut 0)
+        socket::send_some(&self.socket, &[0], &[step_socket.as_raw_fd()], &mut 0)
     }
 
     fn replace(&mut self, program: &Path, root: &Path, nofile: u64) -> io::Result<()> {
@@ -148,24 +148,12 @@ impl Drop for Process {
     }
 }
 
-/// `<root>/run/launcher.lock`, locked. Launchers and the watchers that they have just forked share it (LOCK_SH); a new
-/// daemon waits for all of them (LOCK_EX). The lock ends when the last copy of the descriptor is closed.
-pub(super) fn lock_file(root: &Path, operation: i32) -> io::Result<File> {
+/// `<root>/run/launcher.lock`, locked. Launchers and the watchers that they have just forked share it; a new daemon
+/// waits for all of them. The lock ends when the last copy of the descriptor is closed.
+pub(super) fn lock_file(root: &Path, kind: lock::Kind) -> io::Result<File> {
     let dir = root.join("run");
     fs::create_dir_all(&dir).map_err(|e| io::Error::new(e.kind(), format!("could not make {}: {e}", dir.display())))?;
-    let path = dir.join("launcher.lock");
-    let at_path = |e: io::Error| io::Error::new(e.kind(), format!("could not lock {}: {e}", path.display()));
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).map_err(at_path)?;
-    loop {
-        // SAFETY: flock takes a descriptor and a number.
-        if unsafe { libc::flock(file.as_raw_fd(), operation) } == 0 {
-            return Ok(file);
-        }
-        let e = io::Error::last_os_error();
-        if e.kind() != io::ErrorKind::Interrupted {
-            return Err(at_path(e));
-        }
-    }
+    lock::take(&dir.join("launcher.lock"), kind)
 }
 
 /// The launcher process: `slotd __launcher <root> <soft limit on descriptors>`, its socket as standard input. Never returns to the caller: in
@@ -191,18 +179,18 @@ fn serve(root: &Path, nofile: Option<u64>) -> io::Result<()> {
     if let (Some(soft), Ok((_, hard))) = (nofile, getrlimit(Resource::RLIMIT_NOFILE)) {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, soft.min(hard), hard);
     }
-    let lock = lock_file(root, libc::LOCK_SH)?;
+    let lock = lock_file(root, lock::Kind::Shared)?;
     // A leader of its own session, so that Ctrl-C in the daemon's terminal is the daemon's alone.
     let _ = nix::unistd::setsid();
     let _ = nix::unistd::chdir("/");
     let _ = nix::sys::prctl::set_name(c"slotd-launcher");
     // SAFETY: no handler runs: ignored children are reaped by the kernel.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
-    let socket = io::stdin().as_fd().try_clone_to_owned()?;
+    let control_socket = io::stdin().as_fd().try_clone_to_owned()?;
     let mut fds = Vec::new();
     loop {
         let mut byte = [0u8; 1];
-        if wire::recv_some(socket.as_raw_fd(), &mut byte, &mut fds)? == 0 {
+        if socket::receive(&control_socket, &mut byte, &mut fds)? == 0 {
             return Ok(());
         }
         let Some(control) = fds.pop() else { continue };
@@ -210,7 +198,7 @@ fn serve(root: &Path, nofile: Option<u64>) -> io::Result<()> {
         // SAFETY: this process has one thread, so the child may do whatever it could do.
         match unsafe { libc::fork() } {
             0 => {
-                drop(socket);
+                drop(control_socket);
                 watcher::watch(control, lock)
             }
             // The closed connection tells the daemon that nothing was launched.

@@ -4,8 +4,11 @@
 //! the watcher's dead children. Memory is known as often as it is looked at, and of the living only.
 
 use crate::exec::launch_spec::StepUsage;
-use crate::exec::proc::{self, Io};
 use crate::model::tres::{Spread, TaskUsage, Usage};
+use crate::sys::proc::{self, Io};
+use crate::sys::system;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
 use std::collections::HashMap;
 
 /// The use of one step.
@@ -52,9 +55,7 @@ impl Meter {
 
     /// Looks at all processes of the step, which are all below this one.
     pub(super) fn sample(&mut self) -> StepUsage {
-        // SAFETY: sysconf takes a number.
-        let (page_kb, ticks) = unsafe { (libc::sysconf(libc::_SC_PAGESIZE) / 1024, libc::sysconf(libc::_SC_CLK_TCK)) };
-        let (page_kb, tick_us) = (page_kb.max(1) as u64, 1_000_000 / ticks.max(1) as u64);
+        let (page_kb, tick_us) = (system::page_bytes() / 1024, 1_000_000 / system::ticks_per_sec());
         let mut usage = StepUsage { total: dead_usage(), ..StepUsage::default() };
         let mut owners = HashMap::new();
         let mut living = vec![(0u64, Amounts::default()); self.tasks.len()];
@@ -130,17 +131,12 @@ impl Meter {
 
 /// What all processes that have ended used, as far as somebody waited for them.
 fn dead_usage() -> Usage {
-    // SAFETY: the pointer is to a live rusage, for which all zeros is a value.
-    let used = unsafe {
-        let mut used: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_CHILDREN, &mut used);
-        used
-    };
-    let micros = |t: libc::timeval| (t.tv_sec as u64).saturating_mul(1_000_000).saturating_add(t.tv_usec as u64);
+    let Ok(used) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return Usage::default() };
+    let micros = |time: TimeVal| u64::try_from(time.num_microseconds()).unwrap_or(0);
     Usage {
-        max_rss_kb: used.ru_maxrss.max(0) as u64,
-        user_us: micros(used.ru_utime),
-        system_us: micros(used.ru_stime),
+        max_rss_kb: u64::try_from(used.max_rss()).unwrap_or(0),
+        user_us: micros(used.user_time()),
+        system_us: micros(used.system_time()),
         tasks: TaskUsage::default(),
     }
 }

@@ -13,7 +13,6 @@ pub mod launch_spec;
 pub mod launcher;
 mod meter;
 mod peer;
-pub mod proc;
 mod runner_script;
 pub mod step_handle;
 mod task;

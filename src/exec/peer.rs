@@ -2,6 +2,7 @@
 
 use crate::exec::launch_spec::{StepCommand, StepEvent};
 use crate::exec::wire;
+use crate::sys::socket;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -25,9 +26,8 @@ impl Peer {
     pub(super) fn flush(&mut self) -> io::Result<()> {
         let mut sent = 0;
         while sent < self.outgoing.len() {
-            match wire::send_some(self.socket.as_raw_fd(), &self.outgoing, &[], &mut sent) {
+            match socket::send_some(&self.socket, &self.outgoing, &[], &mut sent) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 other => other?,
             }
         }
@@ -41,7 +41,7 @@ impl Peer {
         let mut buf = [0u8; 8192];
         loop {
             // Descriptors have no place after the launch: they are closed at once.
-            match wire::recv_some(self.socket.as_raw_fd(), &mut buf, &mut Vec::new()) {
+            match socket::receive(&self.socket, &mut buf, &mut Vec::new()) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(n) => self.incoming.push(&buf[..n]),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,

@@ -5,6 +5,7 @@
 use crate::exec::launch_spec::{StepCommand, StepEvent};
 use crate::exec::{adopt, wire};
 use crate::model::StepId;
+use crate::sys::socket;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
@@ -122,12 +123,12 @@ impl Connection {
             // SAFETY: the descriptor is owned by the AsyncFd and thus open as long as it is registered.
             let launcher = unsafe { AsyncFd::register_with_interest(launcher, Interest::WRITABLE)? };
             launcher
-                .async_io(Interest::WRITABLE, |fd| wire::send_some(fd.as_raw_fd(), &[0], &[peer.as_raw_fd()], &mut 0))
+                .async_io(Interest::WRITABLE, |fd| socket::send_some(fd, &[0], &[peer.as_raw_fd()], &mut 0))
                 .await?;
         }
         let raw: Vec<RawFd> = self.opening.fds.iter().map(AsRawFd::as_raw_fd).collect();
         let bytes = std::mem::take(&mut self.opening.bytes);
-        self.send(&bytes, &raw).await?;
+        socket::send_all_async(&self.socket, &bytes, &raw).await?;
         self.opening.fds.clear();
 
         let mut frames = wire::FrameBuffer::default();
@@ -153,20 +154,11 @@ impl Connection {
                 command = self.commands.recv(), if !self.commands.is_closed() || !self.commands.is_empty() => {
                     if let Some(command) = command {
                         let bytes = wire::encode(&command)?;
-                        self.send(&bytes, &[]).await?;
+                        socket::send_all_async(&self.socket, &bytes, &[]).await?;
                     }
                 }
                 () = self.events.closed() => return Ok(true),
             }
         }
-    }
-
-    async fn send(&self, bytes: &[u8], fds: &[RawFd]) -> io::Result<()> {
-        let mut sent = 0;
-        let socket = self.socket.as_raw_fd();
-        while sent < bytes.len() {
-            self.socket.async_io(Interest::WRITABLE, || wire::send_some(socket, bytes, fds, &mut sent)).await?;
-        }
-        Ok(())
     }
 }

@@ -322,20 +322,6 @@ fn interpreter(file: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(line).split_whitespace().next()?.to_string())
 }
 
-/// The resource limit of this process on descriptors, raised to what it may be: a step with many tasks holds many.
-pub(super) fn raise_nofile() -> Option<Rlimit> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the pointers are to a live rlimit.
-    unsafe {
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) != 0 || limit.rlim_cur == limit.rlim_max {
-            return None;
-        }
-        let raised = libc::rlimit { rlim_cur: limit.rlim_max, rlim_max: limit.rlim_max };
-        libc::setrlimit(libc::RLIMIT_NOFILE, &raised);
-    }
-    Some(Rlimit { resource: libc::RLIMIT_NOFILE as _, soft: limit.rlim_cur, hard: limit.rlim_max })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

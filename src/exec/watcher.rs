@@ -18,14 +18,16 @@
 use crate::exec::cgroup::StepCgroup;
 use crate::exec::job_files::{self, Files};
 use crate::exec::launch_spec::{
-    ExitRecord, LaunchSpec, OwnEnd, SignalTarget, StepCommand, StepEvent, StepUsage, socket_name,
+    ExitRecord, LaunchSpec, OwnEnd, Rlimit, SignalTarget, StepCommand, StepEvent, StepUsage, socket_name,
 };
 use crate::exec::meter::Meter;
 use crate::exec::peer::{Peer, poll, poll_fd, tell, tell_last};
 use crate::exec::task::{self, Birth};
-use crate::exec::{adopt, proc, runner_script, wire};
+use crate::exec::{adopt, runner_script, wire};
 use crate::model::tres::Usage;
 use crate::model::{ExitCode, StepId, Timestamp};
+use crate::sys::clock::now;
+use crate::sys::{limits, proc, socket};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::fs::File;
@@ -33,7 +35,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// How long processes that do not die of SIGKILL (stuck in the kernel) are waited for, as Slurm's UnkillableStepTimeout.
 const UNKILLABLE: Duration = Duration::from_secs(60);
@@ -53,14 +55,9 @@ pub(super) fn watch(control: OwnedFd, lock: File) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
-}
-
 fn run(control: OwnedFd, lock: File) -> io::Result<()> {
     become_watcher()?;
-    let nofile = task::raise_nofile();
+    let nofile = limits::raise_descriptors().map(|(resource, soft, hard)| Rlimit { resource, soft, hard });
     let Some((spec, handed, early)) = read_launch(&control)? else { return Ok(()) };
     let mut peer = Some(Peer::new(UnixStream::from(control), early)?);
 
@@ -83,7 +80,7 @@ fn run(control: OwnedFd, lock: File) -> io::Result<()> {
         }
     };
     let name = socket_name(spec.step.step, spec.run);
-    let listener = match UnixListener::bind(adopt::short_path(&dir, &name)) {
+    let listener = match UnixListener::bind(socket::short_path(&dir, &name)) {
         Ok(listener) => listener,
         Err(e) => {
             let event = match e.kind() {
@@ -100,7 +97,7 @@ fn run(control: OwnedFd, lock: File) -> io::Result<()> {
     };
     if matches!(adopt::read_record(&spec.job_dir, spec.step.step, spec.run), Ok(Some(_))) {
         // It ended, and its watcher had just removed the socket.
-        let _ = std::fs::remove_file(adopt::short_path(&dir, &name));
+        let _ = std::fs::remove_file(socket::short_path(&dir, &name));
         tell_last(&mut peer, &StepEvent::Refused(format!("step {} has ended already", spec.step)));
         return Ok(());
     }
@@ -170,7 +167,7 @@ fn read_launch(control: &OwnedFd) -> io::Result<Option<(LaunchSpec, Vec<OwnedFd>
     let mut fds = Vec::new();
     let mut buf = vec![0u8; 64 << 10];
     while frames.len() < 3 {
-        let n = wire::recv_some(control.as_raw_fd(), &mut buf, &mut fds)?;
+        let n = socket::receive(control, &mut buf, &mut fds)?;
         if n == 0 {
             return Ok(None);
         }
@@ -227,7 +224,7 @@ struct Watcher {
 
 impl Watcher {
     /// Forks the tasks. An error is a failure of the launch; tasks that run already have to be killed.
-    fn start(&mut self, handed: Vec<OwnedFd>, nofile: Option<crate::exec::launch_spec::Rlimit>) -> Result<(), String> {
+    fn start(&mut self, handed: Vec<OwnedFd>, nofile: Option<Rlimit>) -> Result<(), String> {
         let spec = &self.spec;
         let mask = spec.umask.unwrap_or(0o022) & 0o777;
         nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask as libc::mode_t));
@@ -620,7 +617,7 @@ impl Watcher {
             let written = job_files::write_record(&self.spec, record);
             if written.is_ok() {
                 // Without a record the socket stays: it says that the step did run.
-                let _ = std::fs::remove_file(adopt::short_path(dir, socket));
+                let _ = std::fs::remove_file(socket::short_path(dir, socket));
             }
             let told = tell_last(&mut self.peer, &StepEvent::Ended(record.clone()));
             // A daemon that was told may go down before it could write it down either: its disk is the same.

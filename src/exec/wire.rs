@@ -2,21 +2,15 @@
 //! (u32, little endian) and that many bytes over a stream socket, JSON inside.
 //!
 //! A launch is three frames: the JSON of the `LaunchSpec`, the script, the environment. Its descriptors travel
-//! with its first bytes, at most `FDS_PER_BYTE` with each, since the kernel takes no more than 253 at once.
+//! with its first bytes (`sys::socket`).
 
 use crate::exec::launch_spec::LaunchSpec;
-use nix::cmsg_space;
-use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::io;
 
 /// A longer frame is a broken peer. Scripts are at most 4 MB with Slurm's default; environments may be larger.
 pub const MAX_FRAME: usize = 256 << 20;
-
-/// Descriptors that go with one byte of the stream.
-const FDS_PER_BYTE: usize = 200;
 
 fn bad(text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, text)
@@ -103,59 +97,10 @@ impl FrameBuffer {
     }
 }
 
-/// Sends bytes of `data` from `*sent` on, with the descriptors that belong there, and moves `*sent`. May send less than all:
-/// call again until `*sent == data.len()`.
-///
-/// # Errors
-/// Those of `sendmsg`; `WouldBlock` for a socket that is not ready. Never raises SIGPIPE.
-pub fn send_some(socket: RawFd, data: &[u8], fds: &[RawFd], sent: &mut usize) -> io::Result<()> {
-    let chunk = fds.chunks(FDS_PER_BYTE).nth(*sent);
-    // A byte with descriptors goes alone, so that the next one can carry the next descriptors.
-    let end = if chunk.is_some() { *sent + 1 } else { data.len() };
-    let bytes = data.get(*sent..end).ok_or_else(|| bad("too many descriptors for so short a message"))?;
-    let iov = [IoSlice::new(bytes)];
-    let control: Vec<ControlMessage> = chunk.iter().map(|fds| ControlMessage::ScmRights(fds)).collect();
-    *sent += sendmsg::<()>(socket, &iov, &control, MsgFlags::MSG_NOSIGNAL, None)?;
-    Ok(())
-}
-
-/// Receives up to `buf.len()` bytes and any descriptors that came with them (close-on-exec). 0 bytes: the peer is gone.
-pub fn recv_some(socket: RawFd, buf: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
-    let mut control = cmsg_space!([RawFd; 253]);
-    let mut iov = [IoSliceMut::new(buf)];
-    let message = loop {
-        match recvmsg::<()>(socket, &mut iov, Some(&mut control), MsgFlags::MSG_CMSG_CLOEXEC) {
-            Err(nix::Error::EINTR) => {}
-            other => break other?,
-        }
-    };
-    for part in message.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(received) = part {
-            // SAFETY: the kernel has just made these descriptors for us, and nothing else owns them.
-            fds.extend(received.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
-        }
-    }
-    Ok(message.bytes)
-}
-
-/// Sends one whole message over a blocking socket.
-pub fn send_message<T: Serialize>(socket: &impl AsRawFd, message: &T) -> io::Result<()> {
-    let data = encode(message)?;
-    let mut sent = 0;
-    while sent < data.len() {
-        match send_some(socket.as_raw_fd(), &data, &[], &mut sent) {
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            other => other?,
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::exec::launch_spec::{StepCommand, StepEvent};
-    use std::os::unix::net::UnixStream;
 
     #[test]
     fn a_launch_arrives_as_it_was_sent() {
@@ -200,28 +145,5 @@ mod tests {
         let mut buffer = FrameBuffer::default();
         buffer.push(&u32::MAX.to_le_bytes());
         assert!(buffer.next_frame().is_err());
-    }
-
-    #[test]
-    fn hundreds_of_descriptors_keep_their_order() {
-        let (a, b) = UnixStream::pair().unwrap();
-        let files: Vec<std::fs::File> = (0..450).map(|_| std::fs::File::open("/dev/null").unwrap()).collect();
-        let inodes = |fd: RawFd| std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap();
-        let mut raw: Vec<RawFd> = files.iter().map(AsRawFd::as_raw_fd).collect();
-        raw[449] = a.as_raw_fd();
-        let data = b"some bytes";
-        let mut sent = 0;
-        while sent < data.len() {
-            send_some(a.as_raw_fd(), data, &raw, &mut sent).unwrap();
-        }
-        let (mut got, mut fds) = (Vec::new(), Vec::new());
-        while got.len() < data.len() {
-            let mut buf = [0; 64];
-            let n = recv_some(b.as_raw_fd(), &mut buf, &mut fds).unwrap();
-            got.extend_from_slice(&buf[..n]);
-        }
-        assert_eq!(got, data);
-        assert_eq!(fds.len(), 450);
-        assert_eq!(inodes(fds[449].as_raw_fd()), inodes(a.as_raw_fd()));
     }
 }

@@ -1,4 +1,4 @@
-//! The GPUs that `nvidia-smi` reports, at the places of the book ("GPU Detection"). `SLOTD_GPU_COUNT` is the caller's.
+//! The GPUs that `nvidia-smi` reports. `SLOTD_GPU_COUNT` is the caller's.
 
 use crate::model::partition::Gpu;
 use std::io;

@@ -1,6 +1,6 @@
 //! The host's memory, from `/proc/meminfo`. Megabytes, as everywhere in Slurm.
 
-/// What the book takes where `/proc/meminfo` cannot be read.
+/// What is taken where `/proc/meminfo` cannot be read.
 pub const FALLBACK_MB: u64 = 16384;
 
 /// The value of one line of `/proc/meminfo` in MB, rounded down.
@@ -10,7 +10,7 @@ fn parse_mb(meminfo: &str, name: &str) -> Option<u64> {
     Some(kib / 1024)
 }
 
-/// `MemTotal`, or the book's fallback.
+/// `MemTotal`, or [`FALLBACK_MB`].
 pub fn parse_total_mb(meminfo: &str) -> u64 {
     parse_mb(meminfo, "MemTotal").filter(|mb| *mb > 0).unwrap_or(FALLBACK_MB)
 }
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_total_is_the_books_fallback() {
+    fn an_unreadable_total_is_the_fallback() {
         for text in ["", "MemTotal: lots\n", "MemTotal: 0 kB\n", "MemTotalX: 5000 kB\n"] {
             assert_eq!(parse_total_mb(text), FALLBACK_MB, "{text:?}");
         }

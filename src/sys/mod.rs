@@ -1,10 +1,18 @@
-//! Facts of this machine: memory, CPUs, GPUs, users, paths. Every probe has a pure `parse` and a `probe` that reads
-//! what it parses. Nothing here reads slotd's settings: overrides are the caller's.
+//! This machine: memory, CPUs, GPUs, users, processes, clock, locks, limits, sockets, paths. Every probe has a pure
+//! `parse` and a `probe` that reads what it parses. Nothing here reads slotd's settings: overrides are the caller's.
+//!
+//! `/proc` is read by a few lines of our own: slotd wants a dozen numbers, and the crate for it would bring three crates
+//! and read whole files for each.
 
+pub mod clock;
 pub mod cpus;
 pub mod gpus;
+pub mod limits;
+pub mod lock;
 pub mod memory;
 pub mod paths;
+pub mod proc;
+pub mod socket;
 pub mod system;
 pub mod user;
 pub mod zone;

@@ -1,4 +1,4 @@
-//! Where things lie below the runtime root (book, "Runtime Files").
+//! Where things lie below the runtime root.
 
 use crate::model::JobId;
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_lie_where_the_book_says() {
+    fn files_lie_below_the_root() {
         let paths = Paths::new("/r");
         assert_eq!(paths.socket(), Path::new("/r/run/slotd.sock"));
         assert_eq!(paths.db(), Path::new("/r/lib/state.db"));

@@ -1,5 +1,6 @@
 //! Kernel, architecture, host name, boot time and load.
 
+use nix::unistd::{SysconfVar, sysconf};
 use std::fs;
 
 /// The `btime` line of `/proc/stat`: when the machine booted, in seconds since 1970.
@@ -10,6 +11,21 @@ pub fn parse_boot_secs(stat: &str) -> Option<i64> {
 /// When the machine booted, in seconds since 1970; 0 where `/proc/stat` does not tell.
 pub fn probe_boot_secs() -> i64 {
     fs::read_to_string("/proc/stat").ok().as_deref().and_then(parse_boot_secs).unwrap_or(0)
+}
+
+fn setting(name: SysconfVar, usual: u64) -> u64 {
+    let told = sysconf(name).ok().flatten().and_then(|value| u64::try_from(value).ok());
+    told.filter(|value| *value > 0).unwrap_or(usual)
+}
+
+/// Bytes of a page of memory.
+pub fn page_bytes() -> u64 {
+    setting(SysconfVar::PAGE_SIZE, 4096)
+}
+
+/// Clock ticks of `/proc/<pid>/stat` in a second.
+pub fn ticks_per_sec() -> u64 {
+    setting(SysconfVar::CLK_TCK, 100)
 }
 
 /// The load of the last minute times 100, from `/proc/loadavg`.

@@ -1,6 +1,13 @@
-//! What `/proc` tells about processes: their children, start times, signal handlers and use of resources.
+//! Processes: what `/proc` tells of them (children, start times, environments, signal handlers, use of resources),
+//! signals to them, and a descriptor that tells of their end.
+//!
+//! Pids are plain numbers here: they come from `/proc`, from the wire and from records.
 
+use nix::sys::signal;
+use nix::unistd::Pid;
 use std::fs;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 /// The fields of `/proc/<pid>/stat` that slotd uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +99,17 @@ pub fn start_ticks(pid: i32) -> Option<u64> {
     stat(pid).map(|s| s.start_ticks)
 }
 
+/// The environment with which the process was started: `KEY=VALUE` entries, each ended by a zero byte. `None` where
+/// there is no such process, or it is another user's.
+pub fn environment(pid: i32) -> Option<Vec<u8>> {
+    fs::read(format!("/proc/{pid}/environ")).ok()
+}
+
+/// The value of a variable in an environment of `KEY=VALUE` entries that are ended by zero bytes.
+pub fn parse_variable<'a>(environment: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    environment.split(|b| *b == 0).find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+}
+
 /// The set of signals with a handler, from the text of `/proc/<pid>/status`: bit n-1 for signal n.
 pub fn parse_caught(status: &str) -> Option<u64> {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
@@ -149,14 +167,42 @@ pub fn all_pids() -> Vec<i32> {
 /// Sends a signal; false where it was not delivered (no such process, or not ours).
 pub fn kill(pid: i32, signal: i32) -> bool {
     // A pid of 0 or -1 would mean "everybody".
-    // SAFETY: kill takes numbers only.
-    pid > 1 && unsafe { libc::kill(pid, signal) } == 0
+    pid > 1 && send(pid, signal)
 }
 
 /// Sends a signal to a process group.
 pub fn kill_group(pgid: i32, signal: i32) -> bool {
-    // SAFETY: kill takes numbers only.
-    pgid > 1 && unsafe { libc::kill(-pgid, signal) } == 0
+    pgid > 1 && send(-pgid, signal)
+}
+
+fn send(target: i32, number: i32) -> bool {
+    match signal::Signal::try_from(number) {
+        Ok(known) => signal::kill(Pid::from_raw(target), known).is_ok(),
+        // SAFETY: kill takes numbers only. nix has no name for 0 and for the real-time signals.
+        Err(_) => unsafe { libc::kill(target, number) == 0 },
+    }
+}
+
+/// A descriptor that becomes readable when the process ends. The pid may have gone to another process before the
+/// descriptor was open: compare the start time, or the environment, after this call.
+///
+/// # Errors
+/// There is no such process, or no descriptor is left.
+pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: a system call with numbers; its result is checked.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// The file mode creation mask of this process, which must have one thread: it can only be read by setting it.
+pub fn umask() -> u32 {
+    let mask = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o022));
+    nix::sys::stat::umask(mask);
+    mask.bits()
 }
 
 #[cfg(test)]
@@ -185,6 +231,20 @@ mod tests {
         let text = "rchar: 6976\nwchar: 12\nsyscr: 10\nsyscw: 0\nread_bytes: 0\n";
         assert_eq!(parse_io(text), Some(Io { read: 6976, written: 12 }));
         assert_eq!(parse_io("rchar: 6976\n"), None);
+    }
+
+    #[test]
+    fn a_variable_is_found_by_its_whole_name() {
+        let environment = b"XA=0\0AB=1\0A=2\0";
+        assert_eq!(parse_variable(environment, "A"), Some(b"2".as_slice()));
+        assert_eq!(parse_variable(environment, "B"), None);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_has_no_descriptor() {
+        assert!(pidfd(std::process::id() as i32).is_ok());
+        assert_eq!(pidfd(i32::MAX).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+        assert!(!kill(i32::MAX, 0) && !kill(1, 0));
     }
 
     #[test]
