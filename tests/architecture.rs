@@ -51,9 +51,9 @@ const IMPURE: [&str; 16] = [
 /// Crates of the pure layers. Everything else would be I/O, or belongs to an edge.
 const PURE_CRATES: [(&str, &[&str]); 4] = [
     ("model", &["serde"]),
-    ("spec", &["serde", "jiff", "shlex"]),
+    ("spec", &["serde", "jiff", "shlex", "strsim"]),
     ("sched", &["serde"]),
-    ("render", &["serde", "serde_json", "jiff"]),
+    ("render", &["serde", "serde_json", "jiff", "thiserror"]),
 ];
 
 /// Crates that have one home: the layers that may name them.

@@ -143,6 +143,9 @@ fn an_unknown_field_is_an_error() {
     assert!(out.stderr.contains("nosuch"), "{}", out.stderr);
     let out = slotd.cmd("squeue", &["-O", "nosuch"]);
     assert!(out.stderr.contains("nosuch"), "{}", out.stderr);
+    let out = slotd.cmd("squeue", &["-o", "JobID,Nmae"]).fails(1);
+    let text = "squeue: error: Invalid job format specification: Nmae\ndid you mean Name?\nknown codes: %a ";
+    assert!(out.stderr.starts_with(text), "{}", out.stderr);
 }
 
 #[test]

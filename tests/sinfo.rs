@@ -99,6 +99,36 @@ fn field_names_of_the_book_are_known() {
 }
 
 #[test]
+fn a_format_of_the_node_view_has_one_row_for_the_node() {
+    let slotd = Setup::default().set("SLOTD_GPU_COUNT", 1).start();
+    let host = host(&slotd);
+    let show = |args: &[&str]| slotd.cmd("sinfo", args).ok().stdout;
+    assert_eq!(show(&["-N", "-o", "%P %N"]), format!("PARTITION NODELIST\ncpu*,gpu {host}\n"));
+    assert_eq!(show(&["-h", "-N", "-O", "partition:#,nodelist:#"]), format!("cpu*,gpu#{host}#\n"));
+    assert_eq!(show(&["-h", "-o", "%P %N"]), format!("cpu* {host}\ngpu {host}\n"));
+}
+
+#[test]
+fn the_star_of_the_default_partition_stays_where_its_name_is_cut() {
+    let slotd = Slotd::start();
+    assert_eq!(slotd.cmd("sinfo", &["-h", "-o", "%.2P<%2P<%5P<%2R"]).ok().text(), "c*<c*<cpu* <cp");
+}
+
+#[test]
+fn an_unknown_field_or_order_is_named_with_what_may_have_been_meant() {
+    let slotd = Slotd::start();
+    let refusal = |args: &[&str]| slotd.cmd("sinfo", args).fails(1).stderr;
+    let text = refusal(&["-O", "nodehots"]);
+    assert!(
+        text.starts_with("sinfo: error: Invalid job format specification: nodehots\ndid you mean NodeHost?\nknown "),
+        "{text}"
+    );
+    let text = refusal(&["-S", "statelng"]);
+    assert!(text.starts_with("sinfo: error: Invalid sort specification: e\ndid you mean StateLong?\nknown "), "{text}");
+    slotd.cmd("sinfo", &["-S", "#P,-t"]).ok();
+}
+
+#[test]
 fn slurm_s_columns_may_be_the_default() {
     let slotd = Slotd::start();
     let mut command = slotd.command("sinfo");

@@ -8,10 +8,11 @@ use crate::model::view::JobView;
 use crate::model::{JobState, Timestamp};
 use crate::render::json;
 use crate::render::size::Units;
-use crate::render::{Ctx, Face, FormatError, TimeFormat, time};
+use crate::render::{Ctx, Face, FormatError, TimeFormat};
+use crate::spec::suggest;
 use crate::sys::system;
 use serde_json::Value;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 /// The user's settings, and the daemon's clock.
@@ -23,6 +24,7 @@ pub fn ctx(origin: &Origin, now: Timestamp) -> Ctx {
     }
     ctx.bitstr_len = origin.nonempty("SLURM_BITSTR_LEN").and_then(|n| n.parse().ok());
     ctx.face = face(origin);
+    ctx.is_terminal = io::stdout().is_terminal();
     ctx
 }
 
@@ -54,11 +56,6 @@ pub fn repeat(command: &str, secs: Option<u64>, mut once: impl FnMut() -> Done) 
     }
 }
 
-/// The line with the date that Slurm puts above a table.
-pub fn dated(ctx: &Ctx) -> String {
-    time::date_line(ctx) + "\n"
-}
-
 /// Writes to standard output at once; a reader that went away ends the process by SIGPIPE.
 pub fn print(text: &str) -> Done {
     print_bytes(text.as_bytes())
@@ -80,9 +77,19 @@ pub fn print_machine(value: &Value, machine: Machine) -> Done {
     })
 }
 
-/// A format that is not understood: Slurm's text, then what there is.
+/// A format that is not understood: Slurm's text, then what may have been meant and what there is.
 pub fn format_error(error: FormatError) -> CliError {
-    CliError::error(1, error.message).and(Mark::Bare, error.hint)
+    marked_format_error(Mark::Error, error)
+}
+
+/// The same with another mark before Slurm's text.
+pub fn marked_format_error(mark: Mark, error: FormatError) -> CliError {
+    let refusal = CliError::new(mark, 1, error.message);
+    let refusal = match suggest::nearest(&error.word, error.names) {
+        Some(name) => refusal.and(Mark::Bare, format!("did you mean {name}?")),
+        None => refusal,
+    };
+    refusal.and(Mark::Bare, error.hint)
 }
 
 /// Whether a list of names leaves this value in. Empty lists leave everything in.

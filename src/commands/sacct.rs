@@ -8,13 +8,14 @@ use crate::args::choices::definition;
 use crate::args::error::CliError;
 use crate::args::origin::Origin;
 use crate::commands::pages::texts;
-use crate::commands::sacct::args::{Parsable, Sacct, SacctFormat, parse};
+use crate::commands::sacct::args::{Sacct, SacctFormat, parse};
 use crate::model::query::AcctFilter;
 use crate::model::view::{JobList, JobView};
 use crate::model::{ArrayRole, JobId, Timestamp};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
-use crate::render::sacct::{Layout, Lines, Options, Rows, View, helpformat, print};
+use crate::render::field::helpformat;
+use crate::render::sacct::{self as render, Options, Rows, View, print};
 use crate::render::{Ctx, json};
 use crate::spec::states::StateFilter;
 use std::ffi::OsString;
@@ -27,7 +28,7 @@ pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
     parsed(parse(argv, &origin)?, |sacct| {
         if sacct.help_format {
-            return output::print(&helpformat());
+            return output::print(&helpformat::<render::Sacct>());
         }
         carry_out(&sacct, &origin)
     })
@@ -143,20 +144,15 @@ fn texts(jobs: &[JobView], of: Text) -> Done {
 
 fn table(sacct: &Sacct, jobs: &[JobView], ctx: &Ctx) -> Result<String, CliError> {
     let layout = match &sacct.format {
-        SacctFormat::Default => Layout::of(View::Default, ctx.face),
-        SacctFormat::Brief => Layout::of(View::Brief, ctx.face),
-        SacctFormat::Long => Layout::of(View::Long, ctx.face),
-        SacctFormat::Fields(text) => Layout::parse(text).map_err(format_error)?,
+        SacctFormat::Default => View::Default.layout(ctx.face),
+        SacctFormat::Brief => View::Brief.layout(ctx.face),
+        SacctFormat::Long => View::Long.layout(ctx.face),
+        SacctFormat::Fields(text) => render::parse(text).map_err(format_error)?,
     };
     let options = Options {
         layout,
         header: !sacct.no_header,
-        lines: match sacct.parsable {
-            Parsable::No => Lines::Columns,
-            Parsable::Trailing => Lines::Parsable,
-            Parsable::Between => Lines::Parsable2,
-        },
-        delimiter: sacct.delimiter.as_deref().unwrap_or("|"),
+        parsable: sacct.parsable.separator(sacct.delimiter.as_deref().unwrap_or("|")),
         rows: if sacct.allocations { Rows::Jobs } else { Rows::JobsAndSteps },
         refs: sacct.jobs.as_deref().unwrap_or_default(),
     };

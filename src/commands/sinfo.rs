@@ -2,7 +2,7 @@
 
 pub mod args;
 
-use super::output::{self, ctx, dated, face, format_error};
+use super::output::{self, ctx, face, format_error, marked_format_error};
 use super::{Done, Entry, ask, origin, parsed, unexpected};
 use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
@@ -11,9 +11,10 @@ use crate::commands::pages::texts;
 use crate::commands::sinfo::args::{Sinfo, SinfoFormat, parse};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
+use crate::render::field::helpformat;
 use crate::render::json;
-use crate::render::sinfo::{Layout, Options, View, helpformat, print, state_list_matches};
-use std::cmp::Ordering;
+use crate::render::sinfo::{self as render, Layout, Options, Sort, View, print, state_list_matches};
+use crate::render::time::date_line;
 use std::ffi::OsString;
 
 /// This command in the table of all.
@@ -24,32 +25,57 @@ pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
     parsed(parse(argv, &origin)?, |sinfo| {
         if sinfo.help_format {
-            return output::print(&helpformat());
+            return output::print(&helpformat::<render::Sinfo>());
         }
-        let layout = layout(&sinfo, &origin)?;
-        output::repeat("sinfo", sinfo.iterate_secs, || once(&sinfo, &layout, &origin))
+        let table = Table::of(&sinfo, &origin)?;
+        output::repeat("sinfo", sinfo.iterate_secs, || once(&sinfo, &table, &origin))
     })
 }
 
-fn layout(sinfo: &Sinfo, origin: &Origin) -> Result<Layout, CliError> {
-    let view = View {
-        node: sinfo.by_node,
-        long: sinfo.format == SinfoFormat::Long,
-        summarize: sinfo.format == SinfoFormat::Summary,
-        reasons: sinfo.format == SinfoFormat::Reasons,
-    };
-    match &sinfo.format {
-        // Slurm puts no mark before this one (golden J-13).
-        SinfoFormat::Percent(text) => Layout::parse(text, sinfo.by_node)
-            .map_err(|bad| CliError::new(Mark::Bare, 1, bad.message).and(Mark::Bare, bad.hint)),
-        SinfoFormat::Fields(text) => Layout::long(text).map_err(format_error),
-        SinfoFormat::Default | SinfoFormat::Long | SinfoFormat::Summary | SinfoFormat::Reasons => {
-            Ok(Layout::of(view, face(origin), &origin.host))
-        }
+/// How the lines are to look.
+struct Table {
+    /// `None`: why nodes are down, which is a header.
+    layout: Option<Layout>,
+    one_line: bool,
+    sort: Sort,
+}
+
+impl Table {
+    fn of(sinfo: &Sinfo, origin: &Origin) -> Result<Self, CliError> {
+        let view = View {
+            node: sinfo.by_node,
+            long: sinfo.format == SinfoFormat::Long,
+            summarize: sinfo.format == SinfoFormat::Summary,
+        };
+        let (layout, one_line) = match &sinfo.format {
+            // Slurm puts no mark before this one.
+            SinfoFormat::Percent(text) => {
+                let layout = render::parse(text).map_err(|bad| marked_format_error(Mark::Bare, bad))?;
+                (Some(layout), sinfo.by_node)
+            }
+            SinfoFormat::Fields(text) => (Some(render::long(text).map_err(format_error)?), sinfo.by_node),
+            SinfoFormat::Reasons => (None, false),
+            SinfoFormat::Default | SinfoFormat::Long | SinfoFormat::Summary => {
+                let face = face(origin);
+                (Some(view.layout(face, &origin.host)), view.is_one_line(face))
+            }
+        };
+        // `#` asks for the order of the configuration, in which the partitions stand anyhow.
+        let keys = sinfo.sort.iter().flat_map(|text| text.split(',')).filter(|key| !key.trim_start().starts_with('#'));
+        let sort = Sort::parse(&keys.collect::<Vec<_>>().join(",")).map_err(format_error)?;
+        Ok(Table { layout, one_line, sort })
+    }
+
+    /// Whether a line with the date goes above it: Slurm puts one above its own with `-l`, and above any with `-i`.
+    fn is_dated(&self, sinfo: &Sinfo) -> bool {
+        // Its own views bring theirs.
+        let brings_one = self.layout.as_ref().is_some_and(Layout::is_dated);
+        let is_own = self.layout.as_ref().is_some_and(Layout::is_barred);
+        !sinfo.no_header && !brings_one && (sinfo.iterate_secs.is_some() || (sinfo.long && !is_own))
     }
 }
 
-fn once(sinfo: &Sinfo, layout: &Layout, origin: &Origin) -> Done {
+fn once(sinfo: &Sinfo, table: &Table, origin: &Origin) -> Done {
     let node = match ask(&Request::Node, &[])?.0 {
         Answer::Node(node) => node,
         other => return Err(unexpected(&other)),
@@ -59,51 +85,24 @@ fn once(sinfo: &Sinfo, layout: &Layout, origin: &Origin) -> Done {
     if let Some(machine) = sinfo.machine {
         return output::print_machine(&json::nodes(&node, &ctx), machine);
     }
-    let mut options = Options::new(layout.clone());
-    options.header = !sinfo.no_header;
-    options.partitions = (!sinfo.partitions.is_empty()).then(|| sinfo.partitions.clone());
-    options.by_partition = sinfo.sort.as_deref().and_then(by_partition);
-    let named = sinfo.nodes.is_empty() || sinfo.nodes.iter().any(|name| output::is_node(name, &node.host.name));
     let in_state =
         sinfo.states.is_empty() || state_list_matches(&sinfo.states.join(","), &node).map_err(format_error)?;
-    options.shows_node = named && in_state && !sinfo.dead;
-    let mut text = if is_dated(sinfo, layout) { dated(&ctx) } else { String::new() };
-    text.push_str(&print(&node, &options, &ctx));
-    output::print(&text)
-}
-
-/// `-S`: of all columns only the partition's name tells rows apart; `-` before it turns the order round.
-fn by_partition(sort: &str) -> Option<Ordering> {
-    let at = sort.find(['P', 'R'])?;
-    Some(if sort[..at].ends_with('-') { Ordering::Greater } else { Ordering::Less })
-}
-
-/// Whether a line with the date goes above the table: Slurm puts one above its own with `-l`, and above any with `-i`.
-fn is_dated(sinfo: &Sinfo, layout: &Layout) -> bool {
-    let of_slurm = match layout {
-        // It brings its own.
-        Layout::Lines { dated: true, .. } => return false,
-        Layout::Table { .. } => false,
-        Layout::Lines { .. } | Layout::Reasons => true,
-    };
-    !sinfo.no_header && (sinfo.iterate_secs.is_some() || (sinfo.long && of_slurm))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sort_by_partition_is_found_among_other_letters() {
-        for (sort, order) in [
-            ("P", Some(Ordering::Less)),
-            ("-P", Some(Ordering::Greater)),
-            ("t,-P", Some(Ordering::Greater)),
-            ("-t,P", Some(Ordering::Less)),
-            ("+R", Some(Ordering::Less)),
-            ("N,t", None),
-        ] {
-            assert_eq!(by_partition(sort), order, "{sort}");
+    let named = sinfo.nodes.is_empty() || sinfo.nodes.iter().any(|name| output::is_node(name, &node.host.name));
+    let mut text = if table.is_dated(sinfo) { date_line(&ctx) } else { String::new() };
+    match &table.layout {
+        None if sinfo.no_header => {}
+        None => text.push_str(render::REASONS),
+        Some(layout) => {
+            let options = Options {
+                header: !sinfo.no_header,
+                one_line: table.one_line,
+                partitions: (!sinfo.partitions.is_empty()).then(|| sinfo.partitions.clone()),
+                sort: table.sort.clone(),
+                shows_node: named && in_state && !sinfo.dead,
+                ..Options::new(layout.clone())
+            };
+            text.push_str(&print(&node, &options, &ctx));
         }
     }
+    output::print(&text)
 }

@@ -12,7 +12,7 @@ use crate::commands::sprio::args::{Sprio, parse};
 use crate::model::JobState;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{JobFilter, Request};
-use crate::render::sprio::{self, Layout, Sort};
+use crate::render::sprio::{self, DEFAULT_SORT, Layout, Sort, default_layout};
 use std::ffi::OsString;
 
 /// This command in the table of all.
@@ -26,10 +26,10 @@ pub fn run(argv: &[OsString]) -> Done {
 
 fn carry_out(asked: &Sprio, origin: &Origin) -> Done {
     let layout = match &asked.format {
-        Some(text) => Layout::parse(text).map_err(format_error)?,
-        None => Layout::of(asked.long, asked.norm),
+        Some(text) => Layout::codes(text).map_err(format_error)?,
+        None => default_layout(asked.long, asked.norm),
     };
-    let sort = Sort::parse(asked.sort.as_deref()).map_err(format_error)?;
+    let sort = Sort::parse(asked.sort.as_deref().unwrap_or(DEFAULT_SORT)).map_err(format_error)?;
     if asked.weights {
         return output::print(&sprio::weights(&layout, !asked.no_header, &ctx(origin, origin.now)));
     }

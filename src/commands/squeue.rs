@@ -2,28 +2,25 @@
 
 pub mod args;
 
-use super::output::{self, ctx, dated, face, format_error, maybe_listed, on_nodes};
+use super::output::{self, ctx, face, format_error, maybe_listed, on_nodes};
 use super::{Done, Entry, ask, origin, parsed, unexpected};
 use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
 use crate::commands::pages::texts;
-use crate::commands::squeue::args::{Format, Squeue, parse};
+use crate::commands::squeue::args::{Format, Machine, Squeue, parse};
 use crate::model::JobState;
 use crate::model::query::names_record;
-use crate::model::view::{JobList, JobView};
+use crate::model::view::JobList;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{JobFilter, Request};
-use crate::render::squeue::{Layout, Options, Sort, View, helpformat, print, print_steps};
+use crate::render::field::{Need, helpformat};
+use crate::render::layout;
+use crate::render::squeue::{self as render, Layout, Options, Sort, Steps, View, print, print_steps};
+use crate::render::time::date_line;
 use crate::render::{Ctx, Face, json};
 use crate::spec::states::StateFilter;
 use std::ffi::OsString;
-
-/// Columns that only a forecast of the plan can fill for pending jobs.
-const PLANNED: [&str; 3] = ["START_TIME", "END_TIME", "SCHEDNODES"];
-
-/// Columns with the files of the standard streams.
-const PATHS: [&str; 3] = ["STDIN", "STDOUT", "STDERR"];
 
 /// This command in the table of all.
 pub const ENTRY: Entry =
@@ -33,7 +30,7 @@ pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
     parsed(parse(argv, &origin)?, |squeue| {
         if squeue.help_format {
-            return output::print(&helpformat());
+            return output::print(&helpformat::<render::Squeue>());
         }
         if let Some(name) = squeue.nodes.iter().find(|name| !output::is_node(name, &origin.host)) {
             return Err(CliError::error(1, format!("Invalid node name {name}")));
@@ -46,17 +43,22 @@ pub fn run(argv: &[OsString]) -> Done {
 /// How the rows are to look.
 enum Table {
     Jobs { layout: Layout, sort: Sort },
-    Steps,
-    Machine,
+    Steps(layout::Layout<Steps>),
+    Machine(Machine),
 }
 
 impl Table {
     fn of(squeue: &Squeue, face: Face) -> Result<Self, CliError> {
-        if squeue.machine.is_some() {
-            return Ok(Table::Machine);
+        if let Some(machine) = squeue.machine {
+            return Ok(Table::Machine(machine));
         }
         if squeue.steps.is_some() {
-            return Ok(Table::Steps);
+            let layout = match &squeue.format {
+                Format::Default => Ok(render::default_layout()),
+                Format::Percent(text) => layout::Layout::codes(text),
+                Format::Fields(text) => layout::Layout::long(text),
+            };
+            return layout.map(Table::Steps).map_err(format_error);
         }
         let view = match (squeue.start, squeue.long) {
             (true, _) => View::Start,
@@ -64,14 +66,13 @@ impl Table {
             (false, false) => View::Default,
         };
         let layout = match &squeue.format {
-            Format::Default => Layout::of(view, face),
+            Format::Default => view.layout(face),
             Format::Percent(text) => Layout::parse(text).map_err(format_error)?,
             Format::Fields(text) => Layout::long(text).map_err(format_error)?,
         };
         let sort = match &squeue.sort {
             Some(text) => Sort::parse(text).map_err(format_error)?,
-            None if squeue.start => Sort::by_start(),
-            None => Sort::default(),
+            None => view.sort(),
         };
         Ok(Table::Jobs { layout, sort })
     }
@@ -79,11 +80,11 @@ impl Table {
     /// Whether a line with the date goes above it: Slurm puts one above its own tables with `-l`, and above any with `-i`.
     fn is_dated(&self, squeue: &Squeue) -> bool {
         let of_slurm = match self {
-            Table::Machine => return false,
+            Table::Machine(_) => return false,
             // It brings its own.
-            Table::Jobs { layout: Layout::Lines { dated: true, .. }, .. } => return false,
-            Table::Jobs { layout: Layout::Table(_), .. } => false,
-            Table::Jobs { layout: Layout::Lines { .. }, .. } | Table::Steps => true,
+            Table::Jobs { layout, .. } if layout.is_dated() => return false,
+            Table::Jobs { layout, .. } => !layout.is_barred(),
+            Table::Steps(_) => true,
         };
         !squeue.no_header && (squeue.iterate_secs.is_some() || (squeue.long && of_slurm))
     }
@@ -92,9 +93,12 @@ impl Table {
 /// What the daemon is asked for: no more than what is shown.
 fn filter(squeue: &Squeue, table: &Table) -> JobFilter {
     let (planned, paths) = match table {
-        Table::Machine => (true, true),
-        Table::Steps => (false, false),
-        Table::Jobs { layout, sort } => (layout.shows(&PLANNED) || sort.looks_at(&PLANNED), layout.shows(&PATHS)),
+        Table::Machine(_) => (true, true),
+        Table::Steps(_) => (false, false),
+        Table::Jobs { layout, sort } => {
+            let needs = |need| layout.needs(need) || sort.needs(need);
+            (needs(Need::Plan), needs(Need::Paths))
+        }
     };
     JobFilter {
         jobs: squeue.jobs.as_ref().or(squeue.steps.as_ref()).cloned().unwrap_or_default(),
@@ -128,12 +132,18 @@ fn once(squeue: &Squeue, table: &Table, origin: &Origin) -> Done {
     }
     let ctx = ctx(origin, list.now);
     choose(squeue, &mut list, &ctx);
-    if let Some(machine) = squeue.machine {
-        return output::print_machine(&json::jobs(&list.jobs, &ctx), machine);
-    }
-    let mut text = if table.is_dated(squeue) { dated(&ctx) } else { String::new() };
-    text.push_str(&rendered(squeue, table, &list.jobs, &ctx)?);
-    output::print(&text)
+    let header = !squeue.no_header;
+    let listing = match table {
+        Table::Machine(machine) => return output::print_machine(&json::jobs(&list.jobs, &ctx), *machine),
+        Table::Steps(layout) => print_steps(&list.jobs, layout, header, &ctx),
+        Table::Jobs { layout, sort } => {
+            let refs = squeue.jobs.as_deref().unwrap_or_default();
+            let (layout, sort) = (layout.clone(), sort.clone());
+            print(&list.jobs, &Options { layout, header, each_task: squeue.array, sort, refs }, &ctx)
+        }
+    };
+    let date = if table.is_dated(squeue) { date_line(&ctx) } else { String::new() };
+    output::print(&(date + &listing))
 }
 
 /// What the daemon's filter does not look at.
@@ -150,25 +160,6 @@ fn choose(squeue: &Squeue, list: &mut JobList, ctx: &Ctx) {
     for job in &mut list.jobs {
         let named: Vec<_> = wanted.iter().filter(|r| names_record(r, job.id, &job.role)).collect();
         job.steps.retain(|step| named.iter().any(|r| r.step.is_none_or(|id| id == step.id)));
-    }
-}
-
-fn rendered(squeue: &Squeue, table: &Table, jobs: &[JobView], ctx: &Ctx) -> Result<String, CliError> {
-    let header = !squeue.no_header;
-    match table {
-        Table::Jobs { layout, sort } => {
-            let refs = squeue.jobs.as_deref().unwrap_or_default();
-            let (layout, sort) = (layout.clone(), sort.clone());
-            Ok(print(jobs, &Options { layout, header, each_task: squeue.array, sort, refs }, ctx))
-        }
-        Table::Steps | Table::Machine => {
-            let (percent, long) = match &squeue.format {
-                Format::Default => (None, None),
-                Format::Percent(text) => (Some(text.as_str()), None),
-                Format::Fields(text) => (None, Some(text.as_str())),
-            };
-            print_steps(jobs, percent, long, header, ctx).map_err(format_error)
-        }
     }
 }
 

@@ -8,14 +8,13 @@ use crate::args::choices::definition;
 use crate::args::error::CliError;
 use crate::args::origin::Origin;
 use crate::commands::pages::texts;
-use crate::commands::sacct::args::Parsable;
 use crate::commands::sstat::args::{Sstat, parse};
-use crate::model::StepKey;
 use crate::model::view::JobList;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{Request, UsageAsk};
-use crate::render::sacct::{Layout, Lines, Options, Rows, View, helpformat, print};
-use crate::render::table;
+use crate::render::field::helpformat;
+use crate::render::pids;
+use crate::render::sacct::{Options, Rows, Sacct, View, parse as layout, print};
 use std::ffi::OsString;
 
 /// This command in the table of all.
@@ -26,7 +25,7 @@ pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
     parsed(parse(argv, &origin)?, |sstat| {
         if sstat.help_format {
-            return output::print(&helpformat());
+            return output::print(&helpformat::<Sacct>());
         }
         carry_out(&sstat, &origin)
     })
@@ -34,8 +33,8 @@ pub fn run(argv: &[OsString]) -> Done {
 
 fn carry_out(sstat: &Sstat, origin: &Origin) -> Done {
     let layout = match &sstat.format {
-        None => Layout::of(View::Sstat, output::face(origin)),
-        Some(text) => Layout::parse(text).map_err(format_error)?,
+        None => View::Sstat.layout(output::face(origin)),
+        Some(text) => layout(text).map_err(format_error)?,
     };
     let request = Request::Usage(UsageAsk { steps: sstat.jobs.clone(), all_steps: sstat.all_steps });
     let (list, processes) = match ask(&request, &[])?.0 {
@@ -45,15 +44,11 @@ fn carry_out(sstat: &Sstat, origin: &Origin) -> Done {
     let mut ctx = ctx(origin, list.now);
     output::units(&mut ctx, None, sstat.no_convert);
     complain(sstat, &list);
-    let lines = match sstat.parsable {
-        Parsable::No => Lines::Columns,
-        Parsable::Trailing => Lines::Parsable,
-        Parsable::Between => Lines::Parsable2,
-    };
+    let parsable = sstat.parsable.separator("|");
     if sstat.pids {
-        return output::print(&pids(&processes, &ctx.node, lines, !sstat.no_header));
+        return output::print(&pids::print(&processes, !sstat.no_header, parsable, &ctx));
     }
-    let options = Options { layout, header: !sstat.no_header, lines, rows: Rows::Steps, ..Options::default() };
+    let options = Options { layout, header: !sstat.no_header, parsable, rows: Rows::Steps, ..Options::default() };
     output::print(&print(&list.jobs, &options, &ctx))
 }
 
@@ -69,32 +64,4 @@ fn complain(sstat: &Sstat, list: &JobList) {
             eprint!("{}", error.text("sstat"));
         }
     }
-}
-
-/// `-i`: the processes of each step.
-fn pids(processes: &[(StepKey, Vec<i32>)], node: &str, lines: Lines, header: bool) -> String {
-    let cells = |step: String, node: &str, pids: String| [step, node.to_owned(), pids];
-    let head = header.then(|| cells("JobID".to_owned(), "Nodelist", "Pids".to_owned()));
-    let rows = processes.iter().map(|(step, pids)| {
-        let pids: Vec<String> = pids.iter().map(i32::to_string).collect();
-        cells(step.to_string(), node, pids.join(","))
-    });
-    let mut out = String::new();
-    for (i, row) in head.into_iter().chain(rows).enumerate() {
-        match lines {
-            Lines::Parsable2 => out.push_str(&row.join("|")),
-            Lines::Parsable => row.iter().for_each(|cell| out.extend([cell, "|"])),
-            Lines::Columns => {
-                for (cell, width) in row.iter().zip([12, 20, 20]) {
-                    table::pad(&mut out, cell, width, false);
-                    out.push(' ');
-                }
-            }
-        }
-        out.push('\n');
-        if i == 0 && header && lines == Lines::Columns {
-            out.push_str(&format!("{} {} {} \n", "-".repeat(12), "-".repeat(20), "-".repeat(20)));
-        }
-    }
-    out
 }

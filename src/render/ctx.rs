@@ -38,6 +38,8 @@ pub struct Ctx {
     pub bitstr_len: Option<usize>,
     /// Which default columns.
     pub face: Face,
+    /// The text goes to a terminal: control characters in names are written in octal.
+    pub is_terminal: bool,
 }
 
 impl Ctx {
@@ -52,6 +54,7 @@ impl Ctx {
             units: Units::Exact,
             bitstr_len: None,
             face: Face::Book,
+            is_terminal: false,
         }
     }
 }

@@ -4,11 +4,16 @@
 use crate::model::request::{JobKind, MemRequest, Sharing};
 use crate::model::view::JobView;
 use crate::model::{ExitCode, JobState, Reason, Timestamp, Tres};
-use crate::render::{Ctx, size, time};
+use crate::render::Ctx;
 use std::time::Duration;
 
 /// The quality of service that jobs without one have in Slurm.
 pub const DEFAULT_QOS: &str = "normal";
+
+/// Its quality of service.
+pub fn qos(job: &JobView) -> String {
+    job.request.qos.clone().unwrap_or_else(|| DEFAULT_QOS.to_owned())
+}
 
 /// When it started. A job that ended without starting "started" when it ended, as in Slurm.
 pub fn start(job: &JobView) -> Option<Timestamp> {
@@ -139,11 +144,6 @@ pub fn min_memory(job: &JobView) -> (u64, bool) {
     }
 }
 
-/// `512M`, for `MIN_MEMORY` and `ReqMem` of squeue.
-pub fn min_memory_text(job: &JobView, ctx: &Ctx) -> String {
-    size::mib(min_memory(job).0, ctx.units)
-}
-
 /// `OverSubscribe`: `NO` with `--exclusive`, `YES` with `--oversubscribe`, else `OK`.
 pub fn over_subscribe(job: &JobView) -> &'static str {
     match job.request.sharing {
@@ -202,9 +202,4 @@ pub fn last_evaluation(job: &JobView, ctx: &Ctx) -> Option<Timestamp> {
 /// Seconds left of the time limit; `None` for no limit.
 pub fn time_left(job: &JobView, ctx: &Ctx) -> Option<u64> {
     job.request.time_limit_secs.map(|limit| limit.saturating_sub(elapsed_secs(job, ctx)))
-}
-
-/// `TIME_LEFT`: `29:56` or `UNLIMITED`.
-pub fn time_left_text(job: &JobView, ctx: &Ctx) -> String {
-    time::short_limit(time_left(job, ctx))
 }

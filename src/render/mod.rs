@@ -9,24 +9,28 @@
 
 pub mod array;
 pub mod ctx;
-pub mod format;
+pub mod field;
 pub mod job;
 pub mod json;
+pub mod layout;
+pub mod pids;
 pub mod sacct;
 pub mod sdiag;
 pub mod seff;
 pub mod show;
 pub mod sinfo;
 pub mod size;
+pub mod sort;
 pub mod sprio;
 pub mod squeue;
-pub mod table;
+pub mod text;
 pub mod time;
 pub mod tres;
+pub mod value;
 
 #[cfg(test)]
 pub mod fixture;
 
 pub use ctx::{Ctx, Face};
-pub use format::FormatError;
+pub use field::FormatError;
 pub use time::TimeFormat;

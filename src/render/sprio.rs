@@ -5,123 +5,101 @@
 //! columns are 0. Among equal priorities the order is that of submission, and arrays take turns.
 
 use crate::model::view::JobView;
-use crate::render::format::{Cut, Field, Format, FormatError, known};
-use crate::render::{Ctx, job};
-use std::cmp::Ordering;
+use crate::render::field::{Cut, Field, Table};
+use crate::render::value::Value;
+use crate::render::{Ctx, job, layout, sort};
+
+/// The table of sprio's fields.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sprio;
+
+pub type Layout = layout::Layout<Sprio>;
+pub type Sort = sort::Sort<Sprio>;
 
 /// A line: a job, or the weights of the factors (`--weights`).
 #[derive(Debug, Clone, Copy)]
-enum Row<'a> {
+pub enum Row<'a> {
     Job(&'a JobView),
     Weights,
 }
 
-type Get = fn(Row<'_>, &Ctx) -> Value;
+impl Table for Sprio {
+    type Row<'a> = Row<'a>;
 
-/// What a column shows, and what rows are sorted by.
-#[derive(Debug, Clone, PartialEq)]
-enum Value {
-    Number(i64),
-    /// From 0 to 1, with this many places.
-    Share(f64, usize),
-    Text(String),
-    Nothing,
-}
-
-impl Value {
-    fn text(self) -> String {
-        match self {
-            Value::Number(number) => number.to_string(),
-            Value::Share(share, places) => format!("{share:.places$}"),
-            Value::Text(text) => text,
-            Value::Nothing => String::new(),
-        }
-    }
-
-    fn order(&self, other: &Value) -> Ordering {
-        match (self, other) {
-            (Value::Number(a), Value::Number(b)) => a.cmp(b),
-            (Value::Share(a, _), Value::Share(b, _)) => a.total_cmp(b),
-            (Value::Text(a), Value::Text(b)) => a.cmp(b),
-            // One column has values of one kind.
-            _ => Ordering::Equal,
-        }
+    fn fields() -> &'static [Field<Self>] {
+        FIELDS
     }
 }
 
-const fn field(code: char, name: &'static [&'static str], header: &'static str, get: Get) -> Field<Get> {
-    Field { code: Some(code), names: name, header, cut: Cut::Always, get }
+type F = Field<Sprio>;
+type Get = fn(&Row<'_>, &Ctx) -> Value;
+
+const fn field(code: &'static str, names: &'static [&'static str], header: &'static str, get: Get) -> F {
+    F::new(names, header, get).code(code)
 }
 
-const fn number(code: char, name: &'static [&'static str], header: &'static str, get: Get) -> Field<Get> {
-    Field { code: Some(code), names: name, header, cut: Cut::Header, get }
+/// A number, which is printed whole.
+const fn number(code: &'static str, names: &'static [&'static str], header: &'static str, get: Get) -> F {
+    field(code, names, header, get).cut(Cut::Header)
 }
 
 /// A factor that is not weighed: 0 for a job, and 0 is its weight.
-fn unweighed(_: Row<'_>, _: &Ctx) -> Value {
+fn unweighed(_: &Row<'_>, _: &Ctx) -> Value {
     Value::Number(0)
 }
 
-fn unweighed_share(row: Row<'_>, _: &Ctx) -> Value {
+fn unweighed_share(row: &Row<'_>, _: &Ctx) -> Value {
     match row {
         Row::Job(_) => Value::Share(0.0, 7),
         Row::Weights => Value::Number(0),
     }
 }
 
-fn of_job(row: Row<'_>, get: impl FnOnce(&JobView) -> Value) -> Value {
+fn of_job<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&JobView) -> V) -> Value {
     match row {
-        Row::Job(job) => get(job),
-        Row::Weights => Value::Nothing,
+        Row::Job(job) => get(job).into(),
+        Row::Weights => Value::NONE,
     }
-}
-
-fn text(text: &str) -> Value {
-    Value::Text(text.to_owned())
 }
 
 /// The number that a job asked for. It is not kept apart from what the priority came to where it asked for none.
 fn site(view: &JobView) -> Value {
-    Value::Number(view.request.priority.map_or(1, i64::from))
+    view.request.priority.unwrap_or(1).into()
 }
 
-static FIELDS: &[Field<Get>] = &[
-    number('a', &["AgeShare"], "AGE", unweighed_share),
-    number('A', &["Age"], "AGE", unweighed),
-    number('b', &["AssocShare"], "ASSOC", unweighed_share),
-    number('B', &["Assoc"], "ASSOC", unweighed),
-    field('c', &["Cluster"], "CLUSTER", |r, c| of_job(r, |_| text(&c.cluster))),
-    number('f', &["FairShareShare"], "FAIRSHARE", unweighed_share),
-    number('F', &["FairShare"], "FAIRSHARE", unweighed),
-    number('i', &["JobID"], "JOBID", |r, _| match r {
+static FIELDS: &[F] = &[
+    number("a", &["AgeShare"], "AGE", unweighed_share),
+    number("A", &["Age"], "AGE", unweighed),
+    number("b", &["AssocShare"], "ASSOC", unweighed_share),
+    number("B", &["Assoc"], "ASSOC", unweighed),
+    field("c", &["Cluster"], "CLUSTER", |r, c| of_job(r, |_| c.cluster.clone())),
+    number("f", &["FairShareShare"], "FAIRSHARE", unweighed_share),
+    number("F", &["FairShare"], "FAIRSHARE", unweighed),
+    number("i", &["JobID"], "JOBID", |r, _| match r {
         Row::Job(job) => Value::Number(job.id.0.into()),
-        Row::Weights => text("Weights"),
+        Row::Weights => "Weights".into(),
     }),
-    number('j', &["JobSizeShare"], "JOBSIZE", unweighed_share),
-    number('J', &["JobSize"], "JOBSIZE", unweighed),
-    field('n', &["QOSName"], "QOSNAME", |r, _| {
-        of_job(r, |job| text(job.request.qos.as_deref().unwrap_or(job::DEFAULT_QOS)))
-    }),
-    number('N', &["Nice"], "NICE", |r, _| of_job(r, |job| Value::Number(job.request.nice))),
-    field('o', &["Account"], "ACCOUNT", |r, _| {
-        of_job(r, |job| text(job.request.account.as_deref().unwrap_or_default()))
-    }),
-    number('p', &["PartitionShare"], "PARTITION", unweighed_share),
-    number('P', &["PartitionFactor"], "PARTITION", unweighed),
-    number('q', &["QOSShare"], "QOS", unweighed_share),
-    number('Q', &["QOS"], "QOS", unweighed),
-    field('r', &["Partition"], "PARTITION", |r, _| of_job(r, |job| text(&job.partition))),
-    number('S', &["Site"], "SITE", |r, _| match r {
+    number("j", &["JobSizeShare"], "JOBSIZE", unweighed_share),
+    number("J", &["JobSize"], "JOBSIZE", unweighed),
+    field("n", &["QOSName"], "QOSNAME", |r, _| of_job(r, job::qos)),
+    number("N", &["Nice"], "NICE", |r, _| of_job(r, |job| Value::Number(job.request.nice))),
+    field("o", &["Account"], "ACCOUNT", |r, _| of_job(r, |job| job.request.account.clone().unwrap_or_default())),
+    number("p", &["PartitionShare"], "PARTITION", unweighed_share),
+    number("P", &["PartitionFactor"], "PARTITION", unweighed),
+    number("q", &["QOSShare"], "QOS", unweighed_share),
+    number("Q", &["QOS"], "QOS", unweighed),
+    field("r", &["Partition"], "PARTITION", |r, _| of_job(r, |job| job.partition.clone())),
+    number("S", &["Site"], "SITE", |r, _| match r {
         Row::Job(job) => site(job),
         Row::Weights => Value::Number(1),
     }),
-    field('t', &["TRESShare"], "TRES", |_, _| Value::Nothing),
-    field('T', &["TRES"], "TRES", |_, _| Value::Nothing),
-    field('u', &["User"], "USER", |r, _| of_job(r, |job| text(&job.request.user))),
-    number('y', &["PriorityShare"], "PRIORITY", |r, _| {
+    field("t", &["TRESShare"], "TRES", |_, _| Value::NONE),
+    field("T", &["TRES"], "TRES", |_, _| Value::NONE),
+    field("u", &["User"], "USER", |r, _| of_job(r, |job| job.request.user.clone())),
+    number("y", &["PriorityShare"], "PRIORITY", |r, _| {
         of_job(r, |view| Value::Share(f64::from(job::priority(view)) / f64::from(u32::MAX), 8))
     }),
-    number('Y', &["Priority"], "PRIORITY", |r, _| of_job(r, |view| Value::Number(job::priority(view).into()))),
+    number("Y", &["Priority"], "PRIORITY", |r, _| of_job(r, job::priority)),
 ];
 
 /// Slurm's columns for the factors that have a weight, and the nice value, which counts as well.
@@ -131,97 +109,33 @@ const LONG: &str = "%.15i %9r %.8u %.8o %.10Y %.10S %.10A %.10B %.10F %.10J %.10
 const LONG_NORMALIZED: &str = "%.15i %9r %.8u %.8o %.10y %.10S %.10a %.10b %.10f %.10j %.10p %.10n %.10q %.11N %.20t";
 
 /// The order in which jobs are looked at, but for the turns of arrays.
-const DEFAULT_SORT: &str = "-Y,i";
+pub const DEFAULT_SORT: &str = "-Y,i";
 
 /// Where nothing was found that was asked for by name.
 pub const NONE_FOUND: &str = "Unable to find jobs matching user/id(s) specified\n";
 
-/// A format, understood.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Layout(Format);
-
-impl Layout {
-    /// The columns where no format is asked for.
-    pub fn of(long: bool, normalized: bool) -> Self {
-        let text = match (long, normalized) {
-            (false, false) => DEFAULT,
-            (false, true) => NORMALIZED,
-            (true, false) => LONG,
-            (true, true) => LONG_NORMALIZED,
-        };
-        // The formats above are constants that a test reads.
-        Self::parse(text).unwrap_or(Layout(Format::default()))
-    }
-
-    /// `-o/--format` and `SPRIO_FORMAT`.
-    ///
-    /// # Errors
-    /// An unknown code, with the list of what there is.
-    pub fn parse(text: &str) -> Result<Self, FormatError> {
-        Format::percent(text, FIELDS).map(Layout).map_err(|bad| unknown("Invalid job format specification", &bad))
-    }
-}
-
-/// The order of the rows: for each code whether it descends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sort(Vec<(usize, bool)>);
-
-impl Sort {
-    /// `-S/--sort` and `SPRIO_SORT`: codes, each with `+` or `-` before it. `None`: by priority.
-    ///
-    /// # Errors
-    /// An unknown code, with the list of what there is.
-    pub fn parse(text: Option<&str>) -> Result<Self, FormatError> {
-        let mut keys = Vec::new();
-        let mut descends = false;
-        for c in text.unwrap_or(DEFAULT_SORT).chars() {
-            match c {
-                '-' => descends = true,
-                '+' | ',' | ' ' | '%' => descends = false,
-                code => {
-                    let field = FIELDS.iter().position(|field| field.code == Some(code));
-                    let field = field.ok_or_else(|| unknown("Invalid sort specification", &code.to_string()))?;
-                    keys.push((field, descends));
-                    descends = false;
-                }
-            }
-        }
-        Ok(Sort(keys))
-    }
-}
-
-fn unknown(what: &str, bad: &str) -> FormatError {
-    FormatError { message: format!("{what}: {bad}"), hint: format!("Fields: {}", known(FIELDS).0) }
+/// The columns where no format is asked for.
+pub fn default_layout(long: bool, normalized: bool) -> Layout {
+    let text = match (long, normalized) {
+        (false, false) => DEFAULT,
+        (false, true) => NORMALIZED,
+        (true, false) => LONG,
+        (true, true) => LONG_NORMALIZED,
+    };
+    // Constants that a test reads.
+    Layout::codes(text).unwrap_or_default()
 }
 
 /// The table of these jobs.
 pub fn print(jobs: &[JobView], layout: &Layout, sort: &Sort, header: bool, ctx: &Ctx) -> String {
-    let mut rows: Vec<&JobView> = jobs.iter().collect();
-    rows.sort_by(|a, b| {
-        let compare = |&(field, descends): &(usize, bool)| {
-            let get = FIELDS[field].get;
-            let order = get(Row::Job(a), ctx).order(&get(Row::Job(b), ctx));
-            if descends { order.reverse() } else { order }
-        };
-        sort.0.iter().map(compare).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
-    });
-    table(rows.into_iter().map(Row::Job), layout, header, ctx)
+    let mut rows: Vec<Row<'_>> = jobs.iter().map(Row::Job).collect();
+    sort.apply(&mut rows, ctx);
+    layout.print(&rows, header, ctx)
 }
 
 /// `--weights`: how much each factor counts.
 pub fn weights(layout: &Layout, header: bool, ctx: &Ctx) -> String {
-    table(std::iter::once(Row::Weights), layout, header, ctx)
-}
-
-fn table<'a>(rows: impl Iterator<Item = Row<'a>>, Layout(format): &Layout, header: bool, ctx: &Ctx) -> String {
-    let mut out = String::new();
-    if header {
-        format.header(&mut out, FIELDS);
-    }
-    for row in rows {
-        format.row(&mut out, FIELDS, |get| get(row, ctx).text());
-    }
-    out
+    layout.print(&[Row::Weights], header, ctx)
 }
 
 #[cfg(test)]
@@ -242,14 +156,20 @@ mod tests {
     }
 
     fn lines(format: &str, sort: Option<&str>) -> Vec<String> {
-        let layout = Layout::parse(format).expect("a format");
-        let sort = Sort::parse(sort).expect("an order");
+        let layout = Layout::codes(format).expect("a format");
+        let sort = Sort::parse(sort.unwrap_or(DEFAULT_SORT)).expect("an order");
         print(&jobs(), &layout, &sort, false, &ctx()).lines().map(str::to_owned).collect()
     }
 
     #[test]
     fn the_default_view_shows_what_counts() {
-        let text = print(&jobs(), &Layout::of(false, false), &Sort::parse(None).expect("the default"), true, &ctx());
+        let text = print(
+            &jobs(),
+            &default_layout(false, false),
+            &Sort::parse(DEFAULT_SORT).expect("the default"),
+            true,
+            &ctx(),
+        );
         assert_eq!(
             text,
             "          JOBID PARTITION   PRIORITY       SITE        NICE\n              \
@@ -263,10 +183,10 @@ mod tests {
     #[test]
     fn every_default_view_is_a_format_that_is_understood() {
         for text in [DEFAULT, NORMALIZED, LONG, LONG_NORMALIZED] {
-            assert!(Layout::parse(text).is_ok(), "{text}");
+            assert!(Layout::codes(text).is_ok(), "{text}");
         }
-        assert!(Layout::of(true, true).0.has(|field| FIELDS[field].code == Some('t')));
-        assert!(Layout::of(true, false).0.has(|field| FIELDS[field].code == Some('o')));
+        let header = |long, normalized| weights(&default_layout(long, normalized), true, &ctx());
+        assert!(header(true, true).contains(" AGE ") && header(true, false).contains(" ACCOUNT "));
     }
 
     #[test]
@@ -312,16 +232,16 @@ mod tests {
 
     #[test]
     fn what_is_unknown_is_named_with_what_there_is() {
-        let error = Layout::parse("%i %z").expect_err("no such code");
+        let error = Layout::codes("%i %z").expect_err("no such code");
         assert_eq!(error.message, "Invalid job format specification: z");
         assert!(error.hint.contains("%Y"), "{}", error.hint);
-        assert_eq!(Sort::parse(Some("z")).expect_err("no such code").message, "Invalid sort specification: z");
+        assert_eq!(Sort::parse("z").expect_err("no such code").message, "Invalid sort specification: z");
     }
 
     #[test]
     fn the_weights_say_that_the_site_factor_alone_counts() {
         assert_eq!(
-            weights(&Layout::parse("%.15i %9r %.10Y %.10S %.10A").expect("a format"), true, &ctx()),
+            weights(&Layout::codes("%.15i %9r %.10Y %.10S %.10A").expect("a format"), true, &ctx()),
             "          JOBID PARTITION   PRIORITY       SITE        AGE\n        \
              Weights                               1          0\n"
         );

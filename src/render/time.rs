@@ -77,9 +77,9 @@ pub fn instant_or(t: Option<Timestamp>, otherwise: &str, ctx: &Ctx) -> String {
     t.map_or_else(|| otherwise.to_owned(), |t| instant(t, ctx))
 }
 
-/// The line above the tables of `squeue -l`, `-i` and `sinfo -l`: `Fri Nov 20 23:39:43 2026`.
+/// The line above the tables of `squeue -l`, `-i` and `sinfo -l`: `Fri Nov 20 23:39:43 2026`, with its end.
 pub fn date_line(ctx: &Ctx) -> String {
-    date(ctx.now, &ctx.tz)
+    date(ctx.now, &ctx.tz) + "\n"
 }
 
 /// An instant in the form of that line.
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_date_line_is_that_of_squeue_long() {
-        assert_eq!(date_line(&ctx(TimeFormat::Standard)), "Fri Nov 20 23:39:54 2026");
+        assert_eq!(date_line(&ctx(TimeFormat::Standard)), "Fri Nov 20 23:39:54 2026\n");
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub mod script;
 pub mod shell_words;
 pub mod signal;
 pub mod states;
+pub mod suggest;
 pub mod time;
 
 pub use error::SpecError;

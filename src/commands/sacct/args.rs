@@ -157,6 +157,17 @@ pub enum Parsable {
     Between,
 }
 
+impl Parsable {
+    /// The delimiter, and whether it also stands after the last field.
+    pub fn separator(self, delimiter: &str) -> Option<(&str, bool)> {
+        match self {
+            Parsable::No => None,
+            Parsable::Trailing => Some((delimiter, true)),
+            Parsable::Between => Some((delimiter, false)),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum SacctFormat {
     #[default]

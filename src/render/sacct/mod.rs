@@ -1,8 +1,7 @@
-//! sacct: what jobs and steps were and used (book, "Queue and Accounting: sacct"; sacct man page). Also the columns of
-//! sstat, which are the same fields of running steps.
+//! sacct: what was, and sstat: what steps use (sacct and sstat man pages).
 
 mod fields;
 mod view;
 
-pub use fields::{Row, is_field};
-pub use view::{Layout, Lines, Options, Rows, View, helpformat, print};
+pub use fields::{Row, Sacct};
+pub use view::{Layout, Options, Rows, View, parse, print};

@@ -1,13 +1,14 @@
-//! The tables of sacct: which lines a job has, and how they become text.
+//! The listings of sacct and sstat: which lines a job has, and in which columns.
 
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, JobRef, Step, StepId};
-use crate::render::format::{Format, FormatError, known};
-use crate::render::sacct::fields::{CODES, FIELDS, Row, find, listed};
-use crate::render::table::{cut, pad, width};
-use crate::render::{Ctx, Face, table};
+use crate::render::field::FormatError;
+use crate::render::sacct::fields::{Row, Sacct};
+use crate::render::{Ctx, Face, layout};
 
-/// Which of the default tables.
+pub type Layout = layout::Layout<Sacct>;
+
+/// Which of the default listings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum View {
     #[default]
@@ -20,18 +21,7 @@ pub enum View {
     Sstat,
 }
 
-/// Which columns, and in whose form.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Layout {
-    /// The book's table.
-    Table(Vec<usize>),
-    /// Slurm's columns: the field and its width, negative for left justified.
-    Columns(Vec<(usize, i32)>),
-    /// A `%` format of the book.
-    Lines(Format),
-}
-
-const BOOK_DEFAULT: [&str; 6] = ["JobID", "Partition", "JobName", "User", "State", "ExitCode"];
+const OWN_DEFAULT: &str = "JobID,Partition,JobName,User,State,ExitCode";
 const SLURM_DEFAULT: &str = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode";
 const SLURM_BRIEF: &str = "JobID,State,ExitCode";
 const SLURM_LONG: &str = "JobID,JobIDRaw,JobName,Partition,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,AveVMSize,MaxRSS,\
@@ -49,91 +39,41 @@ const SSTAT_DEFAULT: &str = "JobID,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,AveVMSi
     TRESUsageOutMax,TRESUsageOutMaxNode,TRESUsageOutMaxTask,TRESUsageOutMin,TRESUsageOutMinNode,TRESUsageOutMinTask,\
     TRESUsageOutTot";
 
-impl Layout {
-    /// The table where no format is asked for. The brief, the long and sstat's view are Slurm's in either face: the
-    /// book has none.
-    pub fn of(view: View, face: Face) -> Self {
-        let columns = match (view, face) {
-            (View::Default, Face::Book) => {
-                return Layout::Table(BOOK_DEFAULT.iter().filter_map(|name| find(name)).collect());
-            }
+impl View {
+    /// The columns where no format is asked for. But for the default, they are Slurm's in either face.
+    pub fn layout(self, face: Face) -> Layout {
+        let text = match (self, face) {
+            // Constants that a test reads.
+            (View::Default, Face::Book) => return Layout::names(OWN_DEFAULT).unwrap_or_default(),
             (View::Default, Face::Slurm) => SLURM_DEFAULT,
             (View::Brief, _) => SLURM_BRIEF,
             (View::Long, _) => SLURM_LONG,
             (View::Sstat, _) => SSTAT_DEFAULT,
         };
-        // The lists above are constants that a test reads.
-        Self::names(columns).unwrap_or(Layout::Columns(Vec::new()))
-    }
-
-    /// `-o/--format` and `SACCT_FORMAT`: field names, each with `%width` or `%-width` after it, `ALL`; or the book's
-    /// `%` codes with text between (`%i|%T`).
-    ///
-    /// # Errors
-    /// An unknown name or code, with the list of what there is.
-    pub fn parse(text: &str) -> Result<Self, FormatError> {
-        // A name with a width has its `%` after letters and before digits; anything else is a format of codes.
-        let is_names = text.split(',').all(|word| {
-            let (name, size) = word.trim().split_once('%').unwrap_or((word.trim(), ""));
-            name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-                && (!name.is_empty() || size.is_empty())
-                && size.trim_start_matches('-').chars().all(|c| c.is_ascii_digit())
-        });
-        if is_names || !text.contains('%') { Self::names(text) } else { Self::percent(text) }
-    }
-
-    /// A list of field names with widths.
-    ///
-    /// # Errors
-    /// An unknown name.
-    pub fn names(text: &str) -> Result<Self, FormatError> {
-        let mut columns = Vec::new();
-        for word in text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
-            let (name, size) = word.split_once('%').unwrap_or((word, ""));
-            if name.eq_ignore_ascii_case("all") {
-                columns.extend(FIELDS.iter().enumerate().map(|(i, f)| (i, f.width)));
-                continue;
-            }
-            let field = find(name).ok_or_else(|| unknown(name))?;
-            let width = size.parse::<i32>().ok().filter(|w| *w != 0 && w.unsigned_abs() <= u32::from(u16::MAX));
-            columns.push((field, width.unwrap_or(FIELDS[field].width)));
-        }
-        Ok(Layout::Columns(columns))
-    }
-
-    /// A format of the book's `%` codes.
-    ///
-    /// # Errors
-    /// An unknown code.
-    pub fn percent(text: &str) -> Result<Self, FormatError> {
-        Format::percent(text, CODES).map(Layout::Lines).map_err(|bad| unknown(&format!("%{bad}")))
+        Layout::ruled(text).unwrap_or_default()
     }
 }
 
-fn unknown(what: &str) -> FormatError {
-    let names: Vec<&str> = FIELDS.iter().map(|f| f.name).collect();
-    FormatError {
-        message: format!("Invalid field requested: \"{what}\""),
-        hint: format!("known fields: {}; known codes: {}", names.join(" "), known(CODES).0),
-    }
-}
-
-/// How the cells of a line are held together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Lines {
-    /// Columns of a fixed width.
-    #[default]
-    Columns,
-    /// `-p/--parsable`: a separator after each value.
-    Parsable,
-    /// `-P/--parsable2`: a separator between values.
-    Parsable2,
+/// `-o/--format` and `SACCT_FORMAT`: field names, each with `%width` or `%-width` after it, `ALL`; or letters with text
+/// between (`%i|%T`).
+///
+/// # Errors
+/// An unknown name or letter.
+pub fn parse(text: &str) -> Result<Layout, FormatError> {
+    // A name with a width has its `%` after letters and before digits; anything else is a format of letters.
+    let is_names = text.split(',').all(|word| {
+        let (name, size) = word.trim().split_once('%').unwrap_or((word.trim(), ""));
+        name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+            && (!name.is_empty() || size.is_empty())
+            && size.trim_start_matches('-').chars().all(|c| c.is_ascii_digit())
+    });
+    if is_names || !text.contains('%') { Layout::ruled(text) } else { Layout::codes(text) }
 }
 
 /// Which lines a job has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Rows {
-    /// The job and its steps. The book's default table leaves out the step of the batch script itself.
+    /// The job and its steps. The default table with bars leaves out the step of the batch script itself.
     #[default]
     JobsAndSteps,
     /// `-X/--allocations`
@@ -148,64 +88,43 @@ pub struct Options<'a> {
     pub layout: Layout,
     /// False with `-n/--noheader`.
     pub header: bool,
-    pub lines: Lines,
-    /// `--delimiter`; `|` by default.
-    pub delimiter: &'a str,
     pub rows: Rows,
     /// The ids that were asked for, if any: `12.0` shows that step alone.
     pub refs: &'a [JobRef],
+    /// `-p` and `-P`: what stands between values, and whether it also stands after the last one.
+    pub parsable: Option<(&'a str, bool)>,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
         Options {
-            layout: Layout::of(View::Default, Face::Book),
+            layout: View::Default.layout(Face::Book),
             header: true,
-            lines: Lines::Columns,
-            delimiter: "|",
             rows: Rows::JobsAndSteps,
             refs: &[],
+            parsable: None,
         }
     }
 }
 
 /// The records, which are taken as chosen and ordered already, as sacct prints them.
 pub fn print(jobs: &[JobView], options: &Options<'_>, ctx: &Ctx) -> String {
-    let is_book = matches!(options.layout, Layout::Table(_));
-    let rows: Vec<Row<'_>> = jobs.iter().flat_map(|job| rows_of(job, options, is_book)).collect();
-    match &options.layout {
-        Layout::Table(fields) if options.lines == Lines::Columns => {
-            let headers: Vec<&str> = fields.iter().map(|f| FIELDS[*f].name).collect();
-            let cells: Vec<Vec<String>> =
-                rows.iter().map(|row| fields.iter().map(|f| (FIELDS[*f].get)(row, ctx)).collect()).collect();
-            table::book(&headers, &cells, options.header)
-        }
-        Layout::Table(fields) => {
-            let columns: Vec<(usize, i32)> = fields.iter().map(|f| (*f, FIELDS[*f].width)).collect();
-            print_columns(&rows, &columns, options, ctx)
-        }
-        Layout::Columns(columns) => print_columns(&rows, columns, options, ctx),
-        Layout::Lines(format) => {
-            let mut out = String::new();
-            if options.header {
-                format.header(&mut out, CODES);
-            }
-            for row in &rows {
-                format.row(&mut out, CODES, |get| get(row, ctx));
-            }
-            out
-        }
+    let layout = &options.layout;
+    let rows: Vec<Row<'_>> = jobs.iter().flat_map(|job| rows_of(job, options, layout.is_barred())).collect();
+    match options.parsable {
+        None => layout.print(&rows, options.header, ctx),
+        Some((delimiter, trailing)) => layout.clone().parsable(delimiter, trailing).print(&rows, options.header, ctx),
     }
 }
 
-fn rows_of<'a>(job: &'a JobView, options: &Options<'_>, is_book: bool) -> Vec<Row<'a>> {
+fn rows_of<'a>(job: &'a JobView, options: &Options<'_>, is_barred: bool) -> Vec<Row<'a>> {
     let (whole, steps) = asked_for(job, options.refs);
     let wants = |step: &&Step| {
         let named = steps.contains(&step.id);
         match options.rows {
             Rows::Jobs => false,
             Rows::JobsAndSteps | Rows::Steps if named => true,
-            Rows::JobsAndSteps | Rows::Steps => whole && (!is_book || matches!(step.id, StepId::Num(_))),
+            Rows::JobsAndSteps | Rows::Steps => whole && (!is_barred || matches!(step.id, StepId::Num(_))),
         }
     };
     let job_row = (whole && options.rows != Rows::Steps).then_some(Row { job, step: None });
@@ -235,88 +154,12 @@ fn names(r: &JobRef, job: &JobView) -> bool {
     }
 }
 
-fn print_columns(rows: &[Row<'_>], columns: &[(usize, i32)], options: &Options<'_>, ctx: &Ctx) -> String {
-    let mut out = String::new();
-    if options.header {
-        line(&mut out, columns, options, |f| (FIELDS[f].name.to_owned(), Fit::Cut));
-        if options.lines == Lines::Columns {
-            for (_, width) in columns {
-                out.extend(std::iter::repeat_n('-', width.unsigned_abs() as usize));
-                out.push(' ');
-            }
-            out.push('\n');
-        }
-    }
-    for row in rows {
-        line(&mut out, columns, options, |f| {
-            let fit = if FIELDS[f].number { Fit::Whole } else { Fit::Plus };
-            (table::printable(&(FIELDS[f].get)(row, ctx)).into_owned(), fit)
-        });
-    }
-    out
-}
-
-/// What becomes of a text that is wider than its column.
-#[derive(Clone, Copy)]
-enum Fit {
-    Cut,
-    /// Cut, with `+` at the end.
-    Plus,
-    Whole,
-}
-
-fn line(out: &mut String, columns: &[(usize, i32)], options: &Options<'_>, cell: impl Fn(usize) -> (String, Fit)) {
-    for (i, (field, size)) in columns.iter().enumerate() {
-        let (text, fit) = cell(*field);
-        match options.lines {
-            Lines::Parsable2 => {
-                if i > 0 {
-                    out.push_str(options.delimiter);
-                }
-                out.push_str(&text);
-            }
-            Lines::Parsable => {
-                out.push_str(&text);
-                out.push_str(options.delimiter);
-            }
-            Lines::Columns => {
-                let to = size.unsigned_abs() as usize;
-                let text = match fit {
-                    _ if width(&text) <= to => text,
-                    Fit::Whole => text,
-                    Fit::Cut => cut(&text, to).to_owned(),
-                    Fit::Plus => format!("{}+", cut(&text, to.saturating_sub(1))),
-                };
-                pad(out, &text, to, *size > 0);
-                out.push(' ');
-            }
-        }
-    }
-    out.push('\n');
-}
-
-/// `-e/--helpformat`: the names of all fields, four on a line.
-pub fn helpformat() -> String {
-    let mut names: Vec<&str> = listed().map(|f| f.name).collect();
-    names.sort_by_key(|name| name.to_ascii_lowercase());
-    let mut out = String::new();
-    for four in names.chunks(4) {
-        for (i, name) in four.iter().enumerate() {
-            if i > 0 {
-                out.push(' ');
-            }
-            pad(&mut out, name, 19, false);
-        }
-        out.push('\n');
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::tres::{Spread, TaskUsage, Usage};
     use crate::model::{ExitCode, JobId, JobState, Reason, TaskSet, Timestamp, Tres};
+    use crate::render::field::{Table, helpformat};
     use crate::render::fixture::{NOW, at, ctx, job, step};
     use crate::render::size::Units;
     use crate::render::time::TimeFormat;
@@ -380,11 +223,11 @@ mod tests {
     }
 
     fn columns(format: &str) -> Options<'static> {
-        Options { layout: Layout::parse(format).unwrap(), ..Options::default() }
+        Options { layout: parse(format).unwrap(), ..Options::default() }
     }
 
     fn parsable(format: &str) -> Options<'static> {
-        Options { lines: Lines::Parsable2, header: false, ..columns(format) }
+        Options { parsable: Some(("|", false)), header: false, ..columns(format) }
     }
 
     /// The jobs' own lines, joined.
@@ -407,7 +250,7 @@ mod tests {
 
     #[test]
     fn book_default_view_parsable2_and_noheader() {
-        let options = Options { lines: Lines::Parsable2, ..Options::default() };
+        let options = Options { parsable: Some(("|", false)), ..Options::default() };
         assert_eq!(
             print(&records()[1..2], &options, &ctx()),
             "JobID|Partition|JobName|User|State|ExitCode\n179|cpu|sig|lab|FAILED|0:9\n"
@@ -418,7 +261,7 @@ mod tests {
 
     #[test]
     fn slurm_default_view() {
-        let options = Options { layout: Layout::of(View::Default, Face::Slurm), ..Options::default() };
+        let options = Options { layout: View::Default.layout(Face::Slurm), ..Options::default() };
         assert_eq!(
             print(&records(), &options, &ctx()),
             "JobID           JobName  Partition    Account  AllocCPUS      State ExitCode \n\
@@ -442,7 +285,7 @@ mod tests {
     #[test]
     fn allocations_option_leaves_the_steps_out() {
         let options = Options {
-            layout: Layout::of(View::Default, Face::Slurm),
+            layout: View::Default.layout(Face::Slurm),
             rows: Rows::Jobs,
             header: false,
             ..Options::default()
@@ -503,10 +346,10 @@ mod tests {
     fn parsable_ends_in_the_delimiter_and_parsable2_does_not() {
         let job = &records()[1..2];
         let options = Options { rows: Rows::Jobs, ..columns("jobid,state") };
-        let with = |lines, delimiter| Options { lines, delimiter, ..options.clone() };
-        assert_eq!(print(job, &with(Lines::Parsable, "|"), &ctx()), "JobID|State|\n179|FAILED|\n");
-        assert_eq!(print(job, &with(Lines::Parsable2, ","), &ctx()), "JobID,State\n179,FAILED\n");
-        assert_eq!(print(job, &with(Lines::Parsable, "^|^"), &ctx()), "JobID^|^State^|^\n179^|^FAILED^|^\n");
+        let with = |delimiter, trailing| Options { parsable: Some((delimiter, trailing)), ..options.clone() };
+        assert_eq!(print(job, &with("|", true), &ctx()), "JobID|State|\n179|FAILED|\n");
+        assert_eq!(print(job, &with(",", false), &ctx()), "JobID,State\n179,FAILED\n");
+        assert_eq!(print(job, &with("^|^", true), &ctx()), "JobID^|^State^|^\n179^|^FAILED^|^\n");
     }
 
     #[test]
@@ -690,12 +533,12 @@ mod tests {
 
     #[test]
     fn helpformat_lists_four_on_a_line_and_every_name_is_accepted() {
-        let text = helpformat();
+        let text = helpformat::<Sacct>();
         assert!(text.starts_with("Account             AdminComment        AllocCPUS           AllocNodes         \n"));
         let all = text.split_whitespace().collect::<Vec<_>>().join(",");
         // aiida leaves a comma at the end.
-        let Ok(Layout::Columns(columns)) = Layout::parse(&format!("{all},")) else { panic!("{all}") };
-        assert_eq!(columns.len(), all.split(',').count());
+        let header = print(&[], &columns(&format!("{all},")), &ctx());
+        assert_eq!(header.lines().nth(1).map(|dashes| dashes.split_whitespace().count()), Some(all.split(',').count()));
     }
 
     #[test]
@@ -713,7 +556,7 @@ mod tests {
             TRESUsageOutMinNode TRESUsageOutMinTask TRESUsageOutTot UID User UserCPU WCKey WCKeyID WorkDir"
             .split_whitespace()
         {
-            assert!(FIELDS.iter().any(|f| f.name == name), "{name}");
+            assert!(Sacct::fields().iter().any(|f| f.names == [name]), "{name}");
             let text = print(&records(), &parsable(name), &ctx());
             assert_eq!(text.lines().count(), 13, "{name}");
         }
@@ -721,17 +564,17 @@ mod tests {
 
     #[test]
     fn long_and_sstat_views_name_known_fields() {
-        let count = |view| match Layout::of(view, Face::Book) {
-            Layout::Columns(columns) => columns.len(),
-            Layout::Table(_) | Layout::Lines(_) => 0,
+        let count = |view: View| {
+            let options = Options { layout: view.layout(Face::Book), ..Options::default() };
+            print(&[], &options, &ctx()).lines().nth(1).map_or(0, |dashes| dashes.split_whitespace().count())
         };
         assert_eq!((count(View::Brief), count(View::Long), count(View::Sstat)), (3, 54, 47));
     }
 
     #[test]
     fn the_averages_of_disk_use_are_narrower_in_sstat() {
-        let header = |view| {
-            let options = Options { layout: Layout::of(view, Face::Slurm), ..Options::default() };
+        let header = |view: View| {
+            let options = Options { layout: view.layout(Face::Slurm), ..Options::default() };
             print(&[], &options, &ctx()).lines().next().unwrap_or_default().to_owned()
         };
         assert!(header(View::Long).contains(" MaxDiskReadTask    AveDiskRead MaxDiskWrite "));
@@ -752,11 +595,11 @@ mod tests {
 
     #[test]
     fn an_unknown_field_is_an_error_that_lists_what_exists() {
-        let error = Layout::parse("jobid,nosuch").unwrap_err();
+        let error = parse("jobid,nosuch").unwrap_err();
         assert_eq!(error.message, "Invalid field requested: \"nosuch\"");
         assert!(error.hint.contains("TotalCPU"));
-        assert_eq!(Layout::parse("%i %?").unwrap_err().message, "Invalid field requested: \"%?\"");
-        assert!(Layout::parse("plain text").is_err());
+        assert_eq!(parse("%i %?").unwrap_err().message, "Invalid field requested: \"%?\"");
+        assert!(parse("plain text").is_err());
     }
 
     #[test]
@@ -813,7 +656,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_format_panics(text in "\\PC{0,40}|[%.,0-9A-Za-z_-]{0,40}") {
-            if let Ok(layout) = Layout::parse(&text) {
+            if let Ok(layout) = parse(&text) {
                 print(&records(), &Options { layout, ..Options::default() }, &ctx());
             }
         }

@@ -1,6 +1,6 @@
 //! `scontrol show config` and `scontrol ping`.
 
-use crate::render::table::pad;
+use crate::render::text::pad;
 use crate::render::{Ctx, time};
 
 /// The configuration as a list of names and values, in the order given.

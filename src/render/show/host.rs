@@ -73,7 +73,7 @@ pub fn node(n: &NodeView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
         ("ExtSensorsWatts", "0".to_owned()),
         ("ExtSensorsTemp", "n/s".to_owned()),
     ]);
-    r.print(one_line)
+    r.print(one_line, ctx)
 }
 
 /// All partitions.
@@ -127,7 +127,7 @@ pub fn partition(n: &NodeView, p: &PartitionView, one_line: bool, ctx: &Ctx) -> 
         capacity.gpus = 0;
     }
     r.word("TRES", tres::scontrol(&capacity, ctx.units));
-    r.print(one_line)
+    r.print(one_line, ctx)
 }
 
 /// What a job gets that asks for no memory (book, "Batch Jobs with sbatch: Defaults").

@@ -27,14 +27,12 @@ pub fn job(j: &JobView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
     place_and_size(&mut r, j, detail, ctx);
     request(&mut r, j, ctx);
     additions(&mut r, j, ctx);
-    if one_line {
-        return r.print(true);
+    let mut out = r.print(one_line, ctx);
+    if !one_line {
+        // Slurm ends a job in a line of three blanks and an empty one.
+        out.truncate(out.len() - 1);
+        out.push_str("   \n\n");
     }
-    let mut out = String::new();
-    r.to_lines(&mut out);
-    // Slurm ends a job in a line of three blanks and an empty one.
-    out.truncate(out.len() - 1);
-    out.push_str("   \n\n");
     out
 }
 
@@ -359,6 +357,18 @@ mod tests {
         assert!(text.split_whitespace().all(|word| word.contains('=')), "{text}");
         assert!(text.contains(" Command=/home/lab/g/sleep.sh\\040300 "));
         assert!(text.starts_with("JobId=190 JobName=two\\040words\\011and\\012lines UserId=lab(1001) "));
+    }
+
+    #[test]
+    fn an_escape_in_a_name_does_not_reach_a_terminal() {
+        let j = build(190, "a\u{1b}[2J\nb").build();
+        let mut ctx = ctx();
+        assert!(job(&j, false, false, &ctx).starts_with("JobId=190 JobName=a\u{1b}[2J\\012b\n"));
+        ctx.is_terminal = true;
+        for one_line in [false, true] {
+            let text = job(&j, one_line, false, &ctx);
+            assert!(text.starts_with("JobId=190 JobName=a\\033[2J\\012b") && !text.contains('\u{1b}'), "{text}");
+        }
     }
 
     #[test]

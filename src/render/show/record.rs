@@ -1,6 +1,7 @@
 //! A record of `scontrol show`: lines of `key=value` words, or all on one line (`-o/--oneliner`).
 
-use std::fmt::Write;
+use crate::render::Ctx;
+use crate::render::text::printable;
 
 /// The lines of one record.
 #[derive(Default)]
@@ -38,55 +39,33 @@ impl Record {
         }
     }
 
+    /// Either form.
+    pub fn print(&self, one_line: bool, ctx: &Ctx) -> String {
+        if one_line { self.one_line(ctx) } else { self.lines(ctx) }
+    }
+
     /// Lines after the first are indented by three blanks. The record ends in an empty line.
-    pub fn to_lines(&self, out: &mut String) {
+    fn lines(&self, ctx: &Ctx) -> String {
+        let mut out = String::new();
         for (i, line) in self.lines.iter().enumerate() {
             out.push_str(if i == 0 { "" } else { "\n   " });
             out.push_str(line.indent);
             for (j, (key, value)) in line.words.iter().enumerate() {
-                // Writing to a String cannot fail.
-                let _ = write!(out, "{}{key}={}", if j == 0 { "" } else { " " }, escape(value, false));
+                let value = printable(value.into(), ctx.is_terminal);
+                out.extend([if j == 0 { "" } else { " " }, key, "=", &value]);
             }
             out.push_str(line.tail);
         }
-        out.push_str("\n\n");
+        out + "\n\n"
     }
 
     /// All words on one line, each without blanks: a blank within a value is written as `\040`, as in /etc/fstab, so
     /// that every word has its `=`.
-    pub fn to_one_line(&self, out: &mut String) {
-        let mut first = true;
-        for (key, value) in self.lines.iter().flat_map(|l| &l.words) {
-            let _ = write!(out, "{}{key}={}", if first { "" } else { " " }, escape(value.trim_end(), true));
-            first = false;
-        }
-        out.push('\n');
+    fn one_line(&self, ctx: &Ctx) -> String {
+        let words = self.lines.iter().flat_map(|line| &line.words).map(|(key, value)| {
+            let value = printable(value.trim_end().into(), ctx.is_terminal);
+            format!("{key}={}", value.replace(' ', "\\040").replace('\t', "\\011"))
+        });
+        words.collect::<Vec<_>>().join(" ") + "\n"
     }
-
-    /// Either form.
-    pub fn print(&self, one_line: bool) -> String {
-        let mut out = String::new();
-        if one_line {
-            self.to_one_line(&mut out)
-        } else {
-            self.to_lines(&mut out)
-        }
-        out
-    }
-}
-
-/// A line break in a value would begin what looks like another line of the record.
-fn escape(value: &str, blanks: bool) -> String {
-    let mut out = String::with_capacity(value.len());
-    for c in value.chars() {
-        match c {
-            ' ' if !blanks => out.push(c),
-            ' ' => out.push_str("\\040"),
-            '\t' if blanks => out.push_str("\\011"),
-            '\n' => out.push_str("\\012"),
-            '\r' => out.push_str("\\015"),
-            c => out.push(c),
-        }
-    }
-    out
 }

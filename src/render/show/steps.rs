@@ -8,7 +8,7 @@ use crate::render::{Ctx, time, tres};
 
 /// The running steps of a job, or the one that was asked for. Empty where there is none.
 pub fn steps(job: &JobView, only: Option<StepId>, one_line: bool, ctx: &Ctx) -> String {
-    steps_shown(job, only).map(|s| step(job, s, ctx).print(one_line)).collect()
+    steps_shown(job, only).map(|s| step(job, s, ctx).print(one_line, ctx)).collect()
 }
 
 /// Those steps, for another form of them.

@@ -1,10 +1,11 @@
-//! Every column of sinfo: Slurm's letters, Slurm's `-O` names, and the book's field names.
+//! Every column of sinfo.
 
 use crate::model::partition::Host;
 use crate::model::view::{NodeView, PartitionView};
+use crate::render::Ctx;
 use crate::render::ctx::VERSION;
-use crate::render::format::{Cut, Field};
-use crate::render::{Ctx, size};
+use crate::render::field::{Cut, Field, Need, Place, Table};
+use crate::render::value::Value;
 
 /// What the host is doing, in Slurm's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,20 +51,20 @@ impl State {
 /// A line of sinfo: the host as a member of some partitions.
 pub struct Row<'a> {
     pub node: &'a NodeView,
-    /// One partition; all that are shown in the book's node view.
+    /// One partition, or all that are shown where the line is the node's.
     pub partitions: Vec<&'a PartitionView>,
     /// False where the host is left out by `-t`, `-n` or `-d`: the line then has no node.
     pub has_node: bool,
 }
 
 impl Row<'_> {
-    /// `cpu*`, or `cpu*,gpu` in the book's node view.
-    fn partition(&self, star: bool) -> String {
+    /// `cpu*`, or `cpu*,gpu` where the line is the node's.
+    fn partition(&self, star: bool) -> Value {
         let name = |p: &&PartitionView| {
             let mark = if star && p.partition.is_default { "*" } else { "" };
             format!("{}{mark}", p.partition.name)
         };
-        self.partitions.iter().map(name).collect::<Vec<_>>().join(",")
+        self.partitions.iter().map(name).collect::<Vec<_>>().join(",").into()
     }
 
     /// The GPUs belong to the GPU partitions.
@@ -71,22 +72,27 @@ impl Row<'_> {
         self.partitions.iter().any(|p| p.partition.is_gpu)
     }
 
-    fn sum(&self, of: impl Fn(&PartitionView) -> u64) -> String {
-        self.partitions.iter().map(|p| of(p)).sum::<u64>().to_string()
+    fn sum(&self, of: impl Fn(&PartitionView) -> u64) -> Value {
+        self.partitions.iter().map(|p| of(p)).sum::<u64>().into()
     }
 
-    fn state(&self, name: impl Fn(State) -> &'static str) -> String {
-        if self.has_node { name(State::of(self.node)) } else { "n/a" }.to_owned()
+    fn state(&self, name: impl Fn(State) -> &'static str) -> Value {
+        if self.has_node { name(State::of(self.node)) } else { "n/a" }.into()
     }
 
     /// A number of the host, 0 on a line without it.
-    fn count(&self, n: u64) -> String {
-        if self.has_node { n } else { 0 }.to_string()
+    fn count(&self, n: u64) -> Value {
+        if self.has_node { n } else { 0 }.into()
+    }
+
+    /// A number of GPUs, 0 outside the GPU partitions.
+    fn gpus(&self, n: u64) -> Value {
+        if self.has_gpus() { n } else { 0 }.into()
     }
 
     /// A name of the host, empty on a line without it.
-    fn name(&self) -> String {
-        if self.has_node { self.node.host.name.clone() } else { String::new() }
+    fn name(&self) -> Value {
+        if self.has_node { self.node.host.name.clone().into() } else { Value::NONE }
     }
 
     /// Nodes that are `allocated/idle`; a host that is partly taken counts as allocated.
@@ -104,29 +110,29 @@ impl Row<'_> {
         (taken, total)
     }
 
-    fn features(&self) -> String {
-        feature_words(&self.node.host, self.has_gpus())
+    fn features(&self) -> Value {
+        feature_words(&self.node.host, self.has_gpus()).into()
     }
 
-    /// The book's column: `cpu` alone, or with the models of the GPUs.
-    fn book_features(&self) -> String {
+    /// `cpu` alone, or with the models of the GPUs.
+    fn models(&self) -> Value {
         let mut words = vec!["cpu".to_owned()];
         if self.has_gpus() {
             words.extend(self.node.host.gpu_models().map(str::to_owned));
         }
-        join_distinct(words)
+        join_distinct(words).into()
     }
 
-    fn gres(&self) -> String {
+    fn gres(&self) -> Value {
         let gres = gres(&self.node.host);
-        if self.has_gpus() && self.has_node && !gres.is_empty() { gres } else { "(null)".to_owned() }
+        Value::or_null(Some(&gres).filter(|_| self.has_gpus() && self.has_node).map(String::as_str))
     }
 }
 
 /// `--constraint` words: `cpu`, what the host is configured to have, and the models of GPUs.
 fn feature_words(host: &Host, gpus: bool) -> String {
     let mut words = vec!["cpu".to_owned()];
-    // The bare word `gpu` says nothing that the partition does not say (book).
+    // The bare word `gpu` says nothing that the partition does not say.
     words.extend(host.features.iter().filter(|f| *f != "gpu").cloned());
     if gpus {
         words.extend(host.gpu_models().map(str::to_owned));
@@ -165,34 +171,42 @@ pub fn gres(host: &Host) -> String {
     text.collect::<Vec<_>>().join(",")
 }
 
-pub type Get = fn(&Row<'_>, &Ctx) -> String;
+/// The table of sinfo's fields.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sinfo;
 
-const fn coded(code: char, names: &'static [&'static str], header: &'static str, get: Get) -> Field<Get> {
-    Field { code: Some(code), names, header, cut: Cut::Always, get }
+impl Table for Sinfo {
+    type Row<'a> = Row<'a>;
+
+    // Slurm's `%all` has a blank after these.
+    const AFTER_CAPITALS: &'static str = " ";
+
+    fn fields() -> &'static [Field<Self>] {
+        FIELDS
+    }
+
+    fn unknown(place: Place, word: &str) -> String {
+        match place {
+            Place::Code | Place::Name => format!("Invalid node format specification: {word}"),
+            // Slurm has this text from squeue.
+            Place::LongName => format!("Invalid job format specification: {word}"),
+            Place::Sort => format!("Invalid sort specification: {word}"),
+        }
+    }
 }
 
-const fn named(names: &'static [&'static str], header: &'static str, get: Get) -> Field<Get> {
-    Field { code: None, names, header, cut: Cut::Always, get }
+type F = Field<Sinfo>;
+
+fn null(_: &Row<'_>, _: &Ctx) -> Value {
+    "(null)".into()
 }
 
-const fn nodes(code: char, names: &'static [&'static str], header: &'static str, get: Get) -> Field<Get> {
-    Field { code: Some(code), names, header, cut: Cut::Never, get }
+fn unknown(_: &Row<'_>, _: &Ctx) -> Value {
+    "Unknown".into()
 }
 
-fn null(_: &Row<'_>, _: &Ctx) -> String {
-    "(null)".to_owned()
-}
-
-fn unknown(_: &Row<'_>, _: &Ctx) -> String {
-    "Unknown".to_owned()
-}
-
-fn one(_: &Row<'_>, _: &Ctx) -> String {
-    "1".to_owned()
-}
-
-fn not_available(_: &Row<'_>, _: &Ctx) -> String {
-    "N/A".to_owned()
+fn one(_: &Row<'_>, _: &Ctx) -> Value {
+    1u32.into()
 }
 
 /// `2.53`
@@ -200,99 +214,92 @@ pub fn load(node: &NodeView) -> String {
     format!("{}.{:02}", node.load_centi / 100, node.load_centi % 100)
 }
 
-fn sct(r: &Row<'_>) -> String {
+fn sct(r: &Row<'_>) -> Value {
     let h = &r.node.host;
-    format!("{}:{}:{}", h.sockets, h.cores_per_socket, h.threads_per_core)
+    format!("{}:{}:{}", h.sockets, h.cores_per_socket, h.threads_per_core).into()
 }
 
 /// `GRES_USED`: the GPUs in use, or `N/A` in a partition without any.
-fn gres_used(r: &Row<'_>) -> String {
-    if r.has_gpus() { format!("gpu:{}", r.node.allocated.gpus) } else { "N/A".to_owned() }
+fn gres_used(r: &Row<'_>) -> Value {
+    if r.has_gpus() { format!("gpu:{}", r.node.allocated.gpus).into() } else { "N/A".into() }
 }
 
-/// Slurm's fields.
-pub static FIELDS: &[Field<Get>] = &[
-    coded('P', &["Partition"], "PARTITION", |r, _| r.partition(true)),
-    coded('R', &["PartitionName"], "PARTITION", |r, _| r.partition(false)),
-    coded('a', &["Available"], "AVAIL", |_, _| "up".to_owned()),
-    coded('l', &["Time"], "TIMELIMIT", |_, _| "infinite".to_owned()),
-    coded('L', &["DefaultTime"], "DEFAULTTIME", |_, _| "n/a".to_owned()),
-    coded('D', &["Nodes"], "NODES", |r, _| r.count(1)),
-    coded('t', &["StateCompact"], "STATE", |r, _| r.state(State::code)),
-    coded('T', &["StateLong"], "STATE", |r, _| r.state(State::name)),
-    nodes('N', &["NodeList"], "NODELIST", |r, _| r.name()),
-    nodes('n', &["NodeHost"], "HOSTNAMES", |r, _| r.name()),
-    nodes('o', &["NodeAddr"], "NODE_ADDR", |r, _| r.name()),
-    coded('A', &["NodeAI"], "NODES(A/I)", |r, _| {
-        let (a, i) = r.nodes_ai();
-        format!("{a}/{i}")
-    }),
-    coded('F', &["NodeAIOT"], "NODES(A/I/O/T)", |r, _| {
-        let (a, i) = r.nodes_ai();
-        format!("{a}/{i}/0/{}", a + i)
-    }),
-    coded('c', &["CPUs"], "CPUS", |r, _| r.count(r.cpus().1)),
-    coded('C', &["CPUsState"], "CPUS(A/I/O/T)", |r, _| {
+/// `allocated/idle/other/total`
+fn aiot(allocated: u64, total: u64) -> Value {
+    format!("{allocated}/{}/0/{total}", total - allocated).into()
+}
+
+static FIELDS: &[F] = &[
+    F::new(&["Partition"], "PARTITION", |r, _| r.partition(true)).code("P").cut(Cut::Star).needs(Need::Partition),
+    F::new(&["PartitionName"], "PARTITION", |r, _| r.partition(false)).code("R").needs(Need::Partition),
+    F::new(&["Available"], "AVAIL", |_, _| "up".into()).code("a"),
+    F::new(&["Time"], "TIMELIMIT", |_, _| "infinite".into()).code("l"),
+    F::new(&["DefaultTime"], "DEFAULTTIME", |_, _| "n/a".into()).code("L"),
+    F::new(&["Nodes"], "NODES", |r, _| r.count(1)).code("D"),
+    F::new(&["StateCompact"], "STATE", |r, _| r.state(State::code)).code("t").own(&["State"]),
+    F::new(&["StateLong"], "STATE", |r, _| r.state(State::name)).code("T"),
+    F::new(&["NodeList"], "NODELIST", |r, _| r.name()).code("N").cut(Cut::Never),
+    F::new(&["NodeHost"], "HOSTNAMES", |r, _| r.name())
+        .code("n")
+        .own(&["Hostnames", "Hostname", "NodeList"])
+        .cut(Cut::Never),
+    F::new(&["NodeAddr"], "NODE_ADDR", |r, _| r.name()).code("o").cut(Cut::Never),
+    F::new(&["NodeAI"], "NODES(A/I)", |r, _| {
+        let (allocated, idle) = r.nodes_ai();
+        format!("{allocated}/{idle}").into()
+    })
+    .code("A"),
+    F::new(&["NodeAIOT"], "NODES(A/I/O/T)", |r, _| {
+        let (allocated, idle) = r.nodes_ai();
+        aiot(allocated.into(), (allocated + idle).into())
+    })
+    .code("F"),
+    F::new(&["CPUs"], "CPUS", |r, _| r.count(r.cpus().1)).code("c"),
+    F::new(&["CPUsState"], "CPUS(A/I/O/T)", |r, _| {
         let (taken, total) = if r.has_node { r.cpus() } else { (0, 0) };
-        format!("{taken}/{}/0/{total}", total - taken)
-    }),
-    coded('O', &["CPUsLoad"], "CPU_LOAD", |r, _| load(r.node)),
-    coded('m', &["Memory"], "MEMORY", |r, _| r.count(r.node.host.mem_mb)),
-    coded('e', &["FreeMem"], "FREE_MEM", |r, _| r.count(r.node.free_mem_mb)),
-    coded('d', &["Disk"], "TMP_DISK", |_, _| "0".to_owned()),
-    coded('G', &["Gres"], "GRES", |r, _| r.gres()),
-    coded('f', &["Features"], "AVAIL_FEATURES", |r, _| r.features()),
-    coded('b', &["features_act"], "ACTIVE_FEATURES", |r, _| r.features()),
-    coded('X', &["Sockets"], "SOCKETS", |r, _| r.node.host.sockets.to_string()),
-    coded('Y', &["Cores"], "CORES", |r, _| r.node.host.cores_per_socket.to_string()),
-    coded('Z', &["Threads"], "THREADS", |r, _| r.node.host.threads_per_core.to_string()),
-    coded('z', &["SocketCoreThread"], "S:C:T", |r, _| sct(r)),
-    coded('w', &["Weight"], "WEIGHT", one),
-    coded('E', &["Reason"], "REASON", |_, _| "none".to_owned()),
-    coded('H', &["TimeStamp"], "TIMESTAMP", unknown),
-    coded('u', &["User"], "USER", unknown),
-    coded('U', &["UserLong"], "USER", unknown),
-    coded('g', &["Groups"], "GROUPS", |_, _| "all".to_owned()),
-    coded('h', &["OverSubscribe", "Share"], "OVERSUBSCRIBE", |_, _| "NO".to_owned()),
-    coded('r', &["Root"], "ROOT", |_, _| "no".to_owned()),
-    coded('s', &["Size"], "JOB_SIZE", |_, _| "1-infinite".to_owned()),
-    coded('S', &["AllocNodes"], "ALLOCNODES", |_, _| "all".to_owned()),
-    coded('p', &["PriorityTier", "Priority"], "PRIO_TIER", one),
-    coded('I', &["PriorityJobFactor"], "PRIO_JOB_FACTOR", one),
-    coded('M', &["PreemptMode"], "PREEMPT_MODE", |_, _| "OFF".to_owned()),
-    coded('B', &["MaxCPUsPerNode"], "MAX_CPUS_PER_NODE", |_, _| "UNLIMITED".to_owned()),
-    coded('V', &["Cluster"], "CLUSTER", not_available),
-    coded('v', &["Version"], "VERSION", |_, _| VERSION.to_owned()),
-    named(&["AllocMem"], "ALLOCMEM", |r, _| r.count(r.node.allocated.mem_mb)),
-    named(&["Comment"], "COMMENT", null),
-    named(&["Extra"], "EXTRA", null),
-    named(&["GresUsed"], "GRES_USED", |r, _| gres_used(r)),
-    named(&["Port"], "PORT", |_, _| "0".to_owned()),
-    named(&["StateComplete"], "STATE", |r, _| r.state(State::name)),
-];
-
-/// Whether the column differs between partitions: without one, Slurm prints equal lines once.
-pub fn tells_partitions_apart(field: usize) -> bool {
-    matches!(FIELDS[field].code, Some('P' | 'R'))
-}
-
-/// The book's field names, which win over Slurm's of the same name in a list after `-o`.
-pub static BOOK: &[Field<Get>] = &[
-    named(&["Partition"], "PARTITION", |r, _| r.partition(true)),
-    named(&["Hostnames", "Hostname", "NodeList"], "HOSTNAMES", |r, _| r.name()),
-    named(&["State"], "STATE", |r, _| r.state(State::code)),
-    named(&["Features"], "FEATURES", |r, _| r.book_features()),
-    named(&["CPUS"], "CPUS", |r, _| r.count(r.cpus().1)),
-    named(&["CPU_ALLOC", "CPUSLOAD", "CPUALLOC"], "CPU_ALLOC", |r, _| r.count(r.cpus().0)),
-    named(&["Memory", "Mem"], "MEMORY", |r, c| size::mib(r.node.host.mem_mb, c.units)),
-    named(&["MEM_ALLOC", "MemoryAllocated", "MemAlloc"], "MEM_ALLOC", |r, c| {
-        size::mib(r.node.allocated.mem_mb, c.units)
-    }),
-    named(&["GPUS"], "GPUS", |r, _| if r.has_gpus() { r.node.host.gpus.len() } else { 0 }.to_string()),
-    named(&["GPU_ALLOC", "GpusAllocated", "GpuAlloc"], "GPU_ALLOC", |r, _| {
-        if r.has_gpus() { r.node.allocated.gpus } else { 0 }.to_string()
-    }),
-    named(&["Running", "RunningJobs"], "RUNNING", |r, _| r.sum(|p| p.running)),
-    named(&["Pending", "PendingJobs"], "PENDING", |r, _| r.sum(|p| p.pending)),
-    named(&["GRES_USED", "GresUsed"], "GRES_USED", |r, _| gres_used(r)),
+        aiot(taken, total)
+    })
+    .code("C"),
+    F::new(&["CPUsLoad"], "CPU_LOAD", |r, _| Value::Ranked(r.node.load_centi.into(), load(r.node))).code("O"),
+    F::new(&["Memory"], "MEMORY", |r, _| r.count(r.node.host.mem_mb)).code("m"),
+    F::new(&["FreeMem"], "FREE_MEM", |r, _| r.count(r.node.free_mem_mb)).code("e"),
+    F::new(&["Disk"], "TMP_DISK", |_, _| 0u32.into()).code("d"),
+    F::new(&["Gres"], "GRES", |r, _| r.gres()).code("G"),
+    F::new(&["Features"], "AVAIL_FEATURES", |r, _| r.features()).code("f"),
+    F::new(&["features_act"], "ACTIVE_FEATURES", |r, _| r.features()).code("b"),
+    F::new(&["Sockets"], "SOCKETS", |r, _| r.node.host.sockets.into()).code("X"),
+    F::new(&["Cores"], "CORES", |r, _| r.node.host.cores_per_socket.into()).code("Y"),
+    F::new(&["Threads"], "THREADS", |r, _| r.node.host.threads_per_core.into()).code("Z"),
+    F::new(&["SocketCoreThread"], "S:C:T", |r, _| sct(r)).code("z"),
+    F::new(&["Weight"], "WEIGHT", one).code("w"),
+    F::new(&["Reason"], "REASON", |_, _| "none".into()).code("E"),
+    F::new(&["TimeStamp"], "TIMESTAMP", unknown).code("H"),
+    F::new(&["User"], "USER", unknown).code("u"),
+    F::new(&["UserLong"], "USER", unknown).code("U"),
+    F::new(&["Groups"], "GROUPS", |_, _| "all".into()).code("g"),
+    F::new(&["OverSubscribe", "Share"], "OVERSUBSCRIBE", |_, _| "NO".into()).code("h"),
+    F::new(&["Root"], "ROOT", |_, _| "no".into()).code("r"),
+    F::new(&["Size"], "JOB_SIZE", |_, _| "1-infinite".into()).code("s"),
+    F::new(&["AllocNodes"], "ALLOCNODES", |_, _| "all".into()).code("S"),
+    F::new(&["PriorityTier", "Priority"], "PRIO_TIER", one).code("p"),
+    F::new(&["PriorityJobFactor"], "PRIO_JOB_FACTOR", one).code("I"),
+    F::new(&["PreemptMode"], "PREEMPT_MODE", |_, _| "OFF".into()).code("M"),
+    F::new(&["MaxCPUsPerNode"], "MAX_CPUS_PER_NODE", |_, _| "UNLIMITED".into()).code("B"),
+    F::new(&["Cluster"], "CLUSTER", |_, _| "N/A".into()).code("V"),
+    F::new(&["Version"], "VERSION", |_, _| VERSION.into()).code("v"),
+    F::new(&["AllocMem"], "ALLOCMEM", |r, _| r.count(r.node.allocated.mem_mb)),
+    F::new(&["Comment"], "COMMENT", null),
+    F::new(&["Extra"], "EXTRA", null),
+    F::new(&["GresUsed"], "GRES_USED", |r, _| gres_used(r)),
+    F::new(&["Port"], "PORT", |_, _| 0u32.into()),
+    F::new(&["StateComplete"], "STATE", |r, _| r.state(State::name)),
+    // slotd's own, for lists of names.
+    F::new(&[], "FEATURES", |r, _| r.models()).own(&["Features"]),
+    F::new(&[], "CPU_ALLOC", |r, _| r.count(r.cpus().0)).own(&["CPU_ALLOC", "CPUSLOAD"]),
+    F::new(&[], "MEMORY", |r, _| Value::Mib(r.node.host.mem_mb)).own(&["Memory", "Mem"]),
+    F::new(&[], "MEM_ALLOC", |r, _| Value::Mib(r.node.allocated.mem_mb)).own(&["MEM_ALLOC", "MemoryAllocated"]),
+    F::new(&[], "GPUS", |r, _| r.gpus(r.node.host.gpus.len() as u64)).own(&["GPUS"]),
+    F::new(&[], "GPU_ALLOC", |r, _| r.gpus(r.node.allocated.gpus.into())).own(&["GPU_ALLOC", "GpusAllocated"]),
+    F::new(&[], "RUNNING", |r, _| r.sum(|p| p.running)).own(&["Running", "RunningJobs"]),
+    F::new(&[], "PENDING", |r, _| r.sum(|p| p.pending)).own(&["Pending", "PendingJobs"]),
 ];

@@ -1,7 +1,7 @@
-//! sinfo: the host and its partitions (book, "Node and Partition View"; sinfo man page).
+//! sinfo: the host and its partitions (sinfo man page).
 
 mod fields;
 mod view;
 
-pub use fields::{Row, State, features, gres, load};
-pub use view::{Layout, Options, View, helpformat, print, state_list_matches};
+pub use fields::{Row, Sinfo, State, features, gres, load};
+pub use view::{Layout, Options, REASONS, Sort, View, long, parse, print, state_list_matches};

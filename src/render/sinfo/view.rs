@@ -1,143 +1,81 @@
-//! The tables of sinfo: the default views, a format of the user's, a list of field names.
+//! The listings of sinfo: the default views, and any format or list of names.
 
 use crate::model::view::NodeView;
-use crate::render::format::{self, Field, Format, FormatError, known};
+use crate::render::field::{FormatError, Need};
 use crate::render::sinfo::State;
-use crate::render::sinfo::fields::{BOOK, FIELDS, Get, Row, tells_partitions_apart};
-use crate::render::{Ctx, Face, table, time};
+use crate::render::sinfo::fields::{Row, Sinfo};
+use crate::render::{Ctx, Face, layout, sort};
 
-/// Which of the default tables.
+pub type Layout = layout::Layout<Sinfo>;
+pub type Sort = sort::Sort<Sinfo>;
+
+/// Which of the default listings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct View {
     /// `-N/--Node`
     pub node: bool,
     /// `-l/--long`
     pub long: bool,
-    /// `-s/--summarize`: Slurm's columns in either face, since the book has none.
+    /// `-s/--summarize`: Slurm's columns in either face.
     pub summarize: bool,
-    /// `-R/--list-reasons`: why nodes are down. The one node never is, so this is a header.
-    pub reasons: bool,
 }
 
-/// How the rows become text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Layout {
-    /// The book's table. `node` puts all partitions in one row.
-    Table { columns: Vec<Column>, node: bool },
-    /// Slurm's: a line made by a format. `dated` puts a line with the time above it.
-    Lines { format: Format, dated: bool },
-    /// Nothing but a header.
-    Reasons,
-}
-
-/// A column of the book's table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Column {
-    Book(usize),
-    Slurm(usize),
-}
-
-impl Column {
-    fn field(self) -> &'static Field<Get> {
-        match self {
-            Column::Book(i) => &BOOK[i],
-            Column::Slurm(i) => &FIELDS[i],
-        }
-    }
-}
-
-const BOOK_DEFAULT: &str = "Partition,Hostnames,State,Features,GRES_USED";
-const BOOK_NODE: &str = "Partition,Hostnames,State";
-const BOOK_LONG: &str =
+const OWN_DEFAULT: &str = "Partition,Hostnames,State,Features,GRES_USED";
+const OWN_NODE: &str = "Partition,Hostnames,State";
+const OWN_LONG: &str =
     "Partition,Hostnames,State,Features,CPUS,CPU_ALLOC,Memory,MEM_ALLOC,GPUS,GPU_ALLOC,Running,Pending,GRES_USED";
 
 const SLURM_DEFAULT: &str = "%9P %.5a %.10l %.6D %.6t %N";
 const SLURM_LONG: &str = "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N";
 const SLURM_SUMMARY: &str = "%9P %.5a %.10l %.16F %N";
-const REASONS_HEADER: &str = "REASON               USER      TIMESTAMP           NODELIST\n";
 
-impl Layout {
-    /// The table where no format is asked for. `node_name` makes Slurm's node view as wide as it needs to be.
-    pub fn of(view: View, face: Face, node_name: &str) -> Self {
-        if view.reasons {
-            return Layout::Reasons;
-        }
+/// `-R/--list-reasons`: why nodes are down. The one node never is, so this is all.
+pub const REASONS: &str = "REASON               USER      TIMESTAMP           NODELIST\n";
+
+impl View {
+    /// The columns where no format is asked for. `node_name` makes Slurm's node view as wide as it needs to be.
+    pub fn layout(self, face: Face, node_name: &str) -> Layout {
         let wide = node_name.len().max(9);
-        let node_default = format!("%{wide}N %.6D %.9P %6t");
-        let node_long = format!("%{wide}N %.6D %.9P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E");
-        let layout = match (face, view.summarize, view.node, view.long) {
-            (_, true, ..) => Self::percent(SLURM_SUMMARY),
-            (Face::Book, false, false, false) => Self::names(BOOK_DEFAULT, false),
-            (Face::Book, false, true, false) => Self::names(BOOK_NODE, true),
-            (Face::Book, false, node, true) => Self::names(BOOK_LONG, node),
-            (Face::Slurm, false, false, false) => Self::percent(SLURM_DEFAULT),
-            (Face::Slurm, false, false, true) => Self::percent(SLURM_LONG),
-            (Face::Slurm, false, true, false) => Self::percent(&node_default),
-            (Face::Slurm, false, true, true) => Self::percent(&node_long),
+        let text = match (face, self.summarize, self.node, self.long) {
+            (_, true, ..) => SLURM_SUMMARY,
+            (Face::Book, false, false, false) => OWN_DEFAULT,
+            (Face::Book, false, true, false) => OWN_NODE,
+            (Face::Book, false, _, true) => OWN_LONG,
+            (Face::Slurm, false, false, false) => SLURM_DEFAULT,
+            (Face::Slurm, false, false, true) => SLURM_LONG,
+            (Face::Slurm, false, true, false) => &format!("%{wide}N %.6D %.9P %6t"),
+            (Face::Slurm, false, true, true) => &format!("%{wide}N %.6D %.9P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E"),
         };
-        match layout {
-            Ok(Layout::Lines { format, .. }) => Layout::Lines { format, dated: view.long && !view.summarize },
-            Ok(table) => table,
-            // The formats above are constants that a test reads.
-            Err(_) => Layout::Reasons,
-        }
+        // Formats that a test reads.
+        parse(text).unwrap_or_default().dated(self.long && !self.summarize)
     }
 
-    /// `-o/--format` and `SINFO_FORMAT`: a `%` format, or a list of field names, which is the book's table. `node`
-    /// (`-N`) puts all partitions in one row of the book's table.
-    ///
-    /// # Errors
-    /// An unknown code or name, with the list of what there is.
-    pub fn parse(text: &str, node: bool) -> Result<Self, FormatError> {
-        if format::is_name_list(text) { Self::names(text, node) } else { Self::percent(text) }
-    }
-
-    /// A format with `%` codes.
-    ///
-    /// # Errors
-    /// An unknown code.
-    pub fn percent(text: &str) -> Result<Self, FormatError> {
-        // Slurm's `%all` has a blank after these (golden J-12).
-        let format = Format::percent_with(text, FIELDS, " ").map_err(|bad| unknown("node", &bad))?;
-        Ok(Layout::Lines { format, dated: false })
-    }
-
-    /// `-O/--Format`.
-    ///
-    /// # Errors
-    /// An unknown name.
-    pub fn long(text: &str) -> Result<Self, FormatError> {
-        if text.trim().eq_ignore_ascii_case("all") {
-            return Self::percent("%all");
-        }
-        let format = Format::long(text, FIELDS).map_err(|bad| unknown("job", &bad))?;
-        Ok(Layout::Lines { format, dated: false })
-    }
-
-    /// A list of field names: the book's, and every name of `-O` beside them.
-    ///
-    /// # Errors
-    /// An unknown name.
-    pub fn names(text: &str, node: bool) -> Result<Self, FormatError> {
-        let columns = text.split(',').map(str::trim).filter(|w| !w.is_empty()).map(|word| {
-            format::by_name(BOOK, word)
-                .map(Column::Book)
-                .or_else(|| format::by_name(FIELDS, word).map(Column::Slurm))
-                .ok_or_else(|| unknown("node", word))
-        });
-        Ok(Layout::Table { columns: columns.collect::<Result<_, _>>()?, node })
+    /// Whether the partitions share the node's line. Slurm's own node view has one for each.
+    pub fn is_one_line(self, face: Face) -> bool {
+        self.node && !self.summarize && face == Face::Book
     }
 }
 
-/// Slurm says "node" of codes and, having it from squeue, "job" of names.
-fn unknown(of: &str, what: &str) -> FormatError {
-    let (codes, names) = known(FIELDS);
-    let book: Vec<&str> =
-        BOOK.iter().flat_map(|f| f.names).copied().filter(|n| format::by_name(FIELDS, n).is_none()).collect();
-    FormatError {
-        message: format!("Invalid {of} format specification: {what}"),
-        hint: format!("known codes: {codes}; known fields: {names} {}", book.join(" ")),
-    }
+/// `-o/--format` and `SINFO_FORMAT`: a `%` format, or a list of field names.
+///
+/// # Errors
+/// An unknown code or name.
+pub fn parse(text: &str) -> Result<Layout, FormatError> {
+    Layout::parse(text).map(once_for_equals)
+}
+
+/// `-O/--Format`.
+///
+/// # Errors
+/// An unknown name.
+pub fn long(text: &str) -> Result<Layout, FormatError> {
+    let all = text.trim().eq_ignore_ascii_case("all");
+    if all { Layout::codes("%all") } else { Layout::long(text) }.map(once_for_equals)
+}
+
+/// Without a column that tells the partitions apart, Slurm prints equal lines once.
+fn once_for_equals(layout: Layout) -> Layout {
+    if layout.needs(Need::Partition) { layout } else { layout.merging_equal() }
 }
 
 /// How the host is printed.
@@ -146,77 +84,34 @@ pub struct Options {
     pub layout: Layout,
     /// False with `-h/--noheader`.
     pub header: bool,
+    /// All partitions share a line: `-N`, but in Slurm's own view.
+    pub one_line: bool,
     /// `-p/--partition`: these alone.
     pub partitions: Option<Vec<String>>,
-    /// `-S/--sort` by falling partition name (`-P`), by rising one (`P`), or as configured.
-    pub by_partition: Option<std::cmp::Ordering>,
+    /// `-S/--sort`; the partitions stand as configured where it says nothing of them.
+    pub sort: Sort,
     /// False where `-t`, `-n` or `-d` leave the host out: the partitions are then shown without it.
     pub shows_node: bool,
 }
 
 impl Options {
     pub fn new(layout: Layout) -> Self {
-        Options { layout, header: true, partitions: None, by_partition: None, shows_node: true }
+        Options { layout, header: true, one_line: false, partitions: None, sort: Sort::default(), shows_node: true }
     }
 }
 
 /// The host as sinfo prints it.
 pub fn print(node: &NodeView, options: &Options, ctx: &Ctx) -> String {
-    let rows = rows(node, options);
-    let mut out = String::new();
-    match &options.layout {
-        Layout::Reasons => {
-            if options.header {
-                out.push_str(REASONS_HEADER);
-            }
-            out
-        }
-        Layout::Table { columns, .. } => {
-            let headers: Vec<&str> = columns.iter().map(|c| c.field().header).collect();
-            let cells: Vec<Vec<String>> =
-                rows.iter().map(|row| columns.iter().map(|c| (c.field().get)(row, ctx)).collect()).collect();
-            table::book(&headers, &cells, options.header)
-        }
-        Layout::Lines { format, dated } => {
-            if options.header {
-                if *dated {
-                    out.push_str(&time::date_line(ctx));
-                    out.push('\n');
-                }
-                format.header(&mut out, FIELDS);
-            }
-            let mut lines: Vec<String> = Vec::with_capacity(rows.len());
-            for row in &rows {
-                let mut line = String::new();
-                format.row(&mut line, FIELDS, |get| get(row, ctx));
-                lines.push(line);
-            }
-            if !format.has(tells_partitions_apart) {
-                lines.dedup();
-            }
-            out.push_str(&lines.concat());
-            out
-        }
-    }
-}
-
-fn rows<'a>(node: &'a NodeView, options: &Options) -> Vec<Row<'a>> {
     let wanted = |name: &str| options.partitions.as_ref().is_none_or(|list| list.iter().any(|p| p == name));
-    let mut partitions: Vec<_> = node.partitions.iter().filter(|p| wanted(&p.partition.name)).collect();
-    if let Some(order) = options.by_partition {
-        partitions.sort_by(|a, b| a.partition.name.cmp(&b.partition.name));
-        if order.is_gt() {
-            partitions.reverse();
-        }
-    }
-    let has_node = options.shows_node;
-    match &options.layout {
-        Layout::Table { node: true, .. } if partitions.is_empty() => Vec::new(),
-        Layout::Table { node: true, .. } => vec![Row { node, partitions, has_node }],
-        Layout::Table { node: false, .. } | Layout::Lines { .. } | Layout::Reasons => {
-            partitions.into_iter().map(|p| Row { node, partitions: vec![p], has_node }).collect()
-        }
-    }
+    let partitions: Vec<_> = node.partitions.iter().filter(|p| wanted(&p.partition.name)).collect();
+    let row = |partitions| Row { node, partitions, has_node: options.shows_node };
+    let mut rows: Vec<Row<'_>> = match options.one_line {
+        true if partitions.is_empty() => Vec::new(),
+        true => vec![row(partitions)],
+        false => partitions.into_iter().map(|partition| row(vec![partition])).collect(),
+    };
+    options.sort.apply(&mut rows, ctx);
+    options.layout.print(&rows, options.header, ctx)
 }
 
 /// Node states that Slurm knows, in the order of its message.
@@ -245,7 +140,12 @@ pub fn state_list_matches(text: &str, node: &NodeView) -> Result<bool, FormatErr
         if STATES.split(',').any(|s| s == word) || others.contains(&word.as_str()) {
             return Ok(false);
         }
-        Err(FormatError { message: format!("Bad state string: \"{text}\""), hint: format!("valid states: {STATES}") })
+        Err(FormatError {
+            message: format!("Bad state string: \"{text}\""),
+            names: STATES.split(',').collect(),
+            word,
+            hint: format!("valid states: {STATES}"),
+        })
     };
     if text.contains('&') {
         return text.split('&').try_fold(true, |all, word| Ok(is(word)? && all));
@@ -253,15 +153,11 @@ pub fn state_list_matches(text: &str, node: &NodeView) -> Result<bool, FormatErr
     text.split(',').filter(|w| !w.is_empty()).try_fold(false, |any, word| Ok(is(word)? || any))
 }
 
-/// `--helpformat`.
-pub fn helpformat() -> String {
-    format::helpformat(FIELDS)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::Tres;
+    use crate::render::field::Table;
     use crate::render::fixture::{ctx, node};
     use proptest::prelude::*;
 
@@ -274,11 +170,11 @@ mod tests {
     }
 
     fn view(view: View, face: Face) -> Options {
-        Options::new(Layout::of(view, face, "vm"))
+        Options { one_line: view.is_one_line(face), ..Options::new(view.layout(face, "vm")) }
     }
 
     fn percent(text: &str) -> Options {
-        Options::new(Layout::parse(text, false).unwrap())
+        Options::new(parse(text).unwrap())
     }
 
     #[test]
@@ -325,7 +221,7 @@ mod tests {
              gpu       | vm        | mix   | cpu,generic_gpu | 2    | 1         | 24105M | 100M      | 2    | 1         | \
              0       | 2       | gpu:1\n"
         );
-        options.layout = Layout::of(View { long: true, node: true, ..View::default() }, Face::Book, "vm");
+        options = view(View { long: true, node: true, ..View::default() }, Face::Book);
         let text = print(&n, &options, &ctx());
         assert!(text.ends_with("cpu*,gpu  | vm        | mix   | cpu,generic_gpu | 2    | 1         | 24105M | 100M      | 2    | 1         | 1       | 2       | gpu:1\n"), "{text}");
     }
@@ -387,12 +283,6 @@ mod tests {
                  gpu          up   infinite          0/1/0/1 vm\n"
             );
         }
-    }
-
-    #[test]
-    fn list_reasons_is_a_header() {
-        let options = view(View { reasons: true, ..View::default() }, Face::Book);
-        assert_eq!(print(&idle(), &options, &ctx()), "REASON               USER      TIMESTAMP           NODELIST\n");
     }
 
     #[test]
@@ -466,12 +356,12 @@ mod tests {
             let options = Options { partitions: Some(vec!["cpu".to_owned()]), ..percent(&format!("%{code}")) };
             assert_eq!(print(&node(0), &options, &ctx()), format!("{header}\n{value}\n"), "%{code}");
         }
-        assert_eq!(expected.len(), FIELDS.iter().filter(|f| f.code.is_some()).count());
+        assert_eq!(expected.len(), Sinfo::fields().iter().filter(|f| !f.codes.is_empty()).count());
     }
 
     #[test]
     fn long_format_columns_are_20_wide() {
-        let options = Options::new(Layout::long("PartitionName,Available,Time,Nodes,StateCompact,NodeList").unwrap());
+        let options = Options::new(long("PartitionName,Available,Time,Nodes,StateCompact,NodeList").unwrap());
         assert_eq!(
             print(&idle(), &options, &ctx()),
             "PARTITION           AVAIL               TIMELIMIT           NODES               STATE               NODELIST            \n\
@@ -479,7 +369,7 @@ mod tests {
              gpu                 up                  infinite            1                   idle                vm                  \n"
         );
         let options =
-            Options { header: false, ..Options::new(Layout::long("nodehost:4,gres:8,gresused:6,statelong").unwrap()) };
+            Options { header: false, ..Options::new(long("nodehost:4,gres:8,gresused:6,statelong").unwrap()) };
         assert_eq!(
             print(&taken(1), &options, &ctx()),
             "vm  (null)  N/A   mixed               \nvm  gpu:2   gpu:1 mixed               \n"
@@ -488,13 +378,13 @@ mod tests {
 
     #[test]
     fn every_long_name_prints_something() {
-        for field in FIELDS {
+        for field in Sinfo::fields() {
             for name in field.names {
-                let options = Options { header: false, ..Options::new(Layout::long(name).unwrap()) };
+                let options = Options { header: false, ..Options::new(long(name).unwrap()) };
                 assert!(!print(&idle(), &options, &ctx()).trim().is_empty(), "{name}");
             }
         }
-        assert!(print(&idle(), &Options::new(Layout::long("ALL").unwrap()), &ctx()).contains('|'));
+        assert!(print(&idle(), &Options::new(long("ALL").unwrap()), &ctx()).contains('|'));
     }
 
     #[test]
@@ -537,7 +427,7 @@ mod tests {
     #[test]
     fn every_percent_code_of_the_book_is_known() {
         for code in ["%P", "%N", "%t", "%T", "%f", "%G"] {
-            assert!(Layout::parse(code, false).is_ok(), "{code}");
+            assert!(parse(code).is_ok(), "{code}");
         }
     }
 
@@ -552,11 +442,11 @@ mod tests {
 
     #[test]
     fn an_unknown_field_is_an_error_that_lists_what_exists() {
-        let error = Layout::parse("%i", false).unwrap_err();
+        let error = parse("%i").unwrap_err();
         assert_eq!(error.message, "Invalid node format specification: i");
         assert!(error.hint.contains("%P") && error.hint.contains("CPU_ALLOC"));
-        assert_eq!(Layout::long("nosuch").unwrap_err().message, "Invalid job format specification: nosuch");
-        assert_eq!(Layout::parse("nosuch", false).unwrap_err().message, "Invalid node format specification: nosuch");
+        assert_eq!(long("nosuch").unwrap_err().message, "Invalid job format specification: nosuch");
+        assert_eq!(parse("nosuch").unwrap_err().message, "Invalid node format specification: nosuch");
     }
 
     #[test]
@@ -590,14 +480,26 @@ mod tests {
 
     #[test]
     fn sort_by_partition() {
-        let options = Options { header: false, by_partition: Some(std::cmp::Ordering::Greater), ..percent("%P") };
+        let options = Options { header: false, sort: Sort::parse("-P").unwrap(), ..percent("%P") };
         assert_eq!(print(&idle(), &options, &ctx()), "gpu\ncpu*\n");
+    }
+
+    #[test]
+    fn a_format_of_the_node_view_has_one_line_with_all_partitions() {
+        let options = Options { one_line: true, ..percent("%P %N %G") };
+        assert_eq!(print(&idle(), &options, &ctx()), "PARTITION NODELIST GRES\ncpu*,gpu vm gpu:2\n");
+    }
+
+    #[test]
+    fn the_star_of_the_default_partition_outlives_a_cut() {
+        let options = Options { header: false, ..percent("%.2P|%3P|%4P") };
+        assert_eq!(print(&idle(), &options, &ctx()), "c*|cp*|cpu*\ngp|gpu|gpu \n");
     }
 
     proptest! {
         #[test]
         fn no_format_and_no_state_list_panics(text in "\\PC{0,40}|[%.,:&0-9A-Za-z_-]{0,40}") {
-            for layout in [Layout::parse(&text, true), Layout::long(&text)].into_iter().flatten() {
+            for layout in [parse(&text), long(&text)].into_iter().flatten() {
                 print(&idle(), &Options::new(layout), &ctx());
             }
             let _ = state_list_matches(&text, &idle());

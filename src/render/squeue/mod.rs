@@ -1,10 +1,11 @@
-//! squeue: jobs that wait and run (book, "Queue and Accounting: squeue"; squeue man page).
+//! squeue: jobs that wait and run (squeue man page).
 
 mod fields;
 mod rows;
 mod steps;
 mod view;
 
-pub use rows::{Row, Sort};
-pub use steps::print_steps;
-pub use view::{Layout, Options, View, helpformat, print, print_table};
+pub use fields::Squeue;
+pub use rows::Row;
+pub use steps::{Steps, default_layout, print_steps};
+pub use view::{Layout, Options, Sort, View, print};

@@ -1,14 +1,11 @@
-//! The rows of squeue: which tasks of an array share one, and in what order they stand.
+//! The rows of squeue: which tasks of an array share one.
 
 use crate::model::view::JobView;
-use crate::model::{ArrayRole, JobId, JobRef, JobState, TaskSet, Timestamp};
+use crate::model::{ArrayRole, JobId, JobRef, JobState, Reason, TaskSet};
 use crate::render::Ctx;
 use crate::render::array::Shown;
-use crate::render::format::{FormatError, by_name, known};
 use crate::render::job;
-use crate::render::squeue::fields::{BOOK, FIELDS, Get};
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::collections::HashMap;
 
 /// A job, or a part of one, as one line.
@@ -39,7 +36,7 @@ impl Row<'_> {
     pub fn sched_nodes(&self, ctx: &Ctx) -> String {
         let planned = self.job.run.state == JobState::Pending
             && self.job.expected_start.is_some()
-            && self.job.run.reason != crate::model::Reason::BeginTime;
+            && self.job.run.reason != Reason::BeginTime;
         if planned { ctx.node.clone() } else { "(null)".to_owned() }
     }
 }
@@ -136,169 +133,5 @@ fn tasks_of(shown: &Shown<'_>) -> TaskSet {
         Shown::Plain(_) => TaskSet::new(),
         Shown::Task { task, .. } => TaskSet::one(*task),
         Shown::Tasks { tasks, .. } => tasks.clone().into_owned(),
-    }
-}
-
-/// `-S/--sort`: by which columns, and in which direction.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sort {
-    keys: Vec<Key>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Key {
-    by: By,
-    descending: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
-    Slurm(usize),
-    Book(usize),
-}
-
-impl By {
-    fn header(self) -> &'static str {
-        match self {
-            By::Slurm(i) => FIELDS[i].header,
-            By::Book(i) => BOOK[i].header,
-        }
-    }
-}
-
-impl Default for Sort {
-    /// Partition, then state, then falling priority: `P,t,-p`.
-    fn default() -> Self {
-        Sort::of_codes(&[('P', false), ('t', false), ('p', true)])
-    }
-}
-
-impl Sort {
-    /// By expected start: `squeue --start`.
-    pub fn by_start() -> Self {
-        Sort::of_codes(&[('S', false)])
-    }
-
-    fn of_codes(codes: &[(char, bool)]) -> Self {
-        let keys = codes.iter().filter_map(|&(c, descending)| Some(Key { by: code(c)?, descending }));
-        Sort { keys: keys.collect() }
-    }
-
-    /// `P,t,-p`: letters of `-o`, each with `+` or `-` before it, with or without commas; or field names.
-    ///
-    /// # Errors
-    /// Names the letter that is no column.
-    pub fn parse(text: &str) -> Result<Self, FormatError> {
-        let mut keys = Vec::new();
-        for word in text.split(',') {
-            let word = word.trim();
-            let name = word.trim_start_matches(['+', '-']);
-            let named = by_name(BOOK, name).map(By::Book).or_else(|| by_name(FIELDS, name).map(By::Slurm));
-            // One letter is always a code: `t` is the state and not a name.
-            if let (Some(by), true) = (named, name.len() > 1) {
-                keys.push(Key { by, descending: word.starts_with('-') });
-                continue;
-            }
-            let mut descending = false;
-            for c in word.chars() {
-                match c {
-                    '+' => descending = false,
-                    '-' => descending = true,
-                    // Slurm has these columns and no order for them.
-                    's' => return Err(invalid(c)),
-                    c => {
-                        let by = code(c).ok_or_else(|| invalid(c))?;
-                        keys.push(Key { by, descending });
-                        descending = false;
-                    }
-                }
-            }
-        }
-        Ok(Sort { keys })
-    }
-
-    /// Whether the order depends on a column with one of these headers.
-    pub fn looks_at(&self, headers: &[&str]) -> bool {
-        self.keys.iter().any(|key| headers.contains(&key.by.header()))
-    }
-
-    /// Sorts the rows; rows that are equal keep their order.
-    pub fn apply(&self, rows: &mut Vec<Row<'_>>, ctx: &Ctx) {
-        if self.keys.is_empty() {
-            return;
-        }
-        // Each value is worked out once, not once a comparison.
-        let mut keyed: Vec<(Vec<Value>, Row<'_>)> = std::mem::take(rows)
-            .into_iter()
-            .map(|row| (self.keys.iter().map(|k| value(k.by, &row, ctx)).collect(), row))
-            .collect();
-        keyed.sort_by(|(a, _), (b, _)| {
-            let mut order = Ordering::Equal;
-            for ((x, y), key) in a.iter().zip(b).zip(&self.keys) {
-                order = if key.descending { y.cmp(x) } else { x.cmp(y) };
-                if order != Ordering::Equal {
-                    break;
-                }
-            }
-            order
-        });
-        rows.extend(keyed.into_iter().map(|(_, row)| row));
-    }
-}
-
-fn code(c: char) -> Option<By> {
-    FIELDS.iter().position(|f| f.code == Some(c)).map(By::Slurm)
-}
-
-fn invalid(c: char) -> FormatError {
-    let (codes, names) = known(FIELDS);
-    FormatError {
-        message: format!("Invalid sort specification: {c}"),
-        hint: format!("known letters: {codes}; known names: {names}"),
-    }
-}
-
-/// What a column sorts by: numbers before text, absent before both.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Value {
-    None,
-    Number(i64),
-    Text(String),
-}
-
-fn value(by: By, row: &Row<'_>, ctx: &Ctx) -> Value {
-    let get: Get = match by {
-        By::Slurm(i) => FIELDS[i].get,
-        By::Book(i) => BOOK[i].get,
-    };
-    let number = |n: u64| Value::Number(i64::try_from(n).unwrap_or(i64::MAX));
-    let instant = |t: Option<Timestamp>| t.map_or(Value::Number(i64::MAX), |t| Value::Number(t.0));
-    let limit = |l: Option<u64>| l.map_or(Value::Number(i64::MAX), number);
-    let job = row.job;
-    // Columns whose text does not sort as their value does.
-    match by.header() {
-        "JOBID" => number(u64::from(row.shown.array_job().0) << 24 | u64::from(task_order(&row.shown))),
-        "TIME" => number(job::elapsed_secs(job, ctx)),
-        "TIME_LIMIT" => limit(job.request.time_limit_secs),
-        "TIME_LEFT" => limit(job::time_left(job, ctx)),
-        "START_TIME" => instant(job::start_or_expected(job)),
-        "END_TIME" => instant(job::end_or_expected(job, ctx)),
-        "SUBMIT_TIME" => instant(Some(job.submit)),
-        "PRIORITY" => Value::Number(i64::from(job::priority(job))),
-        "MIN_MEMORY" => number(job::min_memory(job).0),
-        "REQ_MEM" => number(job.tres.mem_mb),
-        _ => match get(row, ctx) {
-            text if text.is_empty() => Value::None,
-            text => text.parse().map_or(Value::Text(text), Value::Number),
-        },
-    }
-}
-
-/// The place of a row among those of its array.
-fn task_order(shown: &Shown<'_>) -> u32 {
-    match shown {
-        Shown::Plain(_) => 0,
-        Shown::Task { task, .. } => *task,
-        Shown::Tasks { tasks, .. } => tasks.first().unwrap_or(0),
     }
 }

@@ -2,102 +2,87 @@
 
 use crate::model::Step;
 use crate::model::view::JobView;
+use crate::render::Ctx;
 use crate::render::array::Shown;
-use crate::render::format::{Cut, Field, Format, FormatError, known};
-use crate::render::{Ctx, job, size, time};
+use crate::render::field::{Cut, Field, Place, Table};
+use crate::render::layout::Layout;
+use crate::render::value::Value;
 
-type Get = fn(&StepRow<'_>, &Ctx) -> String;
+/// The table of the fields of steps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Steps;
 
-struct StepRow<'a> {
+/// A running step.
+pub struct StepRow<'a> {
     job: &'a JobView,
     step: &'a Step,
 }
 
 impl StepRow<'_> {
-    fn id(&self, ctx: &Ctx) -> String {
-        format!("{}.{}", Shown::of(self.job.id, &self.job.role).id(ctx), self.step.id)
+    fn shown(&self) -> Shown<'_> {
+        Shown::of(self.job.id, &self.job.role)
     }
 }
 
-const DEFAULT: &str = "%.15i %.8j %.9P %.8u %.9M %N";
+impl Table for Steps {
+    type Row<'a> = StepRow<'a>;
 
-static FIELDS: &[Field<Get>] = &[
-    field(Some('i'), &["StepID"], "STEPID", Cut::Always, |r, c| r.id(c)),
-    field(Some('A'), &["JobID"], "JOB_ID", Cut::Always, |r, _| r.job.id.to_string()),
-    field(Some('j'), &["StepName", "Name"], "NAME", Cut::Always, |r, _| r.step.name.clone()),
-    field(Some('P'), &["Partition"], "PARTITION", Cut::Always, |r, _| r.job.partition.clone()),
-    field(Some('u'), &["UserName"], "USER", Cut::Always, |r, _| r.job.request.user.clone()),
-    field(Some('U'), &["UserID"], "USER", Cut::Always, |r, _| r.job.request.uid.to_string()),
-    field(Some('M'), &["TimeUsed"], "TIME", Cut::Header, |r, c| {
-        time::short(r.job.step_elapsed(r.step, c.now).as_secs())
-    }),
-    field(Some('l'), &["TimeLimit"], "TIME_LIMIT", Cut::Header, |_, _| time::short_limit(None)),
-    field(Some('S'), &["StartTime"], "START_TIME", Cut::Always, |r, c| time::instant(r.step.start, c)),
-    field(Some('N'), &["Nodes", "NodeList"], "NODELIST", Cut::Never, |_, c| c.node.clone()),
-    field(Some('C'), &["NumCPUs"], "NUM_CPUS", Cut::Always, |r, _| r.step.alloc.tres.cpus.to_string()),
-    field(Some('T'), &["StepState", "State"], "STATE", Cut::Always, |r, _| r.step.state.name().to_owned()),
-    field(Some('m'), &["MinMemory"], "MIN_MEMORY", Cut::Always, |r, c| size::mib(r.step.alloc.tres.mem_mb, c.units)),
-    field(Some('b'), &["tres-per-node", "gres"], "TRES_PER_NODE", Cut::Always, |r, _| match r.step.alloc.tres.gpus {
-        0 => "N/A".to_owned(),
-        n => format!("gres:gpu:{n}"),
-    }),
-    field(None, &["NumTasks"], "TASKS", Cut::Always, |r, _| r.step.ntasks.to_string()),
-    field(None, &["ArrayJobID"], "ARRAY_JOB_ID", Cut::Always, |r, _| {
-        Shown::of(r.job.id, &r.job.role).array_job().to_string()
-    }),
-    field(None, &["ArrayTaskID"], "ARRAY_TASK_ID", Cut::Always, |r, c| {
-        Shown::of(r.job.id, &r.job.role).task(c).unwrap_or_else(|| "N/A".to_owned())
-    }),
-    field(None, &["WorkDir"], "WORK_DIR", Cut::Always, |r, _| r.job.request.work_dir.clone()),
-    field(None, &["Comment"], "COMMENT", Cut::Always, |r, _| job::or_null(r.job.request.comment.as_deref())),
-];
-
-const fn field(
-    code: Option<char>,
-    names: &'static [&'static str],
-    header: &'static str,
-    cut: Cut,
-    get: Get,
-) -> Field<Get> {
-    Field { code, names, header, cut, get }
-}
-
-fn unknown(what: &str) -> FormatError {
-    let (codes, names) = known(FIELDS);
-    FormatError {
-        message: format!("Invalid job step format specification: {what}"),
-        hint: format!("known codes: {codes}; known fields: {names}"),
+    fn fields() -> &'static [Field<Self>] {
+        FIELDS
     }
-}
 
-/// The running steps of these jobs, Slurm's columns in either face. `percent` is `-o`, `long` is `-O`.
-///
-/// # Errors
-/// An unknown code or name.
-pub fn print_steps(
-    jobs: &[JobView],
-    percent: Option<&str>,
-    long: Option<&str>,
-    header: bool,
-    ctx: &Ctx,
-) -> Result<String, FormatError> {
-    let format = match (long, percent) {
-        (Some(text), _) => Format::long(text, FIELDS),
-        (None, Some(text)) => Format::percent(text, FIELDS),
-        (None, None) => Format::percent(DEFAULT, FIELDS),
-    }
-    .map_err(|bad| unknown(&bad))?;
-    let mut out = String::new();
-    if header {
-        format.header(&mut out, FIELDS);
-    }
-    for job in jobs {
-        for step in job.steps.iter().filter(|s| s.state.is_active()) {
-            let row = StepRow { job, step };
-            format.row(&mut out, FIELDS, |get| get(&row, ctx));
+    fn unknown(place: Place, word: &str) -> String {
+        match place {
+            Place::Code | Place::Name | Place::LongName => format!("Invalid job step format specification: {word}"),
+            Place::Sort => format!("Invalid sort specification: {word}"),
         }
     }
-    Ok(out)
+}
+
+type F = Field<Steps>;
+
+static FIELDS: &[F] = &[
+    F::new(&["StepID"], "STEPID", |r, c| format!("{}.{}", r.shown().id(c), r.step.id).into()).code("i"),
+    F::new(&["JobID"], "JOB_ID", |r, _| r.job.id.0.into()).code("A"),
+    F::new(&["StepName", "Name"], "NAME", |r, _| r.step.name.clone().into()).code("j"),
+    F::new(&["Partition"], "PARTITION", |r, _| r.job.partition.clone().into()).code("P"),
+    F::new(&["UserName"], "USER", |r, _| r.job.request.user.clone().into()).code("u"),
+    F::new(&["UserID"], "USER", |r, _| r.job.request.uid.into()).code("U"),
+    F::new(&["TimeUsed"], "TIME", |r, c| Value::Short(Some(r.job.step_elapsed(r.step, c.now).as_secs())))
+        .code("M")
+        .cut(Cut::Header),
+    F::new(&["TimeLimit"], "TIME_LIMIT", |_, _| Value::Short(None)).code("l").cut(Cut::Header),
+    F::new(&["StartTime"], "START_TIME", |r, _| Value::Time(Some(r.step.start), "N/A")).code("S"),
+    F::new(&["Nodes", "NodeList"], "NODELIST", |_, c| c.node.clone().into()).code("N").cut(Cut::Never),
+    F::new(&["NumCPUs"], "NUM_CPUS", |r, _| r.step.alloc.tres.cpus.into()).code("C"),
+    F::new(&["StepState", "State"], "STATE", |r, _| r.step.state.name().into()).code("T"),
+    F::new(&["MinMemory"], "MIN_MEMORY", |r, _| Value::Mib(r.step.alloc.tres.mem_mb)).code("m"),
+    F::new(&["tres-per-node", "gres"], "TRES_PER_NODE", |r, _| match r.step.alloc.tres.gpus {
+        0 => "N/A".into(),
+        n => format!("gres:gpu:{n}").into(),
+    })
+    .code("b"),
+    F::new(&["NumTasks"], "TASKS", |r, _| r.step.ntasks.into()),
+    F::new(&["ArrayJobID"], "ARRAY_JOB_ID", |r, _| r.shown().array_job().0.into()),
+    F::new(&["ArrayTaskID"], "ARRAY_TASK_ID", |r, c| Value::or_not_available(r.shown().task(c))),
+    F::new(&["WorkDir"], "WORK_DIR", |r, _| r.job.request.work_dir.clone().into()),
+    F::new(&["Comment"], "COMMENT", |r, _| Value::or_null(r.job.request.comment.as_deref())),
+];
+
+/// The columns where no format is asked for; they are Slurm's in either face.
+pub fn default_layout() -> Layout<Steps> {
+    // A constant that a test reads.
+    Layout::codes("%.15i %.8j %.9P %.8u %.9M %N").unwrap_or_default()
+}
+
+/// The running steps of these jobs.
+pub fn print_steps(jobs: &[JobView], layout: &Layout<Steps>, header: bool, ctx: &Ctx) -> String {
+    let steps = |job| active(job).map(move |step| StepRow { job, step });
+    layout.print(&jobs.iter().flat_map(steps).collect::<Vec<_>>(), header, ctx)
+}
+
+fn active(job: &JobView) -> impl Iterator<Item = &Step> {
+    job.steps.iter().filter(|step| step.state.is_active())
 }
 
 #[cfg(test)]
@@ -114,11 +99,11 @@ mod tests {
             .step(step(StepId::Num(0), "true", JobState::Completed, ExitCode::OK, 4, Some(3)))
             .build()];
         assert_eq!(
-            print_steps(&jobs, None, None, true, &ctx()).unwrap(),
+            print_steps(&jobs, &default_layout(), true, &ctx()),
             "         STEPID     NAME PARTITION     USER      TIME NODELIST\n      172.batch    batch       cpu      lab      0:04 vm\n"
         );
-        assert_eq!(print_steps(&jobs, Some("%i"), None, false, &ctx()).unwrap(), "172.batch\n");
-        assert_eq!(print_steps(&jobs, None, Some("stepid:#,numtasks:#"), false, &ctx()).unwrap(), "172.batch#1#\n");
+        assert_eq!(print_steps(&jobs, &Layout::codes("%i").unwrap(), false, &ctx()), "172.batch\n");
+        assert_eq!(print_steps(&jobs, &Layout::long("stepid:#,numtasks:#").unwrap(), false, &ctx()), "172.batch#1#\n");
     }
 
     #[test]
@@ -128,7 +113,7 @@ mod tests {
             .step(step(StepId::Num(0), "true", JobState::Running, ExitCode::OK, 10, None))
             .build()];
         jobs[0].steps[0].suspended_us = 2_000_000;
-        let times = |jobs: &[JobView]| print_steps(jobs, Some("%M"), None, false, &ctx()).unwrap();
+        let times = |jobs: &[JobView]| print_steps(jobs, &Layout::codes("%M").unwrap(), false, &ctx());
         assert_eq!(times(&jobs), "0:08\n");
         (jobs[0].run.state, jobs[0].run.suspended_at) = (JobState::Suspended, Some(at(7)));
         assert_eq!(times(&jobs), "0:01\n");
@@ -136,7 +121,7 @@ mod tests {
 
     #[test]
     fn an_unknown_step_field_is_an_error() {
-        let error = print_steps(&[], None, Some("nosuch"), true, &ctx()).unwrap_err();
+        let error = Layout::<Steps>::long("nosuch").unwrap_err();
         assert!(error.message.contains("nosuch") && error.hint.contains("StepID"));
     }
 }

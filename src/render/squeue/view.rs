@@ -1,13 +1,15 @@
-//! The tables of squeue: the default views, a format of the user's, a list of field names.
+//! The listings of squeue: the default views, and any format or list of names.
 
 use crate::model::JobRef;
 use crate::model::view::JobView;
-use crate::render::format::{self, Field, Format, FormatError, known};
-use crate::render::squeue::fields::{BOOK, FIELDS, Get};
-use crate::render::squeue::rows::{Row, Sort, rows};
-use crate::render::{Ctx, Face, table, time};
+use crate::render::squeue::fields::Squeue;
+use crate::render::squeue::rows::rows;
+use crate::render::{Ctx, Face, layout, sort};
 
-/// Which of the default tables.
+pub type Layout = layout::Layout<Squeue>;
+pub type Sort = sort::Sort<Squeue>;
+
+/// Which of the default listings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum View {
     #[default]
@@ -18,117 +20,36 @@ pub enum View {
     Start,
 }
 
-/// How the rows become text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Layout {
-    /// The book's table of these columns.
-    Table(Vec<Column>),
-    /// Slurm's: a line made by a format. `dated` puts a line with the time above it.
-    Lines { format: Format, dated: bool },
-}
-
-/// A column of the book's table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Column {
-    Book(usize),
-    Slurm(usize),
-}
-
-impl Column {
-    fn field(self) -> &'static Field<Get> {
-        match self {
-            Column::Book(i) => &BOOK[i],
-            Column::Slurm(i) => &FIELDS[i],
-        }
-    }
-}
-
-const BOOK_DEFAULT: &str = "JobID,Partition,Name,User,ST,Time,NodeList(Reason)";
-const BOOK_LONG: &str = "JobID,Partition,Name,User,ST,Time,TimeLimit,NTasks,CPUS,ReqMem,ReqGPU,NodeList(Reason)";
-const BOOK_START: &str = "JobID,Partition,Name,User,ST,StartTime,NodeList(Reason)";
+const OWN_DEFAULT: &str = "JobID,Partition,Name,User,ST,Time,NodeList(Reason)";
+const OWN_LONG: &str = "JobID,Partition,Name,User,ST,Time,TimeLimit,NTasks,CPUS,ReqMem,ReqGPU,NodeList(Reason)";
+const OWN_START: &str = "JobID,Partition,Name,User,ST,StartTime,NodeList(Reason)";
 
 const SLURM_DEFAULT: &str = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R";
 const SLURM_LONG: &str = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R";
 const SLURM_START: &str = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R";
 
-impl Layout {
-    /// The table where no format is asked for.
-    pub fn of(view: View, face: Face) -> Self {
-        let layout = match (face, view) {
-            (Face::Book, View::Default) => Layout::names(BOOK_DEFAULT),
-            (Face::Book, View::Long) => Layout::names(BOOK_LONG),
-            (Face::Book, View::Start) => Layout::names(BOOK_START),
-            (Face::Slurm, View::Default) => Layout::percent(SLURM_DEFAULT),
-            (Face::Slurm, View::Long) => Layout::percent(SLURM_LONG),
-            (Face::Slurm, View::Start) => Layout::percent(SLURM_START),
+impl View {
+    /// The columns where no format is asked for.
+    pub fn layout(self, face: Face) -> Layout {
+        let text = match (face, self) {
+            (Face::Book, View::Default) => OWN_DEFAULT,
+            (Face::Book, View::Long) => OWN_LONG,
+            (Face::Book, View::Start) => OWN_START,
+            (Face::Slurm, View::Default) => SLURM_DEFAULT,
+            (Face::Slurm, View::Long) => SLURM_LONG,
+            (Face::Slurm, View::Start) => SLURM_START,
         };
-        match layout {
-            Ok(Layout::Lines { format, .. }) => Layout::Lines { format, dated: view == View::Long },
-            Ok(table) => table,
-            // The formats above are constants that a test reads.
-            Err(_) => Layout::Table(Vec::new()),
-        }
+        // Constants that a test reads.
+        Layout::parse(text).unwrap_or_default().dated(self == View::Long)
     }
 
-    /// `-o/--format` and `SQUEUE_FORMAT`: a `%` format, or a list of field names, which is the book's table.
-    ///
-    /// Text of words and commas alone is a list of names; anything else is Slurm's format, in which text is kept.
-    ///
-    /// # Errors
-    /// An unknown code or name, with the list of what there is.
-    pub fn parse(text: &str) -> Result<Self, FormatError> {
-        if format::is_name_list(text) { Self::names(text) } else { Self::percent(text) }
-    }
-
-    /// A format with `%` codes.
-    ///
-    /// # Errors
-    /// An unknown code.
-    pub fn percent(text: &str) -> Result<Self, FormatError> {
-        let format = Format::percent(text, FIELDS).map_err(|bad| unknown(&bad))?;
-        Ok(Layout::Lines { format, dated: false })
-    }
-
-    /// `-O/--Format` and `SQUEUE_FORMAT2`.
-    ///
-    /// # Errors
-    /// An unknown name.
-    pub fn long(text: &str) -> Result<Self, FormatError> {
-        // The book's names that Slurm lacks are no use in a format that is Slurm's.
-        let format = Format::long(text, FIELDS).map_err(|bad| unknown(&bad))?;
-        Ok(Layout::Lines { format, dated: false })
-    }
-
-    /// A list of field names: the book's, and every name of `-O` beside them.
-    ///
-    /// # Errors
-    /// An unknown name.
-    pub fn names(text: &str) -> Result<Self, FormatError> {
-        let columns = text.split(',').map(str::trim).filter(|w| !w.is_empty()).map(|word| {
-            format::by_name(BOOK, word)
-                .map(Column::Book)
-                .or_else(|| format::by_name(FIELDS, word).map(Column::Slurm))
-                .ok_or_else(|| unknown(word))
-        });
-        Ok(Layout::Table(columns.collect::<Result<_, _>>()?))
-    }
-
-    /// Whether a column with one of these headers is among them.
-    pub fn shows(&self, headers: &[&str]) -> bool {
-        match self {
-            Layout::Table(columns) => columns.iter().any(|column| headers.contains(&column.field().header)),
-            Layout::Lines { format, .. } => format.has(|field| headers.contains(&FIELDS[field].header)),
-        }
-    }
-}
-
-fn unknown(what: &str) -> FormatError {
-    let (codes, names) = known(FIELDS);
-    let book: Vec<&str> =
-        BOOK.iter().flat_map(|f| f.names).copied().filter(|n| format::by_name(FIELDS, n).is_none()).collect();
-    FormatError {
-        message: format!("Invalid job format specification: {what}"),
-        hint: format!("known codes: {codes}; known fields: {names} {}", book.join(" ")),
+    /// The order where none is asked for: by partition, then by state, then by falling priority; or by expected start.
+    pub fn sort(self) -> Sort {
+        let text = match self {
+            View::Default | View::Long => "P,t,-p",
+            View::Start => "S",
+        };
+        Sort::parse(text).unwrap_or_default()
     }
 }
 
@@ -147,13 +68,8 @@ pub struct Options<'a> {
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Options {
-            layout: Layout::of(View::Default, Face::Book),
-            header: true,
-            each_task: false,
-            sort: Sort::default(),
-            refs: &[],
-        }
+        let view = View::Default;
+        Options { layout: view.layout(Face::Book), header: true, each_task: false, sort: view.sort(), refs: &[] }
     }
 }
 
@@ -161,50 +77,14 @@ impl Default for Options<'_> {
 pub fn print(jobs: &[JobView], options: &Options<'_>, ctx: &Ctx) -> String {
     let mut rows = rows(jobs, options.each_task, options.refs);
     options.sort.apply(&mut rows, ctx);
-    print_table(&rows, options, ctx)
-}
-
-/// Rows that are chosen and sorted.
-pub fn print_table(rows: &[Row<'_>], options: &Options<'_>, ctx: &Ctx) -> String {
-    match &options.layout {
-        Layout::Table(columns) => {
-            let headers: Vec<&str> = columns.iter().map(|c| header_of(*c)).collect();
-            let cells: Vec<Vec<String>> =
-                rows.iter().map(|row| columns.iter().map(|c| (c.field().get)(row, ctx)).collect()).collect();
-            table::book(&headers, &cells, options.header)
-        }
-        Layout::Lines { format, dated } => {
-            let mut out = String::new();
-            if options.header {
-                if *dated {
-                    out.push_str(&time::date_line(ctx));
-                    out.push('\n');
-                }
-                format.header(&mut out, FIELDS);
-            }
-            for row in rows {
-                format.row(&mut out, FIELDS, |get| get(row, ctx));
-            }
-            out
-        }
-    }
-}
-
-fn header_of(column: Column) -> &'static str {
-    let field = column.field();
-    // Slurm's `SelectJobInfo` has none.
-    if field.header.is_empty() { field.names.first().copied().unwrap_or_default() } else { field.header }
-}
-
-/// `--helpformat`.
-pub fn helpformat() -> String {
-    format::helpformat(FIELDS)
+    options.layout.print(&rows, options.header, ctx)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::{ExitCode, JobId, JobState, Reason, TaskSet};
+    use crate::render::field::Table;
     use crate::render::fixture::{at, ctx, job};
     use proptest::prelude::*;
 
@@ -249,7 +129,7 @@ mod tests {
 
     #[test]
     fn book_long_view() {
-        let options = with(Layout::of(View::Long, Face::Book));
+        let options = with(View::Long.layout(Face::Book));
         assert_eq!(
             print(&queue()[..1], &options, &ctx()),
             "JOBID | PARTITION | NAME   | USER | ST | TIME | TIME_LIMIT | NTASKS | CPUS | REQ_MEM | REQ_GPU | \
@@ -260,7 +140,7 @@ mod tests {
 
     #[test]
     fn book_start_view() {
-        let options = Options { sort: Sort::by_start(), ..with(Layout::of(View::Start, Face::Book)) };
+        let options = Options { sort: View::Start.sort(), ..with(View::Start.layout(Face::Book)) };
         assert_eq!(
             print(&queue()[1..], &options, &ctx()),
             "JOBID        | PARTITION | NAME                 | USER | ST | START_TIME          | NODELIST(REASON)\n\
@@ -281,7 +161,7 @@ mod tests {
     #[test]
     fn slurm_default_view() {
         assert_eq!(
-            print(&queue(), &with(Layout::of(View::Default, Face::Slurm)), &ctx()),
+            print(&queue(), &with(View::Default.layout(Face::Slurm)), &ctx()),
             "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n\
              \x20              173       cpu a-very-l      lab PD       0:00      1 (Resources)\n\
              \x20              172       cpu   runner      lab  R       0:04      1 vm\n\
@@ -291,7 +171,7 @@ mod tests {
 
     #[test]
     fn slurm_long_view_has_a_date_line_but_not_without_header() {
-        let mut options = with(Layout::of(View::Long, Face::Slurm));
+        let mut options = with(View::Long.layout(Face::Slurm));
         assert_eq!(
             print(&queue(), &options, &ctx()),
             "Fri Nov 20 23:39:58 2026\n\
@@ -306,7 +186,7 @@ mod tests {
 
     #[test]
     fn slurm_start_view() {
-        let options = Options { header: false, sort: Sort::by_start(), ..with(Layout::of(View::Start, Face::Slurm)) };
+        let options = Options { header: false, sort: View::Start.sort(), ..with(View::Start.layout(Face::Slurm)) };
         assert_eq!(
             print(&queue()[1..], &options, &ctx()),
             "               173       cpu a-very-l      lab PD 2026-11-21T00:09:54      1 vm                   (Resources)\n\
@@ -318,7 +198,7 @@ mod tests {
     fn an_explicit_default_format_is_slurms_in_either_face() {
         assert_eq!(
             print(&queue(), &percent("%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"), &ctx()),
-            print(&queue(), &with(Layout::of(View::Default, Face::Slurm)), &ctx())
+            print(&queue(), &with(View::Default.layout(Face::Slurm)), &ctx())
         );
     }
 
@@ -474,7 +354,7 @@ mod tests {
             ],
         ]
         .concat();
-        for field in FIELDS {
+        for field in Squeue::fields() {
             for name in field.names {
                 let text = print(&jobs, &with(Layout::long(&format!("{name}:#")).unwrap()), &ctx());
                 assert_eq!(text.lines().count(), 6, "{name}");
@@ -668,7 +548,28 @@ mod tests {
 
     #[test]
     fn an_unknown_sort_names_the_letter() {
-        assert_eq!(Sort::parse("bogus").unwrap_err().message, "Invalid sort specification: s");
+        let error = Sort::parse("bogus").unwrap_err();
+        assert_eq!((error.message.as_str(), error.word.as_str()), ("Invalid sort specification: s", "bogus"));
+    }
+
+    #[test]
+    fn the_system_comment_is_shown() {
+        let told = job(5, "x").with(|j| j.run.system_comment = Some("no such directory".to_owned())).build();
+        let options = Options { header: false, ..with(Layout::long("system_comment:#").unwrap()) };
+        assert_eq!(print(&[job(4, "x").build(), told], &options, &ctx()), "(null)#\nno such directory#\n");
+    }
+
+    #[test]
+    fn names_are_sorted_as_text_and_numbers_as_numbers() {
+        let jobs = [job(10, "9").build(), job(9, "10").build()];
+        for (sort, order) in [("j", "10 9 "), ("name", "10 9 "), ("A", "9 10 ")] {
+            let options = Options {
+                header: false,
+                sort: Sort::parse(sort).unwrap(),
+                ..percent(if sort == "A" { "%A" } else { "%j" })
+            };
+            assert_eq!(print(&jobs, &options, &ctx()).replace('\n', " "), order, "{sort}");
+        }
     }
 
     proptest! {

@@ -1,0 +1,221 @@
+//! A command's columns: each is one row of its field table, and every format, view and order of rows is made of these.
+
+use crate::render::Ctx;
+use crate::render::value::Value;
+use std::fmt;
+
+/// A command's field table.
+pub trait Table: fmt::Debug + Clone + Copy + Default + PartialEq + Eq + 'static {
+    /// What a line is made of.
+    type Row<'a>;
+
+    /// Whether the beginning of a name is enough, as with sacct; the first field that fits is meant.
+    const ABBREVIATED: bool = false;
+
+    /// What `%all` prints after each code that is a capital letter.
+    const AFTER_CAPITALS: &'static str = "";
+
+    /// Every field. `--helpformat` and `%all` sort them; abbreviations look through them in this order.
+    fn fields() -> &'static [Field<Self>];
+
+    /// Slurm's words for something that is no field.
+    fn unknown(place: Place, word: &str) -> String {
+        match place {
+            Place::Code | Place::Name | Place::LongName => format!("Invalid job format specification: {word}"),
+            Place::Sort => format!("Invalid sort specification: {word}"),
+        }
+    }
+}
+
+/// Where a field is named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// A letter in `-o`.
+    Code,
+    /// A name in `-o`.
+    Name,
+    /// A name in `-O`.
+    LongName,
+    /// `-S`
+    Sort,
+}
+
+/// How a row's value is read.
+pub type Get<T> = for<'a, 'r, 'c> fn(&'r <T as Table>::Row<'a>, &'c Ctx) -> Value;
+
+/// One column that a command knows.
+pub struct Field<T: Table> {
+    /// The letters after `%`.
+    pub codes: &'static str,
+    /// Slurm's names (`-O`, sacct's `-o`), of which the first is shown to users.
+    pub names: &'static [&'static str],
+    /// Names in slotd's own lists after `-o`, which win there over Slurm's of the same spelling.
+    pub own_names: &'static [&'static str],
+    pub header: &'static str,
+    /// Of a column where the format gives none; negative: left justified.
+    pub width: i32,
+    pub cut: Cut,
+    pub need: Need,
+    /// Whether `--helpformat` lists it: not, where it comes from a release of Slurm later than the one that is followed.
+    pub is_listed: bool,
+    pub get: Get<T>,
+}
+
+/// What a column that is narrower than its text does with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// It is cut.
+    Always,
+    /// Values are printed whole (numbers, Slurm's durations); the header is cut.
+    Header,
+    /// Nothing is cut (Slurm's lists of nodes).
+    Never,
+    /// `(Reason)` is cut, a list of nodes is not.
+    Reason,
+    /// It is cut, but the mark of the default partition stays: `c*`.
+    Star,
+}
+
+/// What a column needs beyond what every query answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    Nothing,
+    /// A forecast of the plan, for pending jobs.
+    Plan,
+    /// The files of the standard streams.
+    Paths,
+    /// A line for each partition.
+    Partition,
+}
+
+impl<T: Table> Field<T> {
+    /// A column that is 20 wide in `-O`, and is cut where it is narrower than its text.
+    pub const fn new(names: &'static [&'static str], header: &'static str, get: Get<T>) -> Self {
+        Field {
+            codes: "",
+            names,
+            own_names: &[],
+            header,
+            width: -20,
+            cut: Cut::Always,
+            need: Need::Nothing,
+            is_listed: true,
+            get,
+        }
+    }
+
+    #[must_use]
+    pub const fn code(mut self, codes: &'static str) -> Self {
+        self.codes = codes;
+        self
+    }
+
+    #[must_use]
+    pub const fn own(mut self, names: &'static [&'static str]) -> Self {
+        self.own_names = names;
+        self
+    }
+
+    #[must_use]
+    pub const fn width(mut self, width: i32) -> Self {
+        self.width = width;
+        self
+    }
+
+    #[must_use]
+    pub const fn cut(mut self, cut: Cut) -> Self {
+        self.cut = cut;
+        self
+    }
+
+    #[must_use]
+    pub const fn needs(mut self, need: Need) -> Self {
+        self.need = need;
+        self
+    }
+
+    #[must_use]
+    pub const fn unlisted(mut self) -> Self {
+        self.is_listed = false;
+        self
+    }
+
+    /// What stands above it in a table with bars.
+    pub fn title(&self) -> &'static str {
+        if self.header.is_empty() { self.name().unwrap_or_default() } else { self.header }
+    }
+
+    /// Its name in messages.
+    fn name(&self) -> Option<&'static str> {
+        self.names.iter().chain(self.own_names).copied().next()
+    }
+}
+
+/// The field with this letter.
+pub fn by_code<T: Table>(code: char) -> Option<usize> {
+    T::fields().iter().position(|f| f.codes.contains(code))
+}
+
+/// The field with this name of Slurm's. Case, `-` and `_` make no difference.
+pub fn by_name<T: Table>(name: &str) -> Option<usize> {
+    let fields = T::fields();
+    let is = |f: &Field<T>| f.names.iter().any(|n| same_name(n, name));
+    let begins = |f: &Field<T>| {
+        let start = |n: &&str| n.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name));
+        T::ABBREVIATED && !name.is_empty() && f.names.iter().any(start)
+    };
+    fields.iter().position(is).or_else(|| fields.iter().position(begins))
+}
+
+/// The field with this name in a list after `-o`: one of slotd's own, else Slurm's.
+pub fn by_own_name<T: Table>(name: &str) -> Option<usize> {
+    let own = |f: &Field<T>| f.own_names.iter().any(|n| same_name(n, name));
+    T::fields().iter().position(own).or_else(|| by_name::<T>(name))
+}
+
+/// Whether two field names are the same but for case, `-` and `_`.
+fn same_name(a: &str, b: &str) -> bool {
+    let letters = |s: &'_ str| -> Vec<u8> {
+        s.bytes().filter(|c| !matches!(c, b'-' | b'_')).map(|c| c.to_ascii_lowercase()).collect()
+    };
+    letters(a) == letters(b)
+}
+
+/// A field that does not exist: what Slurm says of it, and what there is.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}\n{hint}")]
+pub struct FormatError {
+    /// Slurm's text, with the offending word.
+    pub message: String,
+    /// The offending word.
+    pub word: String,
+    /// The names that could have been meant.
+    pub names: Vec<&'static str>,
+    /// A line that says what is accepted and lists it.
+    pub hint: String,
+}
+
+impl FormatError {
+    pub fn unknown<T: Table>(place: Place, word: &str) -> Self {
+        let fields = T::fields();
+        let mut codes: Vec<char> = fields.iter().flat_map(|f| f.codes.chars()).collect();
+        codes.sort_by_key(|c| (c.to_ascii_lowercase(), *c));
+        let codes: Vec<String> = codes.into_iter().map(|c| format!("%{c}")).collect();
+        let names: Vec<&'static str> = fields.iter().filter_map(Field::name).collect();
+        let hint = match (codes.is_empty(), names.is_empty()) {
+            (true, _) => format!("known fields: {}", names.join(" ")),
+            (false, true) => format!("known codes: {}", codes.join(" ")),
+            (false, false) => format!("known codes: {}; known fields: {}", codes.join(" "), names.join(" ")),
+        };
+        FormatError { message: T::unknown(place, word), word: word.to_owned(), names, hint }
+    }
+}
+
+/// `--helpformat`: Slurm's names of the fields, four on a line.
+pub fn helpformat<T: Table>() -> String {
+    let listed = T::fields().iter().filter(|f| f.is_listed);
+    let mut names: Vec<&str> = listed.filter_map(|f| f.names.first().copied()).collect();
+    names.sort_by_key(|name| name.to_ascii_lowercase());
+    let line = |four: &[&str]| four.iter().map(|name| format!("{name:<19}")).collect::<Vec<_>>().join(" ") + "\n";
+    names.chunks(4).map(line).collect()
+}

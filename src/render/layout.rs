@@ -1,0 +1,515 @@
+//! Which columns a listing has and how its lines look: parsed from a user's format, printed over rows.
+//!
+//! The grammar and its quirks are Slurm's. Which fields exist is the business of each command's [`Table`].
+
+use crate::render::field::{Cut, Field, FormatError, Need, Place, Table, by_code, by_name, by_own_name};
+use crate::render::text::{cut, pad, printable, width};
+use crate::render::{Ctx, time};
+use std::borrow::Cow;
+use std::marker::PhantomData;
+
+/// A listing's columns and form.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Layout<T: Table> {
+    /// Text before the first column.
+    lead: String,
+    columns: Vec<Column>,
+    style: Style,
+    is_dated: bool,
+    merges_equal: bool,
+    table: PhantomData<T>,
+}
+
+/// A column of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Column {
+    field: usize,
+    /// 0 means as wide as the value.
+    width: usize,
+    right: bool,
+    after: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Style {
+    /// Columns as wide as their widest cell, ` | ` between them, no blanks at the end of a line.
+    #[default]
+    Barred,
+    /// Columns as wide as the format says, with its text between them.
+    Lines,
+    /// sacct's: a line of dashes below the header, and `+` at the end of a text that is cut.
+    Ruled,
+}
+
+impl<T: Table> Layout<T> {
+    fn new(style: Style) -> Self {
+        Layout { style, ..Layout::default() }
+    }
+
+    /// A list of field names, separated by commas: a table with bars. slotd's own names win over Slurm's.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn names(text: &str) -> Result<Self, FormatError> {
+        let mut layout = Layout::new(Style::Barred);
+        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            let field = by_own_name::<T>(word).ok_or_else(|| FormatError::unknown::<T>(Place::Name, word))?;
+            layout.push(field, 0, false);
+        }
+        Ok(layout)
+    }
+
+    /// `-o` of squeue and sinfo: text of words and commas alone is a list of names; anything else is Slurm's format, in
+    /// which text is kept.
+    ///
+    /// # Errors
+    /// An unknown code or name.
+    pub fn parse(text: &str) -> Result<Self, FormatError> {
+        if is_name_list(text) { Self::names(text) } else { Self::codes(text) }
+    }
+
+    /// `%[.][width]code` with text between. `%all` is every field that has a code, separated by `|`.
+    ///
+    /// # Errors
+    /// The part that has no meaning.
+    pub fn codes(text: &str) -> Result<Self, FormatError> {
+        let mut layout = Layout::new(Style::Lines);
+        let mut parts = text.split('%');
+        layout.push_text(parts.next().unwrap_or_default());
+        // Slurm cuts the text at every run of `%`, which is why `%%j` reads as `%j`.
+        for part in parts.filter(|part| !part.is_empty()) {
+            if let Some(rest) = part.strip_prefix("all") {
+                layout.push_all();
+                layout.push_text(rest);
+                continue;
+            }
+            let (right, width, rest) = size(part);
+            let mut chars = rest.chars();
+            let code = chars.next();
+            let Some(field) = code.and_then(by_code::<T>) else {
+                let bad = code.map_or(part.to_owned(), String::from);
+                return Err(FormatError::unknown::<T>(Place::Code, &bad));
+            };
+            layout.push(field, width.unwrap_or(0), right);
+            layout.push_text(chars.as_str());
+        }
+        Ok(layout)
+    }
+
+    /// `-O`: `name[:[.][width][text]]`, separated by commas; as wide as its value where only a text follows.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn long(text: &str) -> Result<Self, FormatError> {
+        let mut layout = Layout::new(Style::Lines);
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let (name, rest) = part.split_once(':').unwrap_or((part, ""));
+            let field =
+                by_name::<T>(name.trim()).ok_or_else(|| FormatError::unknown::<T>(Place::LongName, name.trim()))?;
+            let (right, width, after) = size(rest);
+            let default = if after.is_empty() { T::fields()[field].width.unsigned_abs() as usize } else { 0 };
+            layout.push(field, width.unwrap_or(default), right);
+            layout.push_text(after);
+        }
+        Ok(layout)
+    }
+
+    /// sacct's `-o`: field names, each with `%width`, or `%-width` for left justified, after it; `ALL`.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn ruled(text: &str) -> Result<Self, FormatError> {
+        let mut layout = Layout::new(Style::Ruled);
+        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            let (name, size) = word.split_once('%').unwrap_or((word, ""));
+            if name.eq_ignore_ascii_case("all") {
+                for (i, field) in T::fields().iter().enumerate().filter(|(_, f)| !f.names.is_empty()) {
+                    layout.push_ruled(i, field.width);
+                }
+                continue;
+            }
+            let field = by_name::<T>(name).ok_or_else(|| FormatError::unknown::<T>(Place::Name, name))?;
+            let width = size.parse::<i32>().ok().filter(|w| *w != 0 && w.unsigned_abs() <= u32::from(u16::MAX));
+            layout.push_ruled(field, width.unwrap_or(T::fields()[field].width));
+        }
+        Ok(layout)
+    }
+
+    /// With the moment on a line above the header.
+    #[must_use]
+    pub fn dated(mut self, is_dated: bool) -> Self {
+        self.is_dated = is_dated && self.style == Style::Lines;
+        self
+    }
+
+    /// Prints lines that are equal to the one before once.
+    #[must_use]
+    pub fn merging_equal(mut self) -> Self {
+        self.merges_equal = true;
+        self
+    }
+
+    /// `-p` and `-P` of sacct: values as they are, `delimiter` between them, and after the last one where it is `trailing`.
+    /// A format with text of its own keeps it.
+    #[must_use]
+    pub fn parsable(mut self, delimiter: &str, trailing: bool) -> Self {
+        if self.style == Style::Lines {
+            return self;
+        }
+        self.style = Style::Lines;
+        for column in &mut self.columns {
+            *column = Column { field: column.field, width: 0, right: false, after: delimiter.to_owned() };
+        }
+        if let Some(last) = self.columns.last_mut().filter(|_| !trailing) {
+            last.after.clear();
+        }
+        self
+    }
+
+    pub fn is_dated(&self) -> bool {
+        self.is_dated
+    }
+
+    /// Whether it is the table with bars, which is slotd's own.
+    pub fn is_barred(&self) -> bool {
+        self.style == Style::Barred
+    }
+
+    /// Whether one of its columns has this need.
+    pub fn needs(&self, need: Need) -> bool {
+        self.columns.iter().any(|column| T::fields()[column.field].need == need)
+    }
+
+    fn push(&mut self, field: usize, width: usize, right: bool) {
+        self.columns.push(Column { field, width, right, after: String::new() });
+    }
+
+    fn push_ruled(&mut self, field: usize, width: i32) {
+        self.push(field, width.unsigned_abs() as usize, width > 0);
+        self.push_text(" ");
+    }
+
+    fn push_text(&mut self, text: &str) {
+        self.columns.last_mut().map_or(&mut self.lead, |column| &mut column.after).push_str(text);
+    }
+
+    fn push_all(&mut self) {
+        let fields = T::fields().iter().enumerate();
+        let mut coded: Vec<(char, usize)> = fields.flat_map(|(i, f)| f.codes.chars().map(move |c| (c, i))).collect();
+        // Slurm's order: small letters first.
+        coded.sort_by_key(|(c, _)| (c.is_ascii_uppercase(), *c));
+        for (i, (code, field)) in coded.into_iter().enumerate() {
+            if i > 0 {
+                self.push_text("|");
+            }
+            self.push(field, 0, false);
+            self.push_text(if code.is_ascii_uppercase() { T::AFTER_CAPITALS } else { "" });
+        }
+    }
+
+    /// The listing of these rows.
+    pub fn print(&self, rows: &[T::Row<'_>], header: bool, ctx: &Ctx) -> String {
+        let mut out = String::new();
+        if header && self.is_dated {
+            out.push_str(&time::date_line(ctx));
+        }
+        match self.style {
+            Style::Barred => self.barred(&mut out, rows, header, ctx),
+            Style::Lines | Style::Ruled => self.lines(&mut out, rows, header, ctx),
+        }
+        out
+    }
+
+    fn fields(&self) -> impl Iterator<Item = (&Column, &'static Field<T>)> {
+        self.columns.iter().map(|column| (column, &T::fields()[column.field]))
+    }
+
+    fn cells(&self, row: &T::Row<'_>, ctx: &Ctx) -> Vec<Cow<'static, str>> {
+        self.fields().map(|(_, field)| printable((field.get)(row, ctx).text(ctx), ctx.is_terminal)).collect()
+    }
+
+    /// The widths come from the header and all rows; without a header from the rows alone.
+    fn barred(&self, out: &mut String, rows: &[T::Row<'_>], header: bool, ctx: &Ctx) {
+        let head = self.fields().map(|(_, field)| Cow::Borrowed(field.title())).collect();
+        let body = rows.iter().map(|row| self.cells(row, ctx));
+        let lines: Vec<Vec<_>> = header.then_some(head).into_iter().chain(body).collect();
+        let widest = |i: usize| lines.iter().map(|cells| width(&cells[i])).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..self.columns.len()).map(widest).collect();
+        for cells in &lines {
+            let start = out.len();
+            for (i, (cell, width)) in cells.iter().zip(&widths).enumerate() {
+                out.push_str(if i > 0 { " | " } else { "" });
+                pad(out, cell, *width, false);
+            }
+            out.truncate(start + out[start..].trim_end_matches(' ').len());
+            out.push('\n');
+        }
+    }
+
+    fn lines(&self, out: &mut String, rows: &[T::Row<'_>], header: bool, ctx: &Ctx) {
+        if header {
+            let cells: Vec<_> = self.fields().map(|(_, field)| Cow::Borrowed(field.header)).collect();
+            self.line(out, &cells, true);
+            if self.style == Style::Ruled {
+                let dashes = |column: &Column| "-".repeat(column.width) + &column.after;
+                out.extend(self.columns.iter().map(dashes));
+                out.push('\n');
+            }
+        }
+        let mut last = String::new();
+        for row in rows {
+            let start = out.len();
+            self.line(out, &self.cells(row, ctx), false);
+            if !self.merges_equal {
+                continue;
+            }
+            if out[start..] == last {
+                out.truncate(start);
+            } else {
+                last = out[start..].to_owned();
+            }
+        }
+    }
+
+    fn line(&self, out: &mut String, cells: &[Cow<'_, str>], is_header: bool) {
+        out.push_str(&self.lead);
+        for ((column, field), cell) in self.fields().zip(cells) {
+            let ends_in_plus = self.style == Style::Ruled && !is_header;
+            let shown = fit(cell, column.width, field.cut, is_header, ends_in_plus);
+            pad(out, &shown, column.width, column.right);
+            out.push_str(&column.after);
+        }
+        out.push('\n');
+    }
+}
+
+/// The text as it stands in a column of this width; 0 is no limit.
+fn fit<'a>(text: &'a str, to: usize, how: Cut, is_header: bool, ends_in_plus: bool) -> Cow<'a, str> {
+    let cuts = match how {
+        Cut::Always | Cut::Star => true,
+        Cut::Header => is_header,
+        Cut::Never => false,
+        Cut::Reason => text.starts_with('('),
+    };
+    if !cuts || to == 0 || width(text) <= to {
+        return text.into();
+    }
+    let mark = match how {
+        Cut::Star if text.ends_with('*') => "*",
+        _ if ends_in_plus => "+",
+        _ => return cut(text, to).into(),
+    };
+    format!("{}{mark}", cut(text, to - 1)).into()
+}
+
+/// `[.][width]` at the start of `text`: right justified, the width, and what follows.
+fn size(text: &str) -> (bool, Option<usize>, &str) {
+    let (right, rest) = text.strip_prefix('.').map_or((false, text), |rest| (true, rest));
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    // A width past all reason is taken as "no limit" rather than as a reason to fill the memory with blanks.
+    let width = rest[..digits].parse().ok().filter(|w| *w <= u16::MAX as usize);
+    (right, width, &rest[digits..])
+}
+
+/// Whether `text` can only be meant as a list of field names: words, commas, nothing else.
+fn is_name_list(text: &str) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '(' | ')');
+    !text.trim().is_empty() && text.split(',').all(|word| word.trim().chars().all(is_name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::fixture::ctx;
+    use crate::render::value::Value;
+    use proptest::prelude::*;
+
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    struct Jobs;
+
+    type F = Field<Jobs>;
+
+    static FIELDS: &[F] = &[
+        F::new(&["JobID"], "JOBID", |r, _| Value::from((*r).to_owned())).code("i"),
+        F::new(&["Name"], "NAME", |r, _| Value::from((*r).to_owned())).code("j").own(&["JobName"]).width(10),
+        F::new(&["TimeLimit", "tres-alloc"], "TIME_LIMIT", |r, _| Value::from((*r).to_owned()))
+            .code("l")
+            .cut(Cut::Header),
+        F::new(&["NoCode"], "NO_CODE", |r, _| Value::from((*r).to_owned())),
+        F::new(&["Partition"], "PARTITION", |r, _| Value::from((*r).to_owned())).code("P").cut(Cut::Star),
+    ];
+
+    impl Table for Jobs {
+        type Row<'a> = &'a str;
+
+        fn fields() -> &'static [F] {
+            FIELDS
+        }
+    }
+
+    fn codes(text: &str) -> Layout<Jobs> {
+        Layout::codes(text).unwrap()
+    }
+
+    fn long(text: &str) -> Layout<Jobs> {
+        Layout::long(text).unwrap()
+    }
+
+    fn header(layout: &Layout<Jobs>) -> String {
+        layout.print(&[], true, &ctx())
+    }
+
+    fn row(layout: &Layout<Jobs>, value: &str) -> String {
+        layout.print(&[value], false, &ctx())
+    }
+
+    #[test]
+    fn width_and_dot_justify_and_cut() {
+        let layout = codes("%10i<%.10j>");
+        assert_eq!(header(&layout), "JOBID     <      NAME>\n");
+        assert_eq!(row(&layout, "174_[1-20%3]"), "174_[1-20%<174_[1-20%>\n");
+        assert_eq!(row(&layout, "173"), "173       <       173>\n");
+    }
+
+    #[test]
+    fn durations_are_not_cut_but_their_header_is() {
+        let layout = codes("%.9l");
+        assert_eq!(header(&layout), "TIME_LIMI\n");
+        assert_eq!(row(&layout, "365-00:00:00"), "365-00:00:00\n");
+    }
+
+    #[test]
+    fn the_mark_of_the_default_partition_stays_where_its_name_is_cut() {
+        for (format, text) in [("%.2P", "c*"), ("%2P", "c*"), ("%3P", "cp*"), ("%1P", "*"), ("%4P", "cpu*")] {
+            assert_eq!(row(&codes(format), "cpu*"), format!("{text}\n"), "{format}");
+        }
+        assert_eq!(row(&codes("%.2P"), "gpu"), "gp\n");
+        assert_eq!(row(&long("partition:2"), "cpu*"), "c*\n");
+    }
+
+    #[test]
+    fn a_double_percent_reads_as_one() {
+        assert_eq!(codes("%i %%j"), codes("%i %j"));
+    }
+
+    #[test]
+    fn a_lone_percent_prints_an_empty_line() {
+        assert_eq!(header(&codes("%")), "\n");
+    }
+
+    #[test]
+    fn plain_text_is_kept() {
+        assert_eq!(header(&codes("plain text")), "plain text\n");
+    }
+
+    #[test]
+    fn an_unknown_code_is_named() {
+        let unknown = |text| Layout::<Jobs>::codes(text).unwrap_err().word;
+        assert_eq!(unknown("%i %?"), "?");
+        assert_eq!(unknown("%10"), "10");
+    }
+
+    #[test]
+    fn all_prints_every_code_with_bars() {
+        assert_eq!(header(&codes("%all")), "JOBID|NAME|TIME_LIMIT|PARTITION\n");
+    }
+
+    #[test]
+    fn long_columns_are_as_wide_as_the_table_says_and_touch() {
+        assert_eq!(header(&long("JobID,name:.12,nocode:3")), "JOBID                       NAMENO_\n");
+        assert_eq!(header(&long("Name,JobID:1")), "NAME      J\n");
+    }
+
+    #[test]
+    fn a_text_after_a_long_field_is_appended_to_the_whole_value() {
+        assert_eq!(row(&long("jobid:###,name:5#"), "abcdefghij"), "abcdefghij###abcde#\n");
+    }
+
+    #[test]
+    fn names_differ_neither_in_case_nor_in_dashes() {
+        assert_eq!(by_name::<Jobs>("TRES_ALLOC"), Some(2));
+        assert_eq!(by_name::<Jobs>("tresalloc"), Some(2));
+        assert_eq!(by_name::<Jobs>(""), None);
+        assert_eq!(Layout::<Jobs>::long("jobid,nosuch:3").unwrap_err().word, "nosuch");
+    }
+
+    #[test]
+    fn own_names_are_known_in_lists_alone() {
+        assert_eq!(header(&Layout::<Jobs>::names("JobName,jobid").unwrap()), "NAME | JOBID\n");
+        assert!(Layout::<Jobs>::long("JobName").is_err());
+    }
+
+    #[test]
+    fn a_width_past_reason_does_not_fill_the_memory() {
+        assert_eq!(row(&codes("%99999999999999999999i|%4000000000i"), "1"), "1|1\n");
+    }
+
+    #[test]
+    fn name_lists_are_words_and_commas() {
+        assert!(is_name_list("JobID,NodeList(Reason), ST"));
+        assert!(!is_name_list("%i"));
+        assert!(!is_name_list("plain text"));
+        assert!(!is_name_list(""));
+    }
+
+    #[test]
+    fn a_table_is_padded_and_has_no_trailing_blanks() {
+        let layout: Layout<Jobs> = Layout::names("JobID,Name").unwrap();
+        assert_eq!(
+            layout.print(&["1", "123456", ""], true, &ctx()),
+            "JOBID  | NAME\n1      | 1\n123456 | 123456\n       |\n"
+        );
+        assert_eq!(layout.print(&["1"], false, &ctx()), "1 | 1\n");
+        assert_eq!(
+            (layout.print(&[], true, &ctx()), layout.print(&[], false, &ctx())),
+            ("JOBID | NAME\n".into(), String::new())
+        );
+    }
+
+    #[test]
+    fn ruled_columns_are_cut_with_a_plus_and_numbers_are_whole() {
+        let layout: Layout<Jobs> = Layout::ruled("JobID%-5,Name%4,TimeLimit%3").unwrap();
+        assert_eq!(layout.print(&["123456"], true, &ctx()), "JOBID NAME TIM \n----- ---- --- \n1234+ 123+ 123456 \n");
+        assert_eq!(layout.clone().parsable("^", false).print(&["1"], true, &ctx()), "JOBID^NAME^TIME_LIMIT\n1^1^1\n");
+        assert_eq!(layout.parsable("|", true).print(&["1"], false, &ctx()), "1|1|1|\n");
+    }
+
+    #[test]
+    fn equal_lines_are_merged_where_that_is_asked_for() {
+        assert_eq!(codes("%i").merging_equal().print(&["1", "1", "2", "1"], false, &ctx()), "1\n2\n1\n");
+    }
+
+    #[test]
+    fn the_date_stands_above_lines_with_a_header() {
+        assert_eq!(codes("%i").dated(true).print(&[], true, &ctx()), "Fri Nov 20 23:39:58 2026\nJOBID\n");
+        assert_eq!(codes("%i").dated(true).print(&[], false, &ctx()), "");
+    }
+
+    #[test]
+    fn an_escape_in_a_value_never_reaches_a_terminal_and_a_line_break_never_its_line() {
+        let mut ctx = ctx();
+        let all: [Layout<Jobs>; 3] = [codes("%j"), Layout::names("Name").unwrap(), Layout::ruled("Name%20").unwrap()];
+        for layout in &all {
+            assert_eq!(layout.print(&["a\nb\u{1b}[2J"], false, &ctx).trim(), "a\\012b\u{1b}[2J");
+        }
+        ctx.is_terminal = true;
+        for layout in &all {
+            assert_eq!(layout.print(&["a\nb\u{1b}[2J"], false, &ctx).trim(), "a\\012b\\033[2J");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_format_panics(text in "\\PC*") {
+            for layout in [Layout::codes(&text), Layout::long(&text), Layout::ruled(&text)].into_iter().flatten() {
+                row(&layout, "größe");
+            }
+        }
+
+        #[test]
+        fn a_column_with_width_fills_it_exactly(w in 1usize..40, value in "[a-zé]{0,50}", right: bool) {
+            let layout = codes(&format!("%{}{w}i", if right { "." } else { "" }));
+            prop_assert_eq!(width(row(&layout, &value).trim_end_matches('\n')), w);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! sstat `-i`: the processes of steps.
+
+use crate::model::StepKey;
+use crate::render::Ctx;
+use crate::render::field::{Cut, Field, Table};
+use crate::render::layout;
+
+/// The table of what is known of a step's processes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pids;
+
+pub type Layout = layout::Layout<Pids>;
+
+impl Table for Pids {
+    type Row<'a> = &'a (StepKey, Vec<i32>);
+
+    fn fields() -> &'static [Field<Self>] {
+        FIELDS
+    }
+}
+
+type F = Field<Pids>;
+
+static FIELDS: &[F] = &[
+    F::new(&["JobID"], "JobID", |(step, _), _| step.to_string().into()).width(-12).cut(Cut::Never),
+    F::new(&["Nodelist"], "Nodelist", |_, c| c.node.clone().into()).cut(Cut::Never),
+    F::new(&["Pids"], "Pids", |(_, pids), _| pids.iter().map(i32::to_string).collect::<Vec<_>>().join(",").into())
+        .cut(Cut::Never),
+];
+
+/// The lines of these steps. `parsable`: what stands between values, and whether it also stands after the last one.
+pub fn print(processes: &[(StepKey, Vec<i32>)], header: bool, parsable: Option<(&str, bool)>, ctx: &Ctx) -> String {
+    // A constant that a test reads.
+    let layout = Layout::ruled("all").unwrap_or_default();
+    let layout = match parsable {
+        Some((delimiter, trailing)) => layout.parsable(delimiter, trailing),
+        None => layout,
+    };
+    layout.print(&processes.iter().collect::<Vec<_>>(), header, ctx)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{JobId, StepId};
+    use crate::render::fixture::ctx;
+
+    #[test]
+    fn processes_stand_beside_their_step() {
+        let processes = [(StepKey { job: JobId(12), step: StepId::Num(0) }, vec![7, 8])];
+        assert_eq!(
+            print(&processes, true, None, &ctx()),
+            "JobID        Nodelist             Pids                 \n\
+             ------------ -------------------- -------------------- \n\
+             12.0         vm                   7,8                  \n"
+        );
+        assert_eq!(print(&processes, true, Some(("|", true)), &ctx()), "JobID|Nodelist|Pids|\n12.0|vm|7,8|\n");
+        assert_eq!(print(&processes, false, Some(("|", false)), &ctx()), "12.0|vm|7,8\n");
+    }
+}

@@ -1,0 +1,88 @@
+//! `-S/--sort`: by which columns rows are ordered, and in which direction.
+
+use crate::render::Ctx;
+use crate::render::field::{FormatError, Need, Place, Table, by_code, by_own_name};
+use crate::render::value::Value;
+use std::cmp::Ordering;
+use std::marker::PhantomData;
+
+/// An order of rows: the most important column first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sort<T: Table> {
+    keys: Vec<SortKey>,
+    table: PhantomData<T>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SortKey {
+    field: usize,
+    descends: bool,
+}
+
+impl<T: Table> Sort<T> {
+    /// `P,t,-p`: letters of `-o`, each with `+` or `-` before it, with or without commas; or field names.
+    ///
+    /// # Errors
+    /// Names the letter that is no column.
+    pub fn parse(text: &str) -> Result<Self, FormatError> {
+        let mut keys = Vec::new();
+        for word in text.split(',').map(str::trim) {
+            let name = word.trim_start_matches(['+', '-']);
+            // One letter is always a code: `t` is the state and not a name.
+            match by_own_name::<T>(name).filter(|_| name.chars().count() > 1) {
+                Some(field) => keys.push(SortKey { field, descends: word.starts_with('-') }),
+                None => push_codes::<T>(&mut keys, word)?,
+            }
+        }
+        Ok(Sort { keys, table: PhantomData })
+    }
+
+    /// Whether the order depends on a column with this need.
+    pub fn needs(&self, need: Need) -> bool {
+        self.keys.iter().any(|key| T::fields()[key.field].need == need)
+    }
+
+    /// Sorts the rows; rows that are equal keep their order.
+    pub fn apply(&self, rows: &mut Vec<T::Row<'_>>, ctx: &Ctx) {
+        if self.keys.is_empty() {
+            return;
+        }
+        // Each value is worked out once, not once a comparison.
+        let values = |row: &T::Row<'_>| -> Vec<Value> {
+            self.keys.iter().map(|key| (T::fields()[key.field].get)(row, ctx)).collect()
+        };
+        let mut keyed: Vec<_> = std::mem::take(rows).into_iter().map(|row| (values(&row), row)).collect();
+        keyed.sort_by(|(a, _), (b, _)| self.compare(a, b));
+        rows.extend(keyed.into_iter().map(|(_, row)| row));
+    }
+
+    fn compare(&self, a: &[Value], b: &[Value]) -> Ordering {
+        let by = |((a, b), key): ((&Value, &Value), &SortKey)| {
+            let order = a.key().cmp(&b.key());
+            if key.descends { order.reverse() } else { order }
+        };
+        a.iter().zip(b).zip(&self.keys).map(by).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    }
+}
+
+fn push_codes<T: Table>(keys: &mut Vec<SortKey>, word: &str) -> Result<(), FormatError> {
+    let mut descends = false;
+    for c in word.chars() {
+        match c {
+            '+' | ' ' | '%' => descends = false,
+            '-' => descends = true,
+            c => {
+                // Slurm has columns without a header, and no order for them.
+                let field = by_code::<T>(c).filter(|field| !T::fields()[*field].header.is_empty());
+                let field = field.ok_or_else(|| FormatError {
+                    // What was written may have been meant as a name.
+                    word: word.trim_start_matches(['+', '-']).to_owned(),
+                    ..FormatError::unknown::<T>(Place::Sort, &c.to_string())
+                })?;
+                keys.push(SortKey { field, descends });
+                descends = false;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! What a column says of a row: a value with its type, which is printed and by which rows are sorted.
+
+use crate::model::Timestamp;
+use crate::render::{Ctx, size, time};
+use std::borrow::Cow;
+
+/// A cell.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    Text(Cow<'static, str>),
+    Number(i64),
+    /// From 0 to 1, printed with this many places.
+    Share(f64, usize),
+    /// A number that is printed in other words, as `96_[3-9]`.
+    Ranked(i64, String),
+    /// An instant, or the word for none.
+    Time(Option<Timestamp>, &'static str),
+    /// Seconds as squeue prints them (`1:02:03`); `None` is no limit.
+    Short(Option<u64>),
+    /// Seconds as sacct prints them (`01:02:03`); `None` is no limit.
+    Long(Option<u64>),
+    /// CPU time in microseconds, as sacct prints it.
+    Cpu(u64),
+    Kib(u64),
+    Mib(u64),
+    /// Bytes read or written.
+    Bytes(u64),
+}
+
+/// What rows are sorted by: nothing before numbers, numbers before text.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key<'a> {
+    Nothing,
+    Number(i64),
+    Text(&'a str),
+}
+
+impl Value {
+    /// No value: an empty cell.
+    pub const NONE: Value = Value::Text(Cow::Borrowed(""));
+
+    /// The text, or Slurm's word for what is not there.
+    pub fn or_null(text: Option<&(impl ToString + ?Sized)>) -> Self {
+        text.map(ToString::to_string).filter(|text| !text.is_empty()).map_or("(null)".into(), Value::from)
+    }
+
+    /// The text, or Slurm's word for what does not apply.
+    pub fn or_not_available(text: Option<String>) -> Self {
+        text.filter(|text| !text.is_empty()).map_or("N/A".into(), Value::from)
+    }
+
+    pub fn text(self, ctx: &Ctx) -> Cow<'static, str> {
+        match self {
+            Value::Text(text) => text,
+            Value::Number(number) => number.to_string().into(),
+            Value::Share(share, places) => format!("{share:.places$}").into(),
+            Value::Ranked(_, text) => text.into(),
+            Value::Time(at, none) => time::instant_or(at, none, ctx).into(),
+            Value::Short(secs) => time::short_limit(secs).into(),
+            Value::Long(secs) => time::long_limit(secs).into(),
+            Value::Cpu(us) => time::cpu(us).into(),
+            Value::Kib(amount) => size::kib(amount, ctx.units).into(),
+            Value::Mib(amount) => size::mib(amount, ctx.units).into(),
+            Value::Bytes(amount) => size::transferred(amount, ctx.units).into(),
+        }
+    }
+
+    /// No time and no limit come last.
+    pub fn key(&self) -> Key<'_> {
+        let number = |n: u64| Key::Number(i64::try_from(n).unwrap_or(i64::MAX));
+        match self {
+            Value::Text(text) if text.is_empty() => Key::Nothing,
+            Value::Text(text) => Key::Text(text),
+            Value::Number(n) | Value::Ranked(n, _) => Key::Number(*n),
+            // Finer than the 32 bits of a priority.
+            Value::Share(share, _) => Key::Number((share * 1e15) as i64),
+            Value::Time(at, _) => Key::Number(at.map_or(i64::MAX, |at| at.0)),
+            Value::Short(secs) | Value::Long(secs) => secs.map_or(Key::Number(i64::MAX), number),
+            Value::Cpu(n) | Value::Kib(n) | Value::Mib(n) | Value::Bytes(n) => number(*n),
+        }
+    }
+}
+
+impl From<&'static str> for Value {
+    fn from(text: &'static str) -> Self {
+        Value::Text(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Value::Text(Cow::Owned(text))
+    }
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Value::Number(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<u32> for Value {
+    fn from(number: u32) -> Self {
+        Value::Number(number.into())
+    }
+}
+
+impl From<bool> for Value {
+    fn from(flag: bool) -> Self {
+        Value::Number(flag.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::fixture::{at, ctx};
+
+    #[test]
+    fn values_are_ordered_by_what_they_are_and_not_by_their_text() {
+        let sorted = |mut values: Vec<Value>| {
+            values.sort_by(|a, b| a.key().cmp(&b.key()));
+            values.into_iter().map(|v| v.text(&ctx()).into_owned()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(sorted(vec![Value::Number(10), Value::Number(9), "a".into(), Value::NONE]), " 9 10 a");
+        assert_eq!(
+            sorted(vec![Value::Short(None), Value::Short(Some(86_400)), Value::Short(Some(9))]),
+            "0:09 1-00:00:00 UNLIMITED"
+        );
+        assert_eq!(sorted(vec![Value::Mib(1024), Value::Mib(900)]), "900M 1G");
+        assert_eq!(sorted(vec![Value::Time(None, "N/A"), Value::Time(Some(at(4)), "N/A")]), "2026-11-20T23:39:54 N/A");
+        assert_eq!(sorted(vec![Value::Ranked(10, "10_1".into()), Value::Ranked(9, "9".into())]), "9 10_1");
+        assert_eq!(sorted(vec![Value::Share(0.5, 2), Value::Share(0.25, 2)]), "0.25 0.50");
+    }
+
+    #[test]
+    fn what_is_not_there_has_slurms_words() {
+        let text = |value: Value| value.text(&ctx()).into_owned();
+        assert_eq!([text(Value::or_null(None::<&str>)), text(Value::or_null(Some("")))], ["(null)", "(null)"]);
+        assert_eq!(text(Value::or_not_available(None)), "N/A");
+    }
+}
