@@ -21,7 +21,9 @@ pub trait Table: fmt::Debug + Clone + Copy + Default + PartialEq + Eq + 'static 
     /// Slurm's words for something that is no field.
     fn unknown(place: Place, word: &str) -> String {
         match place {
-            Place::Code | Place::Name | Place::LongName => format!("Invalid job format specification: {word}"),
+            Place::Code | Place::Name | Place::LongName | Place::WideName => {
+                format!("Invalid job format specification: {word}")
+            }
             Place::Sort => format!("Invalid sort specification: {word}"),
         }
     }
@@ -36,8 +38,23 @@ pub enum Place {
     Name,
     /// A name in `-O`.
     LongName,
+    /// A name in sacct's `-o`.
+    WideName,
     /// `-S`
     Sort,
+}
+
+impl Place {
+    /// What is accepted there.
+    const fn form(self) -> &'static str {
+        match self {
+            Place::Code => "%[.][width]letter, with any text between",
+            Place::Name => "names, separated by commas",
+            Place::LongName => "name[:[.]width], separated by commas",
+            Place::WideName => "name[%[-]width], separated by commas",
+            Place::Sort => "[-]letter or [-]name, separated by commas",
+        }
+    }
 }
 
 /// How a row's value is read.
@@ -201,12 +218,18 @@ impl FormatError {
         let mut codes: Vec<char> = fields.iter().flat_map(|f| f.codes.chars()).collect();
         codes.sort_by_key(|c| (c.to_ascii_lowercase(), *c));
         let codes: Vec<String> = codes.into_iter().map(|c| format!("%{c}")).collect();
-        let names: Vec<&'static str> = fields.iter().filter_map(Field::name).collect();
-        let hint = match (codes.is_empty(), names.is_empty()) {
+        let mut names: Vec<&'static str> = Vec::new();
+        for name in fields.iter().filter_map(Field::name) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let known = match (codes.is_empty(), names.is_empty()) {
             (true, _) => format!("known fields: {}", names.join(" ")),
             (false, true) => format!("known codes: {}", codes.join(" ")),
             (false, false) => format!("known codes: {}; known fields: {}", codes.join(" "), names.join(" ")),
         };
+        let hint = format!("{known}; form: {}", place.form());
         FormatError { message: T::unknown(place, word), word: word.to_owned(), names, hint }
     }
 }

@@ -128,7 +128,7 @@ impl<T: Table> Layout<T> {
                 }
                 continue;
             }
-            let field = by_name::<T>(name).ok_or_else(|| FormatError::unknown::<T>(Place::Name, name))?;
+            let field = by_name::<T>(name).ok_or_else(|| FormatError::unknown::<T>(Place::WideName, name))?;
             let width = size.parse::<i32>().ok().filter(|w| *w != 0 && w.unsigned_abs() <= u32::from(u16::MAX));
             layout.push_ruled(field, width.unwrap_or(T::fields()[field].width));
         }

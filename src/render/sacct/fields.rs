@@ -32,7 +32,9 @@ impl Table for Sacct {
     fn unknown(place: Place, word: &str) -> String {
         match place {
             Place::Code => format!("Invalid field requested: \"%{word}\""),
-            Place::Name | Place::LongName | Place::Sort => format!("Invalid field requested: \"{word}\""),
+            Place::Name | Place::LongName | Place::WideName | Place::Sort => {
+                format!("Invalid field requested: \"{word}\"")
+            }
         }
     }
 }

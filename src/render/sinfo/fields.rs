@@ -187,7 +187,7 @@ impl Table for Sinfo {
 
     fn unknown(place: Place, word: &str) -> String {
         match place {
-            Place::Code | Place::Name => format!("Invalid node format specification: {word}"),
+            Place::Code | Place::Name | Place::WideName => format!("Invalid node format specification: {word}"),
             // Slurm has this text from squeue.
             Place::LongName => format!("Invalid job format specification: {word}"),
             Place::Sort => format!("Invalid sort specification: {word}"),

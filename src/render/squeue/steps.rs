@@ -33,7 +33,9 @@ impl Table for Steps {
 
     fn unknown(place: Place, word: &str) -> String {
         match place {
-            Place::Code | Place::Name | Place::LongName => format!("Invalid job step format specification: {word}"),
+            Place::Code | Place::Name | Place::LongName | Place::WideName => {
+                format!("Invalid job step format specification: {word}")
+            }
             Place::Sort => format!("Invalid sort specification: {word}"),
         }
     }
