@@ -14,7 +14,8 @@ const LAYERS: [(&str, &[&str]); 13] = [
     ("render", &["model"]),
     ("protocol", &["model"]),
     ("store", &["model"]),
-    ("exec", &["model", "sys"]),
+    // protocol: the one codec, also for the launcher and the watchers.
+    ("exec", &["model", "sys", "protocol"]),
     ("sys", &["model"]),
     // spec: what a request says as text until it is carried out (file name patterns, constraints, bindings).
     ("actors", &["model", "sched", "store", "exec", "sys", "protocol", "spec"]),

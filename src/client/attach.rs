@@ -2,9 +2,10 @@
 //! as a reader of the files that the tasks write to.
 
 use crate::client::relay::{self, Relay};
-use crate::client::share::{self, MAX_DATA, Parcel};
+use crate::client::share::{self, MAX_DATA, Message, next_message};
 use crate::client::terminal::Raw;
 use crate::model::StepId;
+use crate::protocol::frame::{Decoder, Frame, FrameError};
 use crate::sys::proc;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -47,6 +48,12 @@ impl From<io::Error> for JoinError {
     }
 }
 
+impl From<FrameError> for JoinError {
+    fn from(e: FrameError) -> Self {
+        JoinError::Io(e.into())
+    }
+}
+
 /// Joins a step and stays until it is over. `pids` are its processes, for the case that nobody shares it.
 ///
 /// # Errors
@@ -54,33 +61,33 @@ impl From<io::Error> for JoinError {
 pub fn attach(job_dir: &Path, step: StepId, pids: &[i32], joining: Joining) -> Result<(), JoinError> {
     match share::join(job_dir, step) {
         Ok(mut socket) => {
-            let mut bytes = Vec::new();
+            let mut decoder = share::decoder();
             let hello = loop {
-                if let Some(parcel) = Parcel::take(&mut bytes)? {
-                    break parcel;
+                if let Some((message, _)) = next_message(&mut decoder)? {
+                    break message;
                 }
-                if !receive(&mut socket, &mut bytes)? {
+                if !receive(&mut socket, &mut decoder)? {
                     // It ended just now.
                     return Ok(());
                 }
             };
-            let Parcel::Hello { tasks, pty } = hello else { return Err(JoinError::NotShared) };
+            let Message::Hello { tasks, pty } = hello else { return Err(JoinError::NotShared) };
             if joining.pty && !(pty && io::stdin().is_terminal()) {
                 return Err(JoinError::NoTerminal);
             }
-            Ok(guest(&mut socket, bytes, tasks, joining)?)
+            Ok(guest(&mut socket, decoder, tasks, joining)?)
         }
         Err(_) if joining.pty => Err(JoinError::NoTerminal),
         Err(_) => follow(pids, joining),
     }
 }
 
-fn receive(socket: &mut impl Read, bytes: &mut Vec<u8>) -> io::Result<bool> {
+fn receive(socket: &mut impl Read, decoder: &mut Decoder) -> io::Result<bool> {
     let mut chunk = [0; MAX_DATA];
     loop {
         match socket.read(&mut chunk) {
             Ok(n) => {
-                bytes.extend_from_slice(&chunk[..n]);
+                decoder.push(&chunk[..n]);
                 return Ok(n > 0);
             }
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -126,7 +133,7 @@ impl Screen {
 
 fn guest(
     socket: &mut std::os::unix::net::UnixStream,
-    mut bytes: Vec<u8>,
+    mut decoder: Decoder,
     tasks: u32,
     joining: Joining,
 ) -> io::Result<()> {
@@ -135,11 +142,11 @@ fn guest(
     let mut screen = Screen { joining, tasks, relays: BTreeMap::new() };
     let mut is_typing = true;
     loop {
-        while let Some(parcel) = Parcel::take(&mut bytes)? {
-            match parcel {
-                Parcel::Output { task, is_stderr, data } => screen.show(task, is_stderr, &data)?,
-                Parcel::Ended => return screen.finish(),
-                Parcel::Hello { .. } | Parcel::Input { .. } => {}
+        while let Some((message, data)) = next_message(&mut decoder)? {
+            match message {
+                Message::Output { task, is_stderr } => screen.show(task, is_stderr, &data)?,
+                Message::Ended => return screen.finish(),
+                Message::Hello { .. } | Message::Input { .. } => {}
             }
         }
         let mut fds = vec![PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
@@ -155,15 +162,15 @@ fn guest(
                 // The end of our input is not the end of the tasks': their own client has a say in that.
                 Ok(0) => is_typing = false,
                 Ok(n) => {
-                    let data = chunk[..n].to_vec();
-                    socket.write_all(&Parcel::Input { task: joining.input_task, data }.encode())?;
+                    let input = Message::Input { task: joining.input_task };
+                    socket.write_all(&Frame::encode(&input, &chunk[..n])?)?;
                 }
                 Err(Errno::EINTR | Errno::EAGAIN) => {}
                 Err(_) => is_typing = false,
             }
         }
         // A host that dies takes its step along.
-        if from_host && !receive(socket, &mut bytes)? {
+        if from_host && !receive(socket, &mut decoder)? {
             return screen.finish();
         }
     }

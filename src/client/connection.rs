@@ -2,16 +2,15 @@
 
 use crate::model::Refusal;
 use crate::protocol::answer::Answer;
-use crate::protocol::frame::{self, Frame, FrameError, HEADER, MAX_JSON};
+use crate::protocol::frame::{Decoder, Frame, FrameError, Header};
 use crate::protocol::request::{Request, Submit};
 use crate::sys::paths::Paths;
 use crate::sys::socket;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use std::fmt;
-use std::io::{self, IoSlice, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -65,11 +64,11 @@ impl From<io::Error> for ClientError {
     }
 }
 
-/// A connection, and the bytes of a frame that has not come in whole yet.
+/// A connection to the daemon.
 #[derive(Debug)]
 pub struct Connection {
     socket: UnixStream,
-    partial: Vec<u8>,
+    decoder: Decoder,
 }
 
 impl Connection {
@@ -80,7 +79,7 @@ impl Connection {
     pub fn open(paths: &Paths) -> Result<Connection, ClientError> {
         let path = paths.socket();
         let no_daemon = |source| ClientError::NoDaemon { socket: path.clone(), source };
-        Ok(Connection { socket: socket::connect(&path).map_err(no_daemon)?, partial: Vec::new() })
+        Ok(Connection { socket: socket::connect(&path).map_err(no_daemon)?, decoder: Decoder::new(Header::ANSWER) })
     }
 
     /// Sends a request with its raw part.
@@ -88,12 +87,7 @@ impl Connection {
     /// # Errors
     /// [`ClientError::Broken`].
     pub fn send(&mut self, request: &Request, raw: &[u8]) -> Result<(), ClientError> {
-        let bytes = Frame::encode(request, raw)?;
-        match self.socket.write_all(&bytes) {
-            // The daemon may have answered why before it closed: let the next read tell.
-            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            other => Ok(other?),
-        }
+        self.send_with_fds(request, raw, &[])
     }
 
     /// Sends a request together with open descriptors.
@@ -101,22 +95,11 @@ impl Connection {
     /// # Errors
     /// [`ClientError::Broken`].
     pub fn send_with_fds(&mut self, request: &Request, raw: &[u8], fds: &[RawFd]) -> Result<(), ClientError> {
-        let bytes = Frame::encode(request, raw)?;
-        let rights = [ControlMessage::ScmRights(fds)];
-        let sent = loop {
-            match sendmsg::<()>(
-                self.socket.as_raw_fd(),
-                &[IoSlice::new(&bytes)],
-                if fds.is_empty() { &[] } else { &rights },
-                MsgFlags::MSG_NOSIGNAL,
-                None,
-            ) {
-                Err(nix::Error::EINTR) => {}
-                other => break other.map_err(io::Error::from)?,
-            }
-        };
-        self.socket.write_all(&bytes[sent..])?;
-        Ok(())
+        match socket::send_all(&self.socket, &Frame::encode(request, raw)?, fds) {
+            // The daemon may have answered why before it closed: let the next read tell.
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => Ok(other?),
+        }
     }
 
     /// The next answer, waiting for it.
@@ -125,7 +108,7 @@ impl Connection {
     /// [`ClientError::Broken`]; with [`FrameError::Closed`] where the daemon went away.
     pub fn receive(&mut self) -> Result<(Answer, Vec<u8>), ClientError> {
         loop {
-            if let Some(frame) = self.complete()? {
+            if let Some(frame) = self.decoder.next_frame()? {
                 return Ok((frame.message()?, frame.raw));
             }
             if !self.fill()? {
@@ -152,7 +135,7 @@ impl Connection {
         loop {
             match self.socket.read(&mut chunk) {
                 Ok(n) => {
-                    self.partial.extend_from_slice(&chunk[..n]);
+                    self.decoder.push(&chunk[..n]);
                     return Ok(n > 0);
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -167,25 +150,10 @@ impl Connection {
     /// # Errors
     /// [`ClientError::Broken`] for bytes that are no answer.
     pub fn next_whole(&mut self) -> Result<Option<Answer>, ClientError> {
-        Ok(match self.complete()? {
+        Ok(match self.decoder.next_frame()? {
             Some(frame) => Some(frame.message()?),
             None => None,
         })
-    }
-
-    fn complete(&mut self) -> Result<Option<Frame>, FrameError> {
-        let Some(header) = self.partial.first_chunk::<HEADER>() else { return Ok(None) };
-        let lengths = frame::parse_header(header, MAX_JSON)?;
-        let whole = HEADER + lengths.json + lengths.raw;
-        if self.partial.len() < whole {
-            return Ok(None);
-        }
-        // The queue may be long: nothing is copied that need not be.
-        let rest = self.partial.split_off(whole);
-        let mut json = std::mem::replace(&mut self.partial, rest);
-        let raw = json.split_off(HEADER + lengths.json);
-        json.drain(..HEADER);
-        Ok(Some(Frame { json, raw }))
     }
 }
 

@@ -5,7 +5,9 @@
 //! that the tasks have for themselves, a pipe or a file, do not pass through here (`attach`).
 
 use crate::model::StepId;
+use crate::protocol::frame::{Decoder, Frame, FrameError, Header};
 use crate::sys::socket;
+use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -14,66 +16,37 @@ use std::path::{Path, PathBuf};
 /// A guest that is so far behind is sent away.
 const MAX_BEHIND: usize = 4 << 20;
 
-/// The longest piece of data in one parcel.
+/// The longest piece of data in one message, bytes.
 pub const MAX_DATA: usize = 64 << 10;
 
-const HEADER: usize = 9;
+/// What both sides take from each other.
+const HEADER: Header = Header::Versioned { max_json: 1000, max_raw: MAX_DATA };
 
-/// What host and guest tell each other.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Parcel {
+/// What the step's client and one that joined tell each other. Data is the raw part of the frame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
     /// The first thing that a guest gets.
     Hello { tasks: u32, pty: bool },
     /// What a task wrote.
-    Output { task: u32, is_stderr: bool, data: Vec<u8> },
+    Output { task: u32, is_stderr: bool },
     /// The step is over. The last thing that a guest gets.
     Ended,
     /// From a guest, for the standard input of one task or of all.
-    Input { task: Option<u32>, data: Vec<u8> },
+    Input { task: Option<u32> },
 }
 
-impl Parcel {
-    /// A kind, a number and the length of what follows (both little endian), and that.
-    pub fn encode(&self) -> Vec<u8> {
-        let (kind, number, data): (u8, u32, &[u8]) = match self {
-            Parcel::Hello { tasks, pty: false } => (0, *tasks, &[]),
-            Parcel::Hello { tasks, pty: true } => (1, *tasks, &[]),
-            Parcel::Output { task, is_stderr: false, data } => (2, *task, data),
-            Parcel::Output { task, is_stderr: true, data } => (3, *task, data),
-            Parcel::Ended => (4, 0, &[]),
-            Parcel::Input { task, data } => (5, task.unwrap_or(u32::MAX), data),
-        };
-        let mut bytes = Vec::with_capacity(HEADER + data.len());
-        bytes.push(kind);
-        bytes.extend_from_slice(&number.to_le_bytes());
-        bytes.extend_from_slice(&u32::try_from(data.len()).unwrap_or(u32::MAX).to_le_bytes());
-        bytes.extend_from_slice(data);
-        bytes
-    }
+/// For what comes from the other side.
+pub fn decoder() -> Decoder {
+    Decoder::new(HEADER)
+}
 
-    /// Takes the first whole parcel out of `bytes`; `None` where more of it has to come.
-    ///
-    /// # Errors
-    /// A kind that is none, or more data than one parcel holds.
-    pub fn take(bytes: &mut Vec<u8>) -> io::Result<Option<Parcel>> {
-        let Some([kind, a, b, c, d, e, f, g, h]) = bytes.first_chunk::<HEADER>().copied() else { return Ok(None) };
-        let number = u32::from_le_bytes([a, b, c, d]);
-        let len = u32::from_le_bytes([e, f, g, h]) as usize;
-        if len > MAX_DATA {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a parcel of {len} bytes is too long")));
-        }
-        if bytes.len() < HEADER + len {
-            return Ok(None);
-        }
-        let data: Vec<u8> = bytes.drain(..HEADER + len).skip(HEADER).collect();
-        Ok(Some(match kind {
-            0 | 1 => Parcel::Hello { tasks: number, pty: kind == 1 },
-            2 | 3 => Parcel::Output { task: number, is_stderr: kind == 3, data },
-            4 => Parcel::Ended,
-            5 => Parcel::Input { task: (number != u32::MAX).then_some(number), data },
-            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{kind} is no kind of parcel"))),
-        }))
-    }
+/// The next message that is there, and its data.
+///
+/// # Errors
+/// It is none of ours.
+pub fn next_message(decoder: &mut Decoder) -> Result<Option<(Message, Vec<u8>)>, FrameError> {
+    let Some(frame) = decoder.next_frame()? else { return Ok(None) };
+    Ok(Some((frame.message()?, frame.raw)))
 }
 
 /// `<job_dir>/<step>.attach`
@@ -81,7 +54,7 @@ fn socket_path(job_dir: &Path, step: StepId) -> PathBuf {
     job_dir.join(format!("{step}.attach"))
 }
 
-/// Joins a step. The first parcel is [`Parcel::Hello`].
+/// Joins a step. The first message is [`Message::Hello`].
 ///
 /// # Errors
 /// Nobody shares this step: [`io::ErrorKind::NotFound`] or [`io::ErrorKind::ConnectionRefused`].
@@ -92,7 +65,7 @@ pub fn join(job_dir: &Path, step: StepId) -> io::Result<UnixStream> {
 struct Guest {
     socket: UnixStream,
     outgoing: Vec<u8>,
-    incoming: Vec<u8>,
+    incoming: Decoder,
     is_gone: bool,
 }
 
@@ -127,7 +100,8 @@ impl Share {
         let path = socket_path(job_dir, step);
         let listener = socket::bind(&path)?;
         listener.set_nonblocking(true)?;
-        Ok(Share { listener, path, guests: Vec::new(), hello: Parcel::Hello { tasks, pty }.encode() })
+        let hello = Frame::encode(&Message::Hello { tasks, pty }, &[])?;
+        Ok(Share { listener, path, guests: Vec::new(), hello })
     }
 
     pub fn listener(&self) -> BorrowedFd<'_> {
@@ -145,7 +119,7 @@ impl Share {
         if socket.set_nonblocking(true).is_err() {
             return;
         }
-        let mut guest = Guest { socket, outgoing: self.hello.clone(), incoming: Vec::new(), is_gone: false };
+        let mut guest = Guest { socket, outgoing: self.hello.clone(), incoming: decoder(), is_gone: false };
         guest.flush();
         self.guests.push(guest);
     }
@@ -157,14 +131,14 @@ impl Share {
         let mut chunk = [0; 16 << 10];
         match guest.socket.read(&mut chunk) {
             Ok(0) => guest.is_gone = true,
-            Ok(n) => guest.incoming.extend_from_slice(&chunk[..n]),
+            Ok(n) => guest.incoming.push(&chunk[..n]),
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(_) => guest.is_gone = true,
         }
         let mut inputs = Vec::new();
         loop {
-            match Parcel::take(&mut guest.incoming) {
-                Ok(Some(Parcel::Input { task, data })) => inputs.push((task, data)),
+            match next_message(&mut guest.incoming) {
+                Ok(Some((Message::Input { task }, data))) => inputs.push((task, data)),
                 Ok(None) => return inputs,
                 Ok(Some(_)) | Err(_) => {
                     guest.is_gone = true;
@@ -180,7 +154,7 @@ impl Share {
             return;
         }
         for piece in data.chunks(MAX_DATA) {
-            let bytes = Parcel::Output { task, is_stderr, data: piece.to_vec() }.encode();
+            let Ok(bytes) = Frame::encode(&Message::Output { task, is_stderr }, piece) else { continue };
             for guest in &mut self.guests {
                 guest.outgoing.extend_from_slice(&bytes);
                 guest.flush();
@@ -198,8 +172,9 @@ impl Drop for Share {
     /// The step is over. A guest that is behind gets what fits.
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
+        let Ok(ended) = Frame::encode(&Message::Ended, &[]) else { return };
         for guest in &mut self.guests {
-            guest.outgoing.extend_from_slice(&Parcel::Ended.encode());
+            guest.outgoing.extend_from_slice(&ended);
             guest.flush();
         }
     }
@@ -210,29 +185,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parcels_arrive_as_they_were_sent() {
-        let parcels = [
-            Parcel::Hello { tasks: 3, pty: true },
-            Parcel::Output { task: 2, is_stderr: true, data: b"x\n".to_vec() },
-            Parcel::Input { task: None, data: vec![0; MAX_DATA] },
-            Parcel::Input { task: Some(1), data: Vec::new() },
-            Parcel::Ended,
-        ];
-        let mut bytes: Vec<u8> = parcels.iter().flat_map(Parcel::encode).collect();
-        for parcel in parcels {
-            assert_eq!(Parcel::take(&mut bytes).unwrap(), Some(parcel));
+    fn nonsense_is_an_error() {
+        let too_long = Frame::encode(&Message::Input { task: None }, &[0; MAX_DATA + 1]).unwrap();
+        for bytes in [b"nothing of slotd's".as_slice(), &too_long, &Frame::encode(&"other", b"").unwrap()] {
+            let mut decoder = decoder();
+            decoder.push(bytes);
+            assert!(next_message(&mut decoder).is_err());
         }
-        assert_eq!(Parcel::take(&mut bytes).unwrap(), None);
-    }
-
-    #[test]
-    fn half_a_parcel_waits_and_nonsense_is_an_error() {
-        let whole = Parcel::Input { task: Some(0), data: b"abc".to_vec() }.encode();
-        for len in 0..whole.len() {
-            assert_eq!(Parcel::take(&mut whole[..len].to_vec()).unwrap(), None);
-        }
-        assert!(Parcel::take(&mut vec![9; 9]).is_err());
-        assert!(Parcel::take(&mut vec![6, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
     }
 
     #[test]
@@ -242,15 +201,17 @@ mod tests {
         let mut guest = join(dir.path(), StepId::Num(0)).unwrap();
         share.accept();
         share.show(1, false, b"hello");
-        guest.write_all(&Parcel::Input { task: None, data: b"hi".to_vec() }.encode()).unwrap();
+        guest.write_all(&Frame::encode(&Message::Input { task: None }, b"hi").unwrap()).unwrap();
         assert_eq!(share.serve(0), [(None, b"hi".to_vec())]);
         drop(share);
         let mut bytes = Vec::new();
         guest.read_to_end(&mut bytes).unwrap();
-        assert_eq!(Parcel::take(&mut bytes).unwrap(), Some(Parcel::Hello { tasks: 2, pty: false }));
-        let output = Parcel::Output { task: 1, is_stderr: false, data: b"hello".to_vec() };
-        assert_eq!(Parcel::take(&mut bytes).unwrap(), Some(output));
-        assert_eq!(Parcel::take(&mut bytes).unwrap(), Some(Parcel::Ended));
+        let mut decoder = decoder();
+        decoder.push(&bytes);
+        let mut next = || next_message(&mut decoder).unwrap();
+        assert_eq!(next(), Some((Message::Hello { tasks: 2, pty: false }, Vec::new())));
+        assert_eq!(next(), Some((Message::Output { task: 1, is_stderr: false }, b"hello".to_vec())));
+        assert_eq!(next(), Some((Message::Ended, Vec::new())));
         assert!(join(dir.path(), StepId::Num(0)).is_err());
     }
 

@@ -7,7 +7,7 @@ use crate::actors::messages::*;
 use crate::actors::news::NewsSender;
 use crate::actors::{ReaderActor, SchedulerActor};
 use crate::daemon::requests::Requests;
-use crate::daemon::wire::{FrameReader, write_all};
+use crate::daemon::wire::FrameReader;
 use crate::exec::launch_spec::{SignalTarget, StepCommand};
 use crate::model::change::LaunchTexts;
 use crate::model::job::ClientProcess;
@@ -17,6 +17,7 @@ use crate::protocol::answer::Answer;
 use crate::protocol::frame::{Frame, FrameError};
 use crate::protocol::request::{ControlAction, Request, StepLaunch, Submit};
 use crate::sched::EndedJob;
+use crate::sys::socket::send_all_async;
 use actix::Addr;
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -128,7 +129,7 @@ async fn send(socket: &UnixStream, answer: Answer, raw: Vec<u8>) -> Result<(), F
     } else {
         encode()?
     };
-    write_all(socket, &bytes).await.map_err(FrameError::from)
+    Ok(send_all_async(socket, &bytes, &[]).await?)
 }
 
 fn refused(why: Refusal) -> Reply {

@@ -2,6 +2,7 @@
 
 use crate::exec::launch_spec::{StepCommand, StepEvent};
 use crate::exec::wire;
+use crate::protocol::frame::Decoder;
 use crate::sys::socket;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -11,13 +12,13 @@ use std::time::{Duration, Instant};
 /// A daemon that listens.
 pub(super) struct Peer {
     pub(super) socket: UnixStream,
-    incoming: wire::FrameBuffer,
+    incoming: Decoder,
     pub(super) outgoing: Vec<u8>,
 }
 
 impl Peer {
     /// `incoming` holds what was read from the socket already.
-    pub(super) fn new(socket: UnixStream, incoming: wire::FrameBuffer) -> io::Result<Peer> {
+    pub(super) fn new(socket: UnixStream, incoming: Decoder) -> io::Result<Peer> {
         socket.set_nonblocking(true)?;
         Ok(Peer { socket, incoming, outgoing: Vec::new() })
     }
@@ -48,7 +49,7 @@ impl Peer {
                 Err(e) => return Err(e),
             }
         }
-        while let Some(command) = self.incoming.next_message()? {
+        while let Some(command) = wire::next_message(&mut self.incoming)? {
             commands.push(command);
         }
         Ok(commands)

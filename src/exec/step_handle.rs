@@ -131,7 +131,7 @@ impl Connection {
         socket::send_all_async(&self.socket, &bytes, &raw).await?;
         self.opening.fds.clear();
 
-        let mut frames = wire::FrameBuffer::default();
+        let mut decoder = wire::decoder();
         let mut buf = [0u8; 8192];
         loop {
             tokio::select! {
@@ -139,11 +139,11 @@ impl Connection {
                     ready?;
                     match self.socket.try_read(&mut buf) {
                         Ok(0) => return Ok(false),
-                        Ok(n) => frames.push(&buf[..n]),
+                        Ok(n) => decoder.push(&buf[..n]),
                         Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
                         Err(e) => return Err(e),
                     }
-                    while let Some(event) = frames.next_message::<StepEvent>()? {
+                    while let Some(event) = wire::next_message(&mut decoder)? {
                         let last = matches!(event, StepEvent::Ended(_) | StepEvent::Refused(_));
                         let heard = self.events.send(event).is_ok();
                         if last || !heard {

@@ -26,6 +26,7 @@ use crate::exec::task::{self, Birth};
 use crate::exec::{adopt, runner_script, wire};
 use crate::model::tres::Usage;
 use crate::model::{ExitCode, StepId, Timestamp};
+use crate::protocol::frame::Decoder;
 use crate::sys::clock::now;
 use crate::sys::{limits, proc, socket};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
@@ -161,9 +162,9 @@ fn become_watcher() -> io::Result<()> {
 
 /// The launch, its descriptors, and what came behind it: commands may follow at once. `None` where the daemon went away
 /// before it had sent all of it.
-fn read_launch(control: &OwnedFd) -> io::Result<Option<(LaunchSpec, Vec<OwnedFd>, wire::FrameBuffer)>> {
+fn read_launch(control: &OwnedFd) -> io::Result<Option<(LaunchSpec, Vec<OwnedFd>, Decoder)>> {
     let mut frames = Vec::with_capacity(3);
-    let mut buffer = wire::FrameBuffer::default();
+    let mut decoder = wire::decoder();
     let mut fds = Vec::new();
     let mut buf = vec![0u8; 64 << 10];
     while frames.len() < 3 {
@@ -171,15 +172,15 @@ fn read_launch(control: &OwnedFd) -> io::Result<Option<(LaunchSpec, Vec<OwnedFd>
         if n == 0 {
             return Ok(None);
         }
-        buffer.push(&buf[..n]);
+        decoder.push(&buf[..n]);
         while frames.len() < 3
-            && let Some(frame) = buffer.next_frame()?
+            && let Some(frame) = decoder.next_frame()?
         {
-            frames.push(frame);
+            frames.push(frame.json);
         }
     }
     let env = frames.pop().unwrap_or_default();
-    Ok(Some((wire::decode_launch(&frames[0], &frames[1], env)?, fds, buffer)))
+    Ok(Some((wire::decode_launch(&frames[0], &frames[1], env)?, fds, decoder)))
 }
 
 struct Task {
@@ -424,7 +425,7 @@ impl Watcher {
         if !allowed {
             return;
         }
-        self.peer = Peer::new(socket, wire::FrameBuffer::default()).ok();
+        self.peer = Peer::new(socket, wire::decoder()).ok();
         if let Some(event) = self.started_event.clone() {
             tell(&mut self.peer, &event);
             for i in 0..self.tasks.len() {

@@ -1,15 +1,16 @@
-//! Framing: a fixed header, a JSON part and a part of raw bytes.
+//! Framing: the one codec of slotd's sockets. Pure: bytes in, frames out; `sys::socket` moves them.
 //!
 //! ```text
 //! "SLTD" | version u16 | 0 u16 | length of the JSON u32 | length of the bytes u32 | JSON | bytes     (little endian)
 //! ```
-//! The raw part carries what need not be text: scripts and environments.
+//! The raw part carries what need not be text: scripts and environments. Between a daemon and the watchers of its steps,
+//! which outlive the version that started them, the header is the length alone ([`Header::Bare`]): nothing there may
+//! depend on a version, and these bytes never change.
 
 use crate::protocol::VERSION;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::fmt;
-use std::io::{self, Read};
+use std::io;
 
 /// Length of the header in bytes.
 pub const HEADER: usize = 16;
@@ -25,101 +26,114 @@ pub const MAX_REQUEST_JSON: usize = 16 << 20;
 
 const MAGIC: [u8; 4] = *b"SLTD";
 
+/// One message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Frame {
     pub json: Vec<u8>,
     pub raw: Vec<u8>,
 }
 
-#[derive(Debug)]
+/// Why no frame could be had.
+#[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     /// The other side closed the connection between two frames.
+    #[error("the connection was closed")]
     Closed,
-    Io(io::Error),
+    #[error("io error: {0}")]
+    Io(#[from] io::Error),
     /// Not our protocol at all.
+    #[error("the other side does not speak slotd's protocol")]
     NotOurs,
     /// The other side speaks this version.
+    #[error("protocol version {0} on the other side, {VERSION} here: restart the daemon after an upgrade")]
     Version(u16),
     /// Longer than allowed: what, length, limit.
+    #[error("{0} of {1} bytes is longer than the {2} allowed")]
     TooLong(&'static str, usize, usize),
     /// The JSON part says something this version does not know.
+    #[error("malformed message: {0}")]
     Content(serde_json::Error),
 }
 
-impl fmt::Display for FrameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FrameError::Closed => f.write_str("the connection was closed"),
-            FrameError::Io(e) => write!(f, "io error: {e}"),
-            FrameError::NotOurs => f.write_str("the other side does not speak slotd's protocol"),
-            FrameError::Version(v) => {
-                write!(f, "protocol version {v} on the other side, {VERSION} here: restart the daemon after an upgrade")
-            }
-            FrameError::TooLong(what, len, max) => write!(f, "{what} of {len} bytes is longer than the {max} allowed"),
-            FrameError::Content(e) => write!(f, "malformed message: {e}"),
+impl From<FrameError> for io::Error {
+    fn from(e: FrameError) -> Self {
+        match e {
+            FrameError::Io(e) => e,
+            other => io::Error::new(io::ErrorKind::InvalidData, other),
         }
     }
 }
 
-impl std::error::Error for FrameError {}
-
-impl From<io::Error> for FrameError {
-    fn from(e: io::Error) -> Self {
-        FrameError::Io(e)
-    }
+fn check(what: &'static str, len: usize, max: usize) -> Result<usize, FrameError> {
+    if len > max { Err(FrameError::TooLong(what, len, max)) } else { Ok(len) }
 }
 
-/// The two lengths in a header.
+/// What stands before the parts of a frame, and how long they may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lengths {
-    pub json: usize,
-    pub raw: usize,
+pub enum Header {
+    /// With the version of the protocol, and both parts.
+    Versioned { max_json: usize, max_raw: usize },
+    /// The length of the JSON part (u32, little endian) alone, at most [`MAX_JSON`].
+    Bare,
 }
 
-/// Reads a header.
-///
-/// # Errors
-/// [`FrameError::NotOurs`], [`FrameError::Version`], or [`FrameError::TooLong`] against `max_json` and [`MAX_RAW`].
-pub fn parse_header(header: &[u8; HEADER], max_json: usize) -> Result<Lengths, FrameError> {
-    if header[..4] != MAGIC {
-        return Err(FrameError::NotOurs);
+impl Header {
+    /// Of requests, as the daemon takes them.
+    pub const REQUEST: Header = Header::Versioned { max_json: MAX_REQUEST_JSON, max_raw: MAX_RAW };
+    /// Of answers.
+    pub const ANSWER: Header = Header::Versioned { max_json: MAX_JSON, max_raw: MAX_RAW };
+
+    fn size(self) -> usize {
+        match self {
+            Header::Versioned { .. } => HEADER,
+            Header::Bare => 4,
+        }
     }
-    let version = u16::from_le_bytes([header[4], header[5]]);
-    if version != VERSION {
-        return Err(FrameError::Version(version));
+
+    /// The lengths of the JSON and of the raw part. `header` has [`Self::size`] bytes.
+    fn lengths(self, header: &[u8]) -> Result<(usize, usize), FrameError> {
+        let number = |at: usize| header[at..at + 4].iter().rev().fold(0, |n, byte| n << 8 | usize::from(*byte));
+        let Header::Versioned { max_json, max_raw } = self else {
+            return Ok((check("a message", number(0), MAX_JSON)?, 0));
+        };
+        if header[..4] != MAGIC {
+            return Err(FrameError::NotOurs);
+        }
+        let version = u16::from_le_bytes([header[4], header[5]]);
+        if version != VERSION {
+            return Err(FrameError::Version(version));
+        }
+        Ok((check("a message", number(8), max_json)?, check("a script with its environment", number(12), max_raw)?))
     }
-    let length = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]) as usize;
-    let (json, raw) = (length(8), length(12));
-    if json > max_json {
-        return Err(FrameError::TooLong("a message", json, max_json));
-    }
-    if raw > MAX_RAW {
-        return Err(FrameError::TooLong("a script with its environment", raw, MAX_RAW));
-    }
-    Ok(Lengths { json, raw })
 }
 
 impl Frame {
-    /// A frame with `message` as its JSON part.
+    /// The bytes of a frame with `message` as its JSON part.
     ///
     /// # Errors
     /// [`FrameError::Content`] where `message` cannot be JSON, [`FrameError::TooLong`] past the limits.
     pub fn encode<T: Serialize>(message: &T, raw: &[u8]) -> Result<Vec<u8>, FrameError> {
         let mut out = vec![0; HEADER];
         serde_json::to_writer(&mut out, message).map_err(FrameError::Content)?;
-        let json = out.len() - HEADER;
-        if json > MAX_JSON {
-            return Err(FrameError::TooLong("a message", json, MAX_JSON));
-        }
-        if raw.len() > MAX_RAW {
-            return Err(FrameError::TooLong("a script with its environment", raw.len(), MAX_RAW));
-        }
+        let json = check("a message", out.len() - HEADER, MAX_JSON)?;
+        check("a script with its environment", raw.len(), MAX_RAW)?;
         out[..4].copy_from_slice(&MAGIC);
         out[4..6].copy_from_slice(&VERSION.to_le_bytes());
         out[8..12].copy_from_slice(&(json as u32).to_le_bytes());
         out[12..16].copy_from_slice(&(raw.len() as u32).to_le_bytes());
         out.extend_from_slice(raw);
         Ok(out)
+    }
+
+    /// Appends a frame with a bare header to `out`.
+    ///
+    /// # Errors
+    /// [`FrameError::TooLong`] past [`MAX_JSON`].
+    pub fn push_bare(out: &mut Vec<u8>, json: &[u8]) -> Result<(), FrameError> {
+        let len = check("a message", json.len(), MAX_JSON)?;
+        out.extend_from_slice(&(len as u32).to_le_bytes());
+        out.extend_from_slice(json);
+        Ok(())
     }
 
     /// The message in the JSON part.
@@ -129,29 +143,75 @@ impl Frame {
     pub fn message<T: DeserializeOwned>(&self) -> Result<T, FrameError> {
         serde_json::from_slice(&self.json).map_err(FrameError::Content)
     }
+}
 
-    /// Reads one frame, blocking.
+/// Collects the bytes of a connection and hands out whole frames. It holds no more than what came in, whatever a header
+/// promises.
+#[derive(Debug)]
+pub struct Decoder {
+    header: Header,
+    bytes: Vec<u8>,
+    /// Bytes at the front that were handed out.
+    read: usize,
+}
+
+impl Decoder {
+    pub fn new(header: Header) -> Decoder {
+        Decoder { header, bytes: Vec::new(), read: 0 }
+    }
+
+    /// Takes in what was received.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..std::mem::take(&mut self.read));
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next frame, if all of it is there.
     ///
     /// # Errors
-    /// [`FrameError::Closed`] at a clean end, else what went wrong.
-    pub fn read(from: &mut impl Read, max_json: usize) -> Result<Frame, FrameError> {
-        let mut header = [0; HEADER];
-        let mut have = 0;
-        while have < HEADER {
-            match from.read(&mut header[have..]) {
-                Ok(0) if have == 0 => return Err(FrameError::Closed),
-                Ok(0) => return Err(FrameError::Io(io::ErrorKind::UnexpectedEof.into())),
-                Ok(n) => have += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::ConnectionReset && have == 0 => return Err(FrameError::Closed),
-                Err(e) => return Err(e.into()),
-            }
+    /// A header that is not ours, of another version, or that announces more than is allowed. The connection is of no use
+    /// after that.
+    pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
+        let rest = &self.bytes[self.read..];
+        let size = self.header.size();
+        let Some((header, body)) = rest.split_at_checked(size) else { return Ok(None) };
+        let (json, raw) = self.header.lengths(header)?;
+        let Some(body) = body.get(..json + raw) else { return Ok(None) };
+        let (json_part, raw_part) = body.split_at(json);
+        let frame = Frame { json: json_part.to_vec(), raw: raw_part.to_vec() };
+        self.read += size + json + raw;
+        if self.read == self.bytes.len() {
+            // A long frame does not keep its memory for the rest of the connection.
+            (self.bytes, self.read) = (Vec::new(), 0);
         }
-        let lengths = parse_header(&header, max_json)?;
-        let mut frame = Frame { json: vec![0; lengths.json], raw: vec![0; lengths.raw] };
-        from.read_exact(&mut frame.json)?;
-        from.read_exact(&mut frame.raw)?;
-        Ok(frame)
+        Ok(Some(frame))
+    }
+
+    /// How many bytes the frame that comes next lacks, as far as its header tells. Who receives no more than these gets
+    /// only the descriptors that belong to this frame.
+    ///
+    /// # Errors
+    /// As of [`Self::next_frame`].
+    pub fn missing(&self) -> Result<usize, FrameError> {
+        let rest = &self.bytes[self.read..];
+        let size = self.header.size();
+        let whole = match rest.get(..size) {
+            None => size,
+            Some(header) => {
+                let (json, raw) = self.header.lengths(header)?;
+                size + json + raw
+            }
+        };
+        Ok(whole.saturating_sub(rest.len()))
+    }
+
+    /// What the end of the connection means now: it is clean between two frames.
+    pub fn end(&self) -> FrameError {
+        if self.read == self.bytes.len() {
+            FrameError::Closed
+        } else {
+            FrameError::Io(io::ErrorKind::UnexpectedEof.into())
+        }
     }
 }
 
@@ -160,33 +220,100 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn decoder(header: Header, bytes: &[u8]) -> Decoder {
+        let mut decoder = Decoder::new(header);
+        decoder.push(bytes);
+        decoder
+    }
+
     #[test]
-    fn a_frame_reads_back_as_it_was_written() {
-        let bytes = Frame::encode(&vec!["a", "b"], b"raw\0bytes").unwrap();
-        let frame = Frame::read(&mut bytes.as_slice(), MAX_JSON).unwrap();
-        assert_eq!(frame.message::<Vec<String>>().unwrap(), ["a", "b"]);
-        assert_eq!(frame.raw, b"raw\0bytes");
-        assert!(matches!(Frame::read(&mut [].as_slice(), MAX_JSON), Err(FrameError::Closed)));
+    fn frames_read_back_as_they_were_written_however_the_bytes_arrive() {
+        let mut bytes = Frame::encode(&vec!["a", "b"], b"raw\0bytes").unwrap();
+        bytes.extend(Frame::encode(&vec!["c"], b"").unwrap());
+        for piece in [1, 7, bytes.len()] {
+            let mut decoder = Decoder::new(Header::ANSWER);
+            let mut frames = Vec::new();
+            for part in bytes.chunks(piece) {
+                decoder.push(part);
+                while let Some(frame) = decoder.next_frame().unwrap() {
+                    frames.push(frame);
+                }
+            }
+            assert_eq!(frames.len(), 2);
+            assert_eq!(frames[0].message::<Vec<String>>().unwrap(), ["a", "b"]);
+            assert_eq!(frames[0].raw, b"raw\0bytes");
+            assert!(matches!(decoder.end(), FrameError::Closed));
+        }
+    }
+
+    #[test]
+    fn half_a_frame_is_no_clean_end() {
+        let bytes = Frame::encode(&1, b"x").unwrap();
+        for len in 1..bytes.len() {
+            let mut decoder = decoder(Header::ANSWER, &bytes[..len]);
+            assert_eq!(decoder.next_frame().unwrap(), None);
+            assert!(matches!(decoder.end(), FrameError::Io(_)));
+        }
+    }
+
+    #[test]
+    fn what_is_missing_ends_with_the_frame() {
+        let bytes = Frame::encode(&"abc", b"de").unwrap();
+        let mut decoder = Decoder::new(Header::ANSWER);
+        assert_eq!(decoder.missing().unwrap(), HEADER);
+        decoder.push(&bytes[..HEADER]);
+        assert_eq!(decoder.missing().unwrap(), bytes.len() - HEADER);
+        decoder.push(&bytes[HEADER..]);
+        assert_eq!(decoder.missing().unwrap(), 0);
+        decoder.next_frame().unwrap();
+        assert_eq!(decoder.missing().unwrap(), HEADER);
     }
 
     #[test]
     fn another_version_is_named() {
         let mut bytes = Frame::encode(&1, b"").unwrap();
         bytes[4] = 77;
-        assert!(matches!(Frame::read(&mut bytes.as_slice(), MAX_JSON), Err(FrameError::Version(77))));
+        assert!(matches!(decoder(Header::ANSWER, &bytes).next_frame(), Err(FrameError::Version(77))));
+        assert!(matches!(decoder(Header::ANSWER, b"GET / HTTP/1.1\r\n").next_frame(), Err(FrameError::NotOurs)));
     }
 
     #[test]
-    fn a_length_past_the_limit_is_refused_before_anything_is_allocated() {
+    fn a_length_past_the_limit_is_refused() {
         let mut bytes = Frame::encode(&1, b"").unwrap();
         bytes[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert!(matches!(Frame::read(&mut bytes.as_slice(), MAX_REQUEST_JSON), Err(FrameError::TooLong(..))));
+        assert!(matches!(decoder(Header::REQUEST, &bytes).next_frame(), Err(FrameError::TooLong(..))));
+        assert!(matches!(decoder(Header::REQUEST, &bytes).missing(), Err(FrameError::TooLong(..))));
+        assert!(matches!(decoder(Header::Bare, &[255; 4]).next_frame(), Err(FrameError::TooLong(..))));
+    }
+
+    #[test]
+    fn a_bare_frame_is_a_length_and_its_bytes() {
+        let mut bytes = Vec::new();
+        Frame::push_bare(&mut bytes, b"{}").unwrap();
+        assert_eq!(bytes, b"\x02\0\0\0{}", "watchers of every version read this");
+        assert_eq!(decoder(Header::Bare, &bytes).next_frame().unwrap().unwrap().json, b"{}");
     }
 
     proptest! {
         #[test]
-        fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Frame::read(&mut bytes.as_slice(), 1000);
+        fn no_bytes_make_the_decoder_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            ours in any::<bool>(),
+            piece in 1usize..50,
+        ) {
+            let mut bytes = bytes;
+            if ours && bytes.len() > 6 {
+                bytes[..4].copy_from_slice(&MAGIC);
+                bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
+            }
+            for header in [Header::Versioned { max_json: 1000, max_raw: 100 }, Header::Bare] {
+                let mut decoder = Decoder::new(header);
+                for part in bytes.chunks(piece) {
+                    decoder.push(part);
+                    while let Ok(Some(_)) = decoder.next_frame() {}
+                    let _ = decoder.missing();
+                }
+            }
         }
     }
 }

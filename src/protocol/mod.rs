@@ -1,7 +1,6 @@
 //! What travels over the daemon's socket: frames, and the requests, answers and news in them.
 //!
-//! One protocol version: a client and a daemon of different versions say so instead of guessing. It does no I/O
-//! of its own but for the synchronous helpers on `std::io`.
+//! One protocol version: a client and a daemon of different versions say so instead of guessing. It does no I/O.
 
 pub mod answer;
 pub mod frame;

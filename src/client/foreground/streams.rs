@@ -4,15 +4,13 @@ use crate::client::relay::{self, Relay};
 use crate::client::share::Share;
 use crate::client::terminal;
 use crate::protocol::request::{StepLaunch, Stream, TaskStreams};
+use crate::sys::socket::MAX_FDS;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{pipe2, read, write};
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-
-/// Descriptors that one message carries (SCM_MAX_FD).
-const MAX_FDS: usize = 253;
 
 /// How the tasks' streams are connected, where no file is named for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
