@@ -43,6 +43,22 @@ fn array_tasks_have_files_of_their_own() {
 }
 
 #[test]
+fn the_tokens_of_tasks_that_wait_together_stay_in_the_names_that_are_shown() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-H", "-a", "3,7", "-o", "o_%A_%a_%4a_%b.txt", "-e", "e_%03b"], "true");
+    let shown = |id: &str| {
+        let out = slotd.cmd("squeue", &["-h", "-j", id, "-O", "stdout:|,stderr:|"]).ok();
+        out.text().replace(&format!("{}/", slotd.work().display()), "")
+    };
+    assert_eq!(shown(&job.to_string()), format!("o_{job}_%a_%4a_%b.txt|e_%03b|"));
+    slotd.cmd("scontrol", &["release", &format!("{job}_7")]).ok();
+    slotd.wait("the end of the task", || slotd.records(job).iter().any(slotd_kit::Record::is_over).then_some(()));
+    assert_eq!(slotd.read(&format!("o_{job}_7_0007_7.txt")), "");
+    // One task that is left alone is known.
+    assert_eq!(shown(&job.to_string()), format!("o_{job}_3_0003_3.txt|e_003|"));
+}
+
+#[test]
 fn missing_directories_are_made() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-o", "a/b/%j/out", "-e", "c/err"], "echo x; echo y >&2");

@@ -316,3 +316,26 @@ fn control_c_in_a_terminal_of_the_program_stops_the_script_too() {
     session.shows("\nafter");
     assert_eq!(slotd.all_records().len(), 1, "{}", session.text());
 }
+
+#[test]
+fn an_escape_in_a_name_does_not_reach_the_terminal() {
+    let slotd = Slotd::start();
+    let job = slotd.endless(&["-J", "a\u{1b}[2Jb"]);
+    let id = job.to_string();
+    for (name, args, shown) in [
+        ("squeue", &["-h", "-o", "%j"][..], "a\\033[2Jb\n"),
+        ("squeue", &["-h", "-o", "name"], "a\\033[2Jb\n"),
+        ("sacct", &["-XPn", "-o", "jobname"], "a\\033[2Jb\n"),
+        ("scontrol", &["show", "job", &id], "JobName=a\\033[2Jb\n"),
+        ("squeue", &["--json"], "\"name\": \"a\\u001b[2Jb\""),
+    ] {
+        let mut command = slotd.command(name);
+        command.args(args);
+        let mut session = Session::start(command);
+        session.shows(shown);
+        session.ends();
+        assert!(!session.text().contains('\u{1b}'), "{name} {args:?}");
+    }
+    assert_eq!(slotd.cmd("squeue", &["-h", "-o", "%j"]).ok().stdout, "a\u{1b}[2Jb\n");
+    slotd.cancel(job);
+}

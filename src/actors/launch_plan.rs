@@ -33,13 +33,14 @@ fn utc_offset_secs(at: Timestamp) -> i32 {
 }
 
 fn vars(id: JobId, role: &ArrayRole, request: &JobRequest, host: &str, step: StepId, task: u32) -> FilenameVars {
-    let (array_job, array_task) = match role {
-        ArrayRole::Task { array_job, task } => (array_job.0, *task),
-        _ => (role.array_job(id).unwrap_or(id).0, NO_VAL),
+    let array_task = match role {
+        ArrayRole::None => Some(NO_VAL),
+        ArrayRole::Task { task, .. } => Some(*task),
+        ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => tasks.single(),
     };
     FilenameVars {
         job_id: id.0,
-        array_job,
+        array_job: role.array_job(id).unwrap_or(id).0,
         array_task,
         name: request.name.clone(),
         user: request.user.clone(),
@@ -65,12 +66,8 @@ pub fn fill_paths(view: &mut JobView, host: &str) {
     if request.kind == JobKind::Allocation {
         return;
     }
-    let task_is_known = matches!(view.role, ArrayRole::Task { .. } | ArrayRole::None);
     let vars = vars(view.id, &view.role, &request, host, StepId::Batch, 0);
-    let path = |pattern: &str| {
-        let kept = if task_is_known { pattern.to_owned() } else { pattern.replace("%a", "%%a") };
-        absolute(&request.work_dir, &expand(&kept, &vars))
-    };
+    let path = |pattern: &str| absolute(&request.work_dir, &expand(pattern, &vars));
     let or = |pattern: &Option<String>, otherwise: &str| pattern.as_deref().map_or_else(|| otherwise.to_owned(), path);
     view.std_out = path(output_pattern(&request));
     view.std_err = or(&request.std_err, &view.std_out);

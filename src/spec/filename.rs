@@ -16,8 +16,8 @@ pub struct FilenameVars {
     pub job_id: u32,
     /// `%A`: the array's own number; outside an array the job's.
     pub array_job: u32,
-    /// `%a`: [`NO_VAL`] outside an array.
-    pub array_task: u32,
+    /// `%a`: [`NO_VAL`] outside an array; `None` for tasks that wait together, whose tokens stay as they are written.
+    pub array_task: Option<u32>,
     /// `%x`.
     pub name: String,
     /// `%u`.
@@ -37,7 +37,7 @@ impl Default for FilenameVars {
         FilenameVars {
             job_id: 0,
             array_job: 0,
-            array_task: NO_VAL,
+            array_task: Some(NO_VAL),
             name: String::new(),
             user: String::new(),
             host: String::new(),
@@ -91,8 +91,10 @@ pub fn expand(pattern: &str, vars: &FilenameVars) -> String {
                 }
             }
             'A' => out.push_str(&format!("{:0width$}", vars.array_job)),
-            'a' => out.push_str(&format!("{:0width$}", vars.array_task)),
-            'b' => out.push_str(&format!("{:0width$}", vars.array_task % 10)),
+            'a' | 'b' => match vars.array_task {
+                Some(task) => out.push_str(&format!("{:0width$}", if letter == 'a' { task } else { task % 10 })),
+                None => out.push_str(written),
+            },
             'n' => out.push_str(&format!("{:0width$}", vars.node_id)),
             't' => out.push_str(&format!("{:0width$}", vars.task)),
             's' => match vars.step.parse::<u32>() {
@@ -167,13 +169,19 @@ mod tests {
 
     #[test]
     fn array_tasks_and_widths() {
-        let vars = FilenameVars { job_id: 81, array_job: 80, array_task: 12, ..batch() };
+        let vars = FilenameVars { job_id: 81, array_job: 80, array_task: Some(12), ..batch() };
         assert_eq!(expand("arr_%A_%a_%j_%x_%3a.txt", &vars), "arr_80_12_81_nm_012.txt");
         assert_eq!(expand("%4a %03j %b %5N %2x", &vars), "0012 081 2 vm nm");
         // At most ten digits, whatever was asked for.
         assert_eq!(expand("%99j", &vars), "0000000081");
         assert_eq!(expand("%99999999999999999999999j", &vars), "0000000081");
         assert_eq!(expand("%t-%2t", &FilenameVars { task: 7, ..vars }), "7-07");
+    }
+
+    #[test]
+    fn the_tokens_of_a_task_that_is_not_known_yet_stay_as_written() {
+        let vars = FilenameVars { job_id: 80, array_job: 80, array_task: None, ..batch() };
+        assert_eq!(expand("%A_%a_%4a_%b_%03b_%j", &vars), "80_%a_%4a_%b_%03b_80");
     }
 
     #[test]
