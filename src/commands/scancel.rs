@@ -12,6 +12,7 @@ use crate::model::view::JobView;
 use crate::model::{ArrayRole, JobRef, Refusal};
 use crate::protocol::answer::{Answer, Outcome};
 use crate::protocol::request::{CancelAsk, CancelFilter, JobFilter, Request};
+use crate::render::text::printable;
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
 
@@ -156,7 +157,8 @@ fn live(jobs: &[JobRef], filter: &CancelFilter) -> Result<Vec<JobView>, CliError
 /// Asks. Anything but a yes, the end of the input included, is a no.
 fn says_yes(job: &JobRef, view: &JobView) -> bool {
     let what = if job.step.is_some() { "step_id" } else { "job_id" };
-    print!("Cancel {what}={job} name={} partition={} [y/n]? ", view.request.name, view.partition);
+    let name = printable(view.request.name.as_str().into(), true);
+    print!("Cancel {what}={job} name={name} partition={} [y/n]? ", view.partition);
     let _ = io::stdout().flush();
     let mut answer = String::new();
     let _ = io::stdin().lock().read_line(&mut answer);
