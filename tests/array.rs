@@ -138,3 +138,53 @@ fn requeue_is_for_each_task_alone() {
     assert_eq!((tasks[0].state().as_str(), tasks[0].restarts()), ("COMPLETED", 0));
     assert_eq!((tasks[1].state().as_str(), tasks[1].restarts()), ("FAILED", 1));
 }
+
+/// The tasks of a held array, as squeue shows them.
+#[track_caller]
+fn tasks(slotd: &Slotd, array: &str) -> String {
+    slotd.shown(&["-a", array], "%K")
+}
+
+#[test]
+fn array_form_single_ids() {
+    let slotd = Slotd::start();
+    assert_eq!(tasks(&slotd, "7"), "7");
+    assert_eq!(tasks(&slotd, "7,2,4"), "2,4,7");
+    let id = slotd.wrap(&["-a", "5"], "echo $SLURM_ARRAY_TASK_ID");
+    slotd.wait_array(id, 1);
+    assert_eq!(slotd.read(&format!("slurm-{id}_5.out")), "5\n");
+}
+
+#[test]
+fn array_form_ranges() {
+    let slotd = Slotd::start();
+    assert_eq!(tasks(&slotd, "0-7"), "0-7");
+    assert_eq!(tasks(&slotd, "01-03,8"), "1-3,8");
+}
+
+#[test]
+fn array_form_concurrency_limits() {
+    let slotd = Slotd::start();
+    let id = slotd.wrap(&["-a", "0-7%3", "--mem", "1"], "sleep 0.05");
+    let records = slotd.wait_array(id, 8);
+    assert_eq!(most_at_once(&records), 3);
+    assert_eq!(tasks(&slotd, "0-31%4"), "0-31%4");
+}
+
+#[test]
+fn an_array_beyond_all_bounds_is_refused() {
+    let slotd = Slotd::start();
+    for array in ["abc", "5-1", "1-", "-3", "1-5:0", "0-4000001"] {
+        let out = slotd.cmd("sbatch", &[&format!("--array={array}"), "--wrap", "true"]).fails(1);
+        let said = "Batch job submission failed: Invalid job array specification";
+        assert!(out.stderr.contains(said) && out.stderr.contains(array), "{}", out.stderr);
+    }
+}
+
+#[test]
+fn a_million_tasks_are_submitted_as_one_record() {
+    let slotd = Slotd::start();
+    let id = slotd.wrap(&["-a", "0-999999%2", "--hold"], "true");
+    assert_eq!(slotd.records(id).len(), 1);
+    assert_eq!(slotd.cmd("squeue", &["-h", "-o", "%i"]).ok().text(), format!("{id}_[0-999999%2]"));
+}

@@ -1,5 +1,10 @@
 //! What is refused: with a non-zero exit, one error that names the offending value, and no job left behind.
 
+#[path = "bad_input/odd_places.rs"]
+mod odd_places;
+#[path = "bad_input/protocol.rs"]
+mod protocol;
+
 use slotd_kit::{Out, Setup, Slotd};
 
 /// Runs `sbatch` with these arguments and asserts that it refuses with `code` and this text, and leaves no job.

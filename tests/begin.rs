@@ -84,3 +84,72 @@ fn an_array_begins_as_one() {
     slotd.wait_reason(job, "BeginTime");
     assert_eq!(slotd.records(job).len(), 1);
 }
+
+/// When a job with this `--begin` would start, in seconds since 1970, in New York.
+#[track_caller]
+fn begins(slotd: &Slotd, begin: &str) -> i64 {
+    let mut command = slotd.command("sbatch");
+    command.env("TZ", "America/New_York").args(["--parsable", "--hold", "--begin", begin, "--wrap", "true"]);
+    let id: u32 = slotd.run(command).ok().text().parse().unwrap();
+    slotd.job(id).0["request"]["begin"].as_i64().unwrap() / 1_000_000
+}
+
+fn now() -> i64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64
+}
+
+#[test]
+fn begin_epoch_seconds() {
+    assert_eq!(begins(&Slotd::start(), "4000000000"), 4_000_000_000);
+}
+
+#[test]
+fn begin_date() {
+    // Midnight in New York's winter is 05:00 UTC.
+    assert_eq!(begins(&Slotd::start(), "2090-01-02"), 3_787_016_400);
+}
+
+#[test]
+fn begin_date_and_time() {
+    let slotd = Slotd::start();
+    assert_eq!(begins(&slotd, "2090-01-02T03:04:05"), 3_787_016_400 + 3 * 3600 + 4 * 60 + 5);
+    // In summer the clock is an hour ahead.
+    assert_eq!(begins(&slotd, "2090-07-02T00:00:00"), 3_787_016_400 + 181 * 86_400 - 3600);
+}
+
+#[test]
+fn begin_now_plus_duration() {
+    let slotd = Slotd::start();
+    for (begin, secs) in
+        [("now+00:10:00", 600), ("now+1hour", 3600), ("now+60", 60), ("now+2days", 172_800), ("now+5minutes", 300)]
+    {
+        let before = now();
+        let at = begins(&slotd, begin);
+        assert!((before + secs..=now() + secs).contains(&at), "{begin}: {}", at - before);
+    }
+}
+
+#[test]
+fn begin_in_all_forms_of_slurm() {
+    let slotd = Slotd::start();
+    for begin in ["16:00", "16:00:30", "4:00PM", "tomorrow", "midnight", "noon", "elevenses", "fika", "teatime"] {
+        let at = begins(&slotd, begin);
+        assert!((now()..=now() + 2 * 86_400).contains(&at), "{begin}");
+    }
+    assert_eq!(begins(&slotd, "01/02/90"), 3_787_016_400);
+    for begin in ["foo", "1h", "25:00", "2090-13-01"] {
+        let out = slotd.cmd("sbatch", &["--begin", begin, "--wrap", "true"]).fails(255);
+        assert_eq!(out.stderr, format!("sbatch: error: Invalid --begin specification: {begin}\n"));
+    }
+}
+
+#[test]
+fn delayed_start_example() {
+    let slotd = Slotd::start();
+    let id = slotd.wrap(&["--begin", "now+00:10:00"], "echo delayed");
+    slotd.wait_reason(id, "BeginTime");
+    // The job remains pending until the begin time, which squeue --start shows.
+    let seen = slotd.cmd("squeue", &["--start", "-h", "-o", "%i %t %S %r"]).ok();
+    let shown = slotd.show(id, "StartTime");
+    assert_eq!(seen.text(), format!("{id} PD {shown} BeginTime"));
+}

@@ -272,3 +272,61 @@ fn scancel_v_tells_of_filters_that_nothing_matches() {
     assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("", error));
     assert_eq!(slotd.cmd("scancel", &["--name=grp"]).ok().stderr, "");
 }
+
+const TRAP: &str = "trap 'echo told' USR1; echo ready; while [ ! -e go ]; do sleep 0.03; done";
+
+#[test]
+fn scancel_with_a_signal_reaches_the_steps_or_where_there_are_none_the_whole_job() {
+    let slotd = Slotd::start();
+    let trap = slotd.wrap(&["-o", "trap"], &format!("{TRAP}; echo end"));
+    slotd.wait_text("trap", "ready");
+    slotd.cmd("scancel", &["-s", "USR1", &trap.to_string()]).ok();
+    slotd.wait_text("trap", "told");
+    slotd.open("go");
+    slotd.wait_state(trap, "COMPLETED");
+    // Who has no handler dies of it, and the exit code says so.
+    let plain = slotd.endless(&[]);
+    slotd.cmd("scancel", &[&plain.to_string(), "--signal", "SIGUSR1"]).ok();
+    assert_eq!(slotd.wait_state(plain, "FAILED").exit(), "0:10");
+    let steps = slotd.wrap(&["-o", "steps"], "srun sh -c 'echo ready; exec sleep 1000'; echo code $?");
+    slotd.wait_text("steps", "ready");
+    slotd.cmd("scancel", &["-s", "USR1", &steps.to_string()]).ok();
+    slotd.wait_state(steps, "COMPLETED");
+    assert!(slotd.read("steps").ends_with("code 138\n"), "{}", slotd.read("steps"));
+}
+
+#[test]
+fn a_job_that_will_not_end_is_killed_after_the_grace_and_holds_up_nobody() {
+    let slotd = Slotd::setup().set("SLOTD_KILL_WAIT", 30).start();
+    let stubborn = slotd.wrap(&["-o", "log"], "trap '' TERM; echo $$ ready; while :; do sleep 0.03; done");
+    let said = slotd.wait_text("log", "ready");
+    slotd.cancel(stubborn);
+    slotd.wait("COMPLETING", || (slotd.state(stubborn) == "COMPLETING").then_some(()));
+    // Its grace is long; others come and go.
+    slotd.wait_state(slotd.wrap(&[], "true"), "COMPLETED");
+    let pid = said.split(' ').next().unwrap().parse().unwrap();
+    assert!(proc::is_alive(pid));
+    slotd.cmd("scancel", &["-s", "KILL", &stubborn.to_string()]).ok();
+    slotd.wait_state(stubborn, "CANCELLED");
+}
+
+#[test]
+fn terminal_states_stay() {
+    let slotd = Slotd::start();
+    let ended = [slotd.wrap(&[], "true"), slotd.wrap(&[], "exit 1"), slotd.endless(&[])];
+    slotd.cancel(ended[2]);
+    let states = ended.map(|id| slotd.wait_end(id).state());
+    assert_eq!(states, ["COMPLETED", "FAILED", "CANCELLED"]);
+    for id in ended {
+        drop(slotd.cmd("scancel", &[id.to_string()]));
+        drop(slotd.cmd("scontrol", &["hold", &id.to_string()]));
+    }
+    assert_eq!(ended.map(|id| slotd.state(id)), states);
+}
+
+#[test]
+fn a_step_that_is_none_is_named_by_scancel() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("scancel", &["7.3"]).fails(1);
+    assert_eq!(out.stderr, "scancel: error: Kill job error on job step id 7.3: Invalid job id specified\n");
+}

@@ -1,8 +1,6 @@
 //! Limits, accounting and killing by cgroup v2. They need a delegated cgroup: `SLOTD_TEST_CGROUP` names it, the one that
 //! `systemd-run --user --scope -p Delegate=yes` has made for this very program say. Without it nothing is tested here.
 
-use slotd::exec::cgroup::CgroupBase;
-use slotd::model::{JobId, Tres};
 use slotd_kit::{Slotd, proc, until};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,9 +14,11 @@ fn start(name: &str) -> Option<(Slotd, PathBuf)> {
         eprintln!("not tested: SLOTD_TEST_CGROUP names no delegated cgroup");
         return None;
     };
-    // This program moves to a child, and the controllers are enabled: what a base is made below must have them.
-    let ready = CgroupBase::new(&root).create_job(JobId(0), &Tres { cpus: 1, mem_mb: 64, gpus: 0 }).unwrap();
-    ready.remove();
+    // A job with the delegated cgroup itself as the base: whatever is in there, this program too, moves to a child, and
+    // the controllers are enabled. What another base is made below must have them.
+    let first = Slotd::setup().set("SLOTD_CGROUP_BASE", &root).start();
+    first.cmd("srun", &["true"]).ok();
+    drop(first);
     let base = Path::new(&root).join(name);
     Some((Slotd::setup().set("SLOTD_CGROUP_BASE", base.display()).start(), base))
 }

@@ -197,3 +197,133 @@ fn commands_may_come_by_standard_input() {
     let out = slotd.feed(slotd.command("scontrol"), "show hostnames a[1-2]\nquit\n").ok();
     assert!(out.stdout.contains("a1\na2\n"), "{}", out.stdout);
 }
+
+#[test]
+fn scontrol_says_what_is_not_there_on_standard_output() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-H"], "true");
+    let host = slotd_kit::host();
+    slotd.expect(&format!("scontrol show step {job}.0"), 1, &format!("Job step {job}.0 not found\n"), "");
+    slotd.expect(&format!("scontrol show job {job}_1"), 1, &format!("Job {job}_1 not found\n"), "");
+    slotd.expect("scontrol show node nonode", 1, "Node nonode not found\n", "");
+    slotd.expect("scontrol show part nopart", 1, "Partition nopart not found\n", "");
+    slotd.expect("scontrol -Q show node nonode", 1, "", "");
+    slotd.expect("scontrol show step", 0, "No job steps in the system\n", "");
+    slotd.expect("scontrol show res", 0, "No reservations in the system\n", "");
+    slotd.expect("scontrol show licenses", 0, "No licenses configured in Slurm.\n", "");
+    slotd.expect("scontrol show burst", 0, "", "");
+    slotd.expect("scontrol show topology", 0, "", "scontrol: error: No topology information available\n");
+    slotd.expect("scontrol show daemons", 0, "slurmctld slurmd\n", "");
+    slotd.expect("scontrol ping", 0, &format!("Slurmctld(primary) at {host} is UP\n"), "");
+    let unknown = "job script retrieval failed: ";
+    let out = slotd.line("scontrol write batch_script 999999").fails(1);
+    assert!(out.stdout.is_empty() && out.stderr.starts_with(unknown), "{}", out.stderr);
+}
+
+#[test]
+fn scontrol_prompts_and_shows_what_it_read() {
+    let slotd = Slotd::start();
+    slotd.expect("scontrol", 0, "scontrol: \n", "");
+    let out = slotd.feed(slotd.command("scontrol"), "show hostnames a[1-2]\nquit\nshow nothing\n").ok();
+    assert_eq!(out.stdout, "scontrol: show hostnames a[1-2]\na1\na2\nscontrol: quit\n");
+    let out = slotd.feed(slotd.command("scontrol"), "show nosuch\nping\n").fails(1);
+    assert_eq!(out.stderr, "invalid entity:nosuch for keyword:show \n");
+    assert!(out.stdout.contains(" is UP\nscontrol: \n"), "{}", out.stdout);
+}
+
+#[test]
+fn scontrol_hold_and_release_fail_as_slurm_does() {
+    let slotd = Slotd::start();
+    let over = slotd.wrap(&[], "true");
+    slotd.wait_end(over);
+    let running = slotd.endless(&[]);
+    for verb in ["hold", "release"] {
+        let unknown = "Invalid job id specified";
+        let text = format!("{unknown} for job 999999\nslurm_suspend error: {unknown}\n");
+        slotd.expect(&format!("scontrol {verb} 999999"), 1, "", &text);
+        let finished = "Job has already finished";
+        let text = format!("{finished} for job {over}\nslurm_suspend error: {finished}\n");
+        slotd.expect(&format!("scontrol {verb} {over}"), 1, "", &text);
+        slotd.expect(&format!("scontrol {verb} {running}"), 0, "", "");
+        slotd.expect(&format!("scontrol -Q {verb} 999999"), 1, "", "");
+    }
+    slotd.expect("scontrol hold jobname=nosuch", 1, "", "scontrol: error: No jobs with name 'nosuch'\n");
+    let text = format!("Job has already finished for job {over}\n");
+    slotd.expect(&format!("scontrol suspend {over}"), 1, "", &text);
+}
+
+#[test]
+fn what_scontrol_shows_as_data_is_a_document() {
+    let slotd = Slotd::start();
+    let job = slotd.endless(&[]);
+    let document = |what: &str| -> serde_json::Value {
+        serde_json::from_str(&slotd.line(&format!("scontrol show {what} --json")).ok().stdout).unwrap()
+    };
+    for what in ["step".to_owned(), format!("step {job}.batch")] {
+        let steps = document(&what);
+        assert_eq!(
+            (&steps["steps"][0]["step"]["id"], &steps["steps"][0]["state"]),
+            (&"batch".into(), &"RUNNING".into())
+        );
+        assert_eq!(steps["steps"].as_array().map(Vec::len), Some(1), "{what}");
+    }
+    assert_eq!(document("config")["config"]["ClusterName"], "slotd");
+    assert_eq!(document("licenses")["licenses"], serde_json::json!([]));
+    let yaml = slotd.line("scontrol show step --yaml").ok().stdout;
+    assert!(yaml.starts_with("%YAML 1.1\n---\n") && yaml.contains("\nsteps:\n"), "{yaml}");
+    slotd.expect(&format!("scontrol show step {job}.7 --json"), 1, "", &format!("Job step {job}.7 not found\n"));
+    let refused = slotd.line("scontrol show hostnames a[1-2] --json");
+    assert!(refused.code == 1 && refused.stdout.is_empty() && refused.stderr.contains("--json"), "{}", refused.stderr);
+}
+
+#[test]
+fn listpids_names_the_processes_of_each_step() {
+    let slotd = Slotd::start();
+    let job = slotd.script(&[], "#!/bin/sh\nsrun sh -c 'echo $$ > inner; exec sleep 1000'\n");
+    let pid = slotd.wait_text("inner", "\n");
+    let out = slotd.line(&format!("scontrol listpids {job}")).ok();
+    assert_eq!(out.lines()[0], "PID      JOBID    STEPID   LOCALID GLOBALID");
+    let task =
+        out.lines().iter().map(|line| line.split_whitespace().collect::<Vec<_>>()).find(|row| row[0] == pid.trim());
+    assert_eq!(task.unwrap_or_else(|| panic!("{}", out.stdout))[1..], [job.to_string().as_str(), "0", "0", "0"]);
+    assert!(out.lines().iter().any(|line| line.contains(" batch ")), "{}", out.stdout);
+    let only = slotd.line(&format!("scontrol listpids {job}.0")).ok();
+    assert!(!only.stdout.contains("batch") && only.lines().len() > 1, "{}", only.stdout);
+    slotd.line("scontrol listpids 999999").fails(1);
+}
+
+#[test]
+fn wait_job_returns_when_the_job_has_its_node() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-H"], "exec sleep 1000");
+    let waiting = slotd.spawn({
+        let mut command = slotd.command("scontrol");
+        command.args(["wait_job", &job.to_string()]);
+        command
+    });
+    slotd.cmd("scontrol", &["release", &job.to_string()]).ok();
+    let out = waiting.end().ok();
+    assert_eq!(out.stderr, format!("scontrol: Nodes are ready for job {job}\n"));
+    slotd.cancel(job);
+    slotd.wait_end(job);
+    slotd.line(&format!("scontrol wait_job {job}")).fails(1);
+    slotd.line("scontrol wait_job 999999").fails(1);
+}
+
+#[test]
+fn wait_job_of_an_array_returns_with_its_first_task() {
+    let mut slotd = Slotd::start();
+    let array = slotd.submit(&["-H", "-a", "1-2", "--wrap", "exec sleep 1000"]);
+    let waiting = slotd.spawn({
+        let mut command = slotd.command("scontrol");
+        command.args(["wait_job", &array.to_string()]);
+        command
+    });
+    let heard = || slotd.cmd("sdiag", &[""; 0]).ok().stdout.contains("REQUEST_WAIT_START");
+    slotd.wait("the daemon to hear of it", || heard().then_some(()));
+    // A daemon that is restarted meanwhile is asked again.
+    slotd.crash();
+    slotd.cmd("scontrol", &["release", &array.to_string()]).ok();
+    assert_eq!(waiting.end().ok().stderr, format!("scontrol: Nodes are ready for job {array}\n"));
+    slotd.cancel(array);
+}

@@ -181,3 +181,99 @@ fn a_cancelled_job_is_no_success() {
     slotd.wait_state(any, "COMPLETED");
     slotd.wait_reason(ok, "DependencyNeverSatisfied");
 }
+
+/// Two jobs that end when the gate opens: one in success and one in failure.
+#[track_caller]
+fn good_and_bad(slotd: &Slotd) -> (u32, u32) {
+    let gate = slotd.gate("go");
+    (slotd.wrap(&[], &gate), slotd.wrap(&[], &format!("{gate}; exit 1")))
+}
+
+#[track_caller]
+fn depending(slotd: &Slotd, expression: &str) -> u32 {
+    slotd.wrap(&["-d", expression], "true")
+}
+
+#[test]
+fn dependency_after_jobs() {
+    let slotd = Slotd::start();
+    let later = [slotd.wrap(&["--hold"], &slotd.gate("go")), slotd.wrap(&["--hold"], &slotd.gate("go"))];
+    let [one, two] = later;
+    let id = depending(&slotd, &format!("after:{one},{two}"));
+    slotd.wait_reason(id, "Dependency");
+    slotd.cmd("scontrol", &["release", &one.to_string()]).ok();
+    slotd.wait_state(one, "RUNNING");
+    slotd.wait_reason(id, "Dependency");
+    // A start is enough, and so is a cancellation.
+    slotd.cancel(two);
+    slotd.wait_state(id, "COMPLETED");
+    assert_eq!(slotd.state(one), "RUNNING");
+}
+
+#[test]
+fn dependency_afterok_jobs() {
+    let slotd = Slotd::start();
+    let (good, bad) = good_and_bad(&slotd);
+    let met = depending(&slotd, &format!("afterok:{good}"));
+    let never = depending(&slotd, &format!("afterok:{good},{bad}"));
+    slotd.wait_reason(met, "Dependency");
+    slotd.open("go");
+    slotd.wait_state(met, "COMPLETED");
+    slotd.wait_reason(never, "DependencyNeverSatisfied");
+}
+
+#[test]
+fn dependency_afternotok_jobs() {
+    let slotd = Slotd::start();
+    let (good, bad) = good_and_bad(&slotd);
+    let met = depending(&slotd, &format!("afternotok:{bad}"));
+    let never = depending(&slotd, &format!("afternotok:{bad},{good}"));
+    slotd.wait_reason(met, "Dependency");
+    slotd.open("go");
+    slotd.wait_state(met, "COMPLETED");
+    slotd.wait_reason(never, "DependencyNeverSatisfied");
+}
+
+#[test]
+fn dependency_jobs_are_separated_by_commas_or_colons() {
+    let slotd = Slotd::start();
+    let (good, bad) = good_and_bad(&slotd);
+    for joint in [',', ':'] {
+        let id = slotd.wrap(&["--hold", "-d", &format!("afterany:{good}{joint}{bad}")], "true");
+        let shown = format!("afterany:{good}(unfulfilled),afterany:{bad}(unfulfilled)");
+        assert_eq!(slotd.show(id, "Dependency"), shown);
+        assert_eq!(slotd.cmd("squeue", &["-h", "-j", &id.to_string(), "-o", "%E"]).ok().text(), shown);
+    }
+}
+
+#[test]
+fn a_question_mark_lets_one_of_several_dependencies_do() {
+    let slotd = Slotd::start();
+    let (good, bad) = good_and_bad(&slotd);
+    let id = depending(&slotd, &format!("afterok:{bad}?afterok:{good}"));
+    slotd.wait_reason(id, "Dependency");
+    slotd.open("go");
+    slotd.wait_state(id, "COMPLETED");
+    let mixed = slotd.cmd("sbatch", &["-d", "afterok:1,afterok:2?afterok:3", "--wrap", "true"]).fails(1);
+    assert!(mixed.stderr.contains("Job dependency problem"), "{}", mixed.stderr);
+}
+
+#[test]
+fn after_with_minutes_waits_so_long_after_the_start() {
+    let slotd = Slotd::start();
+    let first = slotd.endless(&[]);
+    let id = depending(&slotd, &format!("after:{first}+5"));
+    slotd.wait_reason(id, "Dependency");
+    assert_eq!(slotd.show(id, "Dependency"), format!("after:{first}+5(unfulfilled)"));
+}
+
+#[test]
+fn a_dependency_is_checked_at_submission() {
+    let slotd = Slotd::start();
+    for expression in ["foo:1", "afterok:abc", "afterok", "afterok:", "after:1+x", "singleton:3", "afterok:99999"] {
+        let out = slotd.cmd("sbatch", &["-d", expression, "--wrap", "true"]).fails(1);
+        assert!(out.stderr.contains("sbatch: error: Batch job submission failed: Job dependency problem"));
+        assert!(out.stderr.contains(expression), "{}", out.stderr);
+    }
+    assert!(slotd.all_records().is_empty());
+}

@@ -1,12 +1,14 @@
 //! The examples do what they say, each with a daemon of its own; the pipeline also where that daemon is killed in its
 //! middle.
 
-mod examples_support;
-#[path = "examples_support/place.rs"]
+#[path = "examples/guide.rs"]
+mod guide;
+
+#[path = "examples/place.rs"]
 mod place;
 
-use examples_support::{must, wait_for};
 use place::Place;
+use slotd_kit::scripts::{must, wait_for};
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,9 +1,11 @@
 //! `contrib/install.sh` in an empty home: what it installs, keeps, refuses and removes. The systemd user manager of whoever
 //! runs the tests is out of reach: a program of the test has its name.
 
-mod examples_support;
+#[path = "install/manual.rs"]
+mod manual;
 
-use examples_support::{SLOTD, commands, must, wait_for};
+use slotd_kit::program;
+use slotd_kit::scripts::{commands, must, wait_for};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -72,7 +74,7 @@ impl Home {
 
     /// The installer, with the binary under test for the build.
     fn installer(&self, args: &[&str]) -> Command {
-        let dir = Path::new(SLOTD).parent().expect("target/debug");
+        let dir = Path::new(program()).parent().expect("target/debug");
         let profile = match dir.file_name().and_then(|name| name.to_str()).expect("a profile") {
             "debug" => "dev",
             other => other,

@@ -37,10 +37,10 @@ impl Between {
         UnixStream::connect(format!("/proc/self/fd/{}/aside.sock", dir.as_raw_fd())).unwrap()
     }
 
-    /// The daemon is back at its place.
+    /// The daemon is back at its place: whoever asks next asks it, which is why this comes before a connection is cut.
     fn give_back(self) {
-        drop(self.listener);
         fs::rename(&self.aside, &self.socket).unwrap();
+        drop(self.listener);
     }
 }
 
@@ -100,8 +100,8 @@ fn a_submission_whose_answer_is_lost_is_in_the_queue_once() {
     let daemon = between.daemon();
     request.send(&daemon);
     assert!(Whole::receive(&daemon).names("Submitted"));
-    drop((client, daemon));
     between.give_back();
+    drop((client, daemon));
     let out = sbatch.end().ok();
     assert_eq!(out.stdout, "Submitted batch job 1\n");
     assert!(out.stderr.contains("sbatch: the daemon went away before it answered"), "{}", out.stderr);
@@ -117,8 +117,8 @@ fn a_submission_that_is_lost_on_its_way_is_made_again() {
     let srun = slotd.spawn(srun);
     let client = between.accept();
     assert!(Whole::receive(&client).names("Submit"));
-    drop(client);
     between.give_back();
+    drop(client);
     let out = srun.end().fails(5);
     assert_eq!(out.stdout, "it ran\n");
     assert_eq!(slotd.all_records().len(), 1);
@@ -154,8 +154,8 @@ fn a_step_that_is_lost_on_its_way_is_asked_for_again() {
     let job = allocation(&slotd);
     let between = Between::take_over(&slotd);
     let (srun, client, launch) = step_up_to_its_launch(&slotd, &between, job, "echo x >>log; exit 7");
-    drop((client, launch));
     between.give_back();
+    drop((client, launch));
     srun.end().fails(7);
     assert_eq!(slotd.read("log"), "x\n");
     assert_eq!(slotd.job(job).steps().len(), 1);
@@ -172,8 +172,8 @@ fn a_step_that_runs_unknown_to_its_client_is_found_again() {
     launch.send(&daemon);
     drop(launch);
     slotd.wait_text("log", "x");
-    drop((client, daemon));
     between.give_back();
+    drop((client, daemon));
     slotd.open("end");
     srun.end().fails(7);
     assert_eq!(slotd.read("log"), "x\n");
@@ -190,8 +190,8 @@ fn a_step_that_ended_unknown_to_its_client_gives_its_exit_code() {
     launch.send(&daemon);
     drop(launch);
     while !Whole::receive(&daemon).names("StepEnded") {}
-    drop((client, daemon));
     between.give_back();
+    drop((client, daemon));
     srun.end().fails(7);
     assert_eq!(slotd.read("log"), "x\n");
 }

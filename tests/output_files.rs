@@ -136,10 +136,11 @@ fn input_comes_from_dev_null_or_a_file() {
 fn a_working_directory_that_is_gone_is_replaced_and_told() {
     let slotd = Slotd::start();
     let out = slotd.path("out").display().to_string();
-    let job = slotd.wrap(&["-D", "/nonexistent", "-o", &out], "pwd");
+    let missing = slotd.path("missing").display().to_string();
+    let job = slotd.wrap(&["-D", &missing, "-o", &out], "pwd");
     slotd.wait_state(job, "COMPLETED");
     let text = slotd.read("out");
-    assert!(text.contains("/nonexistent") && text.ends_with("/tmp\n"), "{text}");
+    assert!(text.contains(&missing) && text.ends_with("/tmp\n"), "{text}");
 }
 
 #[test]
@@ -160,4 +161,92 @@ fn a_large_output_is_whole() {
     let job = slotd.wrap(&[], "head -c 20000000 /dev/zero | tr '\\0' x");
     slotd.wait_state(job, "COMPLETED");
     assert_eq!(slotd.output(job).len(), 20_000_000);
+}
+
+/// Runs a job with this pattern for its output: the file with this name has it.
+#[track_caller]
+fn writes(slotd: &Slotd, args: &[&str], pattern: &str, file: impl Fn(u32) -> String) {
+    let id = slotd.wrap(&[args, &["-o", pattern]].concat(), "echo here");
+    slotd.wait_state(id, "COMPLETED");
+    assert_eq!(slotd.read(&file(id)), "here\n", "{pattern}");
+}
+
+#[test]
+fn token_j_job_id() {
+    writes(&Slotd::start(), &[], "x-%j", |id| format!("x-{id}"));
+}
+
+#[test]
+fn token_big_a_array_job_id() {
+    let slotd = Slotd::start();
+    let id = slotd.wrap(&["-a", "3-4", "-o", "x-%A-%a"], "echo here");
+    slotd.wait_array(id, 2);
+    assert!(slotd.exists(&format!("x-{id}-3")) && slotd.exists(&format!("x-{id}-4")));
+    // Without an array: the job's own number.
+    writes(&slotd, &[], "y-%A", |id| format!("y-{id}"));
+}
+
+#[test]
+fn token_a_array_task_id() {
+    let slotd = Slotd::start();
+    let id = slotd.wrap(&["-a", "3-4", "-o", "x-%a"], "echo here");
+    slotd.wait_array(id, 2);
+    assert!(slotd.exists("x-3") && slotd.exists("x-4"));
+    // Without an array: Slurm's "no value".
+    writes(&slotd, &[], "y-%a", |_| "y-4294967294".to_owned());
+}
+
+#[test]
+fn token_x_job_name() {
+    writes(&Slotd::start(), &["-J", "named"], "%x.out", |_| "named.out".to_owned());
+}
+
+#[test]
+fn token_u_user_name() {
+    let slotd = Slotd::start();
+    let user = slotd.sh("id -un").ok();
+    writes(&slotd, &[], "%u.out", |_| format!("{}.out", user.text()));
+}
+
+#[test]
+fn token_big_n_hostname() {
+    writes(&Slotd::start(), &[], "%N.out", |_| format!("{}.out", slotd_kit::host()));
+}
+
+#[test]
+fn token_percent_literal() {
+    writes(&Slotd::start(), &[], "100%%.%%j", |_| "100%.%j".to_owned());
+}
+
+#[test]
+fn tokens_of_slurm_and_widths() {
+    let slotd = Slotd::start();
+    writes(&slotd, &[], "%J_%n_%t_%s", |id| format!("{id}_0_0_batch"));
+    writes(&slotd, &[], "w-%5j", |id| format!("w-{id:05}"));
+    let id = slotd.wrap(&["-a", "7", "-o", "%4a_%03A"], "echo here");
+    slotd.wait_array(id, 1);
+    assert!(slotd.exists(&format!("0007_{id:03}")));
+}
+
+#[test]
+fn the_output_is_there_from_the_start() {
+    let slotd = Slotd::start();
+    let id = slotd.begun(&[], "go", "true");
+    assert_eq!(slotd.output(id), "");
+    slotd.cancel(id);
+}
+
+#[test]
+fn an_output_that_cannot_be_made_is_a_failed_job_that_says_why() {
+    let slotd = Slotd::start();
+    slotd.write("file", "");
+    for (option, path) in [("-o", "file/out"), ("-e", "file/err"), ("-i", "missing")] {
+        let id = slotd.wrap(&[option, path], "touch ran");
+        let job = slotd.wait_state(id, "FAILED");
+        assert_eq!((job.reason().as_str(), job.exit().as_str()), ("JobLaunchFailure", "0:53"));
+        let why = slotd.show(id, "SystemComment");
+        assert!(why.contains(path), "{why}");
+        assert_eq!(slotd.sacct(id, "State,ExitCode"), "FAILED|0:53");
+    }
+    assert!(!slotd.exists("ran"));
 }

@@ -424,3 +424,80 @@ fn slurm_s_columns_may_be_the_default() {
     let out = slotd.run(command).ok();
     assert_eq!(out.lines()[0], "JobID           JobName  Partition    Account  AllocCPUS      State ExitCode ");
 }
+
+#[test]
+fn persisted_records_are_batch_jobs_allocations_array_tasks_and_steps() {
+    let mut slotd = Slotd::start();
+    let batch = slotd.wrap(&[], "true");
+    slotd.wait_state(batch, "COMPLETED");
+    let array = slotd.wrap(&["-a", "3"], "true");
+    slotd.wait_array(array, 1);
+    slotd.cmd("salloc", &["srun", "true"]).ok();
+    let allocation = array + 1;
+    slotd.wait_state(allocation, "COMPLETED");
+    slotd.crash();
+    let all = slotd.cmd("sacct", &["-n", "-P", "-o", "JobID,JobName,State"]).ok();
+    for line in [
+        format!("{batch}|wrap|COMPLETED"),
+        format!("{array}_3|wrap|COMPLETED"),
+        format!("{allocation}|interactive|COMPLETED"),
+        format!("{allocation}.0|true|COMPLETED"),
+    ] {
+        assert!(all.lines().contains(&line.as_str()), "{line} in {}", all.stdout);
+    }
+}
+
+#[test]
+fn state_out_of_memory_has_its_name() {
+    // It needs a cgroup to happen; that it is kept and shown has tests beside the scheduler and the views.
+    let slotd = Slotd::start();
+    assert_eq!(slotd.cmd("sacct", &["-n", "-s", "OUT_OF_MEMORY"]).ok().stdout, "");
+}
+
+#[test]
+fn sacct_shows_the_tasks_of_an_array_in_their_order() {
+    let slotd = Slotd::start();
+    let array = slotd.wrap(&["-a", "1-3"], "exit $((SLURM_ARRAY_TASK_ID - 1))");
+    let after = slotd.wrap(&[], "true");
+    slotd.wait_array(array, 3);
+    slotd.wait_end(after);
+    // G-19. One task has the array's own number, whichever it is.
+    let out = slotd.line("sacct -nXP -o jobid,state,exitcode").ok();
+    let expected = [
+        format!("{array}_1|COMPLETED|0:0"),
+        format!("{array}_2|FAILED|1:0"),
+        format!("{array}_3|FAILED|2:0"),
+        format!("{after}|COMPLETED|0:0"),
+    ];
+    assert_eq!(out.lines(), expected);
+    let raw = slotd.line(&format!("sacct -nXP -o jobidraw -j {array}")).ok();
+    assert!(raw.lines().contains(&array.to_string().as_str()), "{}", raw.stdout);
+}
+
+#[test]
+fn sacct_prints_scripts_and_environments() {
+    let slotd = Slotd::start();
+    let script = "#!/bin/sh\nprintf 'ö\\n' # without an end";
+    slotd.write("job.sh", script);
+    let mut sbatch = slotd.command("sbatch");
+    sbatch.args(["--parsable", "-H", "job.sh"]).env("MARK", "a b");
+    let job = slotd.run(sbatch).ok().text().to_owned();
+    let rule = "-".repeat(80);
+    slotd.expect(&format!("sacct -B -j {job}"), 0, &format!("Batch Script for {job}\n{rule}\n{script}\n"), "");
+    let out = slotd.line(&format!("sacct --env-vars -j {job}")).ok();
+    assert!(out.stdout.starts_with(&format!("Environment used for {job}\n{rule}\n")), "{}", out.stdout);
+    assert!(out.lines().contains(&"MARK=a b"), "{}", out.stdout);
+}
+
+#[test]
+fn sacct_knows_nothing_of_unknown_jobs_and_says_so_by_a_header() {
+    let slotd = Slotd::start();
+    let header = "JobID             State \n------------ ---------- \n";
+    slotd.expect("sacct -j 999999 -o jobid,state", 0, header, "");
+    slotd.expect("sacct -nX -j 999999.0 --format=Reason --noheader", 0, "", "");
+    slotd.expect("sacct -j abc", 1, "", "sacct: fatal: Bad job/step specified: abc\n");
+    slotd.expect("sacct -s bogus", 1, "", "sacct: fatal: unrecognized job state value 'bogus'\n");
+    slotd.expect("sacct -S foo", 1, "", "Invalid time specification (pos=0): foo\n");
+    slotd.expect("sacct -u nosuchuser", 1, "", "sacct: error: Invalid user id: nosuchuser\n");
+    slotd.expect("sacct --nosuch", 1, "", "sacct: unrecognized option '--nosuch'\n");
+}

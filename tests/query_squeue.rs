@@ -1,5 +1,8 @@
 //! squeue: the book's views, Slurm's formats, filters, exit codes.
 
+#[path = "query_squeue/measures.rs"]
+mod measures;
+
 use slotd_kit::{Out, Setup, Slotd};
 
 fn words(line: &str) -> Vec<String> {
@@ -309,4 +312,148 @@ fn a_name_of_many_bytes_breaks_no_table() {
     let out = squeue(&slotd, &[]);
     assert_eq!(out.lines().len(), 2, "{}", out.stdout);
     assert_eq!(squeue(&slotd, &["-h", "-o", "%j"]).text(), "täg 日本語 \t|x");
+}
+
+const HEADER: &str = "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n";
+
+const SLURM_DEFAULT: &str = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R";
+
+#[test]
+fn squeue_fails_for_a_single_unknown_id_only() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-H"], "true");
+    let array = slotd.wrap(&["-H", "-a", "1-3"], "true");
+    let no_job = "slurm_load_jobs error: Invalid job id specified\n";
+    slotd.expect("squeue -j 999999", 1, "", no_job);
+    slotd.expect(&format!("squeue -h -o %i -j 999999,{job}"), 0, &format!("{job}\n"), "");
+    slotd.expect("squeue -h -j 999998,999999", 0, "", "");
+    // The job is known; that it has no such task is no error.
+    slotd.expect(&format!("squeue -h -j {job}_1"), 0, "", "");
+    slotd.expect(&format!("squeue -h -j {array}_9"), 0, "", "");
+    slotd.expect(&format!("squeue -h -o %i -j {array}_2"), 0, &format!("{array}_2\n"), "");
+}
+
+#[test]
+fn squeue_tells_ended_jobs_from_unknown_ones_and_forgets_them() {
+    let mut slotd = Slotd::setup().set("SLOTD_MIN_JOB_AGE", 0).prepare();
+    slotd.start_daemon();
+    let job = slotd.wrap(&[], "true");
+    slotd.wait_end(job);
+    // The record leaves the memory with its age; accounting and the book's `show job` keep it.
+    slotd.wait("the record to be forgotten", || (slotd.line(&format!("squeue -j {job}")).code == 1).then_some(()));
+    assert_eq!(slotd.sacct(job, "JobID,State"), format!("{job}|COMPLETED"));
+    let out = slotd.line(&format!("scontrol show job {job}")).ok();
+    assert!(out.stdout.contains("JobState=COMPLETED"), "{}", out.stdout);
+    let pending = slotd.wrap(&["-H"], "true");
+    let both = slotd.line(&format!("scontrol -o show job {pending},{job}")).ok();
+    let ids: Vec<&str> = both.lines().iter().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(ids, [format!("JobId={pending}"), format!("JobId={job}")]);
+}
+
+#[test]
+fn squeue_says_what_it_cannot_find_as_slurm_does() {
+    let slotd = Slotd::start();
+    let format = format!("squeue -o {SLURM_DEFAULT}");
+    let line = |rest: &str| {
+        let mut words = vec!["-o", SLURM_DEFAULT];
+        words.extend(rest.split_whitespace());
+        slotd.cmd("squeue", &words)
+    };
+    let out = line("-u nosuchuser").ok();
+    assert_eq!((out.stdout.as_str(), out.stderr.as_str()), (HEADER, "squeue: error: Invalid user: nosuchuser\n\n"));
+    let out = line("-p nopart").ok();
+    assert_eq!((out.stdout.as_str(), out.stderr.as_str()), (HEADER, ""), "{format}");
+    slotd.expect("squeue -w nonode", 1, "", "squeue: error: Invalid node name nonode\n");
+    slotd.expect("squeue -h -A none", 0, "", "");
+    slotd.expect("squeue -h -L x", 0, "", "");
+}
+
+#[test]
+fn squeue_filters_by_every_property() {
+    let slotd = Slotd::start();
+    let a = slotd.wrap(&["-H", "-J", "one", "-A", "lab", "-q", "high", "--licenses", "x"], "true");
+    let b = slotd.endless(&["-J", "two"]);
+    let host = slotd_kit::host();
+    let ids = |words: &str| {
+        let out = slotd.line(&format!("squeue -h -S i -o %i {words}")).ok();
+        out.lines().iter().map(|line| line.parse::<u32>().unwrap()).collect::<Vec<_>>()
+    };
+    for words in ["-A lab", "-q high", "-L x", "-n one", "-t PD", "--name=one,three", "--start"] {
+        assert_eq!(ids(words), [a], "{words}");
+    }
+    for words in ["-t R", "-n two", &format!("-w {host}"), "-w localhost", "-q normal"] {
+        assert_eq!(ids(words), [b], "{words}");
+    }
+    for words in ["", "-t all", "-t PD,R", "-p cpu", "--me", "-u root,nobody -u 0"] {
+        let all = ids(words);
+        assert!(all == [a, b] || words.contains("root"), "{words}: {all:?}");
+    }
+}
+
+#[test]
+fn squeue_shows_the_steps_that_are_named() {
+    let slotd = Slotd::start();
+    let job = slotd.script(&[], "#!/bin/sh\nsrun sh -c 'echo > inner; exec sleep 1000'\n");
+    slotd.wait_text("inner", "");
+    let steps = |words: &str| {
+        let out = slotd.line(&format!("squeue -h -o %i {words}")).ok();
+        let mut ids: Vec<String> = out.lines().iter().map(|line| line.to_string()).collect();
+        ids.sort();
+        ids
+    };
+    assert_eq!(steps(&format!("-s {job}.batch")), [format!("{job}.batch")]);
+    assert_eq!(steps(&format!("-s {job}.0")), [format!("{job}.0")]);
+    assert_eq!(steps(&format!("-s {job}")), [format!("{job}.0"), format!("{job}.batch")]);
+    assert!(steps(&format!("-s {job}.7")).is_empty());
+    assert!(steps("-s 999999.0").is_empty());
+}
+
+#[test]
+fn squeue_iterates_with_the_date_above_each_table() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-H"], "true").to_string();
+    let out = slotd.sh(&format!("squeue -i 1 -o %i -j {job} | head -6")).ok();
+    let lines = out.lines();
+    assert_eq!((lines[1], lines[2], lines[3], lines[5]), ("JOBID", job.as_str(), "", "JOBID"));
+    for date in [lines[0], lines[4]] {
+        assert_eq!(date.split_whitespace().count(), 5, "{date}");
+    }
+    let long = slotd.cmd("squeue", &["-l", "-o", "%i"]).ok();
+    assert_eq!((long.lines().len(), long.lines()[1]), (3, "JOBID"));
+    let table = slotd.sh("SLOTD_OUTPUT=slurm squeue -l; SLOTD_OUTPUT=slurm sinfo -l").ok();
+    let dates = table.lines().iter().filter(|line| line.split(':').count() == 3 && line.len() == 24).count();
+    assert_eq!(dates, 2, "{}", table.stdout);
+}
+
+#[test]
+fn tasks_of_an_array_that_were_changed_together_are_listed_one_by_one() {
+    let slotd = Slotd::start();
+    let array = slotd.wrap(&["-H", "-a", "1-6"], "true");
+    slotd.line(&format!("scontrol update job {array}_[2-3] JobName=n23")).ok();
+    let lines = |words: &str| slotd.line(&format!("squeue -h -S K -o %i|%A|%K|%j {words}")).ok().stdout;
+    let line = |task: u32, name: &str| format!("{array}_{task}|{array}|{task}|{name}\n");
+    let both = line(2, "n23") + &line(3, "n23");
+    assert_eq!(lines(&format!("-j {array}_[2-3]")), both);
+    assert_eq!(lines(&format!("-j {array}_3")), line(3, "n23"));
+    let rest = format!("{array}_[1,4-6]|{array}|1,4-6|wrap\n");
+    let all = lines(&format!("-j {array}"));
+    assert!(all.contains(&both) && all.contains(&rest), "{all}");
+    assert_eq!(lines("-r").lines().count(), 6);
+}
+
+#[test]
+fn a_huge_array_is_one_line_in_every_command() {
+    let slotd = Slotd::start();
+    let array = slotd.wrap(&["-H", "-a", "0-999999"], "true");
+    slotd.expect("squeue -h -o %i", 0, &format!("{array}_[0-999999]\n"), "");
+    assert_eq!(slotd.sacct(array, "jobid,state"), format!("{array}_[0-999999]|PENDING"));
+    let out = slotd.line(&format!("scontrol -o show job {array}_7")).ok();
+    assert!(out.stdout.starts_with(&format!("JobId={array} ArrayJobId={array} ArrayTaskId=7 ")), "{}", out.stdout);
+    assert!(out.stdout.contains(&format!("/slurm-{array}_7.out ")), "{}", out.stdout);
+    // Its limit is the array's, and stands by itself.
+    let limited = slotd.wrap(&["-H", "-a", "0-9%2"], "true");
+    let out = slotd.line(&format!("scontrol -o show job {limited}_7")).ok();
+    assert!(out.stdout.contains(" ArrayTaskId=7 ArrayTaskThrottle=2 "), "{}", out.stdout);
+    slotd.cmd("scancel", &[limited.to_string()]).ok();
+    assert!(slotd.line("squeue --json").ok().stdout.len() < 10_000);
 }

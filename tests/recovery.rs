@@ -3,6 +3,7 @@
 use slotd_kit::{Setup, Slotd, proc, until};
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
 
 /// Lines of a file, each with how often it is there.
 fn counts(text: &str) -> BTreeMap<&str, usize> {
@@ -375,4 +376,43 @@ fn sbatch_that_waits_learns_the_end_across_a_restart() {
     slotd.crash();
     slotd.open("go");
     client.end().fails(8);
+}
+
+#[test]
+fn one_local_sqlite_database() {
+    let slotd = Slotd::start();
+    slotd.wait_state(slotd.wrap(&[], "true"), "COMPLETED");
+    let header = fs::read(slotd.root.join("lib/state.db")).unwrap();
+    assert!(header.starts_with(b"SQLite format 3\0"));
+    let databases = slotd.sh(&format!("find {} -name '*.db' | wc -l", slotd.root.display())).ok();
+    assert_eq!(databases.text().trim(), "1");
+}
+
+#[test]
+fn there_is_no_controller_and_worker_split() {
+    let slotd = Slotd::start();
+    // The daemon and its launcher are all there is beside the jobs.
+    let programs: Vec<String> = slotd.processes().into_iter().map(proc::cmdline).collect();
+    assert!(programs.len() <= 1, "{programs:?}");
+}
+
+#[test]
+fn file_daemon_socket() {
+    let slotd = Slotd::start();
+    assert!(fs::metadata(slotd.root.join("run/slotd.sock")).unwrap().file_type().is_socket());
+}
+
+#[test]
+fn file_daemon_wrapper() {
+    let slotd = Slotd::start();
+    slotd.write("in", "from the input\n");
+    let id = slotd.wrap(&["-J", "again", "-i", "in"], "cat; echo $SLURM_JOB_NAME $SLURM_JOB_ID; exit 3");
+    slotd.wait_state(id, "FAILED");
+    let first = slotd.output(id);
+    fs::remove_file(slotd.path(&format!("slurm-{id}.out"))).unwrap();
+    // By hand, it reproduces the launch.
+    let mut again = slotd.shell();
+    again.arg(slotd.job_dir(id).join("runner.sh"));
+    slotd.run(again).fails(3);
+    assert_eq!(slotd.output(id), first);
 }

@@ -111,3 +111,28 @@ fn a_requeue_survives_the_death_of_the_daemon() {
     assert_eq!(ended.restarts(), 1);
     assert_eq!(slotd.read("runs"), "run\nrun 1\n");
 }
+
+#[test]
+fn timeout_requeues_once() {
+    let slotd = Slotd::start();
+    let id = slotd.wrap(&["--requeue", "-t", "10"], "echo run $SLURM_RESTART_COUNT; exec sleep 1000");
+    slotd.wait_text(&format!("slurm-{id}.out"), "run\n");
+    slotd.limit(id, 1);
+    let job = slotd.wait_state(id, "TIMEOUT");
+    assert_eq!(job.restarts(), 1);
+    assert_eq!(slotd.output(id).matches("DUE TO TIME LIMIT ***").count(), 2);
+}
+
+#[test]
+fn scontrol_requeue_from_inside_the_job_runs_it_again_with_the_same_id() {
+    let slotd = Slotd::start();
+    let script = "echo run ${SLURM_RESTART_COUNT:-0} of $SLURM_JOB_ID\n\
+                  [ -n \"$SLURM_RESTART_COUNT\" ] && exit 0\n\
+                  scontrol requeue $SLURM_JOB_ID && exec sleep 1000";
+    let id = slotd.wrap(&[], script);
+    let job = slotd.wait_state(id, "COMPLETED");
+    assert_eq!(job.restarts(), 1);
+    let seen = slotd.output(id);
+    assert!(seen.starts_with(&format!("run 0 of {id}\n")) && seen.ends_with(&format!("run 1 of {id}\n")), "{seen}");
+    assert!(seen.contains("DUE TO JOB REQUEUE ***"), "{seen}");
+}

@@ -2,6 +2,7 @@
 
 use slotd_kit::{Setup, Slotd, proc};
 use std::collections::BTreeMap;
+use std::fs;
 
 #[test]
 fn gpus_are_assigned_by_number_and_exported() {
@@ -188,4 +189,62 @@ fn the_host_s_own_resources_are_found_where_nothing_is_set() {
     let kb: u64 = total.lines().next().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap();
     let shown = slotd.cmd("sinfo", &["-h", "-p", "cpu", "-o", "%c %m"]).ok();
     assert_eq!(shown.text(), format!("{cpus} {}", kb / 1024));
+}
+
+#[test]
+fn gpus_are_integer_slots() {
+    let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 2).start();
+    let holder = slotd.endless(&["-G", "1"]);
+    assert_eq!(slotd.job(holder).gpu_ids(), [0]);
+    assert_eq!(slotd.ran(&["-G", "1"], "echo $CUDA_VISIBLE_DEVICES"), "1\n");
+    let both = slotd.wrap(&["-G", "2"], "true");
+    slotd.wait_reason(both, "Resources");
+    let out = slotd.cmd("sbatch", &["-G", "0.5", "--wrap", "true"]);
+    assert!(out.code != 0 && out.stderr.contains("0.5"), "{out:?}");
+}
+
+#[test]
+fn without_a_cgroup_base_cpu_and_memory_are_reservation_only() {
+    let slotd = Slotd::start();
+    let id = slotd.wrap(&["--mem", "1", "-c", "1"], "head -c 20000000 /dev/zero | tail -c 20000000 | wc -c");
+    slotd.wait_state(id, "COMPLETED");
+    assert_eq!(slotd.output(id).trim(), "20000000");
+}
+
+#[test]
+fn if_cgroup_setup_fails_the_launch_fails_instead_of_silently_skipping_enforcement() {
+    let plain = tempfile::tempdir().unwrap();
+    let slotd = Slotd::setup().set("SLOTD_CGROUP_BASE", plain.path().display()).start();
+    let id = slotd.wrap(&[], "touch ran");
+    let job = slotd.wait_state(id, "FAILED");
+    assert_eq!(job.reason(), "JobLaunchFailure");
+    let why = slotd.show(id, "SystemComment");
+    assert!(why.contains("cgroup") && why.contains(&plain.path().display().to_string()), "{why}");
+    assert!(!slotd.exists("ran"));
+}
+
+#[test]
+fn gpus_are_detected_from_nvidia_smi_where_no_count_is_set() {
+    let mut slotd = Slotd::setup().unset("SLOTD_GPU_COUNT").prepare();
+    // What it prints for `-L`, and for a query.
+    let script = "#!/bin/sh\ncase \"$*\" in\n\
+                  *-L*) echo 'GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-0)'; echo 'GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-1)';;\n\
+                  *) echo '0, NVIDIA A100-SXM4-40GB'; echo '1, NVIDIA A100-SXM4-40GB';;\nesac\n";
+    let program = slotd.program("nvidia-smi", script);
+    fs::rename(program, slotd.base.join("bin/nvidia-smi")).unwrap();
+    slotd.start_daemon();
+    slotd.wait("two GPUs", || {
+        let gres = slotd.cmd("sinfo", &["-h", "-p", "gpu", "-o", "%G"]).ok();
+        (gres.text().ends_with(":2")).then_some(())
+    });
+    let id = slotd.wrap(&["--gres=gpu:a100:2"], "echo $CUDA_VISIBLE_DEVICES");
+    slotd.wait_state(id, "COMPLETED");
+    assert_eq!(slotd.output(id), "0,1\n");
+}
+
+#[test]
+fn blocked_by_exclusive_host_use() {
+    let slotd = Slotd::start();
+    slotd.endless(&["--exclusive"]);
+    slotd.wait_reason(slotd.wrap(&[], "true"), "Exclusive");
 }

@@ -154,3 +154,20 @@ fn a_dead_session_gives_its_allocation_back() {
     let next = slotd.wrap(&["-c", "4"], "true");
     slotd.wait_state(next, "COMPLETED");
 }
+
+#[test]
+fn salloc_names_a_command_that_is_not_there() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("salloc", &["nosuchcmd"]).fails(1);
+    let told =
+        "salloc: error: _fork_command: Unable to find command \"nosuchcmd\"\nsalloc: Relinquishing job allocation 1\n";
+    assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("Granted job allocation 1\n", told));
+    slotd.wait_state(1, "FAILED");
+}
+
+#[test]
+fn an_allocation_without_a_shell_has_slurm_s_name() {
+    let slotd = Slotd::start();
+    slotd.cmd("salloc", &["--no-shell"]).ok();
+    assert_eq!(slotd.cmd("squeue", &["-h", "-o", "%i %j"]).ok().text(), "1 no-shell");
+}

@@ -1,5 +1,16 @@
 //! Each option of sbatch in the common form, directives, and what beats what.
 
+#[path = "sbatch_options/directives.rs"]
+mod directives;
+#[path = "sbatch_options/environment.rs"]
+mod environment;
+#[path = "sbatch_options/forms.rs"]
+mod forms;
+#[path = "sbatch_options/main_options.rs"]
+mod main_options;
+#[path = "sbatch_options/man_page.rs"]
+mod man_page;
+
 use slotd_kit::{Setup, Slotd};
 
 fn request<'a>(job: &'a slotd_kit::Record, key: &str) -> &'a serde_json::Value {

@@ -7,16 +7,12 @@ fn table(slotd: &Slotd, args: &[&str]) -> Vec<Vec<String>> {
     out.lines().iter().map(|line| line.split('|').map(|cell| cell.trim().to_owned()).collect()).collect()
 }
 
-fn host(slotd: &Slotd) -> String {
-    slotd.sh("hostname -s").ok().text().to_owned()
-}
-
 #[test]
 fn one_row_is_shown_for_each_partition() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
     let rows = table(&slotd, &[]);
     assert_eq!(rows[0], ["PARTITION", "HOSTNAMES", "STATE", "FEATURES", "GRES_USED"]);
-    let host = host(&slotd);
+    let host = slotd_kit::host();
     assert_eq!(rows[1], ["cpu*", &host, "idle", "cpu", "N/A"]);
     assert_eq!(rows[2][..3], ["gpu", &host, "idle"]);
     assert_eq!(rows[2][4], "gpu:0");
@@ -57,7 +53,7 @@ fn the_node_view_joins_the_partitions() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 1).set("SLOTD_CPU_PARTITIONS", "cpu,long").start();
     let rows = table(&slotd, &["-N"]);
     assert_eq!(rows[0], ["PARTITION", "HOSTNAMES", "STATE"]);
-    assert_eq!(rows[1], ["cpu*,long,gpu", &host(&slotd), "idle"]);
+    assert_eq!(rows[1], ["cpu*,long,gpu", &slotd_kit::host(), "idle"]);
     assert_eq!(rows.len(), 2);
     assert_eq!(table(&slotd, &["--Node", "--noheader"]).len(), 1);
 }
@@ -73,7 +69,7 @@ fn partitions_may_be_chosen() {
 #[test]
 fn formats_are_slurm_s() {
     let slotd = Slotd::start();
-    let host = host(&slotd);
+    let host = slotd_kit::host();
     let show = |format: &str| slotd.cmd("sinfo", &["-o", format]).ok().stdout;
     assert_eq!(
         show("%P|%a|%l|%D|%N|%c|%m"),
@@ -101,7 +97,7 @@ fn field_names_of_the_book_are_known() {
 #[test]
 fn a_format_of_the_node_view_has_one_row_for_the_node() {
     let slotd = Setup::default().set("SLOTD_GPU_COUNT", 1).start();
-    let host = host(&slotd);
+    let host = slotd_kit::host();
     let show = |args: &[&str]| slotd.cmd("sinfo", args).ok().stdout;
     assert_eq!(show(&["-N", "-o", "%P %N"]), format!("PARTITION NODELIST\ncpu*,gpu {host}\n"));
     assert_eq!(show(&["-h", "-N", "-O", "partition:#,nodelist:#"]), format!("cpu*,gpu#{host}#\n"));
@@ -142,4 +138,50 @@ fn json_can_be_parsed() {
     let slotd = Slotd::start();
     let json: serde_json::Value = serde_json::from_str(&slotd.cmd("sinfo", &["--json"]).ok().stdout).unwrap();
     assert!(json.is_object());
+}
+
+#[test]
+fn one_local_execution_host() {
+    let slotd = Slotd::start();
+    let host = slotd.sh("hostname -s").ok();
+    assert_eq!(slotd.ran(&[], "hostname -s; echo $SLURM_JOB_NUM_NODES $SLURM_JOB_NODELIST"), {
+        format!("{0}\n1 {0}\n", host.text())
+    });
+    assert_eq!(slotd.cmd("sinfo", &["-h", "-N", "-o", "%N"]).ok().lines().len(), 1);
+}
+
+#[test]
+fn partitions_are_configured_by_environment() {
+    let slotd = Slotd::setup()
+        .set("SLOTD_CPU_PARTITIONS", "short,long")
+        .set("SLOTD_GPU_PARTITIONS", "fast")
+        .set("SLOTD_GPU_COUNT", 1)
+        .start();
+    let out = slotd.cmd("sinfo", &["-h", "-o", "%P"]).ok();
+    assert_eq!(out.lines(), ["short*", "long", "fast"]);
+}
+
+#[test]
+fn cpu_and_gpu_partitions_are_virtual_views_over_one_host() {
+    let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 1).start();
+    let nodes = slotd.cmd("sinfo", &["-h", "-o", "%N %c %m"]).ok();
+    let lines = nodes.lines();
+    assert!(lines.windows(2).all(|pair| pair[0] == pair[1]), "{lines:?}");
+}
+
+#[test]
+fn sinfo_shows_the_host_only_where_it_is_asked_for() {
+    let slotd = Slotd::start();
+    let host = slotd_kit::host();
+    let row = |words: &str| slotd.line(&format!("sinfo -h -p cpu -o %P|%D|%t|%N {words}")).ok().text().to_owned();
+    let there = format!("cpu*|1|idle|{host}");
+    for words in ["", "-t idle", &format!("-n {host}"), "-n localhost", "-r", "-a"] {
+        assert_eq!(row(words), there, "{words}");
+    }
+    for words in ["-t alloc", "-n nonode", "-d"] {
+        assert_eq!(row(words), "cpu*|0|n/a|", "{words}");
+    }
+    slotd.expect("sinfo -h -p nopart", 0, "", "");
+    let reasons = "REASON               USER      TIMESTAMP           NODELIST\n";
+    slotd.expect("sinfo -R", 0, reasons, "");
 }

@@ -1,6 +1,7 @@
 //! Steps: srun inside a batch job or a salloc session.
 
-use slotd_kit::{Setup, Slotd};
+use slotd_kit::{Setup, Slotd, proc};
+use std::collections::BTreeSet;
 
 #[test]
 fn srun_in_a_batch_script_is_a_step_of_it() {
@@ -197,4 +198,159 @@ fn the_end_of_the_job_ends_its_steps() {
     slotd.wait("the end of the step's process", || {
         (!slotd.processes().iter().any(|pid| slotd_kit::proc::cmdline(*pid).starts_with("sleep 1000"))).then_some(())
     });
+}
+
+/// The lines of standard error, without times.
+fn said(stderr: &str) -> Vec<&str> {
+    stderr.lines().map(|line| line.split(" CANCELLED AT ").next().unwrap_or(line)).collect()
+}
+
+#[track_caller]
+fn says(stderr: &str, line: &str) {
+    assert!(said(stderr).contains(&line), "{line:?} is missing in:\n{stderr}");
+}
+
+#[test]
+fn a_step_may_have_its_own_time_limit() {
+    let slotd = Slotd::start();
+    let job = slotd.script(&[], "#!/bin/sh\nsrun -t 0:01 sleep 1000\necho rc=$?\n");
+    slotd.wait_state(job, "COMPLETED");
+    let output = slotd.output(job);
+    assert!(output.contains("DUE TO TIME LIMIT ***\n") && output.ends_with("rc=143\n"), "{output}");
+    let steps = slotd.steps(job, "jobid,state,exitcode");
+    assert!(steps.contains(&format!("{job}.0|TIMEOUT|0:15")), "{steps}");
+}
+
+#[test]
+fn the_time_limit_of_a_step_holds_without_a_daemon() {
+    let mut slotd = Slotd::start();
+    let job = slotd.script(&[], "#!/bin/sh\nsrun -t 0:02 sleep 1000 & : > up; wait $!\necho rc=$? > end\n");
+    let runs = || slotd.processes().iter().any(|pid| proc::cmdline(*pid).trim_end() == "sleep 1000");
+    slotd.wait("the step", || runs().then_some(()));
+    slotd.kill9();
+    let runs = || slotd.processes().iter().any(|pid| proc::cmdline(*pid).trim_end() == "sleep 1000");
+    slotd.wait("the end of the step", || (!runs()).then_some(()));
+    slotd.start_daemon();
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.read("end"), "rc=143\n");
+    let steps = slotd.steps(job, "jobid,state");
+    assert!(steps.contains(&format!("{job}.0|TIMEOUT")), "{steps}");
+}
+
+#[test]
+fn a_cancelled_step_is_told_and_keeps_its_state() {
+    let slotd = Slotd::start();
+    let script = "#!/bin/sh\nsrun sleep 1000 & until squeue -h -s -o %i | grep -q \"$SLURM_JOB_ID.0\"; do sleep 0.02; done\n\
+                  scancel $SLURM_JOB_ID.0\nwait $!\necho rc=$?\n";
+    let job = slotd.script(&[], script);
+    slotd.wait_state(job, "COMPLETED");
+    let output = slotd.output(job);
+    assert!(output.ends_with("rc=143\n"), "{output}");
+    says(&output, "srun: Job step aborted: Waiting up to 3 seconds for job step to finish.");
+    assert!(!output.contains("Force Terminated"), "{output}");
+    assert!(slotd.steps(job, "jobid,state,exitcode").contains(&format!("{job}.0|CANCELLED|0:15")));
+}
+
+#[test]
+fn a_running_step_is_measured() {
+    let slotd = Slotd::start();
+    let gate = slotd.gate("go");
+    let script = format!(
+        "#!/bin/sh\nsrun sh -c 'x=$(head -c 20000000 /dev/zero | tr \"\\0\" x); : > up; {gate}; echo ${{#x}}'\n"
+    );
+    let job = slotd.script(&[], &script);
+    slotd.wait("the step", || slotd.exists("up").then_some(()));
+    let line = |args: &[&str]| slotd.cmd("sstat", &[&["-n", "-P"], args].concat()).ok().text().to_owned();
+    let id = job.to_string();
+    let of_step = line(&["-j", &id, "-o", "jobid,ntasks,maxrss", "--noconvert"]);
+    let fields: Vec<&str> = of_step.split('|').collect();
+    assert_eq!(fields[..2], [&format!("{job}.0"), "1"], "{of_step}");
+    assert!(fields[2].trim_end_matches('K').parse::<u64>().is_ok_and(|kb| kb > 15_000), "{of_step}");
+    let all: BTreeSet<String> = line(&["-a", "-j", &id, "-o", "jobid"]).lines().map(str::to_owned).collect();
+    assert_eq!(all, BTreeSet::from([format!("{job}.0"), format!("{job}.batch")]));
+    let pids = line(&["-i", "-j", &format!("{job}.0")]);
+    // What the gate starts comes and goes.
+    let task = pids.rsplit('|').next().unwrap().split(',').next().unwrap();
+    assert!(proc::is_alive(task.parse().unwrap()), "{pids}");
+    slotd.open("go");
+    slotd.wait_state(job, "COMPLETED");
+    let none = slotd.cmd("sstat", &["-n", "-j", &id]).ok();
+    assert_eq!((none.stdout.as_str(), none.stderr), ("", format!("sstat: error: couldn't get steps for job {job}\n")));
+}
+
+#[test]
+fn sattach_shows_what_a_step_writes_and_passes_words_on() {
+    let slotd = Slotd::start();
+    let mut host = slotd.command("srun");
+    let script = "echo $SLURM_PROCID up >> log; read word; echo $SLURM_PROCID got $word; echo err >&2; sleep 0.1";
+    host.args(["-n", "2", "-l", "sh", "-c", script]).stdin(std::process::Stdio::piped());
+    let mut child = host.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    slotd.wait("both tasks", || (slotd.exists("log") && slotd.read("log").lines().count() == 2).then_some(()));
+    slotd.wait("the door", || slotd.job_dir(1).join("0.attach").exists().then_some(()));
+    let mut guest = slotd.command("sattach");
+    guest.args(["-l", "1.0"]);
+    let out = slotd.feed(guest, "hello\n").ok();
+    let lines = |text: &str| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
+    assert_eq!(lines(&out.stdout), lines("0: 0 got hello\n1: 1 got hello\n"));
+    assert_eq!(lines(&out.stderr), lines("0: err\n1: err\n"));
+    drop(child.stdin.take());
+    let own = child.wait_with_output().unwrap();
+    assert!(own.status.success());
+    assert_eq!(lines(&String::from_utf8_lossy(&own.stdout)), lines(&out.stdout));
+    assert!(!slotd.job_dir(1).join("0.attach").exists());
+}
+
+#[test]
+fn sattach_follows_the_file_of_a_step() {
+    let slotd = Slotd::start();
+    let gate = slotd.gate("go");
+    let job = slotd.script(&[], &format!("#!/bin/sh\nsrun sh -c ': > up; {gate}; echo one; echo two'\n"));
+    slotd.wait("the step", || slotd.exists("up").then_some(()));
+    let step = format!("{job}.0");
+    let layout = slotd.cmd("sattach", &["--layout", &step]).ok();
+    let host = slotd_kit::host();
+    assert_eq!(
+        layout.stdout,
+        format!("Job step layout:\n\t1 tasks, 1 nodes ({host})\n\n\tNode 0 ({host}), 1 task(s): 0 \n")
+    );
+    let mut guest = slotd.command("sattach");
+    guest.arg(&step);
+    let guest = slotd.spawn(guest);
+    // It has the file open once it watches it.
+    slotd.wait("the guest", || {
+        let fds = std::fs::read_dir(format!("/proc/{}/fd", guest.pid())).ok()?;
+        let open = fds.flatten().filter_map(|fd| std::fs::read_link(fd.path()).ok());
+        open.into_iter().any(|target| target.ends_with(format!("slurm-{job}.out"))).then_some(())
+    });
+    slotd.open("go");
+    assert_eq!(guest.end().ok().stdout, "one\ntwo\n");
+    let over = slotd.cmd("sattach", &[&step]).fails(1);
+    assert_eq!(over.stderr, "sattach: error: Could not get job step info: Job step is not running\n");
+}
+
+#[test]
+fn sattach_refuses_to_show_its_own_output() {
+    let slotd = Slotd::start();
+    let script = "srun sh -c 'echo up; exec sleep 1000' &\nuntil grep -q up slurm-1.out; do sleep 0.02; done\n\
+                  sattach 1.0 >>slurm-1.out 2>err; echo $? >code; scancel 1\n";
+    slotd.script(&[], &format!("#!/bin/sh\n{script}"));
+    slotd.wait_end(1);
+    assert_eq!(slotd.read("code"), "1\n");
+    let told = slotd.read("err");
+    assert!(told.contains("StepId=1.0 writes to ") && told.contains("slurm-1.out"), "{told}");
+}
+
+#[test]
+fn a_step_whose_watcher_is_killed_has_not_succeeded() {
+    let slotd = Slotd::start();
+    let mut srun = slotd.command("srun");
+    srun.args(["sh", "-c", "echo $PPID >watcher; exec sleep 1000"]);
+    let srun = slotd.spawn(srun);
+    let watcher: i32 = slotd.wait_text("watcher", "\n").trim().parse().unwrap();
+    proc::signal(watcher, libc::SIGKILL);
+    let out = srun.end().fails(137);
+    assert!(out.stderr.contains("Force Terminated StepId=1.0"), "{}", out.stderr);
+    let ended = slotd.wait_end(1);
+    assert_eq!((ended.state().as_str(), ended.exit().as_str()), ("FAILED", "0:9"));
+    assert!(slotd.steps(1, "jobid,state,exitcode").contains("1.0|FAILED|0:9"));
 }

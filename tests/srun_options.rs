@@ -1,6 +1,6 @@
 //! srun's options.
 
-use slotd_kit::Slotd;
+use slotd_kit::{Setup, Slotd};
 
 #[test]
 fn the_options_of_the_allocation_are_those_of_sbatch() {
@@ -78,9 +78,10 @@ fn the_working_directory_may_be_another() {
     let slotd = Slotd::start();
     assert_eq!(slotd.cmd("srun", &["-D", "/usr", "pwd"]).ok().stdout, "/usr\n");
     assert_eq!(slotd.cmd("srun", &["pwd"]).ok().stdout, format!("{}\n", slotd.work().display()));
-    let out = slotd.cmd("srun", &["-D", "/nonexistent", "pwd"]).ok();
+    let missing = slotd.path("missing").display().to_string();
+    let out = slotd.cmd("srun", &["-D", &missing, "pwd"]).ok();
     assert_eq!(out.stdout, "/tmp\n");
-    assert!(out.stderr.contains("/nonexistent"), "{}", out.stderr);
+    assert!(out.stderr.contains(&missing), "{}", out.stderr);
 }
 
 #[test]
@@ -188,4 +189,104 @@ fn tasks_may_share_the_cpus_of_one() {
     let job = slotd.script(&[], script);
     slotd.wait_state(job, "COMPLETED");
     assert_eq!(slotd.read("job"), "9 2\nwell\n");
+}
+
+/// The lines of standard error, without times.
+fn said(stderr: &str) -> Vec<&str> {
+    stderr.lines().map(|line| line.split(" CANCELLED AT ").next().unwrap_or(line)).collect()
+}
+
+#[track_caller]
+fn says(stderr: &str, line: &str) {
+    assert!(said(stderr).contains(&line), "{line:?} is missing in:\n{stderr}");
+}
+
+#[test]
+fn a_bad_exit_ends_the_others_with_sigterm_first() {
+    let slotd = Slotd::start();
+    let script = "if [ $SLURM_PROCID = 1 ]; then until [ -e up ]; do sleep 0.02; done; exit 1; fi; \
+                  trap 'echo told; exit 3' TERM; : > up; while :; do sleep 0.02; done";
+    let out = slotd.cmd("srun", &["-K", "-n", "2", "sh", "-c", script]).fails(3);
+    assert_eq!(out.text(), "told");
+    says(&out.stderr, "srun: Terminating StepId=1.0");
+    assert!(out.stderr.contains("slurmstepd: error: *** STEP 1.0 ON "), "{}", out.stderr);
+    says(&out.stderr, &format!("srun: error: {}: task 0: Exited with exit code 3", slotd_kit::host()));
+}
+
+#[test]
+fn a_task_that_ignores_sigterm_is_killed_after_a_bad_exit() {
+    let slotd = Slotd::start();
+    let script = "if [ $SLURM_PROCID = 1 ]; then until [ -e up ]; do sleep 0.02; done; exit 1; fi; \
+                  trap '' TERM; : > up; while :; do sleep 0.02; done";
+    let out = slotd.cmd("srun", &["-K", "-n", "2", "sh", "-c", script]).fails(137);
+    says(&out.stderr, &format!("srun: error: {}: task 0: Killed", slotd_kit::host()));
+}
+
+#[test]
+fn wait_ends_the_rest_and_says_who_still_ran() {
+    let slotd = Slotd::start();
+    let script = "[ $SLURM_PROCID = 1 ] || sleep 1000";
+    let out = slotd.cmd("srun", &["-W", "1", "-n", "2", "sh", "-c", script]).fails(137);
+    for line in [
+        "srun: First task exited 1s ago",
+        "srun: StepId=1.0 task 0: running",
+        "srun: StepId=1.0 task 1: exited",
+        "srun: Terminating StepId=1.0",
+        "srun: Job step aborted: Waiting up to 3 seconds for job step to finish.",
+        &format!("srun: error: {}: task 0: Killed", slotd_kit::host()),
+    ] {
+        says(&out.stderr, line);
+    }
+}
+
+#[test]
+fn a_step_that_is_killed_dies_of_sigkill_alone() {
+    let slotd = Slotd::start();
+    let mut srun = slotd.command("srun");
+    srun.args(["sh", "-c", "trap 'echo told' TERM; : >up; while :; do sleep 0.02; done"]);
+    let srun = slotd.spawn(srun);
+    slotd.wait("the step", || slotd.exists("up").then_some(()));
+    slotd.cmd("scancel", &["-s", "KILL", "1.0"]).ok();
+    let out = srun.end().fails(137);
+    says(&out.stderr, &format!("srun: error: {}: task 0: Killed", slotd_kit::host()));
+    assert_eq!(out.stdout, "");
+}
+
+#[test]
+fn gpus_are_bound_as_asked() {
+    let slotd = Setup::default().set("SLOTD_GPU_COUNT", 4).start();
+    let seen = |args: &[&str]| {
+        let tail = ["-n", "2", "sh", "-c", "echo $SLURM_PROCID:$CUDA_VISIBLE_DEVICES"];
+        let out = slotd.cmd("srun", &[args, &tail].concat()).ok();
+        let mut lines: Vec<String> = out.stdout.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines.join(" ")
+    };
+    assert_eq!(seen(&["-G", "2", "--gpu-bind=single:1"]), "0:0 1:1");
+    assert_eq!(seen(&["-G", "4", "--gpu-bind=map_gpu:3,1"]), "0:3 1:1");
+    assert_eq!(seen(&["-G", "4", "--gpu-bind=mask_gpu:0x3,0xc"]), "0:0,1 1:2,3");
+    assert_eq!(seen(&["--gpus-per-task=2"]), "0:0,1 1:2,3");
+    assert_eq!(seen(&["--gpus-per-task=2", "--gpu-bind=none"]), "0:0,1,2,3 1:0,1,2,3");
+    let out = slotd.cmd("srun", &["--gpu-bind=slice:1", "true"]).fails(255);
+    assert_eq!(out.stderr, "srun: error: Invalid --gpu-bind argument: gpu:slice:1\n");
+}
+
+#[test]
+fn a_binding_may_be_reported() {
+    let slotd = Slotd::start();
+    let out = slotd.cmd("srun", &["--cpu-bind=verbose,map_cpu:0", "true"]).ok();
+    let start = format!("cpu-bind=MAP  - {}, task  0  0 [", slotd_kit::host());
+    assert!(out.stderr.starts_with(&start) && out.stderr.ends_with("]: mask 0x1 set\n"), "{}", out.stderr);
+    assert_eq!(slotd.cmd("srun", &["--cpu-bind=map_cpu:0", "true"]).ok().stderr, "");
+}
+
+#[test]
+fn a_task_that_closes_its_input_does_not_disturb_the_others() {
+    let slotd = Slotd::start();
+    let mut srun = slotd.command("srun");
+    let script =
+        "case $SLURM_PROCID in 2) wc -c;; *) exec 0<&-; until [ -e done ]; do sleep 0.02; done;; esac; : > done";
+    srun.args(["-n", "3", "sh", "-c", script]);
+    let out = slotd.feed(srun, vec![b'x'; 3 << 20]).ok();
+    assert_eq!(out.text().trim(), (3 << 20).to_string());
 }

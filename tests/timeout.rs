@@ -92,3 +92,29 @@ fn an_array_task_has_the_limit_for_itself() {
     let tasks = slotd.wait_array(job, 2);
     assert_eq!((tasks[0].state().as_str(), tasks[1].state().as_str()), ("TIMEOUT", "COMPLETED"));
 }
+
+#[test]
+fn the_time_limit_says_so_in_the_jobs_stderr() {
+    let slotd = Slotd::start();
+    let script = "trap 'echo last words; exit 0' TERM; echo ready; while :; do sleep 0.03; done";
+    let id = slotd.wrap(&["-t", "10", "-o", "out", "-e", "err"], script);
+    slotd.wait_text("out", "ready");
+    slotd.limit(id, 1);
+    let job = slotd.wait_state(id, "TIMEOUT");
+    assert_eq!(job.reason(), "TimeLimit");
+    assert_eq!(slotd.read("out"), "ready\nlast words\n");
+    let (err, host) = (slotd.read("err"), slotd_kit::host());
+    assert!(err.starts_with(&format!("slurmstepd: error: *** JOB {id} ON {host} CANCELLED AT ")), "{err}");
+    assert!(err.contains(" DUE TO TIME LIMIT ***\n"), "{err}");
+}
+
+#[test]
+fn the_time_limit_counts_across_a_restart_of_the_daemon() {
+    let mut slotd = Slotd::start();
+    let id = slotd.endless(&["-t", "10"]);
+    slotd.kill9();
+    slotd.start_daemon();
+    slotd.limit(id, 1);
+    let job = slotd.wait_state(id, "TIMEOUT");
+    assert!(job.end() - job.start() >= 1_000_000);
+}

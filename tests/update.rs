@@ -155,3 +155,68 @@ fn size_and_comment_can_be_changed_while_it_waits() {
     slotd.cmd("scontrol", &["release", &job.to_string()]).ok();
     slotd.wait_reason(job, "BeginTime");
 }
+
+#[test]
+fn every_key_of_update_is_shown_by_show_job() {
+    let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 4).start();
+    // It waits for its time, whatever else is changed.
+    let job = slotd.wrap(&["--begin=now+1hour", "-n", "2"], "true");
+    let other = slotd.endless(&["-c", "2"]);
+    let shown = |key: &str| {
+        let out = slotd.line(&format!("scontrol -o show job {job}")).ok();
+        let find = |word: &&str| word.split_once('=').is_some_and(|(k, _)| k == key);
+        out.text().split(' ').find(find).map_or("", |word| word.split_once('=').unwrap().1).to_owned()
+    };
+    let dependency = format!("afterany:{other}");
+    for (change, key, value) in [
+        ("JobName=renamed", "JobName", "renamed"),
+        ("Name=x", "JobName", "x"),
+        ("TimeLimit=2:00:00", "TimeLimit", "02:00:00"),
+        ("Time=30", "TimeLimit", "00:30:00"),
+        ("TimeLimit=+10", "TimeLimit", "00:40:00"),
+        ("TimeLimit=-10", "TimeLimit", "00:30:00"),
+        ("TimeMin=5", "TimeMin", "00:05:00"),
+        ("Partition=gpu", "Partition", "gpu"),
+        ("Priority=77", "Priority", "77"),
+        ("Nice=5", "Nice", "5"),
+        ("Comment=new", "Comment", "new"),
+        ("Comment=", "Comment", ""),
+        ("Account=lab", "Account", "lab"),
+        ("Account=", "Account", "(null)"),
+        ("QOS=high", "QOS", "high"),
+        ("WCKey=key", "WCKey", "key"),
+        ("Licenses=a:1", "Licenses", "a:1"),
+        ("Reservation=r", "Reservation", "r"),
+        ("MailUser=a@b", "MailUser", "a@b"),
+        ("MailType=END", "MailType", "END"),
+        (&format!("Dependency={dependency}"), "Dependency", &format!("{dependency}(unfulfilled)")),
+        ("Dependency=", "Dependency", "(null)"),
+        ("NumCPUs=4", "NumCPUs", "4"),
+        ("NumTasks=1", "NumTasks", "1"),
+        ("MinMemoryNode=50", "MinMemoryNode", "50M"),
+        ("MinMemoryCPU=60", "MinMemoryCPU", "60M"),
+        ("Gres=gpu:2", "TresPerJob", "gres:gpu:2"),
+        ("TresPerTask=gpu:1", "TresPerTask", "gres:gpu:1"),
+        ("WorkDir=/tmp", "WorkDir", "/tmp"),
+        ("StdOut=/tmp/x", "StdOut", "/tmp/x"),
+        ("Requeue=0", "Requeue", "0"),
+        ("OverSubscribe=no", "OverSubscribe", "NO"),
+        ("NumNodes=1", "NumNodes", "1"),
+    ] {
+        slotd.cmd("scontrol", &["update", &format!("JobId={job}"), change]).ok();
+        assert_eq!(shown(key), value, "{change}");
+    }
+    for (change, text) in [
+        ("Nonsense=1", "Update of this parameter is not supported: Nonsense=1\nRequest aborted\n".to_owned()),
+        (
+            "Partition=nopart",
+            format!("invalid partition specified: nopart\nInvalid partition name specified for job {job}\n"),
+        ),
+        ("NumCPUs=99", format!("Requested partition configuration not available now for job {job}\n")),
+        ("UserID=root", "No changes specified\n".to_owned()),
+    ] {
+        slotd.expect(&format!("scontrol update JobId={job} {change}"), 1, "", &text);
+    }
+    slotd.expect("scontrol update JobId=999999 TimeLimit=5", 1, "", "Invalid job id specified for job 999999\n");
+    slotd.expect("scontrol update", 1, "", "too few arguments for update keyword\n");
+}

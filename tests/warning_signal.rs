@@ -73,3 +73,35 @@ fn signals_have_names_and_numbers() {
         slotd.wait_state(job, "COMPLETED");
     }
 }
+
+const TRAP: &str = "trap 'echo told' USR1; echo ready; while [ ! -e go ]; do sleep 0.03; done";
+
+#[test]
+fn a_warning_without_b_reaches_the_steps_and_not_the_batch_shell() {
+    let slotd = Slotd::start();
+    let script = "trap 'echo shell told' USR1\n\
+                  srun sh -c 'trap \"echo step told; exit 9\" USR1; echo ready; while :; do sleep 0.03; done'\n\
+                  echo code $?\n";
+    let id = slotd.wrap(&["-t", "10", "--signal=USR1@60", "-o", "log"], script);
+    slotd.wait_text("log", "ready");
+    slotd.limit(id, 61);
+    slotd.wait_state(id, "COMPLETED");
+    let log = slotd.read("log");
+    assert!(log.contains("step told") && log.contains("code 9") && !log.contains("shell told"), "{log}");
+}
+
+#[test]
+fn a_warning_without_steps_reaches_whoever_has_a_handler_and_kills_nobody() {
+    let slotd = Slotd::start();
+    let with = slotd.wrap(&["-t", "10", "--signal=USR1@60", "-o", "with"], TRAP);
+    let without = format!("echo ready; {}", slotd.gate("go"));
+    let without = slotd.wrap(&["-t", "10", "--signal=USR1@60", "-o", "without"], &without);
+    slotd.wait_text("with", "ready");
+    slotd.wait_text("without", "ready");
+    slotd.limit(without, 61);
+    slotd.limit(with, 61);
+    slotd.wait_text("with", "told");
+    slotd.open("go");
+    slotd.wait_state(with, "COMPLETED");
+    slotd.wait_state(without, "COMPLETED");
+}

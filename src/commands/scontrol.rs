@@ -14,6 +14,7 @@ use crate::client::connection::{ClientError, Connection, reopen};
 use crate::commands::pages::texts;
 use crate::commands::scontrol::args::{Command, Scontrol, Target, command, parse};
 use crate::commands::scontrol::show_args::Show;
+use crate::commands::scontrol::update_args::JobChange;
 use crate::model::query::{AcctFilter, names_record};
 use crate::model::update::Update;
 use crate::model::view::{JobList, JobView, NodeView};
@@ -71,7 +72,7 @@ impl Session<'_> {
             Command::Suspend(targets) => self.control(&self.jobs_of(targets)?, ControlAction::Suspend, None),
             Command::Resume(targets) => self.control(&self.jobs_of(targets)?, ControlAction::Resume, None),
             Command::Top(jobs) => self.control(jobs, ControlAction::Top, None),
-            Command::Update { target, updates } => self.update(target, updates),
+            Command::Update { target, changes } => self.update(target, changes),
             Command::WriteScript { job, file } => write_script(job, file.as_deref()),
             Command::Notify { job, message } => {
                 let tell = ControlAction::Notify(message.clone());
@@ -232,9 +233,71 @@ impl Session<'_> {
         Ok(code)
     }
 
-    fn update(&self, target: &Target, updates: &[Update]) -> Done {
+    fn update(&self, target: &Target, changes: &[(String, JobChange)]) -> Done {
         let jobs = self.jobs_of(std::slice::from_ref(target))?;
-        self.control(&jobs, ControlAction::Update(updates.to_vec()), None)
+        let mut code = 0;
+        for job in &jobs {
+            let mut updates = Vec::with_capacity(changes.len());
+            for (word, change) in changes {
+                updates.push(self.update_of(job, word, change)?);
+            }
+            code = code.max(self.control(std::slice::from_ref(job), ControlAction::Update(updates), None)?);
+        }
+        Ok(code)
+    }
+
+    fn update_of(&self, job: &JobRef, word: &str, change: &JobChange) -> Result<Update, CliError> {
+        Ok(match change.clone() {
+            JobChange::Name(name) => Update::JobName(name),
+            JobChange::Partition(name) => Update::Partition(name),
+            JobChange::TimeLimit(secs) => Update::TimeLimit(secs),
+            JobChange::TimeLimitBy(by) => {
+                let list = self.query(std::slice::from_ref(job))?;
+                let Some(view) = list.jobs.first() else {
+                    return Err(bare(format!("Invalid job id specified for job {job}")));
+                };
+                let Some(now) = view.request.time_limit_secs else {
+                    return Err(bare(format!("job {job} has no time limit that could be changed by {word}")));
+                };
+                Update::TimeLimit(Some(now.saturating_add_signed(by)))
+            }
+            JobChange::Priority(n) => Update::Priority(n),
+            JobChange::Nice(n) => Update::Nice(n),
+            JobChange::Dependency(dependency) => Update::Dependency(dependency),
+            JobChange::NumCpus(n) => Update::NumCpus(n),
+            JobChange::NumTasks(n) => Update::NumTasks(n),
+            JobChange::CpusPerTask(n) => Update::CpusPerTask(n),
+            JobChange::NumNodes(min, _) if min <= 1 => Update::Nodes,
+            JobChange::MemPerNode(mb) => Update::MinMemoryNode(mb),
+            JobChange::MemPerCpu(mb) => Update::MinMemoryCpu(mb),
+            JobChange::Gpus(gpu) => match gpu.per_task {
+                Some(each) => Update::GpusPerTask(each),
+                None => Update::Gpus(gpu.total.or(gpu.per_node).unwrap_or(0)),
+            },
+            JobChange::Begin(at) => Update::StartTime(Some(at)),
+            JobChange::Deadline(at) => Update::Deadline(Some(at)),
+            JobChange::ArrayThrottle(limit) => Update::ArrayTaskThrottle(limit),
+            JobChange::Requeue(yes) => Update::Requeue(yes),
+            JobChange::Comment(text) => Update::Comment(text),
+            JobChange::Account(text) => Update::Account(text),
+            JobChange::Qos(text) => Update::Qos(text),
+            JobChange::Features(constraint) => Update::Features(constraint),
+            JobChange::StdOut(path) => Update::StdOut(path),
+            JobChange::StdErr(path) => Update::StdErr(path),
+            JobChange::StdIn(path) => Update::StdIn(path),
+            JobChange::WorkDir(path) => Update::WorkDir(path),
+            JobChange::NumNodes(..) => {
+                return Err(bare(format!("Requested node configuration is not available for job {job}: {word}")));
+            }
+            JobChange::TimeMin(secs) => Update::TimeMin(secs),
+            JobChange::PriorityReset => Update::PriorityReset,
+            JobChange::WcKey(text) => Update::WcKey(text),
+            JobChange::Reservation(text) => Update::Reservation(text),
+            JobChange::Licenses(text) => Update::Licenses(text),
+            JobChange::MailType(text) => Update::MailType(text),
+            JobChange::MailUser(text) => Update::MailUser(text),
+            JobChange::Exclusive(yes) => Update::Exclusive(yes),
+        })
     }
 
     fn ping(&self) -> Done {

@@ -8,6 +8,7 @@ use crate::commands::sacct::args::{Parsable, Sacct, SacctFormat};
 use crate::commands::sattach::args as sattach;
 use crate::commands::scontrol::args as scontrol;
 use crate::commands::scontrol::args::{Command, Scontrol, Show, Target};
+use crate::commands::scontrol::update_args::JobChange;
 use crate::commands::sdiag::args as sdiag;
 use crate::commands::seff::args as seff;
 use crate::commands::sinfo::args as sinfo;
@@ -16,8 +17,6 @@ use crate::commands::sprio::args as sprio;
 use crate::commands::squeue::args as squeue;
 use crate::commands::squeue::args::{Format, Machine, Squeue};
 use crate::commands::sstat::args as sstat;
-use crate::model::request::GpuRequest;
-use crate::model::update::Update;
 use crate::model::{JobId, JobRef, JobState, Timestamp};
 use crate::spec::states::StateFilter;
 use std::ffi::OsString;
@@ -436,11 +435,11 @@ fn scontrol_steers_jobs_with_and_without_the_word_job() {
     assert_eq!(command(&["listpids", "1.0", "vm"]), Command::ListPids(crate::spec::ids::parse_job("1.0").ok()));
 }
 
-fn changes(words: &[&str]) -> Vec<Update> {
+fn changes(words: &[&str]) -> Vec<JobChange> {
     match command(&[&["update", "JobId=191"], words].concat()) {
-        Command::Update { target, updates } => {
+        Command::Update { target, changes } => {
             assert_eq!(target, Target::Jobs(vec![job(191)]));
-            updates
+            changes.into_iter().map(|(_, change)| change).collect()
         }
         other => panic!("{other:?}"),
     }
@@ -448,36 +447,30 @@ fn changes(words: &[&str]) -> Vec<Update> {
 
 #[test]
 fn scontrol_update_knows_the_books_keys() {
-    assert_eq!(changes(&["JobName=renamed"]), [Update::JobName("renamed".into())]);
-    assert_eq!(changes(&["Name=x"]), [Update::JobName("x".into())]);
-    assert_eq!(changes(&["Partition=gpu"]), [Update::Partition("gpu".into())]);
-    assert_eq!(changes(&["TimeLimit=02:00:00"]), [Update::TimeLimit(Some(7200))]);
-    assert_eq!(changes(&["Time=UNLIMITED"]), [Update::TimeLimit(None)]);
-    assert_eq!(changes(&["Priority=7"]), [Update::Priority(7)]);
+    assert_eq!(changes(&["JobName=renamed"]), [JobChange::Name("renamed".into())]);
+    assert_eq!(changes(&["Name=x"]), [JobChange::Name("x".into())]);
+    assert_eq!(changes(&["Partition=gpu"]), [JobChange::Partition("gpu".into())]);
+    assert_eq!(changes(&["TimeLimit=02:00:00"]), [JobChange::TimeLimit(Some(7200))]);
+    assert_eq!(changes(&["Time=UNLIMITED"]), [JobChange::TimeLimit(None)]);
+    assert_eq!(changes(&["Priority=7"]), [JobChange::Priority(7)]);
     let book = command(&["update", "job", "10", "TimeLimit=02:00:00"]);
-    let updates = vec![Update::TimeLimit(Some(7200))];
-    assert_eq!(book, Command::Update { target: Target::Jobs(vec![job(10)]), updates });
+    let change = ("TimeLimit=02:00:00".to_owned(), JobChange::TimeLimit(Some(7200)));
+    assert_eq!(book, Command::Update { target: Target::Jobs(vec![job(10)]), changes: vec![change] });
 }
 
 #[test]
 fn scontrol_update_knows_slurms_keys() {
-    assert_eq!(changes(&["TimeLimit=+10"]), [Update::TimeLimitBy(600)]);
-    assert_eq!(changes(&["TimeLimit=-10"]), [Update::TimeLimitBy(-600)]);
-    assert_eq!(changes(&["Nice=100", "NumCPUs=2"]), [Update::Nice(100), Update::NumCpus(2)]);
-    assert_eq!(changes(&["MinMemoryNode=50", "Requeue=0"]), [Update::MinMemoryNode(50), Update::Requeue(false)]);
-    assert_eq!(changes(&["ArrayTaskThrottle=0"]), [Update::ArrayTaskThrottle(None)]);
-    assert_eq!(changes(&["Comment=new c"]), [Update::Comment("new c".into())]);
-    assert_eq!(changes(&["StartTime=now+1hour"]), [Update::StartTime(lab(&[]).now.plus_secs(3600))]);
-    assert_eq!(changes(&["WorkDir=x"]), [Update::WorkDir("/work/x".into())]);
-    let gpus = |per_node, model: Option<&str>| {
-        [Update::Gpus(GpuRequest { per_node, model: model.map(str::to_owned), ..GpuRequest::default() })]
-    };
-    assert_eq!(changes(&["Gres=gpu:2"]), gpus(Some(2), None));
-    assert_eq!(changes(&["Gres=gpu:a100:2"]), gpus(Some(2), Some("a100")));
-    assert_eq!(changes(&["Gres="]), gpus(Some(0), None));
-    assert_eq!(changes(&["Gres=gpu:0"]), gpus(Some(0), None));
-    assert!(matches!(&changes(&["Dependency=afterany:190"])[..], [Update::Dependency(d)] if d.terms.len() == 1));
-    assert!(matches!(&changes(&["Dependency="])[..], [Update::Dependency(d)] if d.is_empty()));
+    assert_eq!(changes(&["TimeLimit=+10"]), [JobChange::TimeLimitBy(600)]);
+    assert_eq!(changes(&["TimeLimit=-10"]), [JobChange::TimeLimitBy(-600)]);
+    assert_eq!(changes(&["Nice=100", "NumCPUs=2"]), [JobChange::Nice(100), JobChange::NumCpus(2)]);
+    assert_eq!(changes(&["MinMemoryNode=50", "Requeue=0"]), [JobChange::MemPerNode(50), JobChange::Requeue(false)]);
+    assert_eq!(changes(&["ArrayTaskThrottle=0"]), [JobChange::ArrayThrottle(None)]);
+    assert_eq!(changes(&["Comment=new c"]), [JobChange::Comment("new c".into())]);
+    assert_eq!(changes(&["StartTime=now+1hour"]), [JobChange::Begin(lab(&[]).now.plus_secs(3600))]);
+    assert_eq!(changes(&["WorkDir=x"]), [JobChange::WorkDir("/work/x".into())]);
+    assert!(matches!(&changes(&["Gres=gpu:2"])[..], [JobChange::Gpus(gpu)] if gpu.per_node == Some(2)));
+    assert!(matches!(&changes(&["Dependency=afterany:190"])[..], [JobChange::Dependency(d)] if d.terms.len() == 1));
+    assert!(matches!(&changes(&["Dependency="])[..], [JobChange::Dependency(d)] if d.is_empty()));
     let named = command(&["update", "JobName=runningx", "TimeLimit=5"]);
     assert!(matches!(named, Command::Update { target: Target::Name(name), .. } if name == "runningx"));
 }

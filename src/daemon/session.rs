@@ -10,15 +10,13 @@ use crate::daemon::requests::Requests;
 use crate::daemon::wire::FrameReader;
 use crate::exec::launch_spec::{SignalTarget, StepCommand};
 use crate::model::change::LaunchTexts;
-use crate::model::dependency::Dependency;
 use crate::model::job::ClientProcess;
-use crate::model::update::Update;
 use crate::model::view::JobList;
 use crate::model::{JobId, Refusal, Timestamp};
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::{Frame, FrameError};
 use crate::protocol::request::{ControlAction, Request, StepLaunch, Submit};
-use crate::sched::{EndedJob, dependency_targets};
+use crate::sched::EndedJob;
 use crate::sys::socket::send_all_async;
 use actix::Addr;
 use std::cell::Cell;
@@ -198,9 +196,7 @@ impl Session {
             }
             Request::Control { jobs, action } => {
                 let ended = match &action {
-                    ControlAction::Update(updates) => {
-                        self.facts_of(dependency_targets(updates.iter().filter_map(dependency_of))).await?
-                    }
+                    ControlAction::Update(updates) => self.facts_of(updates_targets(updates)).await?,
                     _ => Vec::new(),
                 };
                 let uid = self.uid;
@@ -274,7 +270,7 @@ impl Session {
         }
         let env = raw.split_off(submit.script_len);
         let texts = LaunchTexts { script: raw, env };
-        let ended = self.facts_of(dependency_targets([&submit.request.dependency])).await?;
+        let ended = self.facts_of(crate::sched::dependency_targets([&submit.request])).await?;
         if submit.test_only {
             let test = TestSubmission { request: submit.request, ended };
             return Ok(plain(match self.hub.scheduler.send(test).await? {
@@ -342,9 +338,16 @@ impl Session {
     }
 }
 
-fn dependency_of(update: &Update) -> Option<&Dependency> {
-    match update {
-        Update::Dependency(dependency) => Some(dependency),
-        _ => None,
-    }
+fn updates_targets(updates: &[crate::model::update::Update]) -> Vec<JobId> {
+    use crate::model::update::Update;
+    let probes: Vec<_> = updates
+        .iter()
+        .filter_map(|update| match update {
+            Update::Dependency(dependency) => {
+                Some(crate::model::JobRequest { dependency: dependency.clone(), ..Default::default() })
+            }
+            _ => None,
+        })
+        .collect();
+    crate::sched::dependency_targets(&probes)
 }

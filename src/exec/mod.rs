@@ -10,6 +10,8 @@ pub mod cgroup;
 pub mod environment;
 mod job_files;
 pub mod launch_spec;
+#[cfg(test)]
+mod launch_tests;
 pub mod launcher;
 mod meter;
 mod peer;

@@ -370,7 +370,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("tool");
         fs::write(&file, "").unwrap();
-        let path = format!("/nonexistent::{}", dir.path().display());
+        let path = format!("{0}/missing::{0}", dir.path().display());
         // Not executable yet.
         assert_eq!(search(b"tool", Some(path.as_bytes())), None);
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();

@@ -6,12 +6,11 @@
 use super::array::covers;
 use super::core::Core;
 use super::lifecycle::Ending;
-use super::types::{Effect, Outbox, SignalTarget, StopCause};
+use super::types::{Effect, Outbox, SignalTarget, StopCause, Update};
 use crate::model::change::Change;
 use crate::model::job::Hold;
 use crate::model::request::JobKind;
 use crate::model::run::Run;
-use crate::model::update::Update;
 use crate::model::{JobId, JobRef, JobState, Reason, Refusal, StepKey, Timestamp};
 
 const SIGKILL: i32 = 9;
@@ -338,7 +337,7 @@ impl Core {
         }
         let highest = self.jobs.values().filter(|r| r.job.run.state == JobState::Pending).map(|r| r.job.priority).max();
         let above = highest.unwrap_or(0).saturating_add(1);
-        self.update(sel, &[Update::Nice(0), Update::Priority(above)], &[], now, out)
+        self.update(sel, &[Update::Nice(0), Update::Priority(above)], now, out)
     }
 
     pub(super) fn tell_limit(&self, id: JobId, out: &mut Outbox) {

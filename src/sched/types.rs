@@ -1,10 +1,11 @@
 //! The words between the core and its caller: facts and commands in, changes and effects out.
 
 use crate::model::change::{Change, LaunchTexts};
-use crate::model::job::{Client, ClientProcess};
+use crate::model::dependency::Dependency;
+use crate::model::job::{Client, ClientProcess, Hold};
 use crate::model::partition::Host;
 use crate::model::tres::{Allocation, Usage};
-use crate::model::{ExitCode, Job, JobId, JobRequest, Partition, Refusal, StepId, StepKey, Timestamp};
+use crate::model::{Constraint, ExitCode, Job, JobId, JobRequest, Partition, Refusal, StepId, StepKey, Timestamp};
 
 /// How a batch job with several tasks is launched (`SLOTD_BATCH_TASKS`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -196,6 +197,52 @@ pub struct StepOutcome {
     pub usage: Usage,
     pub cause: EndCause,
     pub ended: Timestamp,
+}
+
+/// One `KEY=VALUE` of `scontrol update job`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Update {
+    JobName(String),
+    Partition(String),
+    /// Seconds; `None` is unlimited.
+    TimeLimit(Option<u64>),
+    /// 0 holds the job, as in Slurm.
+    Priority(u32),
+    Nice(i64),
+    /// With what the store knows of its targets, as in [`Submission::ended`].
+    Dependency(Dependency, Vec<EndedJob>),
+    NumCpus(u32),
+    NumTasks(u32),
+    CpusPerTask(u32),
+    MinMemoryNode(u64),
+    MinMemoryCpu(u64),
+    Gpus(u32),
+    /// `None`: now.
+    StartTime(Option<Timestamp>),
+    Deadline(Option<Timestamp>),
+    Comment(String),
+    Account(String),
+    Qos(String),
+    WorkDir(String),
+    StdOut(String),
+    StdErr(String),
+    StdIn(String),
+    /// `None` or 0: no limit.
+    ArrayTaskThrottle(Option<u32>),
+    Requeue(bool),
+    Features(Option<Constraint>),
+    Hold(Hold),
+    WcKey(String),
+    Reservation(String),
+    Licenses(String),
+    MailType(String),
+    MailUser(String),
+    /// Seconds.
+    TimeMin(Option<u64>),
+    /// As if no priority had ever been set; a hold is released by it.
+    PriorityReset,
+    GpusPerTask(u32),
+    Exclusive(bool),
 }
 
 /// What a plan would give a job (`sbatch --test-only`).

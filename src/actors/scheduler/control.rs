@@ -4,10 +4,12 @@ use super::SchedulerActor;
 use crate::actors::messages::{CancelJobs, CommandStep, ControlJobs};
 use crate::exec::StepCommand;
 use crate::model::job::Hold;
+use crate::model::update::Update;
 use crate::model::{ArrayRole, Job, JobId, JobRef, JobState, Refusal, StepId};
 use crate::protocol::answer::Outcome;
 use crate::protocol::request::{CancelAsk, CancelFilter, ControlAction};
-use crate::sched::{Outbox, SignalTarget};
+use crate::sched::EndedJob;
+use crate::sched::{Outbox, SignalTarget, Update as Change};
 use actix::prelude::*;
 
 impl Handler<ControlJobs> for SchedulerActor {
@@ -17,6 +19,10 @@ impl Handler<ControlJobs> for SchedulerActor {
         let now = self.now();
         let mut out = Outbox::default();
         let mut outcomes = Vec::with_capacity(m.jobs.len());
+        let updates = match &m.action {
+            ControlAction::Update(updates) => self.translate(updates, &m.ended),
+            _ => Vec::new(),
+        };
         for job in &m.jobs {
             let result = match &m.action {
                 ControlAction::Hold => self.core.hold(job, Hold::User, now, &mut out),
@@ -27,7 +33,7 @@ impl Handler<ControlJobs> for SchedulerActor {
                 ControlAction::Resume => self.core.resume(job, now, &mut out),
                 ControlAction::Notify(text) => self.notify_job(job, text),
                 ControlAction::Top => self.core.top(job, now, &mut out),
-                ControlAction::Update(updates) => self.core.update(job, updates, &m.ended, now, &mut out),
+                ControlAction::Update(_) => self.core.update(job, &updates, now, &mut out),
             };
             outcomes.push(Outcome { target: job.clone(), result });
         }
@@ -51,6 +57,52 @@ impl Handler<CancelJobs> for SchedulerActor {
 }
 
 impl SchedulerActor {
+    /// The updates with what only the daemon knows: the fate of a dependency's targets.
+    fn translate(&self, updates: &[Update], ended: &[EndedJob]) -> Vec<Change> {
+        updates
+            .iter()
+            .cloned()
+            .filter_map(|update| {
+                Some(match update {
+                    Update::Nodes => return None,
+                    Update::JobName(name) => Change::JobName(name),
+                    Update::Partition(name) => Change::Partition(name),
+                    Update::TimeLimit(secs) => Change::TimeLimit(secs),
+                    Update::Priority(n) => Change::Priority(n),
+                    Update::Nice(n) => Change::Nice(n),
+                    Update::Dependency(d) => Change::Dependency(d, ended.to_vec()),
+                    Update::NumCpus(n) => Change::NumCpus(n),
+                    Update::NumTasks(n) => Change::NumTasks(n),
+                    Update::CpusPerTask(n) => Change::CpusPerTask(n),
+                    Update::MinMemoryNode(mb) => Change::MinMemoryNode(mb),
+                    Update::MinMemoryCpu(mb) => Change::MinMemoryCpu(mb),
+                    Update::Gpus(n) => Change::Gpus(n),
+                    Update::StartTime(at) => Change::StartTime(at),
+                    Update::Deadline(at) => Change::Deadline(at),
+                    Update::Comment(text) => Change::Comment(text),
+                    Update::Account(text) => Change::Account(text),
+                    Update::Qos(text) => Change::Qos(text),
+                    Update::WorkDir(path) => Change::WorkDir(path),
+                    Update::StdOut(path) => Change::StdOut(path),
+                    Update::StdErr(path) => Change::StdErr(path),
+                    Update::StdIn(path) => Change::StdIn(path),
+                    Update::ArrayTaskThrottle(n) => Change::ArrayTaskThrottle(n),
+                    Update::Requeue(yes) => Change::Requeue(yes),
+                    Update::Features(constraint) => Change::Features(constraint),
+                    Update::WcKey(text) => Change::WcKey(text),
+                    Update::Reservation(text) => Change::Reservation(text),
+                    Update::Licenses(text) => Change::Licenses(text),
+                    Update::MailType(text) => Change::MailType(text),
+                    Update::MailUser(text) => Change::MailUser(text),
+                    Update::TimeMin(secs) => Change::TimeMin(secs),
+                    Update::PriorityReset => Change::PriorityReset,
+                    Update::GpusPerTask(n) => Change::GpusPerTask(n),
+                    Update::Exclusive(yes) => Change::Exclusive(yes),
+                })
+            })
+            .collect()
+    }
+
     /// A line in the standard error of a running batch job.
     fn notify_job(&self, job: &JobRef, text: &str) -> Result<Vec<JobId>, Refusal> {
         let running: Vec<JobId> =

@@ -7,10 +7,9 @@ use crate::args::getopt::Operands;
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::commands::scontrol::show_args::show;
-use crate::commands::scontrol::update_args::update;
+use crate::commands::scontrol::update_args::{JobChange, update};
 use crate::commands::squeue::args::{Machine, machine};
 use crate::model::JobRef;
-use crate::model::update::Update;
 use crate::spec;
 use crate::spec::error::shown;
 use clap::Args;
@@ -74,10 +73,10 @@ pub enum Command {
     RequeueHold(Vec<JobRef>),
     Suspend(Vec<Target>),
     Resume(Vec<Target>),
-    /// `update JobId=…`. Never empty.
+    /// `update JobId=…`: the changes with the words they came from, for messages. Never empty.
     Update {
         target: Target,
-        updates: Vec<Update>,
+        changes: Vec<(String, JobChange)>,
     },
     Top(Vec<JobRef>),
     /// `write batch_script`; the file is `-` for standard output, `None` for `slurm-<id>.sh`.

@@ -9,6 +9,7 @@
 //! busy machine, and a test that gets there has failed.
 
 pub mod proc;
+pub mod scripts;
 pub mod wire;
 
 use serde_json::{Value, json};
@@ -293,6 +294,20 @@ impl Slotd {
         let stdout = Stream::of(child.stdout.take().unwrap());
         let stderr = Stream::of(child.stderr.take().unwrap());
         Running { child, stdout, stderr, line, log: self.log_path() }
+    }
+
+    /// Splits a command line at blanks and runs it.
+    #[track_caller]
+    pub fn line(&self, line: &str) -> Out {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        self.cmd(words[0], &words[1..])
+    }
+
+    /// Asserts all that a command line gives: its exit code, standard output and standard error.
+    #[track_caller]
+    pub fn expect(&self, line: &str, code: i32, stdout: &str, stderr: &str) {
+        let out = self.line(line);
+        assert_eq!((out.code, out.stdout.as_str(), out.stderr.as_str()), (code, stdout, stderr), "{line}");
     }
 
     /// `sh -c` with the commands in the path.
@@ -793,6 +808,12 @@ pub fn most_at_once(records: &[Record]) -> usize {
         })
         .max()
         .unwrap_or(0) as usize
+}
+
+/// The host's name, as jobs see it and nodes are called: without the domain.
+pub fn host() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").expect("the host has a name");
+    name.trim_end().split('.').next().unwrap_or_default().to_owned()
 }
 
 /// The program under test, which cargo builds beside the tests. `SLOTD_TEST_PROGRAM` names it where the tests run on

@@ -1,22 +1,7 @@
 //! The book's page "Batch Jobs with sbatch", line by line: a test for each sentence, row, token and value, named after
 //! it. What issue and Slurm's man page add to the page stands in `beyond`.
 
-#[path = "batch_page/beyond.rs"]
-mod beyond;
-#[path = "batch_page/directives.rs"]
-mod directives;
-#[path = "batch_page/grammars.rs"]
-mod grammars;
-#[path = "batch_page/options.rs"]
-mod options;
-#[path = "batch_page/output.rs"]
-mod output;
-#[path = "batch_page/requeue.rs"]
-mod requeue;
-
 use slotd_kit::Slotd;
-
-// Forms.
 
 #[test]
 fn form_sbatch_options_script() {
@@ -29,34 +14,12 @@ fn form_sbatch_options_script() {
 }
 
 #[test]
-fn form_sbatch_options_wrap_command() {
-    let slotd = Slotd::start();
-    let out = slotd.cmd("sbatch", &["-J", "named", "--wrap", "echo from $SLURM_JOB_NAME"]).ok();
-    assert_eq!(out.text(), "Submitted batch job 1");
-    slotd.wait_state(1, "COMPLETED");
-    assert_eq!(slotd.output(1), "from named\n");
-}
-
-// What sbatch does.
-
-#[test]
 fn it_creates_a_persisted_batch_job_record_and_submits_it_to_the_daemon() {
     let mut slotd = Slotd::start();
     let id = slotd.wrap(&["--hold", "-J", "kept"], "true");
     slotd.crash();
     assert_eq!(slotd.sacct(id, "JobName,State"), "kept|PENDING");
     assert_eq!(slotd.show(id, "BatchFlag"), "1");
-}
-
-#[test]
-fn script_mode_reads_the_script_from_disk() {
-    let slotd = Slotd::start();
-    let id = slotd.script(&["--hold"], "#!/bin/sh\necho as it was\n");
-    // What happens to the file afterwards is the user's business.
-    slotd.write("job.sh", "#!/bin/sh\necho changed\n");
-    slotd.cmd("scontrol", &["release", &id.to_string()]).ok();
-    slotd.wait_state(id, "COMPLETED");
-    assert_eq!(slotd.output(id), "as it was\n");
 }
 
 #[test]
@@ -68,14 +31,6 @@ fn script_mode_stores_the_body_in_the_job_directory() {
     let stored = slotd.job_dir(id).join("script.sh");
     assert_eq!(std::fs::read_to_string(&stored).unwrap(), body);
     assert_eq!(slotd.output(id), format!("{}\n", stored.display()));
-}
-
-#[test]
-fn script_mode_parses_leading_sbatch_directives() {
-    let slotd = Slotd::start();
-    let script = "#!/bin/sh\n\n# a comment\n#SBATCH -J early\necho\n#SBATCH -J late\n";
-    let id = slotd.script(&["--hold"], script);
-    assert_eq!(slotd.sacct(id, "JobName"), "early");
 }
 
 #[test]
@@ -96,20 +51,6 @@ fn wrap_mode_launches_one_local_process_per_task_rank() {
     assert_eq!(lines, ["0 of 3", "1 of 3", "2 of 3"]);
     assert_eq!(slotd.show(id, "BatchTasks"), "ranks");
 }
-
-#[test]
-fn typical_output() {
-    let slotd = Slotd::start();
-    assert_eq!(slotd.cmd("sbatch", &["--wrap", "true"]).ok().stdout, "Submitted batch job 1\n");
-}
-
-#[test]
-fn output_with_parsable() {
-    let slotd = Slotd::start();
-    assert_eq!(slotd.cmd("sbatch", &["--parsable", "--wrap", "true"]).ok().stdout, "1\n");
-}
-
-// Defaults.
 
 #[test]
 fn default_cpus_per_task_is_1() {
@@ -138,18 +79,4 @@ fn default_mem_is_512m() {
 fn default_partition_is_the_configured_default_partition() {
     let slotd = Slotd::setup().set("SLOTD_CPU_PARTITIONS", "short,long").start();
     assert_eq!(slotd.shown(&[], "%P"), "short");
-}
-
-#[test]
-fn default_gpus_are_1_in_gpu_partitions() {
-    let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 2).start();
-    let id = slotd.wrap(&["--hold", "-p", "gpu"], "true");
-    assert_eq!(slotd.job(id).tres().2, 1);
-}
-
-#[test]
-fn default_gpus_are_0_otherwise() {
-    let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 2).start();
-    let id = slotd.wrap(&["--hold"], "true");
-    assert_eq!(slotd.job(id).tres().2, 0);
 }

@@ -1,7 +1,8 @@
 //! A daemon of its own for a test: its root, its home and its commands lie in a temporary directory, and nothing of the
 //! caller's environment reaches it.
 
-use crate::examples_support::{SLOTD, commands, wait_for};
+use slotd_kit::program;
+use slotd_kit::scripts::{commands, wait_for};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -22,9 +23,9 @@ impl Place {
         for name in ["bin", "tmp", "work"] {
             fs::create_dir(place.path(name)).expect("a fresh directory");
         }
-        symlink(SLOTD, place.path("bin/slotd")).expect("a link");
+        symlink(program(), place.path("bin/slotd")).expect("a link");
         for name in commands() {
-            symlink(SLOTD, place.path("bin").join(name)).expect("a link");
+            symlink(program(), place.path("bin").join(name)).expect("a link");
         }
         place.start();
         place
@@ -55,7 +56,7 @@ impl Place {
 
     pub fn start(&mut self) {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path("log")).expect("a log file");
-        let mut daemon = self.command(SLOTD);
+        let mut daemon = self.command(program());
         daemon.arg("daemon").envs(self.settings.iter().copied());
         daemon.stdout(log.try_clone().expect("a second handle")).stderr(log);
         self.daemon = Some(daemon.spawn().expect("the daemon starts"));

@@ -1,9 +1,6 @@
 //! What real scripts carry beyond the page, with Slurm's meaning, and the environment that a job finds.
 
-use slotd_kit::{Slotd, proc};
-use std::collections::BTreeMap;
-
-// The options that the page has not.
+use slotd_kit::Slotd;
 
 #[test]
 fn every_option_of_slurms_man_page_is_known() {
@@ -132,7 +129,7 @@ fn hold_nice_and_priority() {
 #[test]
 fn a_node_list_may_name_this_host_and_no_other() {
     let slotd = Slotd::start();
-    let host = slotd::sys::system::probe_host_name();
+    let host = slotd_kit::host();
     slotd.wait_state(slotd.wrap(&["-w", &host, "-x", "elsewhere"], "true"), "COMPLETED");
     let out = slotd.cmd("sbatch", &["-x", &host, "--wrap", "true"]).fails(1);
     assert!(out.stderr.contains("Requested node configuration is not available"), "{}", out.stderr);
@@ -224,8 +221,6 @@ fn bad_scripts_are_refused_with_slurms_texts() {
     assert!(slotd.all_records().is_empty());
 }
 
-// -n in a batch job.
-
 const RANK: &str = "echo rank $SLURM_PROCID of $SLURM_NTASKS";
 
 /// The lines that a script with this setting writes, in order, and what `show job` tells.
@@ -267,213 +262,4 @@ fn slotd_batch_tasks_settles_it_for_a_host() {
     assert_eq!(ranks(Some("once"), &script), ("rank 0 of 2".to_owned(), "once".to_owned()));
     let script = format!("#!/bin/sh\n#SBATCH --ntasks-per-node=2\n{RANK}\n");
     assert_eq!(ranks(Some("ranks"), &script), ("rank 0 of 2,rank 1 of 2".to_owned(), "ranks".to_owned()));
-}
-
-// The environment.
-
-/// The environment of a job that was submitted with these arguments, as the job sees it.
-#[track_caller]
-fn environment(slotd: &Slotd, args: &[&str], vars: &[(&str, &str)]) -> BTreeMap<String, String> {
-    let mut command = slotd.command("sbatch");
-    command.envs(vars.iter().copied()).args(["--parsable", "-o", "env.%j"]).args(args);
-    command.args(["--wrap", "exec env -0"]);
-    let id: u32 = slotd.run(command).ok().text().parse().unwrap();
-    slotd.wait("the end of the job", || slotd.records(id).iter().all(|r| r.is_over()).then_some(()));
-    let last = slotd.records(id).iter().map(|r| r.id()).max().unwrap();
-    let text = slotd.read(&format!("env.{last}"));
-    text.split_terminator('\0').filter_map(|pair| pair.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect()
-}
-
-#[test]
-fn the_job_finds_slurms_variables() {
-    let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 2).start();
-    let host = slotd::sys::system::probe_host_name();
-    let work = slotd.work().display().to_string();
-    let user = slotd.sh("id -un; id -u; id -g").ok();
-    let [user, uid, gid] = user.lines()[..] else { panic!("{user:?}") };
-    let args = ["-J", "envjob", "--ntasks-per-node=2", "-c", "2", "--mem=200", "-G", "2", "-t", "10", "-A", "acct"];
-    let env = environment(&slotd, &args, &[]);
-    for (name, value) in [
-        ("ENVIRONMENT", "BATCH"),
-        ("SLURMD_NODENAME", &host),
-        ("SLURM_CLUSTER_NAME", "slotd"),
-        ("SLURM_CPUS_ON_NODE", "4"),
-        ("SLURM_CPUS_PER_TASK", "2"),
-        ("SLURM_GPUS", "2"),
-        ("SLURM_GPUS_ON_NODE", "2"),
-        ("SLURM_GTIDS", "0"),
-        ("SLURM_JOBID", "1"),
-        ("SLURM_JOB_ACCOUNT", "acct"),
-        ("SLURM_JOB_CPUS_PER_NODE", "4"),
-        ("SLURM_JOB_GID", gid),
-        ("SLURM_JOB_GPUS", "0,1"),
-        ("SLURM_JOB_ID", "1"),
-        ("SLURM_JOB_NAME", "envjob"),
-        ("SLURM_JOB_NODELIST", &host),
-        ("SLURM_JOB_NUM_NODES", "1"),
-        ("SLURM_JOB_PARTITION", "cpu"),
-        ("SLURM_JOB_QOS", "normal"),
-        ("SLURM_JOB_UID", uid),
-        ("SLURM_JOB_USER", user),
-        ("SLURM_LOCALID", "0"),
-        ("SLURM_MEM_PER_NODE", "200"),
-        ("SLURM_NNODES", "1"),
-        ("SLURM_NODEID", "0"),
-        ("SLURM_NODELIST", &host),
-        ("SLURM_NPROCS", "2"),
-        ("SLURM_NTASKS", "2"),
-        ("SLURM_NTASKS_PER_NODE", "2"),
-        ("SLURM_PRIO_PROCESS", "0"),
-        ("SLURM_PROCID", "0"),
-        ("SLURM_SUBMIT_DIR", &work),
-        ("SLURM_SUBMIT_HOST", &host),
-        ("SLURM_TASKS_PER_NODE", "2"),
-        ("CUDA_VISIBLE_DEVICES", "0,1"),
-        ("TMPDIR", "/tmp"),
-    ] {
-        assert_eq!(env.get(name).map(String::as_str), Some(value), "{name}");
-    }
-    for name in ["SLURM_TASK_PID", "SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME"] {
-        assert!(env.get(name).is_some_and(|value| value.parse::<i64>().is_ok()), "{name}");
-    }
-}
-
-#[test]
-fn a_plain_job_is_not_told_what_was_not_asked_for() {
-    let slotd = Slotd::start();
-    let env = environment(&slotd, &[], &[]);
-    let told = ["NTASKS", "NPROCS", "CPUS_PER_TASK", "NTASKS_PER_NODE", "RESTART_COUNT", "ARRAY_TASK_ID", "STEP_ID"];
-    for name in told {
-        assert!(!env.contains_key(&format!("SLURM_{name}")), "{name}");
-    }
-    assert!(!env.contains_key("CUDA_VISIBLE_DEVICES"));
-}
-
-#[test]
-fn an_array_task_knows_its_array() {
-    let slotd = Slotd::start();
-    let env = environment(&slotd, &["--array=3-7:2%2"], &[]);
-    let of = |name: &str| env.get(&format!("SLURM_ARRAY_{name}")).map(String::as_str);
-    // The record with the highest number is the second of the three tasks: the last one has the array's own.
-    assert_eq!(of("TASK_ID"), Some("5"));
-    let rest = ["JOB_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP"].map(of);
-    assert_eq!(rest, [Some("1"), Some("3"), Some("3"), Some("7"), Some("2")]);
-    assert_eq!(env.get("SLURM_JOB_ID").map(String::as_str), Some("3"));
-}
-
-#[test]
-fn the_submitters_environment_comes_along_and_the_daemons_does_not() {
-    let slotd = Slotd::setup().set("DAEMON_ONLY", "leak").set("SLURM_LEAK", "leak").start();
-    let env = environment(&slotd, &[], &[("MINE", "yes"), ("SLURM_NTASKS", "77"), ("SBATCH_EXPORT", "ALL")]);
-    assert_eq!(env.get("MINE").map(String::as_str), Some("yes"));
-    // Slurm leaves what the submitter has set, where it has no word of its own on it.
-    assert_eq!(env.get("SLURM_NTASKS").map(String::as_str), Some("77"));
-    assert_eq!(env.get("SBATCH_EXPORT").map(String::as_str), Some("ALL"));
-    let leaks: Vec<_> = env.keys().filter(|k| k.starts_with("SLOTD_") && *k != "SLOTD_ROOT").collect();
-    assert!(leaks.is_empty(), "{leaks:?}");
-    assert!(!env.contains_key("DAEMON_ONLY") && !env.contains_key("SLURM_LEAK"), "{env:?}");
-}
-
-#[test]
-fn a_job_submitted_by_an_array_task_is_no_array_task() {
-    let slotd = Slotd::start();
-    let inner = "sbatch -Q -W -o inner --wrap 'env | grep -c SLURM_ARRAY'";
-    let id = slotd.wrap(&["-a", "1"], &format!("{inner}; true"));
-    slotd.wait_array(id, 1);
-    assert_eq!(slotd.read("inner"), "0\n");
-}
-
-// Signals.
-
-const TRAP: &str = "trap 'echo told' USR1; echo ready; while [ ! -e go ]; do sleep 0.03; done";
-
-#[test]
-fn a_warning_without_b_reaches_the_steps_and_not_the_batch_shell() {
-    let slotd = Slotd::start();
-    let script = "trap 'echo shell told' USR1\n\
-                  srun sh -c 'trap \"echo step told; exit 9\" USR1; echo ready; while :; do sleep 0.03; done'\n\
-                  echo code $?\n";
-    let id = slotd.wrap(&["-t", "10", "--signal=USR1@60", "-o", "log"], script);
-    slotd.wait_text("log", "ready");
-    slotd.limit(id, 61);
-    slotd.wait_state(id, "COMPLETED");
-    let log = slotd.read("log");
-    assert!(log.contains("step told") && log.contains("code 9") && !log.contains("shell told"), "{log}");
-}
-
-#[test]
-fn a_warning_without_steps_reaches_whoever_has_a_handler_and_kills_nobody() {
-    let slotd = Slotd::start();
-    let with = slotd.wrap(&["-t", "10", "--signal=USR1@60", "-o", "with"], TRAP);
-    let without = format!("echo ready; {}", slotd.gate("go"));
-    let without = slotd.wrap(&["-t", "10", "--signal=USR1@60", "-o", "without"], &without);
-    slotd.wait_text("with", "ready");
-    slotd.wait_text("without", "ready");
-    slotd.limit(without, 61);
-    slotd.limit(with, 61);
-    slotd.wait_text("with", "told");
-    slotd.open("go");
-    slotd.wait_state(with, "COMPLETED");
-    slotd.wait_state(without, "COMPLETED");
-}
-
-#[test]
-fn scancel_with_a_signal_reaches_the_steps_or_where_there_are_none_the_whole_job() {
-    let slotd = Slotd::start();
-    let trap = slotd.wrap(&["-o", "trap"], &format!("{TRAP}; echo end"));
-    slotd.wait_text("trap", "ready");
-    slotd.cmd("scancel", &["-s", "USR1", &trap.to_string()]).ok();
-    slotd.wait_text("trap", "told");
-    slotd.open("go");
-    slotd.wait_state(trap, "COMPLETED");
-    // Who has no handler dies of it, and the exit code says so.
-    let plain = slotd.endless(&[]);
-    slotd.cmd("scancel", &[&plain.to_string(), "--signal", "SIGUSR1"]).ok();
-    assert_eq!(slotd.wait_state(plain, "FAILED").exit(), "0:10");
-    let steps = slotd.wrap(&["-o", "steps"], "srun sh -c 'echo ready; exec sleep 1000'; echo code $?");
-    slotd.wait_text("steps", "ready");
-    slotd.cmd("scancel", &["-s", "USR1", &steps.to_string()]).ok();
-    slotd.wait_state(steps, "COMPLETED");
-    assert!(slotd.read("steps").ends_with("code 138\n"), "{}", slotd.read("steps"));
-}
-
-#[test]
-fn the_time_limit_says_so_in_the_jobs_stderr() {
-    let slotd = Slotd::start();
-    let script = "trap 'echo last words; exit 0' TERM; echo ready; while :; do sleep 0.03; done";
-    let id = slotd.wrap(&["-t", "10", "-o", "out", "-e", "err"], script);
-    slotd.wait_text("out", "ready");
-    slotd.limit(id, 1);
-    let job = slotd.wait_state(id, "TIMEOUT");
-    assert_eq!(job.reason(), "TimeLimit");
-    assert_eq!(slotd.read("out"), "ready\nlast words\n");
-    let (err, host) = (slotd.read("err"), slotd::sys::system::probe_host_name());
-    assert!(err.starts_with(&format!("slurmstepd: error: *** JOB {id} ON {host} CANCELLED AT ")), "{err}");
-    assert!(err.contains(" DUE TO TIME LIMIT ***\n"), "{err}");
-}
-
-#[test]
-fn the_time_limit_counts_across_a_restart_of_the_daemon() {
-    let mut slotd = Slotd::start();
-    let id = slotd.endless(&["-t", "10"]);
-    slotd.kill9();
-    slotd.start_daemon();
-    slotd.limit(id, 1);
-    let job = slotd.wait_state(id, "TIMEOUT");
-    assert!(job.end() - job.start() >= 1_000_000);
-}
-
-#[test]
-fn a_job_that_will_not_end_is_killed_after_the_grace_and_holds_up_nobody() {
-    let slotd = Slotd::setup().set("SLOTD_KILL_WAIT", 30).start();
-    let stubborn = slotd.wrap(&["-o", "log"], "trap '' TERM; echo $$ ready; while :; do sleep 0.03; done");
-    let said = slotd.wait_text("log", "ready");
-    slotd.cancel(stubborn);
-    slotd.wait("COMPLETING", || (slotd.state(stubborn) == "COMPLETING").then_some(()));
-    // Its grace is long; others come and go.
-    slotd.wait_state(slotd.wrap(&[], "true"), "COMPLETED");
-    let pid = said.split(' ').next().unwrap().parse().unwrap();
-    assert!(proc::is_alive(pid));
-    slotd.cmd("scancel", &["-s", "KILL", &stubborn.to_string()]).ok();
-    slotd.wait_state(stubborn, "CANCELLED");
 }

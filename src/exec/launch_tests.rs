@@ -1,13 +1,15 @@
 //! Real processes through the launcher and the watcher: what is started, told, written down, killed and found again.
 
-use slotd::exec::adopt::{self, Adoption};
-use slotd::exec::{
+use super::adopt::{self, Adoption};
+use super::launcher;
+use super::{
     ExitRecord, LaunchSpec, Launcher, SignalTarget, Sink, Source, StepCommand, StepEvent, StepHandle, TaskSpec,
 };
-use slotd::model::{ExitCode, JobId, StepId, StepKey};
+use crate::model::{ExitCode, JobId, StepId, StepKey};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,8 +24,31 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 fn lab() -> Lab {
     let dir = tempfile::tempdir().unwrap();
-    let launcher = Launcher::start_program(Path::new(env!("CARGO_BIN_EXE_slotd")), dir.path()).unwrap();
+    let launcher = Launcher::start_program(&launcher_program(dir.path()), dir.path()).unwrap();
     Lab { dir, launcher }
+}
+
+/// A program that is a launcher as `slotd __launcher` is one: this test program, told to run [`launcher_process`].
+fn launcher_program(dir: &Path) -> PathBuf {
+    let program = dir.join("launcher");
+    let this = std::env::current_exe().unwrap();
+    let test = concat!(module_path!(), "::launcher_process").split_once("::").unwrap().1;
+    let text = format!(
+        "#!/bin/sh\nLAUNCHER_ROOT=$2 LAUNCHER_NOFILE=$3 \\\n    \
+         exec '{}' --exact {test} --ignored --nocapture --test-threads 1\n",
+        this.display()
+    );
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+/// The launcher of the other tests. With one thread the harness runs it in the first one, where it can fork.
+#[test]
+#[ignore = "started by the other tests as a process of its own"]
+fn launcher_process() {
+    let args = ["LAUNCHER_ROOT", "LAUNCHER_NOFILE"].map(|name| std::env::var(name).unwrap());
+    launcher::launcher_main(&args);
 }
 
 impl Lab {
@@ -112,7 +137,7 @@ async fn line_in(path: &Path) -> String {
 }
 
 fn is_alive(pid: i32) -> bool {
-    slotd::sys::proc::stat(pid).is_some_and(|s| s.state != b'Z')
+    crate::sys::proc::stat(pid).is_some_and(|s| s.state != b'Z')
 }
 
 #[tokio::test]
@@ -216,7 +241,6 @@ async fn commands_that_cannot_run_say_so_with_slurms_codes() {
     let lab = lab();
     fs::write(lab.path("plain"), "echo no interpreter\n").unwrap();
     fs::write(lab.path("noexec"), "x").unwrap();
-    use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(lab.path("plain"), fs::Permissions::from_mode(0o755)).unwrap();
     let here = lab.dir.path().display().to_string();
     for (command, code, text) in [
@@ -248,10 +272,11 @@ async fn a_missing_interpreter_is_named() {
 async fn a_missing_working_directory_is_replaced_by_tmp() {
     let lab = lab();
     let mut spec = lab.batch("pwd");
-    spec.work_dir = "/nonexistent".into();
+    let missing = lab.path("missing");
+    spec.work_dir = missing.clone();
     assert_eq!(lab.run(&spec).await.exit, ExitCode::OK);
-    let said = "slurmstepd: error: couldn't chdir to `/nonexistent': No such file or directory: going to /tmp instead";
-    assert_eq!(lab.out(), format!("{said}\n/tmp\n"));
+    let said = format!("slurmstepd: error: couldn't chdir to `{}': No such file or directory", missing.display());
+    assert_eq!(lab.out(), format!("{said}: going to /tmp instead\n/tmp\n"));
 }
 
 #[tokio::test]
@@ -399,7 +424,7 @@ async fn a_suspended_step_stands_still_until_it_is_resumed() {
     let Some(StepEvent::Usage(usage)) = next(&mut handle).await else { panic!("no usage") };
     assert!(usage.pids.contains(&tasks[0]) && usage.rss_kb > 0);
     let stopped = async {
-        while slotd::sys::proc::stat(tasks[0]).unwrap().state != b'T' {
+        while crate::sys::proc::stat(tasks[0]).unwrap().state != b'T' {
             tokio::task::yield_now().await;
         }
     };
@@ -554,7 +579,7 @@ async fn a_step_that_was_never_launched_is_told_from_a_lost_one() {
     let mut handle = lab.launch(&spec);
     let (watcher, _) = start_of(&mut handle).await;
     let left: i32 = line_in(&lab.path("left")).await.trim().parse().unwrap();
-    assert!(slotd::sys::proc::kill(watcher, libc::SIGKILL));
+    assert!(crate::sys::proc::kill(watcher, libc::SIGKILL));
     while let Some(event) = next(&mut handle).await {
         assert!(!matches!(event, StepEvent::Ended(_)), "{event:?}");
     }
@@ -575,7 +600,7 @@ async fn a_launcher_that_was_killed_is_replaced_and_its_steps_go_on() {
     let mut before = lab.launch(&spec);
     line_in(&lab.path("ready")).await;
     let old = lab.launcher.pid();
-    assert!(slotd::sys::proc::kill(old as i32, libc::SIGKILL));
+    assert!(crate::sys::proc::kill(old as i32, libc::SIGKILL));
     let gone = async {
         while is_alive(old as i32) {
             tokio::task::yield_now().await;

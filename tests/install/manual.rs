@@ -1,8 +1,7 @@
 //! The man pages against what they are about: the commands that there are, and the settings that the daemon reads.
 
-mod examples_support;
-
-use examples_support::{SLOTD, commands, must};
+use slotd_kit::program;
+use slotd_kit::scripts::{commands, must};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -22,7 +21,7 @@ fn source(path: &str) -> String {
 fn there_is_a_page_for_every_command_and_the_daemons_tells_its_settings() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let man = dir.path().join("share/man/man1");
-    must(Command::new(SLOTD).arg("man").arg(&man), String::new);
+    must(Command::new(program()).arg("man").arg(&man), String::new);
     let mut made: Vec<String> = fs::read_dir(&man)
         .expect("it was made")
         .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
@@ -48,7 +47,7 @@ fn there_is_a_page_for_every_command_and_the_daemons_tells_its_settings() {
 #[test]
 fn what_cannot_be_written_is_said() {
     let refused = |words: &[&str], code: i32, text: &str| {
-        let out = Command::new(SLOTD).args(words).output().expect("it runs");
+        let out = Command::new(program()).args(words).output().expect("it runs");
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         assert_eq!(out.status.code(), Some(code), "{words:?}: {said}");
         assert!(said.starts_with("slotd: error: ") && said.contains(text), "{words:?}: {said}");

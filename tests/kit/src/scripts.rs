@@ -1,19 +1,14 @@
 //! What tests of scripts share: the program, its commands, waiting, and running what must succeed.
 
-#![allow(dead_code, reason = "each test file is a program of its own and uses its own part of it")]
-
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 /// How long anything may take on a busy machine before the test gives up.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The program under test.
-pub const SLOTD: &str = env!("CARGO_BIN_EXE_slotd");
-
 /// The Slurm commands, as the program tells them itself.
 pub fn commands() -> Vec<String> {
-    let names = Command::new(SLOTD).arg("commands").output().expect("slotd runs").stdout;
+    let names = Command::new(crate::program()).arg("commands").output().expect("slotd runs").stdout;
     String::from_utf8(names).expect("names are text").lines().map(str::to_owned).collect()
 }
 
