@@ -5,7 +5,7 @@
 mod manual;
 
 use slotd_kit::program;
-use slotd_kit::scripts::{commands, must, wait_for};
+use slotd_kit::scripts::{commands, executable, must, wait_for};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -57,10 +57,7 @@ impl Home {
     }
 
     fn script(&self, below: &str, text: &str) {
-        let path = self.path(below);
-        fs::create_dir_all(path.parent().expect("it is below")).expect("its directory");
-        fs::write(&path, text).expect("a script");
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("ours");
+        executable(&self.path(below), text);
     }
 
     /// A program with this home, found as a login shell would after the installation; `SLOTD_ROOT` is not set.

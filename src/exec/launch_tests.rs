@@ -38,8 +38,13 @@ fn launcher_program(dir: &Path) -> PathBuf {
          exec '{}' --exact {test} --ignored --nocapture --test-threads 1\n",
         this.display()
     );
-    fs::write(&program, text).unwrap();
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    // Written by another process: a fork of some other test must not inherit it open for writing, or it could not be
+    // executed ("text file busy").
+    let mut install = std::process::Command::new("install");
+    install.args(["-m", "755", "/dev/stdin"]).arg(&program).stdin(std::process::Stdio::piped());
+    let mut child = install.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
     program
 }
 

@@ -418,9 +418,8 @@ impl Slotd {
     /// Writes an executable file.
     #[track_caller]
     pub fn program(&self, name: &str, text: &str) -> PathBuf {
-        use std::os::unix::fs::PermissionsExt;
-        let path = self.write(name, text);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = self.path(name);
+        scripts::executable(&path, text);
         path
     }
 

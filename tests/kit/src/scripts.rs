@@ -1,6 +1,8 @@
 //! What tests of scripts share: the program, its commands, waiting, and running what must succeed.
 
-use std::process::{Command, Output};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long anything may take on a busy machine before the test gives up.
@@ -36,4 +38,18 @@ pub fn must(command: &mut Command, log: impl Fn() -> String) -> String {
     let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert!(status.success(), "{command:?}: {status}\n--- stdout\n{stdout}--- stderr\n{stderr}--- daemon\n{}", log());
     stdout.into_owned()
+}
+
+/// Writes an executable file, by another process: what a test holds open for writing is inherited by whatever another
+/// test starts in that moment, and as long as it is open, nobody can execute it ("text file busy").
+///
+/// # Panics
+/// It cannot be written.
+pub fn executable(path: &Path, text: &str) {
+    std::fs::create_dir_all(path.parent().expect("it is in a directory")).expect("its directory");
+    let mut install = Command::new("install");
+    install.args(["-m", "755", "/dev/stdin"]).arg(path).stdin(Stdio::piped());
+    let mut child = install.spawn().expect("coreutils");
+    child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("it reads");
+    assert!(child.wait().expect("ours").success(), "{} cannot be written", path.display());
 }
