@@ -4,13 +4,16 @@
 //! precedence of Slurm and of the book. All three go through the same clap definition. Each option remembers where it
 //! came from, so that an error can say so.
 
-use crate::args::error::{CliError, Mark, Parsed};
+use crate::args::error::{CliError, Mark};
 use crate::args::extra::{self, Extra};
 use crate::args::getopt::{Given, Grammar, Operand, Operands, Takes};
 use crate::args::origin::Origin;
+use crate::args::value::{BadValue, Why};
 use crate::spec::SpecError;
 use crate::spec::directive::Directive;
+use crate::spec::error::shown;
 use clap::{ArgMatches, Args, Command};
+use std::error::Error;
 use std::ffi::OsString;
 
 /// What `--version` prints. Clients look for `slurm` followed by a version; the end names the real program.
@@ -31,6 +34,19 @@ pub struct Applet {
     pub variables: &'static [(&'static str, &'static str)],
     /// What comes before the text of a refused submission: `Batch job submission failed`.
     pub submission: &'static str,
+}
+
+impl Applet {
+    /// The refusal of a value, with what tells where it was given.
+    pub fn refuse(&self, label: &str, error: &SpecError) -> CliError {
+        let text = if error.submission { format!("{}: {error}", self.submission) } else { error.to_string() };
+        let exit = if error.usage { self.usage_exit } else { 1 };
+        let refusal = CliError::error(exit, format!("{label}{text}"));
+        match &error.hint {
+            Some(hint) => refusal.hint(hint),
+            None => refusal,
+        }
+    }
 }
 
 /// Where an option was said.
@@ -101,9 +117,26 @@ impl Choices {
     /// The refusal of an option's value.
     pub fn refuse(&self, name: &str, error: &SpecError) -> CliError {
         let label = self.of(name).map(|choice| choice.source.label()).unwrap_or_default();
-        let text = if error.submission { format!("{}: {error}", self.applet.submission) } else { error.to_string() };
-        let exit = if error.usage { self.applet.usage_exit } else { 1 };
-        CliError::error(exit, format!("{label}{text}"))
+        self.applet.refuse(&label, error)
+    }
+
+    /// The refusal of a value by its parser, with the place where that value was given.
+    fn refuse_value(&self, bad: &BadValue) -> CliError {
+        let is_it = |choice: &&Choice| {
+            choice.given.name == bad.option && choice.given.value.as_ref().is_some_and(|text| text.contains(&bad.value))
+        };
+        let choice = self.list.iter().find(is_it).or_else(|| self.of(&bad.option));
+        let label = choice.map(|choice| choice.source.label()).unwrap_or_default();
+        match &bad.why {
+            Why::Grammar(error) => self.applet.refuse(&label, error),
+            Why::Command(error) => {
+                let mut error = error.clone();
+                if let Some((_, first)) = error.lines.first_mut() {
+                    first.insert_str(0, &label);
+                }
+                error
+            }
+        }
     }
 
     /// Reads a value that was given, or refuses it.
@@ -146,8 +179,8 @@ impl Reader {
     /// Takes the words apart; `argv[0]` is the command. `--help`, `--usage` and `--version` end here.
     ///
     /// # Errors
-    /// An unknown or ambiguous option, a missing value, a word that is not UTF-8.
-    pub fn scan<T: Args>(applet: Applet, argv: &[OsString]) -> Result<Parsed<Reader>, CliError> {
+    /// An unknown or ambiguous option, a missing value, a word that is not UTF-8; the text of `--help` and its like.
+    pub fn scan<T: Args>(applet: Applet, argv: &[OsString]) -> Result<Reader, CliError> {
         let command = T::augment_args(bare_command(applet));
         let mut grammar = Grammar::of(&command);
         for extra in applet.extras.iter().copied().flatten() {
@@ -176,13 +209,13 @@ impl Reader {
             .map(|given| given.name.as_str())
             .find(|name| matches!(*name, "help" | "usage" | "version"))
         {
-            Some("help") => return Ok(Parsed::Print(definition::<T>(applet).render_help().to_string())),
-            Some("usage") => return Ok(Parsed::Print(format!("{}\n", definition::<T>(applet).render_usage()))),
-            Some(_) => return Ok(Parsed::Print(format!("{VERSION}\n"))),
+            Some("help") => return Err(CliError::output(definition::<T>(applet).render_help().to_string())),
+            Some("usage") => return Err(CliError::output(format!("{}\n", definition::<T>(applet).render_usage()))),
+            Some(_) => return Err(CliError::output(format!("{VERSION}\n"))),
             None => {}
         }
         let line = found.options.into_iter().map(|given| Choice { given, source: Source::CommandLine }).collect();
-        Ok(Parsed::Run(Reader { applet, command, grammar, line, operands: found.operands }))
+        Ok(Reader { applet, command, grammar, line, operands: found.operands })
     }
 
     /// Whether the command line itself has this option.
@@ -207,11 +240,32 @@ impl Reader {
         });
     }
 
+    /// Reads each operand as a value of this option.
+    pub fn operands_are(&mut self, option: &str) {
+        self.line.extend(self.operands.drain(..).map(|operand| Choice {
+            given: Given { name: option.to_owned(), value: Some(operand.text), short: false },
+            source: Source::CommandLine,
+        }));
+    }
+
+    /// Gives the operands to the first of these options that has no value on the command line: `squeue -j 12`, where
+    /// getopt takes the value of `-j` only where it is attached.
+    pub fn give_operands(&mut self, options: &[&str]) {
+        let wants = |name: &str| self.line.iter().any(|c| c.given.name == name && c.given.value.is_none());
+        if let Some(name) = options.iter().find(|name| wants(name)) {
+            self.operands_are(name);
+        }
+    }
+
     /// Adds the environment and the script's directives, and fills the options in.
     ///
     /// # Errors
     /// A directive that is malformed, named by its line; an option that slotd refuses.
     pub fn finish<T: Args>(mut self, origin: &Origin, directives: &[Directive]) -> Result<(T, Choices), CliError> {
+        if let (Operands::None, Some(word)) = (self.applet.operands, self.operands.first()) {
+            let text = format!("Unrecognized option: {}", shown(&word.text));
+            return Err(CliError::error(self.applet.usage_exit, text));
+        }
         let mut list = self.directives(directives)?;
         list.extend(environment(&self.grammar, self.applet.variables, origin));
         list.append(&mut self.line);
@@ -224,8 +278,8 @@ impl Reader {
                 }
             }
         }
-        let matches = fill(self.command, &choices)?;
-        let options = T::from_arg_matches(&matches).map_err(|error| clap_error(self.applet, &error))?;
+        let matches = fill(self.command, &self.grammar, &choices)?;
+        let options = T::from_arg_matches(&matches).map_err(|error| clap_error(&choices, &error))?;
         Ok((options, choices))
     }
 
@@ -307,23 +361,40 @@ fn settle(grammar: &Grammar, list: Vec<Choice>) -> Vec<Choice> {
     list.into_iter().zip(keep).filter_map(|(choice, keep)| keep.then_some(choice)).collect()
 }
 
-/// Options without meaning are left out: nobody asks for them, and clap is quicker without their definitions.
-fn fill(command: Command, choices: &Choices) -> Result<ArgMatches, CliError> {
+/// Reads the words that count with clap. Options without meaning are left out: nobody asks for them, and clap is quicker
+/// without their definitions.
+fn fill(command: Command, grammar: &Grammar, choices: &Choices) -> Result<ArgMatches, CliError> {
     let extras = choices.applet.extras;
     let means_something = |name: &str| !extras.iter().copied().flatten().any(|extra| extra.long == name);
     let mut words = Vec::with_capacity(choices.list.len() + choices.operands.len() + 2);
     words.push(choices.applet.name.to_owned());
-    words.extend(
-        choices.list.iter().filter(|choice| means_something(&choice.given.name)).map(|choice| choice.given.word()),
-    );
+    for Choice { given, .. } in choices.list.iter().filter(|choice| means_something(&choice.given.name)) {
+        if grammar.is_list(&given.name) {
+            words.extend(given.elements().iter().map(Given::word));
+        } else {
+            words.push(given.word());
+        }
+    }
     words.push("--".to_owned());
     words.extend(choices.operands.iter().map(|operand| operand.text.clone()));
-    command.try_get_matches_from(words).map_err(|error| clap_error(choices.applet, &error))
+    command.try_get_matches_from(words).map_err(|error| clap_error(choices, &error))
 }
 
-/// What clap still finds: a line that contradicts itself in a way that only the definition knows.
-fn clap_error(applet: Applet, error: &clap::Error) -> CliError {
+/// What clap still finds: a value that its parser refuses, or a line that contradicts itself in a way that only the
+/// definition knows.
+fn clap_error(choices: &Choices, error: &clap::Error) -> CliError {
+    if let Some(bad) = error.source().and_then(|source| source.downcast_ref::<BadValue>()) {
+        return choices.refuse_value(bad);
+    }
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();
-    CliError::error(applet.usage_exit, first.strip_prefix("error: ").unwrap_or(first))
+    CliError::error(choices.applet.usage_exit, first.strip_prefix("error: ").unwrap_or(first))
+}
+
+/// Reads the command line of a command without a script: what [`Reader::scan`] and [`Reader::finish`] do.
+///
+/// # Errors
+/// As they do.
+pub fn parse<T: Args>(applet: Applet, argv: &[OsString], origin: &Origin) -> Result<(T, Choices), CliError> {
+    Reader::scan::<T>(applet, argv)?.finish(origin, &[])
 }

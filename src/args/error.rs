@@ -17,27 +17,42 @@ pub enum Mark {
     Bare,
 }
 
-/// A refusal. `lines` go to standard error, in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The early end of a command: a refusal, or a text that was asked for in place of what the command does.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CliError {
+    /// For standard error, in order.
     pub lines: Vec<(Mark, String)>,
     pub exit: i32,
+    /// For standard output: of `--help` and `--version`, which end with 0.
+    pub output: String,
 }
 
 impl CliError {
     /// One line with any mark.
     pub fn new(mark: Mark, exit: i32, text: impl Into<String>) -> Self {
-        CliError { lines: vec![(mark, text.into())], exit }
+        CliError { lines: vec![(mark, text.into())], exit, ..CliError::default() }
     }
 
     /// `command: error: text`. A text of several lines becomes several such lines.
     pub fn error(exit: i32, text: impl AsRef<str>) -> Self {
-        CliError { lines: text.as_ref().lines().map(|line| (Mark::Error, line.to_owned())).collect(), exit }
+        let lines = text.as_ref().lines().map(|line| (Mark::Error, line.to_owned())).collect();
+        CliError { lines, exit, ..CliError::default() }
     }
 
     /// `command: fatal: text`.
     pub fn fatal(exit: i32, text: impl Into<String>) -> Self {
         CliError::new(Mark::Fatal, exit, text)
+    }
+
+    /// `--help` and its like: a text for standard output, and nothing else is done.
+    pub fn output(text: impl Into<String>) -> Self {
+        CliError { output: text.into(), ..CliError::default() }
+    }
+
+    /// Adds what to do about it, on a line of its own.
+    #[must_use]
+    pub fn hint(self, text: impl std::fmt::Display) -> Self {
+        self.and(Mark::Bare, format!("  hint: {text}"))
     }
 
     /// Adds a line.
@@ -67,23 +82,6 @@ impl CliError {
             };
         }
         out
-    }
-}
-
-/// What a command line comes to: something to do, or only a text for standard output (`--help`, `--version`).
-#[derive(Debug, Clone, PartialEq)]
-pub enum Parsed<T> {
-    Run(T),
-    /// Print this on standard output and exit with 0.
-    Print(String),
-}
-
-impl<T> Parsed<T> {
-    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Parsed<U> {
-        match self {
-            Parsed::Run(value) => Parsed::Run(f(value)),
-            Parsed::Print(text) => Parsed::Print(text),
-        }
     }
 }
 

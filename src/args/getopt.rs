@@ -6,6 +6,7 @@
 //! agree (`--name=value`, operands after `--`). Meanings and values are not its business.
 
 use crate::args::error::{CliError, Mark};
+use crate::spec::ids::split_outside_brackets;
 use clap::{ArgAction, Command};
 
 /// Whether options may follow operands.
@@ -15,6 +16,8 @@ pub enum Operands {
     EndOptions,
     /// Options and operands in any order, until `--`.
     Anywhere,
+    /// There are none: a word that is no option is refused.
+    None,
 }
 
 /// What follows an option.
@@ -36,6 +39,8 @@ struct Known {
     takes: Takes,
     /// Earlier occurrences count too: lists and counters.
     adds_up: bool,
+    /// The value is a list with commas.
+    list: bool,
 }
 
 /// An option as it was given, by its full name.
@@ -55,6 +60,17 @@ impl Given {
             Some(value) => format!("{dashes}{}={value}", self.name),
             None => format!("{dashes}{}", self.name),
         }
+    }
+
+    /// The option once for each element of its value, a list with commas. Commas in brackets belong to an element; an
+    /// empty list has none.
+    pub fn elements(&self) -> Vec<Given> {
+        split_outside_brackets(self.value.as_deref().unwrap_or_default(), |c| c == ',')
+            .into_iter()
+            .map(|(element, _)| element.trim())
+            .filter(|element| !element.is_empty())
+            .map(|element| Given { value: Some(element.to_owned()), ..self.clone() })
+            .collect()
     }
 }
 
@@ -134,6 +150,7 @@ impl Grammar {
                     short,
                     takes,
                     adds_up: matches!(arg.get_action(), ArgAction::Append | ArgAction::Count),
+                    list: matches!(arg.get_action(), ArgAction::Append),
                 })
             })
             .collect();
@@ -142,7 +159,14 @@ impl Grammar {
 
     /// Adds an option that the definition does not have.
     pub fn add(&mut self, name: &str, short: Option<char>, takes: Takes) {
-        self.known.push(Known { name: name.to_owned(), aliases: Vec::new(), short, takes, adds_up: false });
+        self.known.push(Known {
+            name: name.to_owned(),
+            aliases: Vec::new(),
+            short,
+            takes,
+            adds_up: false,
+            list: false,
+        });
     }
 
     /// What follows the option of this full name; `None` if there is no such option.
@@ -153,6 +177,11 @@ impl Grammar {
     /// Whether earlier occurrences of the option count beside the last one.
     pub fn adds_up(&self, name: &str) -> bool {
         self.known.iter().any(|known| known.name == name && known.adds_up)
+    }
+
+    /// Whether the option may be repeated and its value is a list: clap gets each element as an occurrence of its own.
+    pub fn is_list(&self, name: &str) -> bool {
+        self.known.iter().any(|known| known.name == name && known.list)
     }
 
     /// Takes the words of a command line apart, the command's own name not among them.

@@ -8,11 +8,11 @@ pub mod error;
 pub mod extra;
 pub mod getopt;
 pub mod job_env;
-pub mod lists;
 pub mod options;
 pub mod origin;
 pub mod step;
 pub mod submit;
+pub mod value;
 
-pub use error::{CliError, Mark, Parsed};
+pub use error::{CliError, Mark};
 pub use origin::Origin;

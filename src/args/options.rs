@@ -16,6 +16,34 @@ pub struct CommonOpts {
     pub verbose: u8,
 }
 
+/// Data in place of a table, for the commands that show something.
+#[derive(Debug, Clone, Default, Args)]
+pub struct DataOpts {
+    /// Print JSON
+    #[arg(long, value_name = "VERSION", num_args = 0..=1, require_equals = true, overrides_with = "yaml")]
+    json: Option<Option<String>>,
+    /// Print YAML
+    #[arg(long, value_name = "VERSION", num_args = 0..=1, require_equals = true, overrides_with = "json")]
+    yaml: Option<Option<String>>,
+}
+
+/// Machine-readable output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Machine {
+    Json,
+    Yaml,
+}
+
+impl DataOpts {
+    pub fn machine(&self) -> Option<Machine> {
+        match (&self.json, &self.yaml) {
+            (Some(_), _) => Some(Machine::Json),
+            (None, Some(_)) => Some(Machine::Yaml),
+            (None, None) => None,
+        }
+    }
+}
+
 /// What a job is and needs.
 #[derive(Debug, Clone, Default, Args)]
 pub struct JobOpts {

@@ -4,7 +4,7 @@
 //! `command: error: text`, as Slurm prints them.
 
 use crate::args::choices::Applet;
-use crate::args::error::{CliError, Mark, Parsed};
+use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
 use crate::client::connection::{ClientError, Connection};
 use crate::commands::pages::texts::Page;
@@ -113,6 +113,10 @@ pub fn main() -> ExitCode {
     match (entry.run)(&args) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
+            if let Err(error) = output::print(&error.output) {
+                eprint!("{}", error.text(entry.name()));
+                return ExitCode::FAILURE;
+            }
             eprint!("{}", error.text(entry.name()));
             ExitCode::from(u8::try_from(error.exit).unwrap_or(1))
         }
@@ -190,7 +194,7 @@ impl From<ClientError> for CliError {
         let text = error.to_string();
         let mut lines = text.lines();
         let first = CliError::new(Mark::Error, 1, lines.next().unwrap_or_default());
-        lines.fold(first, |error, hint| error.and(Mark::Bare, format!("  hint: {hint}")))
+        lines.fold(first, CliError::hint)
     }
 }
 
@@ -223,12 +227,4 @@ pub fn ask(request: &Request, raw: &[u8]) -> Result<(Answer, Vec<u8>), CliError>
 /// The daemon answered something that is no answer to the question.
 pub fn unexpected(answer: &Answer) -> CliError {
     CliError::error(1, format!("the daemon's answer makes no sense here: {answer:?}"))
-}
-
-/// Parses, and runs what was parsed; help and version texts are printed.
-pub fn parsed<T>(parsed: Parsed<T>, run: impl FnOnce(T) -> Done) -> Done {
-    match parsed {
-        Parsed::Run(what) => run(what),
-        Parsed::Print(text) => output::print(&text),
-    }
 }

@@ -2,8 +2,8 @@
 
 use super::Done;
 use crate::args::error::{CliError, Mark};
+use crate::args::options::Machine;
 use crate::args::origin::Origin;
-use crate::commands::squeue::args::Machine;
 use crate::model::view::JobView;
 use crate::model::{JobState, Timestamp};
 use crate::render::json;
@@ -11,9 +11,28 @@ use crate::render::size::Units;
 use crate::render::{Ctx, Face, FormatError, TimeFormat};
 use crate::spec::suggest;
 use crate::sys::system;
+use clap::Args;
 use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
+
+/// How sacct and sstat part the fields.
+#[derive(Debug, Clone, Default, Args)]
+pub struct LineOpts {
+    /// Fields with | after each
+    #[arg(short = 'p', long, overrides_with = "parsable2")]
+    pub parsable: bool,
+    /// Fields with | between them
+    #[arg(short = 'P', long, overrides_with = "parsable")]
+    pub parsable2: bool,
+}
+
+impl LineOpts {
+    /// The delimiter, and whether it also stands after the last field; `None`: columns.
+    pub fn separator<'a>(&self, delimiter: &'a str) -> Option<(&'a str, bool)> {
+        (self.parsable || self.parsable2).then_some((delimiter, self.parsable))
+    }
+}
 
 /// The user's settings, and the daemon's clock.
 pub fn ctx(origin: &Origin, now: Timestamp) -> Ctx {
@@ -44,7 +63,7 @@ pub fn face(origin: &Origin) -> Face {
 
 /// `-i/--iterate`: again and again, an empty line after each, until a signal ends it; once without it. A failure is told,
 /// and the next round tried: the daemon may be back by then.
-pub fn repeat(command: &str, secs: Option<u64>, mut once: impl FnMut() -> Done) -> Done {
+pub fn repeat(command: &str, secs: Option<u32>, mut once: impl FnMut() -> Done) -> Done {
     let Some(secs) = secs else { return once() };
     loop {
         if let Err(error) = once() {
@@ -52,7 +71,7 @@ pub fn repeat(command: &str, secs: Option<u64>, mut once: impl FnMut() -> Done) 
         }
         print("\n")?;
         // The pause that is asked for.
-        std::thread::sleep(Duration::from_secs(secs));
+        std::thread::sleep(Duration::from_secs(secs.into()));
     }
 }
 

@@ -1,37 +1,273 @@
 //! `sacct`: what the database knows, jobs that run and wait included.
 
-pub mod args;
-
-use super::output::{self, ctx, format_error, listed, maybe_listed, on_nodes};
-use super::{Done, Entry, ask, origin, parsed, unexpected};
-use crate::args::choices::definition;
-use crate::args::error::CliError;
+use super::output::{self, LineOpts, ctx, format_error, listed, maybe_listed, on_nodes};
+use super::{Done, Entry, ask, origin, unexpected};
+use crate::args::choices::{Applet, Choices, Reader, definition};
+use crate::args::error::{CliError, Mark};
+use crate::args::extra;
+use crate::args::getopt::Operands;
+use crate::args::options::{CommonOpts, DataOpts};
 use crate::args::origin::Origin;
+use crate::args::value::{Names, hosts, job_or_step, named, value};
 use crate::commands::pages::texts;
-use crate::commands::sacct::args::{Sacct, SacctFormat, parse};
 use crate::model::query::AcctFilter;
 use crate::model::view::{JobList, JobView};
-use crate::model::{ArrayRole, JobId, Timestamp};
+use crate::model::{ArrayRole, JobId, JobRef, Timestamp};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::field::helpformat;
 use crate::render::sacct::{self as render, Options, Rows, View, print};
 use crate::render::{Ctx, json};
+use crate::spec;
+use crate::spec::SpecError;
+use crate::spec::error::shown;
 use crate::spec::states::StateFilter;
+use clap::Args;
 use std::ffi::OsString;
 
 /// This command in the table of all.
-pub const ENTRY: Entry =
-    Entry { applet: args::APPLET, define: definition::<args::SacctOpts>, run, page: &texts::SACCT };
+pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Sacct>, run, page: &texts::SACCT };
+
+const APPLET: Applet = Applet {
+    name: "sacct",
+    about: "Show the accounting of jobs and steps",
+    operands: Operands::None,
+    usage_exit: 1,
+    // As sacct does.
+    points_to_help: false,
+    extras: &[extra::SACCT],
+    variables: &[("SACCT_FORMAT", "format"), ("SLURM_CLUSTERS", "clusters")],
+    submission: "",
+};
+
+#[derive(Debug, Clone, Default, Args)]
+pub struct Sacct {
+    #[command(flatten)]
+    pub common: CommonOpts,
+    /// Print this help
+    #[arg(short, long)]
+    pub help: bool,
+    /// Jobs of these accounts
+    #[arg(short = 'A', long, alias = "account", value_name = "NAMES")]
+    pub accounts: Vec<String>,
+    /// Jobs without their steps
+    #[arg(short = 'X', long)]
+    pub allocations: bool,
+    /// Jobs of all users
+    #[arg(short = 'a', long)]
+    pub allusers: bool,
+    /// A row for each task of an array
+    #[arg(long)]
+    pub array: bool,
+    /// The batch scripts
+    #[arg(short = 'B', long)]
+    pub batch_script: bool,
+    /// Id, state and exit code only
+    #[arg(short, long)]
+    pub brief: bool,
+    /// Text between fields with -p and -P
+    #[arg(long, value_name = "TEXT")]
+    pub delimiter: Option<String>,
+    /// Earlier runs of requeued jobs too
+    #[arg(short = 'D', long)]
+    pub duplicates: bool,
+    /// Jobs that were there before this time; with -s and -S if not given the start, else now
+    #[arg(short = 'E', long, value_name = "TIME")]
+    pub endtime: Option<String>,
+    /// The environments of the jobs
+    #[arg(long)]
+    pub env_vars: bool,
+    /// Fields: jobid,state%20,jobname%-14
+    #[arg(short = 'o', long, value_name = "FIELDS")]
+    pub format: Vec<String>,
+    /// Jobs of these groups
+    #[arg(short = 'g', long, alias = "gid", value_name = "GROUPS")]
+    pub group: Vec<String>,
+    /// List the fields
+    #[arg(short = 'e', long, alias = "helpFormat")]
+    pub helpformat: bool,
+    /// These jobs and steps
+    #[arg(short, long, value_name = "JOBS", value_parser = value(job_or_step))]
+    pub jobs: Vec<JobRef>,
+    #[command(flatten)]
+    pub data: DataOpts,
+    /// All fields
+    #[arg(short, long)]
+    pub long: bool,
+    /// Jobs of these names
+    #[arg(long, value_name = "NAMES")]
+    pub name: Vec<String>,
+    /// Jobs with so many CPUs: N or MIN-MAX
+    #[arg(short = 'I', long, value_name = "RANGE", value_parser = named(range))]
+    pub ncpus: Option<Range>,
+    /// Jobs with so many nodes: N or MIN-MAX
+    #[arg(short = 'i', long, value_name = "RANGE", value_parser = named(range))]
+    pub nnodes: Option<Range>,
+    /// Do not convert units
+    #[arg(long)]
+    pub noconvert: bool,
+    /// Jobs on these hosts
+    #[arg(short = 'N', long, value_name = "HOSTS", value_parser = value(hosts))]
+    pub nodelist: Option<Names>,
+    /// No lines of headers
+    #[arg(short, long)]
+    pub noheader: bool,
+    #[command(flatten)]
+    pub lines: LineOpts,
+    /// Jobs of these partitions; also -p NAMES
+    #[arg(short = 'r', long, alias = "partitions", value_name = "NAMES")]
+    pub partition: Vec<String>,
+    /// Jobs of these qualities of service
+    #[arg(short, long, value_name = "NAMES")]
+    pub qos: Vec<String>,
+    /// Jobs that were there after this time; if not given midnight, with -j 1970, with -s now
+    #[arg(short = 'S', long, value_name = "TIME")]
+    pub starttime: Option<String>,
+    /// Jobs that were in these states: now, or from -S to -E
+    #[arg(short, long, alias = "states", value_name = "STATES", value_parser = value(state))]
+    pub state: Vec<StateFilter>,
+    /// Time limit at most
+    #[arg(short = 'K', long, value_name = "TIME", value_parser = named(spec::time::parse_limit_for))]
+    pub timelimit_max: Option<Limit>,
+    /// Time limit at least
+    #[arg(short = 'k', long, value_name = "TIME", value_parser = named(spec::time::parse_limit_for))]
+    pub timelimit_min: Option<Limit>,
+    /// Cut start and end to the window
+    #[arg(short = 'T', long)]
+    pub truncate: bool,
+    /// Unit of sizes: K, M, G, T or P
+    #[arg(long, alias = "unit", value_name = "UNIT", value_parser = value(unit))]
+    pub units: Option<char>,
+    /// Jobs of these users
+    #[arg(short, long, alias = "uid", alias = "users", value_name = "USERS")]
+    pub user: Vec<String>,
+    /// Jobs with these keys
+    #[arg(short = 'W', long, alias = "wckey", value_name = "KEYS")]
+    pub wckeys: Vec<String>,
+    /// From when to when, by sacct's defaults; without an end it is now, by the daemon's clock
+    #[arg(skip)]
+    pub window: (Timestamp, Option<Timestamp>),
+    /// How the rows are asked for, by `-o`, `-b` and `-l`
+    #[arg(skip)]
+    pub view: SacctFormat,
+}
+
+/// A number, or from one to another.
+type Range = (u32, u32);
+
+/// Seconds; `None` is unlimited.
+type Limit = Option<u64>;
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum SacctFormat {
+    #[default]
+    Default,
+    /// `-b`.
+    Brief,
+    /// `-l`.
+    Long,
+    /// `-o`, as written; several are joined by commas.
+    Fields(String),
+}
+
+/// # Errors
+/// Slurm's texts, exit code 1: ids, states and times that cannot be read, a window that ends before it starts.
+pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sacct, CliError> {
+    let mut reader = Reader::scan::<Sacct>(APPLET, argv)?;
+    reader.letter_takes_next("parsable", "partition");
+    let job = reader.operands.first().filter(|operand| spec::ids::parse_job(&operand.text).is_ok());
+    let hint = job.map(|operand| format!("sacct -j {}", operand.text));
+    let (mut args, choices) = reader.finish::<Sacct>(origin, &[]).map_err(|error| match hint {
+        Some(hint) => error.hint(hint),
+        None => error,
+    })?;
+    args.window = window(&args, origin)?;
+    args.view = view(&args, &choices);
+    Ok(args)
+}
+
+fn state(text: &str) -> Result<StateFilter, CliError> {
+    spec::states::parse_list(text)
+        .map_err(|_| CliError::fatal(1, format!("unrecognized job state value '{}'", shown(text))))
+}
+
+/// sacct's man page, "DEFAULT TIME WINDOW": where states are named, the window is the present, or the one second that
+/// is named as its start.
+fn window(args: &Sacct, origin: &Origin) -> Result<(Timestamp, Option<Timestamp>), CliError> {
+    let jobs_named = !args.jobs.is_empty();
+    let states_named = matches!(spec::states::union(&args.state), Some(StateFilter::Some(_)));
+    let read = |text: &str, is_end: bool| {
+        spec::acct_time::parse(text, origin.now, &origin.tz, is_end)
+            .map_err(|error| CliError::new(Mark::Bare, 1, error.to_string()))
+    };
+    let end = args.endtime.as_deref().map(|text| read(text, true)).transpose()?;
+    let start = match args.starttime.as_deref() {
+        Some(text) => read(text, false)?,
+        None if jobs_named => Timestamp::default(),
+        None if states_named => origin.now,
+        None => read("midnight", false)?,
+    };
+    let end = match end {
+        None if states_named && args.starttime.is_some() => Some(start),
+        end => end,
+    };
+    let last = end.unwrap_or(origin.now);
+    if start > last {
+        let (start, end) = (iso(start, origin), iso(last, origin));
+        return Err(CliError::error(1, format!("Start time ({start}) requested is after end time ({end}).")));
+    }
+    Ok((start, end))
+}
+
+/// `2026-11-20T23:40:20` in the user's time zone.
+fn iso(time: Timestamp, origin: &Origin) -> String {
+    match jiff::Timestamp::from_second(time.as_secs()) {
+        Ok(time) => time.to_zoned(origin.tz.clone()).strftime("%Y-%m-%dT%H:%M:%S").to_string(),
+        Err(_) => "Unknown".to_owned(),
+    }
+}
+
+/// `4` or `2-8`.
+fn range(text: &str, option: &str) -> Result<Range, SpecError> {
+    let (from, to) = text.split_once('-').unwrap_or((text, text));
+    let from = spec::count::parse_or_zero(from, option)?;
+    let to = spec::count::parse_or_zero(to, option)?;
+    if from <= to {
+        Ok((from, to))
+    } else {
+        Err(SpecError::value(format!("Invalid numeric value \"{text}\" for {option}.")))
+    }
+}
+
+/// A view that the command line asks for replaces a format of the environment.
+fn view(args: &Sacct, choices: &Choices) -> SacctFormat {
+    let replaced = (args.long || args.brief) && choices.from_environment("format");
+    if !args.format.is_empty() && !replaced {
+        SacctFormat::Fields(args.format.join(","))
+    } else if args.long {
+        SacctFormat::Long
+    } else if args.brief {
+        SacctFormat::Brief
+    } else {
+        SacctFormat::Default
+    }
+}
+
+fn unit(text: &str) -> Result<char, CliError> {
+    let mut letters = text.chars().map(|letter| letter.to_ascii_uppercase());
+    match (letters.next(), letters.next()) {
+        (Some(unit @ ('K' | 'M' | 'G' | 'T' | 'P')), None) => Ok(unit),
+        _ => Err(CliError::error(1, format!("Invalid unit type: {}", shown(text)))),
+    }
+}
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
-    parsed(parse(argv, &origin)?, |sacct| {
-        if sacct.help_format {
-            return output::print(&helpformat::<render::Sacct>());
-        }
-        carry_out(&sacct, &origin)
-    })
+    let args = parse(argv, &origin)?;
+    if args.helpformat {
+        return output::print(&helpformat::<render::Sacct>());
+    }
+    carry_out(&args, &origin)
 }
 
 /// A window is given in whole seconds, the last of which belongs to it: what ended a moment ago ended until `now`.
@@ -39,64 +275,67 @@ fn to_end_of_second(time: Timestamp) -> Timestamp {
     Timestamp::from_secs(time.as_secs()).plus(std::time::Duration::from_micros(999_999))
 }
 
-fn carry_out(sacct: &Sacct, origin: &Origin) -> Done {
-    if let Some(user) = output::unknown_users(&sacct.users).first() {
+fn carry_out(args: &Sacct, origin: &Origin) -> Done {
+    // -a lifts the limit to one's own jobs, which -u sets.
+    let users = if args.allusers { &[] } else { args.user.as_slice() };
+    if let Some(user) = output::unknown_users(users).first() {
         return Err(CliError::error(1, format!("Invalid user id: {user}")));
     }
+    let (start, end) = args.window;
     let filter = AcctFilter {
-        jobs: sacct.jobs.clone().unwrap_or_default(),
-        names: sacct.names.clone(),
-        users: output::user_names(&sacct.users),
-        partitions: sacct.partitions.clone(),
-        accounts: sacct.accounts.clone(),
-        states: match &sacct.states {
+        jobs: args.jobs.clone(),
+        names: args.name.clone(),
+        users: output::user_names(users),
+        partitions: args.partition.clone(),
+        accounts: args.accounts.clone(),
+        states: match spec::states::union(&args.state) {
             None | Some(StateFilter::All) => None,
-            Some(StateFilter::Some(states)) => Some(states.clone()),
+            Some(StateFilter::Some(states)) => Some(states),
         },
-        since: Some(sacct.start),
-        until: sacct.end.map(to_end_of_second),
-        duplicates: sacct.duplicates,
+        since: Some(start),
+        until: end.map(to_end_of_second),
+        duplicates: args.duplicates,
     };
     let mut list = match ask(&Request::Accounting(filter), &[])?.0 {
         Answer::Jobs(list) => list,
         other => return Err(unexpected(&other)),
     };
     let mut ctx = ctx(origin, list.now);
-    output::units(&mut ctx, sacct.units, sacct.no_convert);
-    choose(sacct, &mut list, &ctx);
-    if sacct.batch_script {
+    output::units(&mut ctx, args.units, args.noconvert);
+    choose(args, &mut list, &ctx);
+    if args.batch_script {
         return texts(&list.jobs, Text::Script);
     }
-    if sacct.env_vars {
+    if args.env_vars {
         return texts(&list.jobs, Text::Environment);
     }
-    if let Some(machine) = sacct.machine {
+    if let Some(machine) = args.data.machine() {
         return output::print_machine(&json::accounting(&list.jobs, &ctx), machine);
     }
-    output::print(&table(sacct, &list.jobs, &ctx)?)
+    output::print(&table(args, &list.jobs, &ctx)?)
 }
 
-fn choose(sacct: &Sacct, list: &mut JobList, ctx: &Ctx) {
+fn choose(args: &Sacct, list: &mut JobList, ctx: &Ctx) {
     list.jobs.retain(|job| {
         let request = &job.request;
         let limit = request.time_limit_secs.unwrap_or(u64::MAX);
-        listed(&sacct.groups, &request.group)
-            && maybe_listed(&sacct.qos, Some(request.qos.as_deref().unwrap_or("normal")))
-            && maybe_listed(&sacct.wckeys, request.wckey.as_deref())
-            && on_nodes(&sacct.nodes, job, &ctx.node)
-            && sacct.time_limit_min.is_none_or(|min| limit >= min)
-            && sacct.time_limit_max.is_none_or(|max| limit <= max)
-            && sacct.cpus.is_none_or(|(low, high)| (low..=high).contains(&job.tres.cpus))
-            && sacct.node_count.is_none_or(|(low, high)| (low..=high).contains(&1))
+        listed(&args.group, &request.group)
+            && maybe_listed(&args.qos, Some(request.qos.as_deref().unwrap_or("normal")))
+            && maybe_listed(&args.wckeys, request.wckey.as_deref())
+            && on_nodes(args.nodelist.as_deref().unwrap_or_default(), job, &ctx.node)
+            && args.timelimit_min.flatten().is_none_or(|min| limit >= min)
+            && args.timelimit_max.flatten().is_none_or(|max| limit <= max)
+            && args.ncpus.is_none_or(|(low, high)| (low..=high).contains(&job.tres.cpus))
+            && args.nnodes.is_none_or(|(low, high)| (low..=high).contains(&1))
     });
     list.jobs.sort_by_key(order);
-    if sacct.allocations && sacct.machine.is_some() {
+    if args.allocations && args.data.machine().is_some() {
         list.jobs.iter_mut().for_each(|job| job.steps.clear());
     }
-    if sacct.truncate {
+    if args.truncate {
         for job in &mut list.jobs {
-            job.run.start = job.run.start.map(|start| start.max(sacct.start));
-            if let Some(end) = sacct.end {
+            job.run.start = job.run.start.map(|start| start.max(args.window.0));
+            if let Some(end) = args.window.1 {
                 job.run.end = job.run.end.map(|at| at.min(end));
             }
         }
@@ -142,8 +381,8 @@ fn texts(jobs: &[JobView], of: Text) -> Done {
     Ok(0)
 }
 
-fn table(sacct: &Sacct, jobs: &[JobView], ctx: &Ctx) -> Result<String, CliError> {
-    let layout = match &sacct.format {
+fn table(args: &Sacct, jobs: &[JobView], ctx: &Ctx) -> Result<String, CliError> {
+    let layout = match &args.view {
         SacctFormat::Default => View::Default.layout(ctx.face),
         SacctFormat::Brief => View::Brief.layout(ctx.face),
         SacctFormat::Long => View::Long.layout(ctx.face),
@@ -151,10 +390,10 @@ fn table(sacct: &Sacct, jobs: &[JobView], ctx: &Ctx) -> Result<String, CliError>
     };
     let options = Options {
         layout,
-        header: !sacct.no_header,
-        parsable: sacct.parsable.separator(sacct.delimiter.as_deref().unwrap_or("|")),
-        rows: if sacct.allocations { Rows::Jobs } else { Rows::JobsAndSteps },
-        refs: sacct.jobs.as_deref().unwrap_or_default(),
+        header: !args.noheader,
+        parsable: args.lines.separator(args.delimiter.as_deref().unwrap_or("|")),
+        rows: if args.allocations { Rows::Jobs } else { Rows::JobsAndSteps },
+        refs: &args.jobs,
     };
     Ok(print(jobs, &options, ctx))
 }

@@ -5,7 +5,7 @@ pub mod options;
 
 use super::output::print;
 use super::tasks::{Voice, all_streams, client, hand_in, link, tell, verdict};
-use super::{Done, Entry, parsed, paths, refused, submitting_origin, unexpected};
+use super::{Done, Entry, paths, refused, submitting_origin, unexpected};
 use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
 use crate::args::job_env::Export;
@@ -33,12 +33,11 @@ pub fn run(argv: &[OsString]) -> Done {
     let slurm = std::env::var_os("SLOTD_OUTPUT").is_some_and(|v| v == "slurm");
     let spec = ExportSpec::default();
     let env = Export { spec: &spec, written: None, file: &[], new_job: false }.block(&origin);
-    parsed(parse(argv, &origin)?, |salloc| {
-        if salloc.verbose > 0 {
-            super::sbatch::report("salloc", &salloc.defined);
-        }
-        Session { salloc, env, shell: origin.shell.clone(), umask: origin.umask, slurm }.carry_out()
-    })
+    let salloc = parse(argv, &origin)?;
+    if salloc.verbose > 0 {
+        super::sbatch::report("salloc", &salloc.defined);
+    }
+    Session { salloc, env, shell: origin.shell.clone(), umask: origin.umask, slurm }.carry_out()
 }
 
 struct Session {

@@ -1,39 +1,100 @@
 //! `sattach`: the terminal joins a running step.
 
-pub mod args;
-
-use super::{Done, Entry, ask, origin, parsed, paths, unexpected};
-use crate::args::choices::definition;
+use super::{Done, Entry, ask, origin, paths, unexpected};
+use crate::args::choices::{self, Applet, definition};
 use crate::args::error::CliError;
+use crate::args::getopt::Operands;
+use crate::args::options::CommonOpts;
+use crate::args::origin::Origin;
+use crate::args::value::{named, value};
 use crate::client::attach::{JoinError, Joining, attach};
 use crate::commands::pages::texts;
-use crate::commands::sattach::args::{Sattach, parse};
 use crate::model::{JobRef, StepId};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{Request, UsageAsk};
+use crate::spec;
+use crate::spec::error::shown;
 use crate::sys::system;
+use clap::Args;
 use std::ffi::OsString;
 
 /// This command in the table of all.
-pub const ENTRY: Entry =
-    Entry { applet: args::APPLET, define: definition::<args::SattachOpts>, run, page: &texts::SATTACH };
+pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Sattach>, run, page: &texts::SATTACH };
+
+const APPLET: Applet = Applet {
+    name: "sattach",
+    about: "Join a running step",
+    operands: Operands::Anywhere,
+    usage_exit: 1,
+    points_to_help: true,
+    extras: &[],
+    variables: &[],
+    submission: "",
+};
+
+#[derive(Debug, Clone, Default, Args)]
+pub struct Sattach {
+    #[command(flatten)]
+    pub common: CommonOpts,
+    /// Print this help
+    #[arg(short = 'h', long)]
+    pub help: bool,
+    /// Standard error of this task only
+    #[arg(long, value_name = "TASK", value_parser = named(spec::count::parse_or_zero))]
+    pub error_filter: Option<u32>,
+    /// Standard input for this task only
+    #[arg(long, value_name = "TASK", value_parser = named(spec::count::parse_or_zero))]
+    pub input_filter: Option<u32>,
+    /// Put the number of the task before each line of output
+    #[arg(short, long)]
+    pub label: bool,
+    /// Print where the tasks are, and do not join them
+    #[arg(long)]
+    pub layout: bool,
+    /// Standard output of this task only
+    #[arg(long, value_name = "TASK", value_parser = named(spec::count::parse_or_zero))]
+    pub output_filter: Option<u32>,
+    /// Join the step's pseudo terminal
+    #[arg(long)]
+    pub pty: bool,
+    /// Hide messages that are only news
+    #[arg(short = 'Q', long)]
+    pub quiet: bool,
+    /// The step: 12.0
+    #[arg(value_name = "JOB.STEP", value_parser = value(step_of))]
+    pub operands: Vec<JobRef>,
+}
+
+/// A job without a step is its first step.
+fn step_of(text: &str) -> Result<JobRef, CliError> {
+    match spec::ids::parse_job(text) {
+        Ok(job) => Ok(JobRef { step: Some(job.step.unwrap_or(StepId::Num(0))), ..job }),
+        Err(_) => Err(CliError::error(1, format!("Invalid job step id: {}", shown(text)))),
+    }
+}
+
+/// What is asked for, and the step.
+pub fn parse(argv: &[OsString], origin: &Origin) -> Result<(Sattach, JobRef), CliError> {
+    let (args, _) = choices::parse::<Sattach>(APPLET, argv, origin)?;
+    match args.operands.as_slice() {
+        [step] => Ok((args.clone(), step.clone())),
+        [] => Err(CliError::error(1, "No job step given: sattach <job>.<step>")),
+        [_, extra, ..] => Err(CliError::error(1, format!("One job step at a time: {extra}"))),
+    }
+}
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
-    parsed(parse(argv, &origin)?, |sattach| {
-        let step = &sattach.step;
-        let own = ["SLURM_JOB_ID", "SLURM_STEP_ID"].map(|name| origin.nonempty(name).unwrap_or_default());
-        if [step.job.to_string(), step.step.map_or_else(String::new, |step| step.to_string())] == own && !sattach.layout
-        {
-            // It would show its own output again and again.
-            return Err(CliError::error(1, format!("this is StepId={step} itself: run sattach outside of it")));
-        }
-        carry_out(&sattach)
-    })
+    let (args, step) = parse(argv, &origin)?;
+    let own = ["SLURM_JOB_ID", "SLURM_STEP_ID"].map(|name| origin.nonempty(name).unwrap_or_default());
+    if [step.job.to_string(), step.step.map_or_else(String::new, |step| step.to_string())] == own && !args.layout {
+        // It would show its own output again and again.
+        return Err(CliError::error(1, format!("this is StepId={step} itself: run sattach outside of it")));
+    }
+    join(&args, &step)
 }
 
-fn carry_out(sattach: &Sattach) -> Done {
-    let wanted = &sattach.step;
+fn join(args: &Sattach, wanted: &JobRef) -> Done {
     if wanted.step == Some(StepId::Batch) {
         return Err(CliError::error(
             1,
@@ -49,17 +110,17 @@ fn carry_out(sattach: &Sattach) -> Done {
     let Some((job, step)) = running else {
         return Err(CliError::error(1, format!("Could not get job step info: {}", unknown(wanted, &list.unknown))));
     };
-    if sattach.layout {
+    if args.layout {
         print!("{}", layout(&system::probe_host_name(), step.ntasks));
         return Ok(0);
     }
     let pids = processes.into_iter().find(|(key, _)| key.job == job && key.step == step.id);
     let joining = Joining {
-        input_task: sattach.input_task,
-        output_task: sattach.output_task,
-        error_task: sattach.error_task,
-        label: sattach.label,
-        pty: sattach.pty,
+        input_task: args.input_filter,
+        output_task: args.output_filter,
+        error_task: args.error_filter,
+        label: args.label,
+        pty: args.pty,
     };
     let job_dir = paths()?.job_dir(job);
     match attach(&job_dir, step.id, &pids.map(|(_, pids)| pids).unwrap_or_default(), joining) {

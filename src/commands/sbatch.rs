@@ -5,7 +5,7 @@ pub mod options;
 
 use super::output::print;
 use super::tasks::{client, hand_in};
-use super::{Done, Entry, parsed, paths, refused, submitting_origin, trial_refused, unexpected};
+use super::{Done, Entry, paths, refused, submitting_origin, trial_refused, unexpected};
 use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
 use crate::client::connection::{ClientError, Connection, reopen};
@@ -28,7 +28,7 @@ pub const ENTRY: Entry =
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = submitting_origin()?;
-    parsed(parse(argv, &origin, &mut read)?, |sbatch| submit(sbatch, &origin.tz))
+    submit(parse(argv, &origin, &mut read)?, &origin.tz)
 }
 
 fn read(text: Text<'_>) -> io::Result<Vec<u8>> {

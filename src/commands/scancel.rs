@@ -1,65 +1,204 @@
 //! `scancel`. An unknown or finished job is no error of a cancellation, as in Slurm; of a signal it is one.
 
-pub mod args;
-
 use super::output::maybe_listed;
-use super::{Done, Entry, ask, origin, parsed, unexpected};
-use crate::args::choices::definition;
-use crate::args::error::CliError;
+use super::{Done, Entry, ask, origin, unexpected};
+use crate::args::choices::{self, Applet, definition};
+use crate::args::error::{CliError, Mark};
+use crate::args::extra;
+use crate::args::getopt::Operands;
+use crate::args::options::CommonOpts;
+use crate::args::origin::Origin;
+use crate::args::value::{Names, hosts, names, value};
 use crate::commands::pages::texts;
-use crate::commands::scancel::args::{Scancel, parse};
 use crate::model::view::JobView;
-use crate::model::{ArrayRole, JobRef, Refusal};
+use crate::model::{ArrayRole, JobRef, JobState, Refusal};
 use crate::protocol::answer::{Answer, Outcome};
 use crate::protocol::request::{CancelAsk, CancelFilter, JobFilter, Request};
 use crate::render::text::printable;
+use crate::spec;
+use crate::spec::error::shown;
+use crate::spec::states::StateFilter;
+use clap::Args;
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
 
 /// This command in the table of all.
-pub const ENTRY: Entry =
-    Entry { applet: args::APPLET, define: definition::<args::ScancelOpts>, run, page: &texts::SCANCEL };
+pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Scancel>, run, page: &texts::SCANCEL };
+
+const APPLET: Applet = Applet {
+    name: "scancel",
+    about: "Cancel or signal jobs and steps",
+    operands: Operands::Anywhere,
+    usage_exit: 1,
+    points_to_help: true,
+    extras: &[extra::SCANCEL],
+    variables: &[
+        ("SCANCEL_ACCOUNT", "account"),
+        ("SCANCEL_BATCH", "batch"),
+        ("SCANCEL_CTLD", "ctld"),
+        ("SCANCEL_CRON", "cron"),
+        ("SCANCEL_FULL", "full"),
+        ("SCANCEL_HURRY", "hurry"),
+        ("SCANCEL_INTERACTIVE", "interactive"),
+        ("SCANCEL_NAME", "name"),
+        ("SCANCEL_PARTITION", "partition"),
+        ("SCANCEL_QOS", "qos"),
+        ("SCANCEL_STATE", "state"),
+        ("SCANCEL_USER", "user"),
+        ("SCANCEL_VERBOSE", "verbose"),
+        ("SCANCEL_WCKEY", "wckey"),
+        ("SLURM_CLUSTERS", "clusters"),
+    ],
+    submission: "",
+};
+
+#[derive(Debug, Clone, Default, Args)]
+pub struct Scancel {
+    #[command(flatten)]
+    pub common: CommonOpts,
+    /// Print this help
+    #[arg(long)]
+    pub help: bool,
+    /// Jobs of this account
+    #[arg(short = 'A', long, value_name = "NAME", value_parser = value(names))]
+    pub account: Option<Names>,
+    /// Signal the batch shell only
+    #[arg(short, long)]
+    pub batch: bool,
+    /// Signal the batch shell too, not only the steps
+    #[arg(short, long)]
+    pub full: bool,
+    /// Ask before each job or step
+    #[arg(short, long)]
+    pub interactive: bool,
+    /// Your own jobs
+    #[arg(long)]
+    pub me: bool,
+    /// Jobs of this name
+    #[arg(short, long, alias = "jobname", value_name = "NAME", value_parser = value(names))]
+    pub name: Option<Names>,
+    /// Jobs on these hosts
+    #[arg(short = 'w', long, value_name = "HOSTS", value_parser = value(hosts))]
+    pub nodelist: Option<Names>,
+    /// Jobs of this partition
+    #[arg(short, long, value_name = "NAME", value_parser = value(names))]
+    pub partition: Option<Names>,
+    /// Jobs of this quality of service
+    #[arg(short, long, value_name = "NAME", value_parser = value(names))]
+    pub qos: Option<Names>,
+    /// Say nothing of jobs that have ended already
+    #[arg(short = 'Q', long)]
+    pub quiet: bool,
+    /// Jobs of this reservation
+    #[arg(short = 'R', long, value_name = "NAME", value_parser = value(names))]
+    pub reservation: Option<Names>,
+    /// Send this signal in place of a cancellation
+    #[arg(short, long, value_name = "SIGNAL", value_parser = value(signal))]
+    pub signal: Option<i32>,
+    /// Jobs in this state: PENDING, RUNNING or SUSPENDED
+    #[arg(short = 't', long, alias = "states", value_name = "STATE", value_parser = value(states))]
+    pub state: Option<States>,
+    /// Jobs of this user
+    #[arg(short, long, value_name = "USER", value_parser = value(names))]
+    pub user: Option<Names>,
+    /// Jobs with this key
+    #[arg(long, value_name = "KEY", value_parser = value(names))]
+    pub wckey: Option<Names>,
+    /// Jobs and steps: 12, 12_3, 12_[3-9], 12.0
+    #[arg(value_name = "JOB", value_parser = value(jobs))]
+    pub operands: Vec<Jobs>,
+}
+
+type Jobs = Vec<JobRef>;
+type States = Vec<JobState>;
+
+/// `12,13` and `12 13` are the same; commas inside brackets belong to the array.
+fn jobs(text: &str) -> Result<Jobs, CliError> {
+    spec::ids::parse_job_list(text).map_err(|_| CliError::error(1, format!("Invalid job id {}", shown(text))))
+}
+
+/// The text of a bad signal stands bare, as Slurm prints it.
+fn signal(text: &str) -> Result<i32, CliError> {
+    spec::signal::parse(text).map_err(|error| CliError::new(Mark::Bare, 1, error.to_string()))
+}
+
+/// The three states that can be cancelled.
+fn states(text: &str) -> Result<States, CliError> {
+    let can_end = |state: &JobState| matches!(state, JobState::Pending | JobState::Running | JobState::Suspended);
+    match spec::states::parse_list(text) {
+        Ok(StateFilter::Some(states)) if !states.is_empty() && states.iter().all(can_end) => Ok(states),
+        _ => Err(CliError::new(Mark::Bare, 1, format!("Invalid job state specified: {}", shown(text)))
+            .and(Mark::Bare, "Valid job states are PENDING, RUNNING, and SUSPENDED")),
+    }
+}
+
+impl Scancel {
+    /// What was named. Empty: every job that passes the filters, of which there is at least one.
+    pub fn jobs(&self) -> Vec<JobRef> {
+        self.operands.concat()
+    }
+
+    /// What limits the jobs that are meant; users as they were written.
+    pub fn filter(&self) -> CancelFilter {
+        let list = |names: &Option<Names>| names.clone().unwrap_or_default();
+        CancelFilter {
+            users: list(&self.user),
+            names: list(&self.name),
+            partitions: list(&self.partition),
+            accounts: list(&self.account),
+            qos: list(&self.qos),
+            reservations: list(&self.reservation),
+            wckeys: list(&self.wckey),
+            nodes: list(&self.nodelist),
+            states: self.state.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// # Errors
+/// Slurm's texts, exit code 1: a malformed id, state or signal, or nothing that says which jobs.
+pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Scancel, CliError> {
+    let (mut args, _) = choices::parse::<Scancel>(APPLET, argv, origin)?;
+    if args.me {
+        args.user.get_or_insert_default().push(origin.user.clone());
+    }
+    if args.operands.is_empty() && args.filter() == CancelFilter::default() {
+        return Err(CliError::error(1, "No job identification provided"));
+    }
+    Ok(args)
+}
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
-    parsed(parse(argv, &origin)?, |scancel| carry_out(scancel, origin.uid))
+    cancel(&parse(argv, &origin)?, origin.uid)
 }
 
-fn carry_out(scancel: Scancel, uid: u32) -> Done {
-    if let Some(user) = super::output::unknown_users(&scancel.users).first() {
+fn cancel(args: &Scancel, uid: u32) -> Done {
+    let filter = args.filter();
+    if let Some(user) = super::output::unknown_users(&filter.users).first() {
         return Err(CliError::error(1, format!("Invalid user name: {user}")));
     }
-    let filter = CancelFilter {
-        users: super::output::user_names(&scancel.users),
-        names: scancel.names.clone(),
-        partitions: scancel.partitions.clone(),
-        accounts: scancel.accounts.clone(),
-        qos: scancel.qos.clone(),
-        reservations: scancel.reservations.clone(),
-        wckeys: scancel.wckeys.clone(),
-        nodes: scancel.nodes.clone(),
-        states: scancel.states.clone(),
-    };
+    let filter = CancelFilter { users: super::output::user_names(&filter.users), ..filter };
     let mut code = 0;
-    let refs = if scancel.interactive { confirmed(&scancel.refs, &filter, &mut code)? } else { scancel.refs.clone() };
+    let refs = if args.interactive { confirmed(&args.jobs(), &filter, &mut code)? } else { args.jobs() };
     // Without a job the filter alone would choose, and nobody has said yes to that.
-    if scancel.interactive && refs.is_empty() {
+    if args.interactive && refs.is_empty() {
         return Ok(code);
     }
     let named = !refs.is_empty();
     let filters = filter_words(&filter);
-    let cancel = CancelAsk { refs, filter, signal: scancel.signal, batch: scancel.batch, full: scancel.full, uid };
+    let cancel = CancelAsk { refs, filter, signal: args.signal, batch: args.batch, full: args.full, uid };
     let outcomes = match ask(&Request::Cancel(cancel), &[])?.0 {
         Answer::Done(outcomes) => outcomes,
         other => return Err(unexpected(&other)),
     };
-    if outcomes.is_empty() && !named && scancel.verbose > 0 {
+    if outcomes.is_empty() && !named && args.common.verbose > 0 {
         eprintln!("scancel: error: No active jobs match ALL job filters, including: {filters}");
     }
     for Outcome { target, result } in outcomes {
         let is_step = target.step.is_some();
-        if scancel.verbose > 0 {
-            match scancel.signal {
+        if args.common.verbose > 0 {
+            match args.signal {
                 None if is_step => eprintln!("scancel: Terminating step {target}"),
                 None => eprintln!("scancel: Terminating job {target}"),
                 Some(signal) => {
@@ -68,8 +207,8 @@ fn carry_out(scancel: Scancel, uid: u32) -> Done {
             }
         }
         let Err(why) = result else { continue };
-        let fatal = scancel.signal.is_some() || is_step;
-        if (fatal || scancel.verbose > 0) && !scancel.quiet {
+        let fatal = args.signal.is_some() || is_step;
+        if (fatal || args.common.verbose > 0) && !args.quiet {
             let what = if is_step { "job step id" } else { "job id" };
             eprintln!("scancel: error: Kill job error on {what} {target}: {why}");
         }

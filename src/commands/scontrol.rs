@@ -6,7 +6,7 @@ pub mod update_args;
 
 use super::output::{self, ctx};
 use super::pids;
-use super::{Done, Entry, ask, origin, parsed, paths, unexpected};
+use super::{Done, Entry, ask, origin, paths, unexpected};
 use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
@@ -33,14 +33,13 @@ pub const ENTRY: Entry =
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
-    parsed(parse(argv, &origin)?, |scontrol| {
-        let quiet = scontrol.quiet;
-        let done = Session { scontrol, origin: &origin }.carry_out();
-        match done {
-            Err(error) if quiet => Ok(u8::try_from(error.exit).unwrap_or(1)),
-            done => done,
-        }
-    })
+    let scontrol = parse(argv, &origin)?;
+    let quiet = scontrol.quiet;
+    let done = Session { scontrol, origin: &origin }.carry_out();
+    match done {
+        Err(error) if quiet => Ok(u8::try_from(error.exit).unwrap_or(1)),
+        done => done,
+    }
 }
 
 struct Session<'a> {

@@ -1,48 +1,87 @@
 //! `sdiag`: what the daemon did.
 
-pub mod args;
-
 use super::output::{self, ctx};
-use super::{Done, Entry, ask, origin, parsed, unexpected};
-use crate::args::choices::definition;
+use super::{Done, Entry, ask, origin, unexpected};
+use crate::args::choices::{Applet, definition};
+use crate::args::error::CliError;
+use crate::args::getopt::Operands;
+use crate::args::options::{CommonOpts, DataOpts};
+use crate::args::origin::Origin;
+use crate::args::{choices, extra};
 use crate::commands::pages::texts;
-use crate::commands::sdiag::args::{RequestOrder, parse};
 use crate::model::diagnostics::{Diagnostics, Tally};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::{json, sdiag};
+use clap::Args;
 use std::cmp::Reverse;
 use std::ffi::OsString;
 
 /// This command in the table of all.
-pub const ENTRY: Entry =
-    Entry { applet: args::APPLET, define: definition::<args::SdiagOpts>, run, page: &texts::SDIAG };
+pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Sdiag>, run, page: &texts::SDIAG };
+
+const APPLET: Applet = Applet {
+    name: "sdiag",
+    about: "Show what the daemon did",
+    operands: Operands::None,
+    usage_exit: 1,
+    points_to_help: true,
+    extras: &[extra::SDIAG],
+    variables: &[("SLURM_CLUSTERS", "clusters")],
+    submission: "",
+};
+
+#[derive(Debug, Clone, Default, Args)]
+pub struct Sdiag {
+    #[command(flatten)]
+    pub common: CommonOpts,
+    /// Print this help
+    #[arg(short, long)]
+    pub help: bool,
+    #[command(flatten)]
+    pub data: DataOpts,
+    /// Set the counters to zero
+    #[arg(short, long)]
+    pub reset: bool,
+    /// Order of the requests: by number
+    #[arg(short = 'i', long, overrides_with_all = ["sort_by_time", "sort_by_time2"])]
+    pub sort_by_id: bool,
+    /// Order of the requests: by the time that all of a kind took
+    #[arg(short = 't', long, overrides_with_all = ["sort_by_id", "sort_by_time2"])]
+    pub sort_by_time: bool,
+    /// Order of the requests: by the time that each took
+    #[arg(short = 'T', long, overrides_with_all = ["sort_by_id", "sort_by_time"])]
+    pub sort_by_time2: bool,
+}
+
+pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sdiag, CliError> {
+    choices::parse::<Sdiag>(APPLET, argv, origin).map(|(args, _)| args)
+}
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
-    parsed(parse(argv, &origin)?, |asked| {
-        let mut answer = match ask(&Request::Diagnostics { reset: asked.reset }, &[])?.0 {
-            Answer::Diagnostics(answer) => answer,
-            other => return Err(unexpected(&other)),
-        };
-        if asked.reset {
-            return output::print(sdiag::RESET);
-        }
-        sort(&mut answer, asked.order);
-        match asked.machine {
-            Some(machine) => output::print_machine(&json::diagnostics(&answer), machine),
-            None => output::print(&sdiag::print(&answer, &ctx(&origin, answer.now))),
-        }
-    })
+    let args = parse(argv, &origin)?;
+    let mut answer = match ask(&Request::Diagnostics { reset: args.reset }, &[])?.0 {
+        Answer::Diagnostics(answer) => answer,
+        other => return Err(unexpected(&other)),
+    };
+    if args.reset {
+        return output::print(sdiag::RESET);
+    }
+    sort(&mut answer, &args);
+    match args.data.machine() {
+        Some(machine) => output::print_machine(&json::diagnostics(&answer), machine),
+        None => output::print(&sdiag::print(&answer, &ctx(&origin, answer.now))),
+    }
 }
 
-/// Requests and users come sorted by number.
-fn sort(answer: &mut Diagnostics, order: RequestOrder) {
-    let key = |tally: &Tally| match order {
-        RequestOrder::Id => Reverse(0),
-        RequestOrder::Count => Reverse(tally.count),
-        RequestOrder::Time => Reverse(tally.total_us),
-        RequestOrder::MeanTime => Reverse(tally.mean_us()),
+/// The largest first. Requests and users come sorted by number.
+fn sort(answer: &mut Diagnostics, args: &Sdiag) {
+    let key = |tally: &Tally| match (args.sort_by_id, args.sort_by_time, args.sort_by_time2) {
+        (true, ..) => Reverse(0),
+        (_, true, _) => Reverse(tally.total_us),
+        (_, _, true) => Reverse(tally.mean_us()),
+        (false, false, false) => Reverse(tally.count),
     };
     answer.requests.sort_by_key(|request| key(&request.tally));
     answer.users.sort_by_key(|user| key(&user.tally));

@@ -1,14 +1,13 @@
 //! `seff`: how much of what a job asked for it used.
 
-pub mod args;
-
 use super::output::{self, ctx};
-use super::{Done, Entry, ask, origin, parsed, sacct, unexpected};
-use crate::args::choices::definition;
+use super::{Done, Entry, ask, origin, sacct, unexpected};
+use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
+use crate::args::getopt::Operands;
 use crate::args::origin::Origin;
+use crate::args::value::value;
 use crate::commands::pages::texts;
-use crate::commands::seff::args::{Seff, parse};
 use crate::model::query::{AcctFilter, names_record};
 use crate::model::tres::Usage;
 use crate::model::view::JobView;
@@ -16,21 +15,72 @@ use crate::model::{JobRef, JobState};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{Request, UsageAsk};
 use crate::render::seff;
+use crate::spec;
+use crate::spec::error::shown;
+use clap::Args;
 use std::ffi::OsString;
+
+/// This command in the table of all.
+pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Seff>, run, page: &texts::SEFF };
+
+const APPLET: Applet = Applet {
+    name: "seff",
+    about: "Show how much of what a job asked for it used",
+    operands: Operands::Anywhere,
+    usage_exit: 1,
+    points_to_help: true,
+    extras: &[],
+    variables: &[],
+    submission: "",
+};
 
 /// Of a job that nobody knows.
 const NOT_FOUND: u8 = 2;
 
-/// This command in the table of all.
-pub const ENTRY: Entry = Entry { applet: args::APPLET, define: definition::<args::SeffOpts>, run, page: &texts::SEFF };
+#[derive(Debug, Clone, Default, Args)]
+pub struct Seff {
+    /// Print this help
+    #[arg(short, long)]
+    pub help: bool,
+    /// Print the version
+    #[arg(short = 'v', long)]
+    pub version: bool,
+    /// Print the values that the shares are worked out from
+    #[arg(short, long)]
+    pub debug: bool,
+    /// Jobs: 12, 12_3
+    #[arg(value_name = "JOB", value_parser = value(jobs))]
+    pub operands: Vec<Jobs>,
+}
+
+type Jobs = Vec<JobRef>;
+
+fn jobs(text: &str) -> Result<Jobs, CliError> {
+    spec::ids::parse_job_list(text).map_err(|_| CliError::error(1, format!("Invalid job id: {}", shown(text))))
+}
+
+impl Seff {
+    pub fn jobs(&self) -> Vec<JobRef> {
+        self.operands.concat()
+    }
+}
+
+pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Seff, CliError> {
+    let (args, _) = choices::parse::<Seff>(APPLET, argv, origin)?;
+    if args.operands.is_empty() {
+        return Err(CliError::error(1, "No job given: seff <job>"));
+    }
+    Ok(args)
+}
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
-    parsed(parse(argv, &origin)?, |asked| carry_out(&asked, &origin))
+    carry_out(&parse(argv, &origin)?, &origin)
 }
 
-fn carry_out(asked: &Seff, origin: &Origin) -> Done {
-    let filter = AcctFilter { jobs: asked.jobs.clone(), ..AcctFilter::default() };
+fn carry_out(args: &Seff, origin: &Origin) -> Done {
+    let jobs = args.jobs();
+    let filter = AcctFilter { jobs: jobs.clone(), ..AcctFilter::default() };
     let mut list = match ask(&Request::Accounting(filter), &[])?.0 {
         Answer::Jobs(list) => list,
         other => return Err(unexpected(&other)),
@@ -51,14 +101,14 @@ fn carry_out(asked: &Seff, origin: &Origin) -> Done {
         if !text.is_empty() {
             text.push('\n');
         }
-        if asked.debug {
+        if args.debug {
             text.push_str(&seff::debug(view, &usage, &ctx));
         }
         text.push_str(&seff::print(view, &usage, &ctx));
     }
     output::print(&text)?;
     let known = |wanted: &JobRef| list.jobs.iter().any(|view| names_record(wanted, view.id, &view.role));
-    if asked.jobs.iter().all(known) {
+    if jobs.iter().all(known) {
         return Ok(0);
     }
     Err(CliError::new(Mark::Bare, NOT_FOUND.into(), "Job not found."))

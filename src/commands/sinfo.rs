@@ -1,35 +1,195 @@
 //! `sinfo`: the host and its partitions.
 
-pub mod args;
-
 use super::output::{self, ctx, face, format_error, marked_format_error};
-use super::{Done, Entry, ask, origin, parsed, unexpected};
-use crate::args::choices::definition;
+use super::{Done, Entry, ask, origin, unexpected};
+use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
+use crate::args::extra;
+use crate::args::getopt::Operands;
+use crate::args::options::{CommonOpts, DataOpts};
 use crate::args::origin::Origin;
+use crate::args::value::{Names, hosts, named, value};
 use crate::commands::pages::texts;
-use crate::commands::sinfo::args::{Sinfo, SinfoFormat, parse};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::field::helpformat;
 use crate::render::json;
 use crate::render::sinfo::{self as render, Layout, Options, Sort, View, print, state_list_matches};
 use crate::render::time::date_line;
+use crate::spec;
+use crate::spec::error::shown;
+use clap::Args;
 use std::ffi::OsString;
 
 /// This command in the table of all.
-pub const ENTRY: Entry =
-    Entry { applet: args::APPLET, define: definition::<args::SinfoOpts>, run, page: &texts::SINFO };
+pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Sinfo>, run, page: &texts::SINFO };
+
+const APPLET: Applet = Applet {
+    name: "sinfo",
+    about: "Show the partitions and the node",
+    operands: Operands::None,
+    usage_exit: 1,
+    points_to_help: true,
+    extras: &[extra::SINFO],
+    variables: &[
+        ("SINFO_FORMAT", "format"),
+        ("SINFO_PARTITION", "partition"),
+        ("SINFO_SORT", "sort"),
+        ("SLURM_CLUSTERS", "clusters"),
+    ],
+    submission: "",
+};
+
+/// What `-t` may name, beginnings too (golden J-20).
+const STATES: [&str; 27] = [
+    "unknown",
+    "down",
+    "idle",
+    "allocated",
+    "mixed",
+    "future",
+    "drain",
+    "drained",
+    "draining",
+    "no_respond",
+    "reserved",
+    "perfctrs",
+    "cloud",
+    "completing",
+    "powering_down",
+    "powered_down",
+    "power_down",
+    "powering_up",
+    "power_up",
+    "fail",
+    "failing",
+    "maint",
+    "reboot",
+    "reboot_requested",
+    "reboot_issued",
+    "planned",
+    "blocked",
+];
+
+#[derive(Debug, Clone, Default, Args)]
+pub struct Sinfo {
+    #[command(flatten)]
+    pub common: CommonOpts,
+    /// Print this help
+    #[arg(long)]
+    pub help: bool,
+    /// Only nodes that do not respond
+    #[arg(short, long)]
+    pub dead: bool,
+    /// Do not group nodes that differ
+    #[arg(short, long)]
+    pub exact: bool,
+    /// Columns, by % codes or by the names of fields
+    #[arg(short = 'o', long, value_name = "FORMAT", overrides_with = "format_fields")]
+    pub format: Option<String>,
+    /// Columns, by the names of fields
+    #[arg(id = "format_fields", short = 'O', long = "Format", value_name = "FIELDS", overrides_with = "format")]
+    pub format_fields: Option<String>,
+    /// List the fields and codes
+    #[arg(long, alias = "helpFormat", alias = "helpformat2", alias = "helpFormat2")]
+    pub helpformat: bool,
+    /// Print again every so many seconds
+    #[arg(short, long, value_name = "SECONDS", value_parser = named(spec::count::parse))]
+    pub iterate: Option<u32>,
+    #[command(flatten)]
+    pub data: DataOpts,
+    /// Why nodes are not in use
+    #[arg(short = 'R', long)]
+    pub list_reasons: bool,
+    /// The long view
+    #[arg(short, long)]
+    pub long: bool,
+    /// Rows are nodes
+    #[arg(short = 'N', long = "Node")]
+    pub node: bool,
+    /// These hosts
+    #[arg(short = 'n', long, value_name = "HOSTS", value_parser = value(hosts))]
+    pub nodes: Option<Names>,
+    /// Print memory in MB
+    #[arg(long)]
+    pub noconvert: bool,
+    /// No line of headers
+    #[arg(short = 'h', long)]
+    pub noheader: bool,
+    /// These partitions
+    #[arg(short, long, alias = "partitions", value_name = "NAMES")]
+    pub partition: Vec<String>,
+    /// Order of the rows: codes, each with - for descending
+    #[arg(short = 'S', long, value_name = "FIELDS")]
+    pub sort: Option<String>,
+    /// Nodes in these states
+    #[arg(short = 't', long, alias = "state", value_name = "STATES", value_parser = value(state))]
+    pub states: Vec<String>,
+    /// Counts of nodes only
+    #[arg(short, long)]
+    pub summarize: bool,
+    /// How the rows are asked for, by `-o`, `-O`, `-R`, `-s` and `-l`
+    #[arg(skip)]
+    pub view: SinfoFormat,
+}
+
+/// How the rows are asked for. The text of a format is read by `render`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum SinfoFormat {
+    #[default]
+    Default,
+    /// `-l`.
+    Long,
+    /// `-s`.
+    Summary,
+    /// `-R`.
+    Reasons,
+    /// `-o`, as written.
+    Percent(String),
+    /// `-O`, as written.
+    Fields(String),
+}
+
+/// # Errors
+/// Slurm's texts, exit code 1.
+pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sinfo, CliError> {
+    let (mut args, choices) = choices::parse::<Sinfo>(APPLET, argv, origin)?;
+    if args.states.iter().any(|state| state == "all") {
+        args.states.clear();
+    }
+    let view = args.long || args.summarize || args.list_reasons;
+    let explicit = choices.last_of(&["format", "Format"]).filter(|name| !view || !choices.from_environment(name));
+    args.view = match (explicit, &args.format, &args.format_fields) {
+        (Some("format"), Some(text), _) => SinfoFormat::Percent(text.clone()),
+        (Some(_), _, Some(text)) => SinfoFormat::Fields(text.clone()),
+        _ if args.list_reasons => SinfoFormat::Reasons,
+        _ if args.summarize => SinfoFormat::Summary,
+        _ if args.long => SinfoFormat::Long,
+        _ => SinfoFormat::Default,
+    };
+    Ok(args)
+}
+
+/// The long name of a state, of which a beginning is enough; `all` is any.
+fn state(word: &str) -> Result<String, CliError> {
+    let lower = word.to_ascii_lowercase();
+    if lower == "all" {
+        return Ok(lower);
+    }
+    STATES.iter().find(|state| state.starts_with(lower.as_str())).map(|state| (*state).to_owned()).ok_or_else(|| {
+        let text = format!("Bad state string: \"{}\"\nvalid states: {}", shown(word), STATES.join(","));
+        CliError::error(1, text)
+    })
+}
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
-    parsed(parse(argv, &origin)?, |sinfo| {
-        if sinfo.help_format {
-            return output::print(&helpformat::<render::Sinfo>());
-        }
-        let table = Table::of(&sinfo, &origin)?;
-        output::repeat("sinfo", sinfo.iterate_secs, || once(&sinfo, &table, &origin))
-    })
+    let args = parse(argv, &origin)?;
+    if args.helpformat {
+        return output::print(&helpformat::<render::Sinfo>());
+    }
+    let table = Table::of(&args, &origin)?;
+    output::repeat("sinfo", args.iterate, || once(&args, &table, &origin))
 }
 
 /// How the lines are to look.
@@ -41,19 +201,19 @@ struct Table {
 }
 
 impl Table {
-    fn of(sinfo: &Sinfo, origin: &Origin) -> Result<Self, CliError> {
+    fn of(args: &Sinfo, origin: &Origin) -> Result<Self, CliError> {
         let view = View {
-            node: sinfo.by_node,
-            long: sinfo.format == SinfoFormat::Long,
-            summarize: sinfo.format == SinfoFormat::Summary,
+            node: args.node,
+            long: args.view == SinfoFormat::Long,
+            summarize: args.view == SinfoFormat::Summary,
         };
-        let (layout, one_line) = match &sinfo.format {
+        let (layout, one_line) = match &args.view {
             // Slurm puts no mark before this one.
             SinfoFormat::Percent(text) => {
                 let layout = render::parse(text).map_err(|bad| marked_format_error(Mark::Bare, bad))?;
-                (Some(layout), sinfo.by_node)
+                (Some(layout), args.node)
             }
-            SinfoFormat::Fields(text) => (Some(render::long(text).map_err(format_error)?), sinfo.by_node),
+            SinfoFormat::Fields(text) => (Some(render::long(text).map_err(format_error)?), args.node),
             SinfoFormat::Reasons => (None, false),
             SinfoFormat::Default | SinfoFormat::Long | SinfoFormat::Summary => {
                 let face = face(origin);
@@ -61,44 +221,43 @@ impl Table {
             }
         };
         // `#` asks for the order of the configuration, in which the partitions stand anyhow.
-        let keys = sinfo.sort.iter().flat_map(|text| text.split(',')).filter(|key| !key.trim_start().starts_with('#'));
+        let keys = args.sort.iter().flat_map(|text| text.split(',')).filter(|key| !key.trim_start().starts_with('#'));
         let sort = Sort::parse(&keys.collect::<Vec<_>>().join(",")).map_err(format_error)?;
         Ok(Table { layout, one_line, sort })
     }
 
     /// Whether a line with the date goes above it: Slurm puts one above its own with `-l`, and above any with `-i`.
-    fn is_dated(&self, sinfo: &Sinfo) -> bool {
+    fn is_dated(&self, args: &Sinfo) -> bool {
         // Its own views bring theirs.
         let brings_one = self.layout.as_ref().is_some_and(Layout::is_dated);
         let is_own = self.layout.as_ref().is_some_and(Layout::is_barred);
-        !sinfo.no_header && !brings_one && (sinfo.iterate_secs.is_some() || (sinfo.long && !is_own))
+        !args.noheader && !brings_one && (args.iterate.is_some() || (args.long && !is_own))
     }
 }
 
-fn once(sinfo: &Sinfo, table: &Table, origin: &Origin) -> Done {
+fn once(args: &Sinfo, table: &Table, origin: &Origin) -> Done {
     let node = match ask(&Request::Node, &[])?.0 {
         Answer::Node(node) => node,
         other => return Err(unexpected(&other)),
     };
     let mut ctx = ctx(origin, node.now);
-    output::units(&mut ctx, None, sinfo.no_convert);
-    if let Some(machine) = sinfo.machine {
+    output::units(&mut ctx, None, args.noconvert);
+    if let Some(machine) = args.data.machine() {
         return output::print_machine(&json::nodes(&node, &ctx), machine);
     }
-    let in_state =
-        sinfo.states.is_empty() || state_list_matches(&sinfo.states.join(","), &node).map_err(format_error)?;
-    let named = sinfo.nodes.is_empty() || sinfo.nodes.iter().any(|name| output::is_node(name, &node.host.name));
-    let mut text = if table.is_dated(sinfo) { date_line(&ctx) } else { String::new() };
+    let in_state = args.states.is_empty() || state_list_matches(&args.states.join(","), &node).map_err(format_error)?;
+    let named = args.nodes.as_ref().is_none_or(|names| names.iter().any(|name| output::is_node(name, &node.host.name)));
+    let mut text = if table.is_dated(args) { date_line(&ctx) } else { String::new() };
     match &table.layout {
-        None if sinfo.no_header => {}
+        None if args.noheader => {}
         None => text.push_str(render::REASONS),
         Some(layout) => {
             let options = Options {
-                header: !sinfo.no_header,
+                header: !args.noheader,
                 one_line: table.one_line,
-                partitions: (!sinfo.partitions.is_empty()).then(|| sinfo.partitions.clone()),
+                partitions: (!args.partition.is_empty()).then(|| args.partition.clone()),
                 sort: table.sort.clone(),
-                shows_node: named && in_state && !sinfo.dead,
+                shows_node: named && in_state && !args.dead,
                 ..Options::new(layout.clone())
             };
             text.push_str(&print(&node, &options, &ctx));

@@ -1,46 +1,95 @@
 //! `sprio`: what the priority of pending jobs is made of.
 
-pub mod args;
-
 use super::output::{self, ctx, format_error};
-use super::{Done, Entry, ask, origin, parsed, unexpected};
-use crate::args::choices::definition;
+use super::{Done, Entry, ask, origin, unexpected};
+use crate::args::choices::{self, Applet, definition};
 use crate::args::error::CliError;
+use crate::args::extra;
+use crate::args::getopt::Operands;
+use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
+use crate::args::value::{job, value};
 use crate::commands::pages::texts;
-use crate::commands::sprio::args::{Sprio, parse};
-use crate::model::JobState;
+use crate::model::{JobRef, JobState};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{JobFilter, Request};
 use crate::render::sprio::{self, DEFAULT_SORT, Layout, Sort, default_layout};
+use clap::Args;
 use std::ffi::OsString;
 
 /// This command in the table of all.
-pub const ENTRY: Entry =
-    Entry { applet: args::APPLET, define: definition::<args::SprioOpts>, run, page: &texts::SPRIO };
+pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Sprio>, run, page: &texts::SPRIO };
+
+const APPLET: Applet = Applet {
+    name: "sprio",
+    about: "Show what the priority of pending jobs is made of",
+    operands: Operands::None,
+    usage_exit: 1,
+    points_to_help: true,
+    extras: &[extra::SPRIO],
+    variables: &[("SPRIO_FORMAT", "format"), ("SPRIO_SORT", "sort"), ("SLURM_CLUSTERS", "clusters")],
+    submission: "",
+};
+
+#[derive(Debug, Clone, Default, Args)]
+pub struct Sprio {
+    #[command(flatten)]
+    pub common: CommonOpts,
+    /// Print this help
+    #[arg(long)]
+    pub help: bool,
+    /// Columns, by % codes
+    #[arg(short = 'o', long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// These jobs
+    #[arg(short, long, value_name = "JOBS", value_parser = value(job))]
+    pub jobs: Vec<JobRef>,
+    /// The long view
+    #[arg(short, long)]
+    pub long: bool,
+    /// No line of headers
+    #[arg(short = 'h', long)]
+    pub noheader: bool,
+    /// Factors from 0 to 1
+    #[arg(short = 'n', long)]
+    pub norm: bool,
+    /// Jobs of these partitions
+    #[arg(short, long, value_name = "NAMES")]
+    pub partition: Vec<String>,
+    /// Order of the rows: codes, each with - for descending
+    #[arg(short = 'S', long, value_name = "FIELDS")]
+    pub sort: Option<String>,
+    /// Jobs of these users
+    #[arg(short, long, value_name = "USERS")]
+    pub user: Vec<String>,
+    /// The weights of the factors, not the jobs
+    #[arg(short, long)]
+    pub weights: bool,
+}
+
+pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sprio, CliError> {
+    choices::parse::<Sprio>(APPLET, argv, origin).map(|(args, _)| args)
+}
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
-    parsed(parse(argv, &origin)?, |asked| carry_out(&asked, &origin))
-}
-
-fn carry_out(asked: &Sprio, origin: &Origin) -> Done {
-    let layout = match &asked.format {
+    let args = parse(argv, &origin)?;
+    let layout = match &args.format {
         Some(text) => Layout::codes(text).map_err(format_error)?,
-        None => default_layout(asked.long, asked.norm),
+        None => default_layout(args.long, args.norm),
     };
-    let sort = Sort::parse(asked.sort.as_deref().unwrap_or(DEFAULT_SORT)).map_err(format_error)?;
-    if asked.weights {
-        return output::print(&sprio::weights(&layout, !asked.no_header, &ctx(origin, origin.now)));
+    let sort = Sort::parse(args.sort.as_deref().unwrap_or(DEFAULT_SORT)).map_err(format_error)?;
+    if args.weights {
+        return output::print(&sprio::weights(&layout, !args.noheader, &ctx(&origin, origin.now)));
     }
-    if let Some(user) = output::unknown_users(&asked.users).first() {
+    if let Some(user) = output::unknown_users(&args.user).first() {
         return Err(CliError::error(1, format!("Invalid user: {user}")));
     }
     let filter = JobFilter {
-        jobs: asked.jobs.clone().unwrap_or_default(),
+        jobs: args.jobs.clone(),
         states: Some(vec![JobState::Pending]),
-        users: output::user_names(&asked.users),
-        partitions: asked.partitions.clone(),
+        users: output::user_names(&args.user),
+        partitions: args.partition.clone(),
         without_paths: true,
         without_steps: true,
         ..JobFilter::default()
@@ -49,9 +98,8 @@ fn carry_out(asked: &Sprio, origin: &Origin) -> Done {
         Answer::Jobs(list) => list,
         other => return Err(unexpected(&other)),
     };
-    let is_named = asked.jobs.is_some() || !asked.users.is_empty();
-    if list.jobs.is_empty() && is_named {
+    if list.jobs.is_empty() && !(args.jobs.is_empty() && args.user.is_empty()) {
         return output::print(sprio::NONE_FOUND);
     }
-    output::print(&sprio::print(&list.jobs, &layout, &sort, !asked.no_header, &ctx(origin, list.now)))
+    output::print(&sprio::print(&list.jobs, &layout, &sort, !args.noheader, &ctx(&origin, list.now)))
 }

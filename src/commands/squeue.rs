@@ -1,17 +1,18 @@
 //! `squeue`: jobs that wait and run.
 
-pub mod args;
-
 use super::output::{self, ctx, face, format_error, maybe_listed, on_nodes};
-use super::{Done, Entry, ask, origin, parsed, unexpected};
-use crate::args::choices::definition;
+use super::{Done, Entry, ask, origin, unexpected};
+use crate::args::choices::{Applet, Choices, Reader, definition};
 use crate::args::error::{CliError, Mark};
+use crate::args::extra;
+use crate::args::getopt::Operands;
+use crate::args::options::{CommonOpts, DataOpts, Machine};
 use crate::args::origin::Origin;
+use crate::args::value::{Names, hosts, job, named, value};
 use crate::commands::pages::texts;
-use crate::commands::squeue::args::{Format, Machine, Squeue, parse};
-use crate::model::JobState;
 use crate::model::query::names_record;
 use crate::model::view::JobList;
+use crate::model::{JobRef, JobState};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{JobFilter, Request};
 use crate::render::field::{Need, helpformat};
@@ -19,25 +20,193 @@ use crate::render::layout;
 use crate::render::squeue::{self as render, Layout, Options, Sort, Steps, View, print, print_steps};
 use crate::render::time::date_line;
 use crate::render::{Ctx, Face, json};
+use crate::spec;
+use crate::spec::error::shown;
 use crate::spec::states::StateFilter;
+use clap::Args;
 use std::ffi::OsString;
 
 /// This command in the table of all.
-pub const ENTRY: Entry =
-    Entry { applet: args::APPLET, define: definition::<args::SqueueOpts>, run, page: &texts::SQUEUE };
+pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Squeue>, run, page: &texts::SQUEUE };
+
+const APPLET: Applet = Applet {
+    name: "squeue",
+    about: "Show the jobs that wait and run",
+    operands: Operands::None,
+    usage_exit: 1,
+    points_to_help: true,
+    extras: &[extra::SQUEUE],
+    // SQUEUE_ALL is not among them: Slurm means hidden partitions by it, the book's --all all states.
+    variables: &[
+        ("SQUEUE_ACCOUNT", "account"),
+        ("SQUEUE_ARRAY", "array"),
+        ("SQUEUE_FORMAT", "format"),
+        ("SQUEUE_FORMAT2", "Format"),
+        ("SQUEUE_LICENSES", "licenses"),
+        ("SQUEUE_NAMES", "name"),
+        ("SQUEUE_PARTITION", "partition"),
+        ("SQUEUE_QOS", "qos"),
+        ("SQUEUE_SORT", "sort"),
+        ("SQUEUE_STATES", "states"),
+        ("SQUEUE_USERS", "user"),
+        ("SLURM_CLUSTERS", "clusters"),
+    ],
+    submission: "",
+};
+
+#[derive(Debug, Clone, Default, Args)]
+pub struct Squeue {
+    #[command(flatten)]
+    pub common: CommonOpts,
+    /// Print this help
+    #[arg(long)]
+    pub help: bool,
+    /// Jobs of these accounts
+    #[arg(short = 'A', long, alias = "accounts", value_name = "NAMES")]
+    pub account: Vec<String>,
+    /// Jobs in all states, ended ones too
+    #[arg(short, long)]
+    pub all: bool,
+    /// A row for each task of an array
+    #[arg(short = 'r', long)]
+    pub array: bool,
+    /// Columns, by % codes or by the names of fields
+    #[arg(short = 'o', long, value_name = "FORMAT")]
+    pub format: Option<String>,
+    /// Columns, by the names of fields: jobid:10,name:.12,state
+    #[arg(id = "format_fields", short = 'O', long = "Format", value_name = "FIELDS")]
+    pub format_fields: Option<String>,
+    /// List the fields and codes
+    #[arg(long, alias = "helpFormat", alias = "helpformat2", alias = "helpFormat2")]
+    pub helpformat: bool,
+    /// Print again every so many seconds
+    #[arg(short, long, value_name = "SECONDS", value_parser = named(spec::count::parse))]
+    pub iterate: Option<u32>,
+    /// These jobs
+    #[arg(short, long, value_name = "JOBS", num_args = 0..=1, require_equals = true, value_parser = value(job))]
+    pub jobs: Vec<JobRef>,
+    #[command(flatten)]
+    pub data: DataOpts,
+    /// Jobs with these licenses
+    #[arg(short = 'L', long, value_name = "NAMES")]
+    pub licenses: Vec<String>,
+    /// The long view
+    #[arg(short, long)]
+    pub long: bool,
+    /// Your own jobs
+    #[arg(long)]
+    pub me: bool,
+    /// Jobs of these names
+    #[arg(short, long, alias = "names", value_name = "NAMES")]
+    pub name: Vec<String>,
+    /// No line of headers
+    #[arg(short = 'h', long)]
+    pub noheader: bool,
+    /// Jobs on these hosts
+    #[arg(short = 'w', long, alias = "nodes", value_name = "HOSTS", value_parser = value(hosts))]
+    pub nodelist: Option<Names>,
+    /// Jobs of these partitions
+    #[arg(short, long, alias = "partitions", value_name = "NAMES")]
+    pub partition: Vec<String>,
+    /// Jobs of these qualities of service
+    #[arg(short, long, value_name = "NAMES")]
+    pub qos: Vec<String>,
+    /// Jobs of this reservation
+    #[arg(short = 'R', long, value_name = "NAME")]
+    pub reservation: Vec<String>,
+    /// Order of the rows: codes or names, each with - for descending
+    #[arg(short = 'S', long, value_name = "FIELDS")]
+    pub sort: Option<String>,
+    /// When pending jobs are expected to start
+    #[arg(long)]
+    pub start: bool,
+    /// Jobs in these states, or all
+    #[arg(short = 't', long, alias = "state", value_name = "STATES", value_parser = value(spec::states::parse_list))]
+    pub states: Vec<StateFilter>,
+    /// Rows are steps
+    #[arg(short, long, value_name = "STEPS", num_args = 0..=1, require_equals = true, value_parser = value(step))]
+    pub steps: Vec<JobRef>,
+    /// Jobs of these users
+    #[arg(short, long, alias = "users", value_name = "USERS")]
+    pub user: Vec<String>,
+    /// `-s`: rows are steps
+    #[arg(skip)]
+    pub by_step: bool,
+    /// `-o` and `-O`, or what the environment says in their place
+    #[arg(skip)]
+    pub columns: Format,
+}
+
+/// How the rows are asked for. The text of a format is read by `render`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Format {
+    /// The default view, or the one of `-l`, `--start` or `-s`.
+    #[default]
+    Default,
+    /// `-o`: `%` codes and literal text, or the book's list of field names.
+    Percent(String),
+    /// `-O`: `field[:width]` names.
+    Fields(String),
+}
+
+impl Squeue {
+    /// `--all` is all states; with `-t` as well, that one says which. `None`: what is not over.
+    pub fn states(&self) -> Option<StateFilter> {
+        spec::states::union(&self.states).or(self.all.then_some(StateFilter::All))
+    }
+}
+
+fn step(text: &str) -> Result<JobRef, CliError> {
+    spec::ids::parse_job(text).map_err(|_| CliError::error(1, format!("Invalid step id: {}", shown(text))))
+}
+
+/// # Errors
+/// Slurm's texts, exit code 1.
+pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Squeue, CliError> {
+    let mut reader = Reader::scan::<Squeue>(APPLET, argv)?;
+    reader.give_operands(&["jobs", "steps"]);
+    let (mut args, choices) = reader.finish::<Squeue>(origin, &[])?;
+    args.by_step = choices.of("steps").is_some();
+    args.columns = columns(&args, &choices)?;
+    if args.me {
+        args.user.push(origin.user.clone());
+    }
+    Ok(args)
+}
+
+/// A view that the command line asks for replaces a format of the environment, as in squeue, where of two of these
+/// `SQUEUE_FORMAT` wins, and two of the command line are refused.
+fn columns(args: &Squeue, choices: &Choices) -> Result<Format, CliError> {
+    let last = choices.last_of(&["format", "Format"]);
+    if ["format", "Format"].iter().all(|name| choices.on_command_line(name)) {
+        let (long, short) = ("-O (--Format)", "-o (--format)");
+        let (second, first) = if last == Some("Format") { (long, short) } else { (short, long) };
+        return Err(CliError::error(1, format!("{second} is incompatible with {first}")));
+    }
+    let last = match ["format", "Format"].iter().all(|name| choices.from_environment(name)) {
+        true => Some("format"),
+        false => last,
+    };
+    let view = args.long || args.start || args.by_step;
+    Ok(match last {
+        Some(name) if view && choices.from_environment(name) => Format::Default,
+        Some("format") => args.format.clone().map_or(Format::Default, Format::Percent),
+        Some(_) => args.format_fields.clone().map_or(Format::Default, Format::Fields),
+        None => Format::Default,
+    })
+}
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
-    parsed(parse(argv, &origin)?, |squeue| {
-        if squeue.help_format {
-            return output::print(&helpformat::<render::Squeue>());
-        }
-        if let Some(name) = squeue.nodes.iter().find(|name| !output::is_node(name, &origin.host)) {
-            return Err(CliError::error(1, format!("Invalid node name {name}")));
-        }
-        let table = Table::of(&squeue, face(&origin))?;
-        output::repeat("squeue", squeue.iterate_secs, || once(&squeue, &table, &origin))
-    })
+    let args = parse(argv, &origin)?;
+    if args.helpformat {
+        return output::print(&helpformat::<render::Squeue>());
+    }
+    if let Some(name) = args.nodelist.iter().flatten().find(|name| !output::is_node(name, &origin.host)) {
+        return Err(CliError::error(1, format!("Invalid node name {name}")));
+    }
+    let table = Table::of(&args, face(&origin))?;
+    output::repeat("squeue", args.iterate, || once(&args, &table, &origin))
 }
 
 /// How the rows are to look.
@@ -48,29 +217,29 @@ enum Table {
 }
 
 impl Table {
-    fn of(squeue: &Squeue, face: Face) -> Result<Self, CliError> {
-        if let Some(machine) = squeue.machine {
+    fn of(args: &Squeue, face: Face) -> Result<Self, CliError> {
+        if let Some(machine) = args.data.machine() {
             return Ok(Table::Machine(machine));
         }
-        if squeue.steps.is_some() {
-            let layout = match &squeue.format {
+        if args.by_step {
+            let layout = match &args.columns {
                 Format::Default => Ok(render::default_layout()),
                 Format::Percent(text) => layout::Layout::codes(text),
                 Format::Fields(text) => layout::Layout::long(text),
             };
             return layout.map(Table::Steps).map_err(format_error);
         }
-        let view = match (squeue.start, squeue.long) {
+        let view = match (args.start, args.long) {
             (true, _) => View::Start,
             (false, true) => View::Long,
             (false, false) => View::Default,
         };
-        let layout = match &squeue.format {
+        let layout = match &args.columns {
             Format::Default => view.layout(face),
             Format::Percent(text) => Layout::parse(text).map_err(format_error)?,
             Format::Fields(text) => Layout::long(text).map_err(format_error)?,
         };
-        let sort = match &squeue.sort {
+        let sort = match &args.sort {
             Some(text) => Sort::parse(text).map_err(format_error)?,
             None => view.sort(),
         };
@@ -78,7 +247,7 @@ impl Table {
     }
 
     /// Whether a line with the date goes above it: Slurm puts one above its own tables with `-l`, and above any with `-i`.
-    fn is_dated(&self, squeue: &Squeue) -> bool {
+    fn is_dated(&self, args: &Squeue) -> bool {
         let of_slurm = match self {
             Table::Machine(_) => return false,
             // It brings its own.
@@ -86,12 +255,12 @@ impl Table {
             Table::Jobs { layout, .. } => !layout.is_barred(),
             Table::Steps(_) => true,
         };
-        !squeue.no_header && (squeue.iterate_secs.is_some() || (squeue.long && of_slurm))
+        !args.noheader && (args.iterate.is_some() || (args.long && of_slurm))
     }
 }
 
 /// What the daemon is asked for: no more than what is shown.
-fn filter(squeue: &Squeue, table: &Table) -> JobFilter {
+fn filter(args: &Squeue, table: &Table) -> JobFilter {
     let (planned, paths) = match table {
         Table::Machine(_) => (true, true),
         Table::Steps(_) => (false, false),
@@ -101,64 +270,65 @@ fn filter(squeue: &Squeue, table: &Table) -> JobFilter {
         }
     };
     JobFilter {
-        jobs: squeue.jobs.as_ref().or(squeue.steps.as_ref()).cloned().unwrap_or_default(),
-        expected_starts: planned || squeue.start,
-        live_only: squeue.states.is_none(),
-        states: match &squeue.states {
+        jobs: if args.jobs.is_empty() { &args.steps } else { &args.jobs }.clone(),
+        expected_starts: planned || args.start,
+        live_only: args.states().is_none(),
+        states: match args.states() {
             None | Some(StateFilter::All) => None,
-            Some(StateFilter::Some(states)) => Some(states.clone()),
+            Some(StateFilter::Some(states)) => Some(states),
         },
-        users: squeue.users.clone(),
-        names: squeue.names.clone(),
-        partitions: squeue.partitions.clone(),
-        accounts: squeue.accounts.clone(),
+        users: args.user.clone(),
+        names: args.name.clone(),
+        partitions: args.partition.clone(),
+        accounts: args.account.clone(),
         without_paths: !paths,
         without_steps: matches!(table, Table::Jobs { .. }),
     }
 }
 
-fn once(squeue: &Squeue, table: &Table, origin: &Origin) -> Done {
-    for user in output::unknown_users(&squeue.users) {
-        // Slurm ends this message in an empty line (golden F-29).
+fn once(args: &Squeue, table: &Table, origin: &Origin) -> Done {
+    for user in output::unknown_users(&args.user) {
+        // Slurm ends this message in an empty line.
         eprintln!("squeue: error: Invalid user: {user}\n");
     }
-    let mut list = match ask(&Request::Jobs(filter(squeue, table)), &[])?.0 {
+    let mut list = match ask(&Request::Jobs(filter(args, table)), &[])?.0 {
         Answer::Jobs(list) => list,
         other => return Err(unexpected(&other)),
     };
     // Slurm minds an unknown id only where it is the only one; steps it always asks for all.
-    if !list.unknown.is_empty() && squeue.jobs.as_ref().is_some_and(|jobs| jobs.len() == 1) {
+    if !list.unknown.is_empty() && args.jobs.len() == 1 {
         return Err(CliError::new(Mark::Bare, 1, "slurm_load_jobs error: Invalid job id specified"));
     }
     let ctx = ctx(origin, list.now);
-    choose(squeue, &mut list, &ctx);
-    let header = !squeue.no_header;
+    choose(args, &mut list, &ctx);
+    let header = !args.noheader;
     let listing = match table {
         Table::Machine(machine) => return output::print_machine(&json::jobs(&list.jobs, &ctx), *machine),
         Table::Steps(layout) => print_steps(&list.jobs, layout, header, &ctx),
         Table::Jobs { layout, sort } => {
-            let refs = squeue.jobs.as_deref().unwrap_or_default();
             let (layout, sort) = (layout.clone(), sort.clone());
-            print(&list.jobs, &Options { layout, header, each_task: squeue.array, sort, refs }, &ctx)
+            print(&list.jobs, &Options { layout, header, each_task: args.array, sort, refs: &args.jobs }, &ctx)
         }
     };
-    let date = if table.is_dated(squeue) { date_line(&ctx) } else { String::new() };
+    let date = if table.is_dated(args) { date_line(&ctx) } else { String::new() };
     output::print(&(date + &listing))
 }
 
 /// What the daemon's filter does not look at.
-fn choose(squeue: &Squeue, list: &mut JobList, ctx: &Ctx) {
+fn choose(args: &Squeue, list: &mut JobList, ctx: &Ctx) {
     list.jobs.retain(|job| {
         let request = &job.request;
-        maybe_listed(&squeue.qos, Some(request.qos.as_deref().unwrap_or("normal")))
-            && maybe_listed(&squeue.reservations, request.reservation.as_deref())
-            && maybe_listed(&squeue.licenses, request.licenses.as_deref())
-            && on_nodes(&squeue.nodes, job, &ctx.node)
-            && (!squeue.start || job.run.state == JobState::Pending)
+        maybe_listed(&args.qos, Some(request.qos.as_deref().unwrap_or("normal")))
+            && maybe_listed(&args.reservation, request.reservation.as_deref())
+            && maybe_listed(&args.licenses, request.licenses.as_deref())
+            && on_nodes(args.nodelist.as_deref().unwrap_or_default(), job, &ctx.node)
+            && (!args.start || job.run.state == JobState::Pending)
     });
-    let Some(wanted) = squeue.steps.as_ref().filter(|steps| !steps.is_empty()) else { return };
+    if args.steps.is_empty() {
+        return;
+    }
     for job in &mut list.jobs {
-        let named: Vec<_> = wanted.iter().filter(|r| names_record(r, job.id, &job.role)).collect();
+        let named: Vec<_> = args.steps.iter().filter(|r| names_record(r, job.id, &job.role)).collect();
         job.steps.retain(|step| named.iter().any(|r| r.step.is_none_or(|id| id == step.id)));
     }
 }
@@ -166,14 +336,13 @@ fn choose(squeue: &Squeue, list: &mut JobList, ctx: &Ctx) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::error::Parsed;
     use crate::args::origin::tests::lab;
 
     fn read(words: &[&str]) -> Squeue {
         let argv: Vec<OsString> = ["squeue"].iter().chain(words).map(OsString::from).collect();
         match parse(&argv, &lab(&[])) {
-            Ok(Parsed::Run(squeue)) => squeue,
-            other => panic!("{words:?}: {other:?}"),
+            Ok(squeue) => squeue,
+            Err(error) => panic!("{words:?}: {error:?}"),
         }
     }
 

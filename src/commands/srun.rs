@@ -5,7 +5,7 @@ pub mod options;
 
 use super::output::print;
 use super::tasks::{Voice, all_streams, client, hand_in, link, tell, verdict};
-use super::{Done, Entry, parsed, paths, refused, submitting_origin, unexpected};
+use super::{Done, Entry, paths, refused, submitting_origin, unexpected};
 use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
 use crate::args::step::{Stream as Wanted, check_node};
@@ -35,13 +35,12 @@ pub const ENTRY: Entry =
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = submitting_origin()?;
-    parsed(parse(argv, &origin)?, |srun| {
-        if srun.verbose > 0 {
-            super::sbatch::report("srun", &srun.defined);
-        }
-        let code = srun.error_exit;
-        carry_out(srun, &origin.tz).map_err(|error| if error.exit == 1 { error.with_exit(code) } else { error })
-    })
+    let srun = parse(argv, &origin)?;
+    if srun.verbose > 0 {
+        super::sbatch::report("srun", &srun.defined);
+    }
+    let code = srun.error_exit;
+    carry_out(srun, &origin.tz).map_err(|error| if error.exit == 1 { error.with_exit(code) } else { error })
 }
 
 fn carry_out(srun: Srun, tz: &jiff::tz::TimeZone) -> Done {

@@ -1,12 +1,11 @@
 //! The command lines of srun, salloc and scancel against recorded Slurm (golden I, K, L) and the book's tables.
 
-use crate::args::error::{CliError, Parsed};
+use crate::args::error::CliError;
 use crate::args::origin::tests::lab;
 use crate::args::step::Stream;
 use crate::commands::salloc::args as salloc;
 use crate::commands::salloc::args::{Bell, Salloc};
-use crate::commands::scancel::args as scancel;
-use crate::commands::scancel::args::Scancel;
+use crate::commands::scancel::{self, Scancel};
 use crate::commands::srun::args as srun;
 use crate::commands::srun::args::Srun;
 use crate::model::binding::CpuBind;
@@ -18,12 +17,8 @@ fn argv(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
 }
 
-fn run<T>(result: Result<Parsed<T>, CliError>, command: &str) -> Result<T, (String, i32)> {
-    match result {
-        Ok(Parsed::Run(value)) => Ok(value),
-        Ok(Parsed::Print(text)) => Err((text, 0)),
-        Err(error) => Err((error.text(command), error.exit)),
-    }
+fn run<T>(result: Result<T, CliError>, command: &str) -> Result<T, (String, i32)> {
+    result.map_err(|error| (error.output.clone() + &error.text(command), error.exit))
 }
 
 fn srun_in(env: &[(&str, &str)], words: &[&str]) -> Result<Srun, (String, i32)> {
@@ -262,25 +257,26 @@ fn scancel_refuses_as_slurm_does() {
 #[test]
 fn scancel_takes_options_after_operands() {
     let got = scancel(&["12", "--signal", "USR2"]);
-    assert_eq!((got.refs, got.signal), (vec![JobRef::job(JobId(12))], Some(12)));
+    assert_eq!((got.jobs(), got.signal), (vec![JobRef::job(JobId(12))], Some(12)));
     assert_eq!(scancel(&["--signal=SIGTERM", "12"]).signal, Some(15));
 }
 
 #[test]
 fn scancel_takes_many_ids_of_all_kinds() {
     let got = scancel(&["1", "2_3", "4_[1-3,9]", "5.0", "6_*"]);
-    let shown: Vec<String> = got.refs.iter().map(ToString::to_string).collect();
+    let shown: Vec<String> = got.jobs().iter().map(ToString::to_string).collect();
     assert_eq!(shown, ["1", "2_3", "4_[1-3,9]", "5.0", "6"]);
 }
 
 #[test]
 fn scancel_filters() {
     let got = scancel(&["-u", "root", "--me", "-n", "a,b", "-p", "cpu", "-t", "PD", "-w", "n[1-2]", "-A", "x", "-Qvi"]);
-    assert_eq!(got.users, ["root", "lab"]);
-    assert_eq!(got.names, ["a", "b"]);
-    assert_eq!(got.states, [JobState::Pending]);
-    assert_eq!(got.nodes, ["n1", "n2"]);
-    assert!(got.quiet && got.interactive && got.verbose == 1);
+    let filter = got.filter();
+    assert_eq!(filter.users, ["root", "lab"]);
+    assert_eq!(filter.names, ["a", "b"]);
+    assert_eq!(filter.states, [JobState::Pending]);
+    assert_eq!(filter.nodes, ["n1", "n2"]);
+    assert!(got.quiet && got.interactive && got.common.verbose == 1);
     assert!(scancel(&["--name", "x", "-b", "-f"]).batch);
 }
 
@@ -288,11 +284,11 @@ fn scancel_filters() {
 
 mod arbitrary {
     use super::*;
-    use crate::commands::sacct::args as sacct;
+    use crate::commands::sacct;
     use crate::commands::sbatch::args as sbatch;
     use crate::commands::scontrol::args as scontrol;
-    use crate::commands::sinfo::args as sinfo;
-    use crate::commands::squeue::args as squeue;
+    use crate::commands::sinfo;
+    use crate::commands::squeue;
     use proptest::prelude::*;
 
     /// Words as people and tools write them: options of all commands, right and wrong, and values.

@@ -1,21 +1,10 @@
 //! sbatch's command line against recorded Slurm (golden A, B, C, E) and the book's option table.
 
-use crate::args::choices::definition;
-use crate::args::error::Parsed;
 use crate::args::getopt::Grammar;
 use crate::args::origin::tests::lab;
-use crate::commands::sacct::args as sacct;
-use crate::commands::salloc::args as salloc;
-use crate::commands::salloc::options::SallocOpts;
+use crate::commands::COMMANDS;
 use crate::commands::sbatch::args as sbatch;
 use crate::commands::sbatch::args::{Sbatch, Text};
-use crate::commands::sbatch::options::SbatchOpts;
-use crate::commands::scancel::args as scancel;
-use crate::commands::scontrol::args as scontrol;
-use crate::commands::sinfo::args as sinfo;
-use crate::commands::squeue::args as squeue;
-use crate::commands::srun::args as srun;
-use crate::commands::srun::options::SrunOpts;
 use crate::model::Timestamp;
 use crate::model::request::{MemRequest, OpenMode, Sharing, WarnSignal};
 use std::ffi::OsString;
@@ -34,9 +23,8 @@ fn outcome(env: &[(&str, &str)], script: &str, words: &[&str]) -> (Option<Sbatch
         _ => Err(io::Error::from(io::ErrorKind::NotFound)),
     };
     match sbatch::parse(&argv, &lab(env), &mut read) {
-        Ok(Parsed::Run(asked)) => (Some(asked), String::new(), 0),
-        Ok(Parsed::Print(text)) => (None, text, 0),
-        Err(error) => (None, error.text("sbatch"), error.exit),
+        Ok(asked) => (Some(asked), String::new(), 0),
+        Err(error) => (None, error.output.clone() + &error.text("sbatch"), error.exit),
     }
 }
 
@@ -532,16 +520,8 @@ fn verbose_lists_what_was_given() {
 
 #[test]
 fn every_definition_is_sound_and_every_variable_names_an_option_of_it() {
-    for (applet, definition) in [
-        (sbatch::APPLET, definition::<SbatchOpts>(sbatch::APPLET)),
-        (srun::APPLET, definition::<SrunOpts>(srun::APPLET)),
-        (salloc::APPLET, definition::<SallocOpts>(salloc::APPLET)),
-        (squeue::APPLET, definition::<squeue::SqueueOpts>(squeue::APPLET)),
-        (sacct::APPLET, definition::<sacct::SacctOpts>(sacct::APPLET)),
-        (sinfo::APPLET, definition::<sinfo::SinfoOpts>(sinfo::APPLET)),
-        (scancel::APPLET, definition::<scancel::ScancelOpts>(scancel::APPLET)),
-        (scontrol::APPLET, definition::<scontrol::ScontrolOpts>(scontrol::APPLET)),
-    ] {
+    for entry in COMMANDS {
+        let (applet, definition) = (entry.applet, entry.definition());
         let grammar = Grammar::of(&definition);
         for (variable, option) in applet.variables {
             assert!(grammar.takes(option).is_some(), "{variable}: --{option}");

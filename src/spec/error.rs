@@ -17,22 +17,30 @@ pub struct SpecError {
     /// In Slurm the controller finds it, so that the text comes after `Batch job submission failed: ` (sbatch),
     /// `Unable to allocate resources: ` (srun) or `Job submit/allocate failed: ` (salloc).
     pub submission: bool,
+    /// What would be understood, for a line of its own.
+    pub hint: Option<String>,
 }
 
 impl SpecError {
     /// A value that the option parser refuses: exit code 255.
     pub fn usage(text: impl Into<String>) -> Self {
-        SpecError { text: text.into(), usage: true, submission: false }
+        SpecError { text: text.into(), usage: true, submission: false, hint: None }
     }
 
     /// A value that is refused with exit code 1.
     pub fn value(text: impl Into<String>) -> Self {
-        SpecError { text: text.into(), usage: false, submission: false }
+        SpecError { text: text.into(), usage: false, submission: false, hint: None }
     }
 
     /// A value that Slurm's controller refuses: exit code 1, after the words for a failed submission.
     pub fn submission(text: impl Into<String>) -> Self {
-        SpecError { text: text.into(), usage: false, submission: true }
+        SpecError { text: text.into(), usage: false, submission: true, hint: None }
+    }
+
+    /// Adds what would be understood: the forms, or the nearest name.
+    #[must_use]
+    pub fn with_hint(self, hint: impl Into<String>) -> Self {
+        SpecError { hint: Some(hint.into()), ..self }
     }
 
     /// `Invalid --time specification: 1h`.

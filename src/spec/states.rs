@@ -22,6 +22,22 @@ impl StateFilter {
     }
 }
 
+/// What several lists admit together; `None` where there is no list.
+pub fn union(filters: &[StateFilter]) -> Option<StateFilter> {
+    let mut states: Vec<JobState> = Vec::new();
+    for filter in filters {
+        match filter {
+            StateFilter::All => return Some(StateFilter::All),
+            StateFilter::Some(more) => more.iter().for_each(|state| {
+                if !states.contains(state) {
+                    states.push(*state);
+                }
+            }),
+        }
+    }
+    (!filters.is_empty()).then_some(StateFilter::Some(states))
+}
+
 /// `all` or the long names with commas, which [`parse_list`] reads back.
 impl fmt::Display for StateFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,7 +1,7 @@
 //! `salloc`: get an allocation and run a command in it, or a shell.
 
 use crate::args::choices::{Applet, Reader};
-use crate::args::error::{CliError, Parsed};
+use crate::args::error::CliError;
 use crate::args::extra;
 use crate::args::getopt::Operands;
 use crate::args::origin::Origin;
@@ -65,11 +65,8 @@ pub struct Salloc {
 ///
 /// # Errors
 /// Slurm's texts for bad options and values.
-pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Salloc>, CliError> {
-    let reader = match Reader::scan::<SallocOpts>(APPLET, argv)? {
-        Parsed::Run(reader) => reader,
-        Parsed::Print(text) => return Ok(Parsed::Print(text)),
-    };
+pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Salloc, CliError> {
+    let reader = Reader::scan::<SallocOpts>(APPLET, argv)?;
     let (options, choices) = reader.finish::<SallocOpts>(origin, &[])?;
     let job = &options.job;
     // The name does not follow the command (golden E-14, L-17).
@@ -85,7 +82,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Salloc>, CliEr
             spec::signal::parse(text).map_err(|_| choices.refuse("kill-command", &invalid("--kill-command", text)))?,
         ),
     };
-    Ok(Parsed::Run(Salloc {
+    Ok(Salloc {
         work_dir: request.work_dir.clone(),
         request,
         command,
@@ -101,5 +98,5 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Salloc>, CliEr
         defined: choices.defined(),
         error_exit: error_exit(origin),
         immediate_exit: immediate_exit(origin),
-    }))
+    })
 }

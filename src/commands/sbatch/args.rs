@@ -3,7 +3,7 @@
 //! Reading the script and the export file is the only thing here that touches the world, and the caller does it.
 
 use crate::args::choices::{Applet, Reader};
-use crate::args::error::{CliError, Parsed};
+use crate::args::error::CliError;
 use crate::args::extra;
 use crate::args::getopt::Operands;
 use crate::args::job_env::Export;
@@ -70,11 +70,8 @@ pub fn parse(
     argv: &[OsString],
     origin: &Origin,
     read: &mut dyn FnMut(Text<'_>) -> io::Result<Vec<u8>>,
-) -> Result<Parsed<Sbatch>, CliError> {
-    let reader = match Reader::scan::<SbatchOpts>(APPLET, argv)? {
-        Parsed::Run(reader) => reader,
-        Parsed::Print(text) => return Ok(Parsed::Print(text)),
-    };
+) -> Result<Sbatch, CliError> {
+    let reader = Reader::scan::<SbatchOpts>(APPLET, argv)?;
     let source = if reader.has("wrap") { None } else { Some(script_of(&reader, origin, read)?) };
     let directives = match &source {
         Some(source) => spec::directive::directives(&source.text).map_err(|error| refuse(&error))?,
@@ -126,7 +123,7 @@ pub fn parse(
     let env = Export { spec: &export, written: options.export.as_deref(), file: &file, new_job: true }.block(origin);
     request.export = export;
 
-    Ok(Parsed::Run(Sbatch {
+    Ok(Sbatch {
         request,
         texts: LaunchTexts { script, env },
         parsable: options.parsable,
@@ -137,7 +134,7 @@ pub fn parse(
         cluster: given(&job.clusters),
         defined: choices.defined(),
         error_exit: error_exit(origin),
-    }))
+    })
 }
 
 /// The exit code of a command that the daemon refuses: 1, or `SLURM_EXIT_ERROR`.

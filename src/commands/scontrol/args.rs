@@ -1,14 +1,13 @@
 //! `scontrol`: look at one thing closely, and change it.
 
 use crate::args::choices::{Applet, Reader};
-use crate::args::error::{CliError, Mark, Parsed};
+use crate::args::error::{CliError, Mark};
 use crate::args::extra;
 use crate::args::getopt::Operands;
-use crate::args::options::CommonOpts;
+use crate::args::options::{CommonOpts, DataOpts, Machine};
 use crate::args::origin::Origin;
 use crate::commands::scontrol::show_args::show;
 use crate::commands::scontrol::update_args::{JobChange, update};
-use crate::commands::squeue::args::{Machine, machine};
 use crate::model::JobRef;
 use crate::spec;
 use crate::spec::error::shown;
@@ -38,18 +37,14 @@ pub struct ScontrolOpts {
     /// Show more
     #[arg(short, long)]
     pub details: bool,
-    /// Print JSON
-    #[arg(long, value_name = "VERSION", num_args = 0..=1, require_equals = true, overrides_with = "yaml")]
-    pub json: Option<Option<String>>,
+    #[command(flatten)]
+    pub data: DataOpts,
     /// One line for each record
     #[arg(short, long)]
     pub oneliner: bool,
     /// No messages, only the exit code
     #[arg(short = 'Q', long)]
     pub quiet: bool,
-    /// Print YAML
-    #[arg(long, value_name = "VERSION", num_args = 0..=1, require_equals = true, overrides_with = "json")]
-    pub yaml: Option<Option<String>>,
     /// show, hold, release, requeue, suspend, resume, update, …; commands on standard input where there is none
     #[arg(value_name = "COMMAND")]
     pub operands: Vec<String>,
@@ -133,21 +128,18 @@ const REFUSED: [(&str, &str); 16] = [
 ///
 /// # Errors
 /// Slurm's texts (golden H), exit code 1.
-pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Scontrol>, CliError> {
-    let reader = match Reader::scan::<ScontrolOpts>(APPLET, argv)? {
-        Parsed::Run(reader) => reader,
-        Parsed::Print(text) => return Ok(Parsed::Print(text)),
-    };
+pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Scontrol, CliError> {
+    let reader = Reader::scan::<ScontrolOpts>(APPLET, argv)?;
     let (options, choices) = reader.finish::<ScontrolOpts>(origin, &[])?;
     let words: Vec<String> = choices.operands.iter().map(|operand| operand.text.clone()).collect();
-    Ok(Parsed::Run(Scontrol {
+    Ok(Scontrol {
         command: if words.is_empty() { Command::Interactive } else { command(&words, origin)? },
         oneliner: options.oneliner,
         details: options.details,
-        machine: machine(options.json.is_some(), options.yaml.is_some()),
+        machine: options.data.machine(),
         quiet: options.quiet,
         verbose: options.common.verbose,
-    }))
+    })
 }
 
 /// One command in words: of the command line, or of a line of standard input.

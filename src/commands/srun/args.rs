@@ -1,7 +1,7 @@
 //! `srun`: run a command as a step, in an allocation of its own where there is none.
 
 use crate::args::choices::{Applet, Choices, Reader};
-use crate::args::error::{CliError, Mark, Parsed};
+use crate::args::error::{CliError, Mark};
 use crate::args::extra;
 use crate::args::getopt::Operands;
 use crate::args::job_env::Export;
@@ -68,11 +68,8 @@ pub struct Srun {
 ///
 /// # Errors
 /// Slurm's texts for bad options and values; no command; what the book rules out with `--no-wait`.
-pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Srun>, CliError> {
-    let reader = match Reader::scan::<SrunOpts>(APPLET, argv)? {
-        Parsed::Run(reader) => reader,
-        Parsed::Print(text) => return Ok(Parsed::Print(text)),
-    };
+pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
+    let reader = Reader::scan::<SrunOpts>(APPLET, argv)?;
     let (options, choices) = reader.finish::<SrunOpts>(origin, &[])?;
     let job = &options.job;
     let command: Vec<String> = choices.operands.iter().map(|operand| operand.text.clone()).collect();
@@ -128,7 +125,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Srun>, CliErro
         ..step(&options, &choices, &request, inside.is_some(), default_name)
     };
 
-    Ok(Parsed::Run(Srun {
+    Ok(Srun {
         work_dir: request.work_dir.clone(),
         inside,
         request,
@@ -150,7 +147,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Parsed<Srun>, CliErro
         defined: choices.defined(),
         error_exit: error_exit(origin),
         immediate_exit: immediate_exit(origin),
-    }))
+    })
 }
 
 /// The step. What the environment says of memory and GPUs there describes the job, not the step, once there is one;
