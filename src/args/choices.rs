@@ -37,15 +37,16 @@ pub struct Applet {
 }
 
 impl Applet {
+    /// The option of this name, if it is one without effect.
+    fn extra(&self, name: &str) -> Option<&'static Extra> {
+        self.extras.iter().copied().flatten().find(|extra| extra.long == name)
+    }
+
     /// The refusal of a value, with what tells where it was given.
     pub fn refuse(&self, label: &str, error: &SpecError) -> CliError {
         let text = if error.submission { format!("{}: {error}", self.submission) } else { error.to_string() };
         let exit = if error.usage { self.usage_exit } else { 1 };
-        let refusal = CliError::error(exit, format!("{label}{text}"));
-        match &error.hint {
-            Some(hint) => refusal.hint(hint),
-            None => refusal,
-        }
+        CliError::error(exit, format!("{label}{text}")).maybe_hint(error.hint.as_ref())
     }
 }
 
@@ -89,7 +90,9 @@ pub struct Choice {
 #[derive(Debug)]
 pub struct Choices {
     applet: Applet,
-    pub list: Vec<Choice>,
+    list: Vec<Choice>,
+    /// Options without effect: only told by `-v`, so that none of them can come to have one unnoticed.
+    idle: Vec<Choice>,
     pub operands: Vec<Operand>,
 }
 
@@ -150,7 +153,7 @@ impl Choices {
     /// The options by name with their values, as `-v` lists them.
     pub fn defined(&self) -> Vec<(String, String)> {
         let mut named: Vec<(String, String)> = Vec::new();
-        for choice in &self.list {
+        for choice in self.list.iter().chain(&self.idle) {
             let count = self.list.iter().filter(|other| other.given.name == choice.given.name).count();
             let value = match (&choice.given.value, choice.given.name.as_str()) {
                 (_, "verbose") => count.to_string(),
@@ -197,9 +200,9 @@ impl Reader {
             }
         }
         let found = grammar.scan(&words, applet.operands).map_err(|error| {
-            let mut refusal = error.refuse(applet.name, applet.usage_exit);
+            let mut refusal = error.refuse(Mark::Plain, "", applet.name, applet.usage_exit);
             if !applet.points_to_help {
-                refusal.lines.truncate(1);
+                refusal.lines.pop();
             }
             refusal
         })?;
@@ -269,15 +272,13 @@ impl Reader {
         let mut list = self.directives(directives)?;
         list.extend(environment(&self.grammar, self.applet.variables, origin));
         list.append(&mut self.line);
-        let list = settle(&self.grammar, list);
-        let choices = Choices { applet: self.applet, list, operands: self.operands };
-        for choice in &choices.list {
-            for extras in self.applet.extras {
-                if let Some(refusal) = extra::refusal(extras, &choice.given.name, self.applet.usage_exit) {
-                    return Err(refusal);
-                }
-            }
+        let is_extra = |choice: &Choice| self.applet.extra(&choice.given.name).is_some();
+        let (idle, list): (Vec<_>, Vec<_>) = settle(&self.grammar, list).into_iter().partition(is_extra);
+        let refusal = |choice: &Choice| extra::refusal(self.applet.extra(&choice.given.name)?, self.applet.usage_exit);
+        if let Some(refusal) = idle.iter().find_map(refusal) {
+            return Err(refusal);
         }
+        let choices = Choices { applet: self.applet, list, idle, operands: self.operands };
         let matches = fill(self.command, &self.grammar, &choices)?;
         let options = T::from_arg_matches(&matches).map_err(|error| clap_error(&choices, &error))?;
         Ok((options, choices))
@@ -288,10 +289,10 @@ impl Reader {
         let mut list = Vec::new();
         for Directive { line, words } in directives {
             let exit = self.applet.usage_exit;
-            let found = self.grammar.scan(words, Operands::Anywhere).map_err(|error| {
-                CliError::error(exit, format!("line {line}: {error}"))
-                    .and(Mark::Bare, format!("Try \"{} --help\" for more information", self.applet.name))
-            })?;
+            let found = self
+                .grammar
+                .scan(words, Operands::Anywhere)
+                .map_err(|error| error.refuse(Mark::Error, &format!("line {line}: "), self.applet.name, exit))?;
             if let Some(stray) = found.operands.first() {
                 let text = format!("line {line}: Invalid directive found in batch script: {}", stray.text);
                 return Err(
@@ -321,16 +322,20 @@ fn bare_command(applet: Applet) -> Command {
         .term_width(100)
 }
 
-/// What the environment says, in the order of the table. An empty variable says nothing.
+/// What the environment says, in the order of the table. An empty variable says nothing, but where the option needs no
+/// value it is there by its name alone, as in Slurm: `SBATCH_EXCLUSIVE=`.
 fn environment(grammar: &Grammar, variables: &'static [(&'static str, &'static str)], origin: &Origin) -> Vec<Choice> {
     let mut list = Vec::new();
     for &(variable, option) in variables {
-        let (Some(value), Some(takes)) = (origin.nonempty(variable), grammar.takes(option)) else {
+        let (Some(value), Some(takes)) = (origin.var(variable), grammar.takes(option)) else {
             continue;
         };
         // A flag's variable may say how often (SBATCH_DEBUG=2), or no.
         let (value, times) = match takes {
+            Takes::Nothing if value.is_empty() => (None, u8::from(!grammar.adds_up(option))),
             Takes::Nothing => (None, value.parse().unwrap_or(u8::from(!value.eq_ignore_ascii_case("no")))),
+            Takes::Maybe if value.is_empty() => (None, 1),
+            Takes::Value if value.is_empty() => continue,
             Takes::Maybe | Takes::Value => (Some(value.to_owned()), 1),
         };
         for _ in 0..times {
@@ -361,14 +366,11 @@ fn settle(grammar: &Grammar, list: Vec<Choice>) -> Vec<Choice> {
     list.into_iter().zip(keep).filter_map(|(choice, keep)| keep.then_some(choice)).collect()
 }
 
-/// Reads the words that count with clap. Options without meaning are left out: nobody asks for them, and clap is quicker
-/// without their definitions.
+/// Reads the words that count with clap, which is quicker without the definitions of options without effect.
 fn fill(command: Command, grammar: &Grammar, choices: &Choices) -> Result<ArgMatches, CliError> {
-    let extras = choices.applet.extras;
-    let means_something = |name: &str| !extras.iter().copied().flatten().any(|extra| extra.long == name);
     let mut words = Vec::with_capacity(choices.list.len() + choices.operands.len() + 2);
     words.push(choices.applet.name.to_owned());
-    for Choice { given, .. } in choices.list.iter().filter(|choice| means_something(&choice.given.name)) {
+    for Choice { given, .. } in &choices.list {
         if grammar.is_list(&given.name) {
             words.extend(given.elements().iter().map(Given::word));
         } else {

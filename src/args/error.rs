@@ -55,6 +55,15 @@ impl CliError {
         self.and(Mark::Bare, format!("  hint: {text}"))
     }
 
+    /// The same where there may be nothing to say.
+    #[must_use]
+    pub fn maybe_hint(self, text: Option<impl std::fmt::Display>) -> Self {
+        match text {
+            Some(text) => self.hint(text),
+            None => self,
+        }
+    }
+
     /// Adds a line.
     #[must_use]
     pub fn and(mut self, mark: Mark, text: impl Into<String>) -> Self {

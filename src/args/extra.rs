@@ -54,7 +54,6 @@ pub const SUBMIT: &[Extra] = &[
     kept("no-kill", Some('k'), Maybe, "Go on when a node fails"),
     kept("ntasks-per-core", None, Value, "Tasks for each core"),
     kept("ntasks-per-socket", None, Value, "Tasks for each socket"),
-    kept("overcommit", Some('O'), Nothing, "More tasks than CPUs"),
     kept("power", None, Value, "Power management"),
     kept("prefer", None, Value, "Features that would be nice to have"),
     kept("profile", None, Value, "What the accounting samples"),
@@ -106,7 +105,6 @@ pub const SRUN: &[Extra] = &[
     kept("oom-kill-step", None, Maybe, "Kill the whole step when memory runs out"),
     kept("preserve-env", Some('E'), Nothing, "Take the node and task counts of the environment"),
     kept("propagate", None, Maybe, "Take the resource limits of this shell"),
-    kept("relative", Some('r'), Value, "First node of the allocation to use"),
     kept("send-libs", None, Maybe, "Copy the libraries with the program"),
     kept("slurmd-debug", None, Value, "Messages of the node's daemon"),
     kept("threads", Some('T'), Value, "Threads of srun for the launch"),
@@ -225,8 +223,8 @@ pub fn add_to(command: Command, extras: &[Extra]) -> Command {
     })
 }
 
-/// The refusal of an option, if it is one of those.
-pub fn refusal(extras: &[Extra], name: &str, exit: i32) -> Option<CliError> {
-    let why = extras.iter().find(|extra| extra.long == name)?.refusal?;
-    Some(CliError::error(exit, format!("--{name} is not supported by slotd: {why}")))
+/// The refusal of an option that is not only kept.
+pub fn refusal(extra: &Extra, exit: i32) -> Option<CliError> {
+    let why = extra.refusal?;
+    Some(CliError::error(exit, format!("--{} is not supported by slotd: {why}", extra.long)))
 }

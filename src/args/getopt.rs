@@ -7,6 +7,7 @@
 
 use crate::args::error::{CliError, Mark};
 use crate::spec::ids::split_outside_brackets;
+use crate::spec::suggest;
 use clap::{ArgAction, Command};
 
 /// Whether options may follow operands.
@@ -91,9 +92,13 @@ pub struct Scanned {
 /// What getopt says, in glibc's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GetoptError {
-    UnknownLong(String),
+    /// As written, and the known name that is nearest to it.
+    UnknownLong(String, Option<String>),
     UnknownShort(char),
-    Ambiguous { word: String, possibilities: Vec<String> },
+    Ambiguous {
+        word: String,
+        possibilities: Vec<String>,
+    },
     MissingLong(String),
     MissingShort(char),
     UnwantedValue(String),
@@ -102,7 +107,7 @@ pub enum GetoptError {
 impl std::fmt::Display for GetoptError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            GetoptError::UnknownLong(word) => write!(f, "unrecognized option '{word}'"),
+            GetoptError::UnknownLong(word, _) => write!(f, "unrecognized option '{word}'"),
             GetoptError::UnknownShort(letter) => write!(f, "invalid option -- '{letter}'"),
             GetoptError::Ambiguous { word, possibilities } => {
                 write!(f, "option '{word}' is ambiguous; possibilities:")?;
@@ -116,10 +121,14 @@ impl std::fmt::Display for GetoptError {
 }
 
 impl GetoptError {
-    /// As the command prints it, with the pointer to `--help`.
-    pub fn refuse(&self, command: &str, exit: i32) -> CliError {
-        CliError::new(Mark::Plain, exit, self.to_string())
-            .and(Mark::Bare, format!("Try \"{command} --help\" for more information"))
+    /// As the command prints it, with the nearest option and the pointer to `--help`. `place` tells where it was said.
+    pub fn refuse(&self, mark: Mark, place: &str, command: &str, exit: i32) -> CliError {
+        let refusal = CliError::new(mark, exit, format!("{place}{self}"));
+        let refusal = match self {
+            GetoptError::UnknownLong(_, Some(meant)) => refusal.hint(format!("did you mean --{meant}?")),
+            _ => refusal,
+        };
+        refusal.and(Mark::Bare, format!("Try \"{command} --help\" for more information"))
     }
 }
 
@@ -244,7 +253,11 @@ impl Grammar {
         let mut possible: Vec<&Known> =
             self.known.iter().filter(|known| has(known, &|full| full.starts_with(name))).collect();
         match possible.as_slice() {
-            [] => Err(GetoptError::UnknownLong(format!("--{body}"))),
+            [] => {
+                let names = self.known.iter().map(|known| known.name.as_str()).filter(|name| name.len() > 1);
+                let meant = suggest::nearest(name, names).map(str::to_owned);
+                Err(GetoptError::UnknownLong(format!("--{body}"), meant))
+            }
             [one] => Ok(one),
             _ => {
                 possible.sort_by(|a, b| a.name.cmp(&b.name));
@@ -349,10 +362,22 @@ mod tests {
     fn an_ambiguous_beginning_names_the_possibilities() {
         let error = scan(&["--tim=5"]).expect_err("ambiguous");
         assert_eq!(
-            error.refuse("sbatch", 255).text("sbatch"),
+            error.refuse(Mark::Plain, "", "sbatch", 255).text("sbatch"),
             "sbatch: option '--tim=5' is ambiguous; possibilities: '--time' '--time-min'\n\
              Try \"sbatch --help\" for more information\n"
         );
+    }
+
+    #[test]
+    fn an_unknown_option_names_the_nearest_one() {
+        let text =
+            |word| scan(&[word]).expect_err("unknown").refuse(Mark::Error, "line 3: ", "sbatch", 255).text("sbatch");
+        assert_eq!(
+            text("--tiem=5"),
+            "sbatch: error: line 3: unrecognized option '--tiem=5'\n  hint: did you mean --time?\n\
+             Try \"sbatch --help\" for more information\n"
+        );
+        assert!(!text("--nosuch").contains("hint"));
     }
 
     #[test]

@@ -158,6 +158,9 @@ pub struct JobOpts {
     /// Tasks of the node; sets --ntasks where that is not given
     #[arg(long, value_name = "N")]
     pub ntasks_per_node: Option<String>,
+    /// More tasks than CPUs: they share the CPUs of one
+    #[arg(short = 'O', long)]
+    pub overcommit: bool,
     /// Share the host's resources with other jobs
     #[arg(short = 's', long, overrides_with = "exclusive")]
     pub oversubscribe: bool,

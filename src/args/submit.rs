@@ -108,7 +108,7 @@ impl Submission<'_> {
             ntasks_per_node: count("ntasks-per-node", &job.ntasks_per_node)?,
             cpus_per_task: count("cpus-per-task", &job.cpus_per_task)?,
             nodes: choices.read("nodes", job.nodes.as_ref(), spec::nodes::parse)?,
-            overcommit: choices.of("overcommit").is_some(),
+            overcommit: job.overcommit,
             mincpus: count("mincpus", &job.mincpus)?,
             mem: self.mem()?,
             gpu: self.gpu()?,

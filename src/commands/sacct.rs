@@ -177,18 +177,16 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sacct, CliError> {
     reader.letter_takes_next("parsable", "partition");
     let job = reader.operands.first().filter(|operand| spec::ids::parse_job(&operand.text).is_ok());
     let hint = job.map(|operand| format!("sacct -j {}", operand.text));
-    let (mut args, choices) = reader.finish::<Sacct>(origin, &[]).map_err(|error| match hint {
-        Some(hint) => error.hint(hint),
-        None => error,
-    })?;
+    let (mut args, choices) = reader.finish::<Sacct>(origin, &[]).map_err(|error| error.maybe_hint(hint))?;
     args.window = window(&args, origin)?;
     args.view = view(&args, &choices);
     Ok(args)
 }
 
 fn state(text: &str) -> Result<StateFilter, CliError> {
-    spec::states::parse_list(text)
-        .map_err(|_| CliError::fatal(1, format!("unrecognized job state value '{}'", shown(text))))
+    spec::states::parse_list(text).map_err(|error| {
+        CliError::fatal(1, format!("unrecognized job state value '{}'", shown(text))).maybe_hint(error.hint)
+    })
 }
 
 /// sacct's man page, "DEFAULT TIME WINDOW": where states are named, the window is the present, or the one second that
@@ -198,7 +196,7 @@ fn window(args: &Sacct, origin: &Origin) -> Result<(Timestamp, Option<Timestamp>
     let states_named = matches!(spec::states::union(&args.state), Some(StateFilter::Some(_)));
     let read = |text: &str, is_end: bool| {
         spec::acct_time::parse(text, origin.now, &origin.tz, is_end)
-            .map_err(|error| CliError::new(Mark::Bare, 1, error.to_string()))
+            .map_err(|error| CliError::new(Mark::Bare, 1, error.to_string()).maybe_hint(error.hint))
     };
     let end = args.endtime.as_deref().map(|text| read(text, true)).transpose()?;
     let start = match args.starttime.as_deref() {

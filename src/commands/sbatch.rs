@@ -4,7 +4,7 @@ pub mod args;
 pub mod options;
 
 use super::output::print;
-use super::tasks::{client, hand_in};
+use super::tasks::{client, hand_in, tell};
 use super::{Done, Entry, paths, refused, submitting_origin, trial_refused, unexpected};
 use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
@@ -18,7 +18,7 @@ use crate::protocol::request::{Request, Submit};
 use crate::sys::paths::Paths;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
 
@@ -33,7 +33,15 @@ pub fn run(argv: &[OsString]) -> Done {
 
 fn read(text: Text<'_>) -> io::Result<Vec<u8>> {
     match text {
-        Text::Stdin => read_all(&mut io::stdin().lock()),
+        Text::Stdin => {
+            let stdin = io::stdin();
+            if stdin.is_terminal() {
+                tell(
+                    "sbatch: reading the script from standard input: end it with Ctrl-D, or name a file (sbatch job.sh)\n",
+                );
+            }
+            read_all(&mut stdin.lock())
+        }
         Text::File(path) => read_all(&mut File::open(path)?),
         Text::Descriptor(fd) => {
             // SAFETY: the user named it; it is read and not closed, and a number that is not open is an error of read.

@@ -119,7 +119,7 @@ fn jobs(text: &str) -> Result<Jobs, CliError> {
 
 /// The text of a bad signal stands bare, as Slurm prints it.
 fn signal(text: &str) -> Result<i32, CliError> {
-    spec::signal::parse(text).map_err(|error| CliError::new(Mark::Bare, 1, error.to_string()))
+    spec::signal::parse(text).map_err(|error| CliError::new(Mark::Bare, 1, error.to_string()).maybe_hint(error.hint))
 }
 
 /// The three states that can be cancelled.

@@ -18,7 +18,9 @@ fn argv(words: &[&str]) -> Vec<OsString> {
 }
 
 fn run<T>(result: Result<T, CliError>, command: &str) -> Result<T, (String, i32)> {
-    result.map_err(|error| (error.output.clone() + &error.text(command), error.exit))
+    let without_hints =
+        |text: String| -> String { text.split_inclusive('\n').filter(|line| !line.starts_with("  hint: ")).collect() };
+    result.map_err(|error| (error.output.clone() + &without_hints(error.text(command)), error.exit))
 }
 
 fn srun_in(env: &[(&str, &str)], words: &[&str]) -> Result<Srun, (String, i32)> {

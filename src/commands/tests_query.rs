@@ -22,7 +22,9 @@ fn argv(command: &str, words: &[&str]) -> Vec<OsString> {
 }
 
 fn run<T>(result: Result<T, CliError>, command: &str) -> Result<T, (String, i32)> {
-    result.map_err(|error| (error.output.clone() + &error.text(command), error.exit))
+    let without_hints =
+        |text: String| -> String { text.split_inclusive('\n').filter(|line| !line.starts_with("  hint: ")).collect() };
+    result.map_err(|error| (error.output.clone() + &without_hints(error.text(command)), error.exit))
 }
 
 fn squeue_or(env: Env<'_>, words: &[&str]) -> Result<Squeue, (String, i32)> {
@@ -202,12 +204,31 @@ fn sacct_refuses_as_slurm_does() {
             &["-S", "2026-01-02", "-E", "2026-01-01"],
             "sacct: error: Start time (2026-01-02T00:00:00) requested is after end time (2026-01-01T00:00:00).\n",
         ),
-        ("an operand", &["5"], "sacct: error: Unrecognized option: 5\n  hint: sacct -j 5\n"),
+        ("an operand", &["5"], "sacct: error: Unrecognized option: 5\n"),
         ("G-41", &["--nosuch"], "sacct: unrecognized option '--nosuch'\n"),
         ("snakemake", &["-nu", "root", "-o", "Account%256", "|", "tail", "-1"], "sacct: invalid option -- '1'\n"),
     ] {
         assert_eq!(sacct_or(words).map(|_| ()), Err((text.to_owned(), 1)), "{record}");
     }
+}
+
+#[test]
+fn queries_say_what_they_would_understand() {
+    let hint = |command: &str, error: CliError| {
+        error
+            .text(command)
+            .lines()
+            .find_map(|line| line.strip_prefix("  hint: ").map(str::to_owned))
+            .unwrap_or_default()
+    };
+    let sacct = |words: &[&str]| hint("sacct", sacct::parse(&argv("sacct", words), &lab(&[])).expect_err("refused"));
+    assert_eq!(sacct(&["5"]), "sacct -j 5");
+    assert_eq!(sacct(&["-s", "FALED"]), "did you mean FAILED?");
+    assert!(sacct(&["-S", "tody"]).ends_with("; did you mean today?"));
+    assert_eq!(sacct(&["--stat=R", "--formt=x"]), "did you mean --format?");
+    let squeue =
+        |words: &[&str]| hint("squeue", squeue::parse(&argv("squeue", words), &lab(&[])).expect_err("refused"));
+    assert_eq!(squeue(&["-t", "RUNING"]), "did you mean RUNNING?");
 }
 
 #[test]

@@ -39,10 +39,15 @@ fn asked(words: &[&str]) -> Sbatch {
     asked_with(&[], JOB, &words)
 }
 
+/// Slurm's lines of a refusal; hints come after them.
 fn refused(words: &[&str]) -> (String, i32) {
     let (asked, text, exit) = outcome(&[], JOB, words);
     assert!(asked.is_none(), "{words:?} was accepted");
-    (text, exit)
+    (without_hints(&text), exit)
+}
+
+fn without_hints(text: &str) -> String {
+    text.split_inclusive('\n').filter(|line| !line.starts_with("  hint: ")).collect()
 }
 
 const TRY: &str = "Try \"sbatch --help\" for more information\n";
@@ -158,6 +163,68 @@ fn refusals_are_those_of_slurm() {
 }
 
 #[test]
+fn a_refused_value_comes_with_the_forms_and_the_nearest_name() {
+    for (words, hint) in [
+        (&["-t", "1h", "job.sh"][..], "did you mean 1:00:00?"),
+        (&["--mem=1.5G", "job.sh"], "a whole number of megabytes"),
+        (&["--begin=tomorow", "job.sh"], "did you mean tomorrow?"),
+        (&["--deadline=x", "job.sh"], "now+2hours, 16:00"),
+        (&["--signal=B:USR3@10", "job.sh"], "did you mean USR1?"),
+        (&["-d", "aftrok:1", "job.sh"], "did you mean afterok?"),
+        (&["--array=1-a", "job.sh"], "0-7, 1,3,5-9:2"),
+        (&["--tiem=5", "job.sh"], "did you mean --time?"),
+        (&["nope", "hello"], "sbatch --wrap 'nope hello'"),
+    ] {
+        let (_, text, _) = outcome(&[], JOB, words);
+        let line = text.lines().find_map(|line| line.strip_prefix("  hint: "));
+        assert!(line.is_some_and(|line| line.contains(hint)), "{words:?}: {text}");
+        assert!(text.starts_with("sbatch: "), "Slurm's line is the first: {text}");
+    }
+    // A script that is not there is no command.
+    assert_eq!(outcome(&[], JOB, &["nope.sh"]).1, "sbatch: error: Unable to open file nope.sh\n");
+}
+
+#[test]
+fn a_program_of_path_in_place_of_a_script_points_to_wrap() {
+    let argv = ["sbatch", "echo", "hello"].map(OsString::from);
+    let mut read = |text: Text<'_>| match text {
+        Text::File(path) if path == "/bin/echo" => Ok(b"\x7fELF\x02".to_vec()),
+        _ => Err(io::Error::from(io::ErrorKind::NotFound)),
+    };
+    let error = sbatch::parse(&argv, &lab(&[("PATH", "/bin")]), &mut read).expect_err("no script");
+    let text = error.text("sbatch");
+    assert!(text.starts_with("sbatch: error: This does not look like a batch script."), "{text}");
+    assert!(text.ends_with("  hint: to run a command rather than a script: sbatch --wrap 'echo hello'\n"), "{text}");
+}
+
+#[test]
+fn a_variable_of_a_flag_counts_by_its_name_alone() {
+    let request = |env: &[(&str, &str)]| asked_with(env, JOB, &["job.sh"]).request;
+    assert_eq!(request(&[("SBATCH_EXCLUSIVE", "")]).sharing, Sharing::Exclusive);
+    assert_eq!(request(&[]).sharing, Sharing::Default);
+    assert!(request(&[("SBATCH_REQUEUE", "")]).requeue && request(&[("SBATCH_NO_REQUEUE", "")]).no_requeue);
+    assert!(request(&[("SBATCH_OVERCOMMIT", "")]).overcommit);
+    assert!(asked_with(&[("SBATCH_WAIT", "")], JOB, &["job.sh"]).wait);
+    // A value that is not there, and how often, say nothing.
+    let got = asked_with(&[("SBATCH_PARTITION", ""), ("SBATCH_DEBUG", "")], JOB, &["job.sh"]);
+    assert_eq!((got.request.partition, got.verbose), (None, 0));
+}
+
+#[test]
+fn help_tells_of_an_effect_where_there_is_one() {
+    let without_effect = |command: &str| {
+        let entry = COMMANDS.iter().find(|entry| entry.name() == command).expect("a command");
+        let help = entry.definition().render_help().to_string();
+        help.split_once("Kept, without effect on one host:").map(|(_, options)| options.to_owned()).unwrap_or_default()
+    };
+    for (command, option) in [("sbatch", "--overcommit"), ("salloc", "--overcommit"), ("srun", "--relative")] {
+        assert!(!without_effect(command).contains(option), "{command} {option}");
+    }
+    assert!(without_effect("sbatch").contains("--switches"));
+    assert!(asked(&["-O", "-n", "64"]).request.overcommit);
+}
+
+#[test]
 fn scripts_are_refused_as_by_slurm() {
     for (record, script, text) in [
         ("A-10", "", "sbatch: error: Batch script is empty!\n"),
@@ -199,14 +266,17 @@ fn a_fault_in_a_directive_names_its_line() {
     ] {
         let script = format!("#!/bin/sh\n# comment\n{directive}\ntrue\n");
         let (_, found, code) = outcome(&[], &script, &["job.sh"]);
-        assert_eq!((found, code), (text, exit), "{directive}");
+        assert_eq!((without_hints(&found), code), (text, exit), "{directive}");
     }
 }
 
 #[test]
 fn a_fault_in_the_environment_names_the_variable() {
     let (_, text, exit) = outcome(&[("SBATCH_TIMELIMIT", "1h")], JOB, &["job.sh"]);
-    assert_eq!((text.as_str(), exit), ("sbatch: error: SBATCH_TIMELIMIT: Invalid --time specification: 1h\n", 255));
+    assert_eq!(
+        (without_hints(&text).as_str(), exit),
+        ("sbatch: error: SBATCH_TIMELIMIT: Invalid --time specification: 1h\n", 255)
+    );
 }
 
 #[test]

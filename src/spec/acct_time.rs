@@ -3,6 +3,7 @@
 use crate::model::Timestamp;
 use crate::spec::error::{SpecError, shown};
 use crate::spec::moment::{self, Toward};
+use crate::spec::suggest;
 use jiff::tz::TimeZone;
 
 /// The instant of `now`, `now-3600`, `now-2days`, `today`, `midnight`, `noon`, `HH:MM[:SS] [AM|PM]`, `MMDD[YY]`,
@@ -15,9 +16,17 @@ use jiff::tz::TimeZone;
 /// `Invalid time specification (pos=0): foo` (golden G, `sacct -S foo`).
 pub fn parse(text: &str, now: Timestamp, tz: &TimeZone, is_end: bool) -> Result<Timestamp, SpecError> {
     let toward = if is_end { Toward::PastEnd } else { Toward::PastStart };
-    moment::parse(text, now, tz, toward)
-        .map_err(|pos| SpecError::value(format!("Invalid time specification (pos={pos}): {}", shown(text))))
+    moment::parse(text, now, tz, toward).map_err(|pos| {
+        SpecError::value(format!("Invalid time specification (pos={pos}): {}", shown(text))).with_hint(suggest::hint(
+            FORMS,
+            text,
+            moment::WORDS,
+        ))
+    })
 }
+
+/// The forms, as an error tells them.
+const FORMS: &str = "now-2days, today, noon, 14:30, 12/31, 2026-12-31, 2026-12-31T23:59";
 
 #[cfg(test)]
 mod tests {

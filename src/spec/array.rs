@@ -16,8 +16,13 @@ const MAX_NAMED: u64 = 64 * (MAX_TASK_ID as u64 + 1);
 /// # Errors
 /// `Invalid job array specification: …`, as Slurm's controller refuses it (golden C-15 to C-19, C-24).
 pub fn parse(text: &str) -> Result<ArraySpec, SpecError> {
-    spec(text).ok_or_else(|| SpecError::submission(format!("Invalid job array specification: {}", shown(text))))
+    spec(text).ok_or_else(|| {
+        SpecError::submission(format!("Invalid job array specification: {}", shown(text))).with_hint(FORMS)
+    })
 }
+
+/// The forms, as an error tells them.
+const FORMS: &str = "0-7, 1,3,5-9:2 (every second), with %4 at most 4 at once; ids up to 4000000";
 
 fn spec(text: &str) -> Option<ArraySpec> {
     let (list, limit) = match text.split_once('%') {

@@ -3,6 +3,7 @@
 use crate::model::Timestamp;
 use crate::spec::error::SpecError;
 use crate::spec::moment::{self, Toward};
+use crate::spec::suggest;
 use jiff::tz::TimeZone;
 
 /// The instant of `now`, `now+1hour`, `now+00:10:00`, `16:00`, `4:00PM`, `16:00 tomorrow`, `tomorrow`, `noon`, `teatime`,
@@ -19,8 +20,12 @@ pub fn parse(text: &str, now: Timestamp, tz: &TimeZone) -> Result<Timestamp, Spe
 
 /// As [`parse`], for the named option.
 pub fn parse_for(text: &str, option: &str, now: Timestamp, tz: &TimeZone) -> Result<Timestamp, SpecError> {
-    moment::parse(text, now, tz, Toward::Future).map_err(|_| SpecError::invalid_option(option, text))
+    moment::parse(text, now, tz, Toward::Future)
+        .map_err(|_| SpecError::invalid_option(option, text).with_hint(suggest::hint(FORMS, text, moment::WORDS)))
 }
+
+/// The forms, as an error tells them.
+const FORMS: &str = "now+2hours, 16:00, tomorrow, noon, 16:00 tomorrow, 12/31, 2030-12-31T23:59";
 
 #[cfg(test)]
 mod tests {
@@ -43,6 +48,8 @@ mod tests {
     fn a_malformed_begin_is_refused_with_its_value() {
         let error = parse("foo", Timestamp(0), &TimeZone::UTC).expect_err("foo");
         assert_eq!((error.to_string().as_str(), error.exit_code()), ("Invalid --begin specification: foo", 255));
+        let error = parse("tomorow", Timestamp(0), &TimeZone::UTC).expect_err("tomorow");
+        assert_eq!(error.hint, Some(format!("{FORMS}; did you mean tomorrow?")));
         let error = parse_for("", "--deadline", Timestamp(0), &TimeZone::UTC).expect_err("empty");
         assert_eq!(error.to_string(), "Invalid --deadline specification: ");
     }

@@ -4,6 +4,15 @@ use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
 use crate::spec::array;
 use crate::spec::error::{SpecError, shown};
 use crate::spec::ids;
+use crate::spec::suggest;
+
+const KINDS: [DependencyKind; 5] = [
+    DependencyKind::After,
+    DependencyKind::AfterAny,
+    DependencyKind::AfterOk,
+    DependencyKind::AfterNotOk,
+    DependencyKind::AfterCorr,
+];
 
 /// `afterok:1:2`, `afterok:1,2`, `afterok:1,afterany:2_3`, `afterok:1?afternotok:2`, `after:1+5`, `singleton`.
 ///
@@ -18,7 +27,21 @@ pub fn parse(text: &str) -> Result<Dependency, SpecError> {
     if text.is_empty() || text == "0" {
         return Ok(Dependency::default());
     }
-    dependency(text).ok_or_else(|| SpecError::submission(format!("Job dependency problem: {}", shown(text))))
+    dependency(text)
+        .ok_or_else(|| SpecError::submission(format!("Job dependency problem: {}", shown(text))).with_hint(hint(text)))
+}
+
+/// The forms, as an error tells them, and the kind that is nearest to one that is not known.
+fn hint(text: &str) -> String {
+    const FORMS: &str = "afterok:12, afterany:12:13, afternotok:12, after:12+5, aftercorr:12 or singleton, with , for all or \
+         ? for any";
+    let names = ids::split_outside_brackets(text, |c| c == ',' || c == '?');
+    let mut names = names.iter().map(|(part, _)| part.split(':').next().unwrap_or_default());
+    let known = || KINDS.into_iter().map(DependencyKind::name).chain(["singleton"]);
+    let unknown = names.find(|name| {
+        !name.starts_with(|c: char| c.is_ascii_digit()) && !known().any(|known| known.eq_ignore_ascii_case(name))
+    });
+    suggest::hint(FORMS, unknown.unwrap_or_default(), known())
 }
 
 fn dependency(text: &str) -> Option<Dependency> {
@@ -54,15 +77,7 @@ fn dependency(text: &str) -> Option<Dependency> {
 }
 
 fn kind(name: &str) -> Option<DependencyKind> {
-    [
-        DependencyKind::After,
-        DependencyKind::AfterAny,
-        DependencyKind::AfterOk,
-        DependencyKind::AfterNotOk,
-        DependencyKind::AfterCorr,
-    ]
-    .into_iter()
-    .find(|kind| kind.name().eq_ignore_ascii_case(name))
+    KINDS.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name))
 }
 
 fn term(kind: DependencyKind, text: &str) -> Option<DependencyTerm> {

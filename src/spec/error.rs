@@ -43,6 +43,12 @@ impl SpecError {
         SpecError { hint: Some(hint.into()), ..self }
     }
 
+    /// Adds the name that is meant, where one is near.
+    #[must_use]
+    pub fn with_hint_of(self, nearest: Option<&str>) -> Self {
+        SpecError { hint: nearest.map(|name| format!("did you mean {name}?")).or(self.hint), ..self }
+    }
+
     /// `Invalid --time specification: 1h`.
     pub(crate) fn invalid_option(option: &str, value: &str) -> Self {
         Self::usage(format!("Invalid {option} specification: {}", shown(value)))

@@ -17,8 +17,11 @@ pub fn parse_mb(text: &str) -> Result<u64, SpecError> {
 
 /// As [`parse_mb`], for the named option.
 pub fn parse_mb_for(text: &str, option: &str) -> Result<u64, SpecError> {
-    megabytes(text).ok_or_else(|| SpecError::invalid_option(option, text))
+    megabytes(text).ok_or_else(|| SpecError::invalid_option(option, text).with_hint(FORMS))
 }
+
+/// The forms, as an error tells them.
+const FORMS: &str = "a whole number of megabytes, or one with K, M, G or T: 4000, 512M, 8G; 0 is all of it";
 
 fn megabytes(text: &str) -> Option<u64> {
     let end = text.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());

@@ -9,6 +9,9 @@ use crate::spec::time;
 use jiff::civil::{Date, Time};
 use jiff::tz::{Disambiguation, TimeZone};
 
+/// The words of the grammar.
+pub const WORDS: [&str; 8] = ["now", "today", "tomorrow", "midnight", "noon", "elevenses", "fika", "teatime"];
+
 /// Which way an incomplete time points, and which instant a wall time that occurs twice or never stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Toward {

@@ -5,6 +5,7 @@
 use crate::model::request::WarnSignal;
 use crate::spec::array;
 use crate::spec::error::{SpecError, shown};
+use crate::spec::suggest;
 
 /// Seconds before the end where `--signal` names none.
 pub const DEFAULT_BEFORE_SECS: u32 = 60;
@@ -26,7 +27,15 @@ const NAMES: [&str; 31] = [
 /// # Errors
 /// `Unknown job signal: FOO` (golden I-42), also for numbers that Linux does not have.
 pub fn parse(text: &str) -> Result<i32, SpecError> {
-    number(text).ok_or_else(|| SpecError::value(format!("Unknown job signal: {}", shown(text))))
+    number(text)
+        .ok_or_else(|| SpecError::value(format!("Unknown job signal: {}", shown(text))).with_hint(hint("", text)))
+}
+
+/// What is understood, and the name that is nearest to what was written for one.
+fn hint(form: &str, text: &str) -> String {
+    let name = text.rsplit(':').next().and_then(|text| text.split('@').next()).unwrap_or_default().to_ascii_uppercase();
+    let forms = format!("{form}a signal is a number or a name such as TERM or USR1");
+    suggest::hint(&forms, name.strip_prefix("SIG").unwrap_or(&name), NAMES)
 }
 
 /// The short name of a signal: `USR1`. Real-time signals have none.
@@ -39,7 +48,8 @@ pub fn name(signal: i32) -> Option<&'static str> {
 /// # Errors
 /// `Invalid --signal specification: …` (golden A-106).
 pub fn parse_warn(text: &str) -> Result<WarnSignal, SpecError> {
-    warn(text).ok_or_else(|| SpecError::invalid_option("--signal", text))
+    warn(text)
+        .ok_or_else(|| SpecError::invalid_option("--signal", text).with_hint(hint("[B:]SIGNAL[@SECONDS], ", text)))
 }
 
 /// `B:USR1@300`, which [`parse_warn`] reads back.

@@ -2,6 +2,7 @@
 
 use crate::model::JobState;
 use crate::spec::error::{SpecError, shown};
+use crate::spec::suggest;
 use std::fmt;
 
 /// Which states a query asks for.
@@ -112,6 +113,7 @@ pub fn parse_list(text: &str) -> Result<StateFilter, SpecError> {
 
 fn unknown(word: &str) -> SpecError {
     SpecError::value(format!("Invalid job state specified: {}\nValid job states include: {VALID_NAMES}", shown(word)))
+        .with_hint_of(suggest::nearest(word, VALID_NAMES.split(',').chain(["all"])))
 }
 
 #[cfg(test)]

@@ -17,6 +17,14 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, known)| known)
 }
 
+/// `forms; did you mean NAME?`, or the forms alone where no name is near.
+pub fn hint<'a>(forms: &str, word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    match nearest(word, known) {
+        Some(name) => format!("{forms}; did you mean {name}?"),
+        None => forms.to_owned(),
+    }
+}
+
 fn letters(word: &str) -> String {
     word.chars().filter(|c| !matches!(c, '-' | '_')).flat_map(char::to_lowercase).collect()
 }
@@ -41,5 +49,7 @@ mod tests {
         ] {
             assert_eq!(nearest(word, known), expected, "{word}");
         }
+        assert_eq!(hint("one or two", "Sate", known), "one or two; did you mean State?");
+        assert_eq!(hint("one or two", "xyzzy", known), "one or two");
     }
 }

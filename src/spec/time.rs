@@ -3,6 +3,7 @@
 //! Points in time are the business of `begin` and `acct_time`.
 
 use crate::spec::error::SpecError;
+use crate::spec::suggest;
 
 /// The longest limit in seconds: Slurm keeps minutes in 32 bits and has two of the values reserved.
 const MAX_SECS: u64 = (u32::MAX as u64 - 2) * 60;
@@ -25,12 +26,36 @@ pub fn parse_limit_for(text: &str, option: &str) -> Result<Option<u64>, SpecErro
     if text == "-1" || text.eq_ignore_ascii_case("unlimited") || text.eq_ignore_ascii_case("infinite") {
         return Ok(None);
     }
-    let secs = seconds(text).filter(|&secs| secs <= MAX_SECS).ok_or_else(|| SpecError::invalid_option(option, text))?;
+    let invalid = || SpecError::invalid_option(option, text).with_hint(hint(text));
+    let secs = seconds(text).filter(|&secs| secs <= MAX_SECS).ok_or_else(invalid)?;
     Ok(match secs {
         0 => None,
         1..60 => Some(secs),
         _ => Some(secs.next_multiple_of(60)),
     })
+}
+
+/// The forms, as an error tells them.
+const FORMS: &str = "minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]] or UNLIMITED (90, \
+     1:30:00, 2-12)";
+
+/// `1h` and the like have a form of their own.
+fn hint(text: &str) -> String {
+    let end = text.len().saturating_sub(1);
+    let meant = match text.split_at_checked(end) {
+        Some((count, unit)) if number(count).is_some() && !count.is_empty() => match unit {
+            "s" | "S" => Some(format!("0:{count}")),
+            "m" | "M" => Some(count.to_owned()),
+            "h" | "H" => Some(format!("{count}:00:00")),
+            "d" | "D" => Some(format!("{count}-0")),
+            _ => None,
+        },
+        _ => None,
+    };
+    match meant {
+        Some(meant) => format!("{FORMS}; did you mean {meant}?"),
+        None => suggest::hint(FORMS, text, ["UNLIMITED", "INFINITE"]),
+    }
 }
 
 /// Seconds of a length of time in the forms of a time limit, not rounded; `None` where it is none.
@@ -135,6 +160,14 @@ mod tests {
             let error = parse_limit(text).expect_err(text);
             assert_eq!(error.to_string(), format!("Invalid --time specification: {text}"));
             assert_eq!(error.exit_code(), 255);
+        }
+        let hint = |text: &str| parse_limit(text).expect_err(text).hint.expect("a hint");
+        assert!(hint("x").starts_with("minutes, ") && !hint("x").contains("did you mean"));
+        for (text, meant) in
+            [("1h", "1:00:00"), ("90m", "90"), ("2d", "2-0"), ("30s", "0:30"), ("unlimted", "UNLIMITED")]
+        {
+            assert!(hint(text).ends_with(&format!("; did you mean {meant}?")), "{text}: {}", hint(text));
+            assert!(parse_limit(meant).is_ok());
         }
         assert_eq!(
             parse_limit_for("x", "--time-min").map_err(|e| e.to_string()),

@@ -44,7 +44,10 @@ fn tail(applet: &Applet, page: &Page) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["ENVIRONMENT"]);
     if !applet.variables.is_empty() {
-        roff.text([roman("Variables stand for options, which win on the command line. An empty one says nothing.")]);
+        roff.text([roman(
+            "Variables stand for options, which win on the command line. An empty one says nothing, \
+             unless it stands for an option that needs no value.",
+        )]);
     }
     for (variable, option) in applet.variables {
         entry(&mut roff, variable, &format!("As --{option}."));

@@ -171,13 +171,29 @@ fn script_of(
             ("stdin".to_owned(), "sbatch".to_owned(), read(Text::Stdin).map_err(|error| unreadable("stdin", &error))?)
         }
         Some(operand) => {
-            let (path, bytes) = find_script(&operand.text, origin, read)?;
+            let (path, bytes) =
+                find_script(&operand.text, origin, read).map_err(|error| match reader.operands.len() {
+                    1 => error,
+                    _ => error.hint(wrap_hint(reader)),
+                })?;
+            // A program of PATH is no script: what was meant is to run it.
+            let is_program = !bytes.starts_with(b"#!") && path != origin.absolute(&operand.text);
+            if is_program && let Err(error) = spec::script::check(&bytes) {
+                return Err(refuse(&error).hint(wrap_hint(reader)));
+            }
             (path, base_name(&operand.text).to_owned(), bytes)
         }
     };
     spec::script::check(&bytes).map_err(|error| refuse(&error))?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     Ok(Script { path: origin.absolute(&path), name, bytes, text })
+}
+
+/// What to write for a command in place of a script.
+fn wrap_hint(reader: &Reader) -> String {
+    let join = |words: &[&str]| shlex::try_join(words.iter().copied()).unwrap_or_default();
+    let words: Vec<&str> = reader.operands.iter().map(|operand| operand.text.as_str()).collect();
+    format!("to run a command rather than a script: sbatch --wrap {}", join(&[&join(&words)]))
 }
 
 /// A name without a slash is looked for in the working directory and then in PATH, as Slurm does.

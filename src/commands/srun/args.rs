@@ -91,7 +91,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
     let cpu_bind = choices
         .read("cpu-bind", options.cpu_bind.as_ref(), spec::cpu_bind::parse)
         .map_err(|error| error.and(Mark::Fatal, "Failed to parse --cpu-bind= values."))?;
-    let relative = relative(&choices)?;
+    let relative = options.relative;
     if relative.is_some() && inside.is_none() {
         return Err(CliError::fatal(1, "--relative option invalid for job allocation request"));
     }
@@ -182,12 +182,6 @@ fn step(options: &SrunOpts, choices: &Choices, request: &JobRequest, inside: boo
         submit_line: request.submit_line.clone(),
         ..StepRequest::default()
     }
-}
-
-/// `--relative`, which is nothing but a number for one node.
-fn relative(choices: &Choices) -> Result<Option<u32>, CliError> {
-    let given = choices.of("relative").and_then(|choice| choice.given.value.as_ref());
-    choices.read("relative", given, |text| spec::count::parse_or_zero(text, "--relative"))
 }
 
 fn streams(options: &SrunOpts, choices: &Choices) -> Result<Streams, CliError> {

@@ -1,6 +1,8 @@
 //! The options of srun and the variables that stand for them (srun man page, "INPUT ENVIRONMENT VARIABLES").
 
 use crate::args::options::JobOpts;
+use crate::args::value::named;
+use crate::spec;
 use clap::Args;
 
 #[derive(Debug, Clone, Default, Args)]
@@ -61,6 +63,9 @@ pub struct SrunOpts {
     /// End the step at the first Ctrl-C
     #[arg(long)]
     pub quit_on_interrupt: bool,
+    /// How many of the allocation's nodes to leave out, of which there is one
+    #[arg(short, long, value_name = "N", value_parser = named(spec::count::parse_or_zero))]
+    pub relative: Option<u32>,
     /// Tell when the job would start, without running it
     #[arg(long)]
     pub test_only: bool,
