@@ -250,3 +250,12 @@ fn an_output_that_cannot_be_made_is_a_failed_job_that_says_why() {
     }
     assert!(!slotd.exists("ran"));
 }
+
+#[test]
+fn the_name_of_a_job_cannot_lead_its_output_out_of_the_directory_that_was_named() {
+    let slotd = Slotd::start();
+    std::fs::create_dir(slotd.path("logs")).unwrap();
+    let job = slotd.wrap(&["-J", "../out/side", "-o", "logs/%x.txt"], "echo here");
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.read("logs/.._out_side.txt"), "here\n");
+}

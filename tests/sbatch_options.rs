@@ -349,3 +349,41 @@ fn the_exit_code_is_that_of_the_script_s_last_command() {
         assert_eq!(ended.exit(), exit, "{script}");
     }
 }
+
+#[test]
+fn a_script_that_starts_its_own_tasks_runs_once_and_one_that_leaves_it_to_slotd_for_each_task() {
+    let slotd = Slotd::start();
+    slotd.program("mpirun", "#!/bin/sh\necho mpirun \"$@\"\n");
+    let lines = |args: &[&str], script: &str| {
+        let job = slotd.script(&[&["-n", "2"], args].concat(), &format!("#!/bin/sh\n{script}\n"));
+        slotd.wait_state(job, "COMPLETED");
+        slotd.output(job).lines().count()
+    };
+    assert_eq!(lines(&[], "./mpirun -n $SLURM_NTASKS ./app"), 1);
+    assert_eq!(lines(&[], "command -v sh mpirun >/dev/null; # mpirun\necho 'mpirun x'"), 2);
+    assert_eq!(lines(&[], "cat <<END\nmpirun\nEND"), 2);
+    assert_eq!(lines(&[], "echo $SLURM_PROCID of $SLURM_NTASKS"), 2);
+    assert_eq!(lines(&[], "echo make -j $SLURM_NTASKS"), 1);
+    assert_eq!(lines(&["-N", "1"], "echo one"), 1);
+    assert_eq!(lines(&["--ntasks-per-node=2"], "echo one"), 1);
+    assert_eq!(lines(&[], "echo each"), 2);
+    let out = slotd.cmd("salloc", &["-Q", "-n", "2", "sh", "-c", "./mpirun x"]).ok();
+    assert_eq!(out.lines().iter().filter(|line| line.starts_with("mpirun")).count(), 1);
+}
+
+#[test]
+fn the_submitter_may_say_what_several_tasks_mean() {
+    let slotd = Slotd::setup().set("SLOTD_BATCH_TASKS", "once").start();
+    let submit = |own: &str| {
+        let mut sbatch = slotd.command("sbatch");
+        sbatch.env("SLOTD_BATCH_TASKS", own).args(["-n", "2", "--parsable", "--wrap", "echo each"]);
+        slotd.run(sbatch)
+    };
+    for (own, count) in [("ranks", 2), ("auto", 2), ("once", 1), ("", 1)] {
+        let job: u32 = submit(own).ok().text().trim().parse().unwrap();
+        slotd.wait_state(job, "COMPLETED");
+        assert_eq!(slotd.output(job).lines().count(), count, "{own:?}");
+    }
+    let refused = submit("twice").fails(1);
+    assert!(refused.stderr.contains("twice") && refused.stderr.contains("ranks or once"), "{}", refused.stderr);
+}

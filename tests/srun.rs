@@ -249,3 +249,11 @@ fn many_at_once_each_get_their_own_words() {
         assert_eq!(slotd.read(&format!("out{i}")), format!("begin {i}\nend {i}\n"));
     }
 }
+
+#[test]
+fn the_job_of_a_command_ends_with_the_code_that_its_step_has() {
+    let slotd = Slotd::start();
+    slotd.cmd("srun", &["sh", "-c", "exit 137"]).fails(137);
+    assert_eq!(slotd.wait_end(1).exit(), "137:0");
+    assert_eq!(slotd.steps(1, "ExitCode"), "137:0\n137:0", "the job and its step");
+}

@@ -354,3 +354,21 @@ fn a_step_whose_watcher_is_killed_has_not_succeeded() {
     assert_eq!((ended.state().as_str(), ended.exit().as_str()), ("FAILED", "0:9"));
     assert!(slotd.steps(1, "jobid,state,exitcode").contains("1.0|FAILED|0:9"));
 }
+
+#[test]
+fn gpus_on_the_command_line_of_a_step_count_more_than_those_of_its_job() {
+    let slotd = Slotd::setup().set("SLOTD_GPU_COUNT", 2).start();
+    let script = "#!/bin/sh\n\
+        srun --gres=gpu:1 -n1 sh -c 'echo $CUDA_VISIBLE_DEVICES >> seen; until [ $(wc -l < seen) = 2 ]; do sleep 0.02; done' &\n\
+        srun --gres=gpu:1 -n1 sh -c 'echo $CUDA_VISIBLE_DEVICES >> seen; until [ $(wc -l < seen) = 2 ]; do sleep 0.02; done' &\n\
+        wait\n\
+        srun --gres=none -n1 sh -c 'echo none: [$CUDA_VISIBLE_DEVICES] [$SLURM_GPUS_ON_NODE] [$SLURM_STEP_GPUS]'\n\
+        srun -n1 sh -c 'echo all: $CUDA_VISIBLE_DEVICES'\n";
+    let job = slotd.script(&["-p", "gpu", "-G", "2", "-n", "2"], script);
+    slotd.wait_state(job, "COMPLETED");
+    let seen = slotd.read("seen");
+    let mut seen: Vec<&str> = seen.lines().collect();
+    seen.sort_unstable();
+    assert_eq!(seen, ["0", "1"]);
+    assert_eq!(slotd.output(job), "none: [] [] []\nall: 0,1\n");
+}

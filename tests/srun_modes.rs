@@ -83,3 +83,16 @@ fn an_allocation_that_is_none_is_named() {
     let why = format!("Unable to confirm allocation for job {held}: Job is pending execution");
     assert_eq!(out.stderr, format!("srun: error: {why}\n{hint} {held}\n"));
 }
+
+#[test]
+fn the_command_of_no_wait_is_step_0_and_its_own_steps_come_after_it() {
+    let slotd = Slotd::start();
+    let gate = slotd.gate("go");
+    let script = format!("srun -n1 echo inner; echo > here; {gate}");
+    slotd.cmd("srun", &["--no-wait", "-n", "1", "-o", "out", "sh", "-c", &script]).ok();
+    slotd.wait("the inner step", || slotd.exists("here").then_some(()));
+    assert_eq!(slotd.steps(1, "JobID,State"), "1|RUNNING\n1.0|RUNNING\n1.1|COMPLETED");
+    slotd.cmd("scancel", &["1.0"]).ok();
+    slotd.wait_end(1);
+    assert!(slotd.steps(1, "JobID,State").contains("1.0|CANCELLED"), "{}", slotd.steps(1, "JobID,State"));
+}

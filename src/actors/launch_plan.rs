@@ -183,6 +183,8 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
         };
         environment::step_environment(&facts, &step_facts)
     };
+    // What the caller's environment says of the job's GPUs is not true of a step without any.
+    let hides_gpus = request.kind == StepKind::Numbered && m.alloc.gpu_ids.is_empty() && !whole.gpu_ids.is_empty();
     let task = |rank: u32| {
         let streams = &launch.streams[rank as usize];
         let path = |pattern: &str| {
@@ -220,6 +222,7 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
         env: m.env.clone(),
         default_env,
         set_env,
+        unset_env: if hides_gpus { environment::gpus_of_a_job() } else { Vec::new() },
         argv: launch.argv[0].clone(),
         work_dir: PathBuf::from(&launch.work_dir),
         umask: launch.umask,

@@ -265,7 +265,9 @@ pub struct BatchTexts(pub JobId);
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct LaunchJob {
-    pub launch: Box<crate::sched::LaunchJob>,
+    pub job: Box<Job>,
+    /// One process a rank, rather than the script once.
+    pub ranks: bool,
     pub texts: LaunchTexts,
     pub host: Host,
 }

@@ -144,6 +144,12 @@ impl RunnerActor {
         StepKey { job: self.id, step }
     }
 
+    /// The command of `srun --no-wait` is known as step 0, and launched in the place of a script.
+    fn launched_as(&self, step: StepId) -> StepId {
+        let own = self.job.as_ref().and_then(|job| job.own_step_id());
+        if own == Some(step) { StepId::Batch } else { step }
+    }
+
     fn run(&self) -> u32 {
         self.job.as_ref().map_or(0, |job| job.run.restarts)
     }
@@ -373,8 +379,7 @@ impl Handler<LaunchJob> for RunnerActor {
     type Result = ();
 
     fn handle(&mut self, m: LaunchJob, ctx: &mut Self::Context) {
-        let launch = *m.launch;
-        self.begin(Box::new(launch.job), m.host, ctx);
+        self.begin(m.job, m.host, ctx);
         if self.ladder.stopping.is_some() {
             return self.end_if_empty(ctx);
         }
@@ -382,7 +387,7 @@ impl Handler<LaunchJob> for RunnerActor {
             return self.launch_failed(StepId::Batch, &e, ctx);
         }
         let Some(job) = &self.job else { return };
-        let mut spec = launch_plan::batch_launch(job, &self.host, &self.setup.paths, m.texts, launch.batch_ranks);
+        let mut spec = launch_plan::batch_launch(job, &self.host, &self.setup.paths, m.texts, m.ranks);
         match self.place(&mut spec, None) {
             Ok(()) => self.launch(spec, Vec::new(), ctx),
             Err(e) => self.launch_failed(StepId::Batch, &e, ctx),
@@ -491,7 +496,7 @@ impl Handler<CommandStep> for RunnerActor {
     type Result = ();
 
     fn handle(&mut self, m: CommandStep, _: &mut Self::Context) {
-        if let Some(live) = self.steps.get(&m.step) {
+        if let Some(live) = self.steps.get(&self.launched_as(m.step)) {
             live.commands.send(m.command);
         }
     }
@@ -501,7 +506,8 @@ impl Handler<MeasureStep> for RunnerActor {
     type Result = ResponseFuture<Option<StepUsage>>;
 
     fn handle(&mut self, m: MeasureStep, _: &mut Self::Context) -> Self::Result {
-        let Some(live) = self.steps.get_mut(&m.step) else { return Box::pin(async { None }) };
+        let step = self.launched_as(m.step);
+        let Some(live) = self.steps.get_mut(&step) else { return Box::pin(async { None }) };
         let (tx, rx) = oneshot::channel();
         live.measured_for.push(tx);
         live.commands.send(StepCommand::Usage);
@@ -523,7 +529,7 @@ impl Handler<SignalJob> for RunnerActor {
                 SignalTarget::Steps if *step == StepId::Batch && own_steps => {}
                 SignalTarget::Steps | SignalTarget::Full => to(live, Whom::Processes),
                 SignalTarget::Batch if *step == StepId::Batch => to(live, Whom::BatchShell),
-                SignalTarget::Step(wanted) if wanted == *step => to(live, Whom::Processes),
+                SignalTarget::Step(wanted) if self.launched_as(wanted) == *step => to(live, Whom::Processes),
                 SignalTarget::Batch | SignalTarget::Step(_) => {}
             }
         }
@@ -554,7 +560,7 @@ impl Handler<StopStep> for RunnerActor {
     type Result = ();
 
     fn handle(&mut self, StopStep { step, cause }: StopStep, ctx: &mut Self::Context) {
-        self.stop_step(step, cause, ctx);
+        self.stop_step(self.launched_as(step), cause, ctx);
     }
 }
 

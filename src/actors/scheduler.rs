@@ -134,7 +134,7 @@ impl SchedulerActor {
         let texts_for = effects
             .iter()
             .filter_map(|effect| match effect {
-                Effect::Launch(launch) => Some(launch.job.id),
+                Effect::Launch(job) => Some(job.id),
                 _ => None,
             })
             .collect();
@@ -259,11 +259,12 @@ impl SchedulerActor {
 
     fn carry_out(&mut self, effect: Effect, texts: &mut HashMap<JobId, LaunchTexts>) {
         match effect {
-            Effect::Launch(launch) => {
-                let texts = texts.remove(&launch.job.id).unwrap_or_default();
-                let host = self.core.config().host.clone();
-                let id = launch.job.id;
-                self.runner(id).do_send(LaunchJob { launch, texts, host });
+            Effect::Launch(job) => {
+                let id = job.id;
+                let texts = texts.remove(&id).unwrap_or_default();
+                let config = self.core.config();
+                let (host, ranks) = (config.host.clone(), job.request.task_rule(config.batch_tasks).ranks);
+                self.runner(id).do_send(LaunchJob { job, ranks, texts, host });
                 self.tell_start(id);
             }
             Effect::Granted(id) => {

@@ -11,11 +11,12 @@
 use crate::actors::launch_plan::fill_paths;
 use crate::actors::messages::{BatchTexts, Commit, Committed, DiskFull, EndedFacts, PastJobs, ReadError};
 use crate::model::Job;
+use crate::model::batch_tasks::BatchTasks;
 use crate::model::change::LaunchTexts;
 use crate::model::query::AcctFilter;
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, JobId, JobRef, JobState};
-use crate::sched::{BatchTasks, EndedJob, view_of};
+use crate::sched::{EndedJob, view_of};
 use crate::store::{Reader, Store, StoreError};
 use actix::prelude::*;
 use std::time::Duration;

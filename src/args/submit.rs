@@ -8,6 +8,7 @@ use crate::args::error::{CliError, Mark};
 use crate::args::options::JobOpts;
 use crate::args::origin::Origin;
 use crate::model::JobRequest;
+use crate::model::batch_tasks::BatchTasks;
 use crate::model::request::{GpuRequest, JobKind, MemRequest, OpenMode, Sharing};
 use crate::spec::error::shown;
 use crate::spec::gres::GpuAsk;
@@ -20,6 +21,9 @@ const DEFAULT_NICE: i64 = 100;
 const MAX_NICE: i64 = 2_147_483_645;
 /// `--priority=TOP`: the highest that is not one of Slurm's special numbers.
 const TOP_PRIORITY: u32 = u32::MAX - 2;
+
+/// The options that ask for GPUs.
+const SPELLINGS_OF_GPUS: [&str; 5] = ["gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"];
 
 /// What `--mail-type` may name (sbatch man page).
 const MAIL_TYPES: [&str; 14] = [
@@ -52,9 +56,27 @@ pub fn invalid(option: &str, value: &str) -> SpecError {
     SpecError::usage(format!("Invalid {option} specification: {}", shown(value)))
 }
 
-/// The words of a command line, as `SubmitLine` shows them.
+/// The words of a command line, as `SubmitLine` shows them: quoted where a shell needs it, so that it can be pasted.
 pub fn submit_line(argv: &[OsString]) -> String {
-    argv.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    // No word holds a zero byte: it came as an argument of a process.
+    let quoted = |word: &OsString| {
+        let word = word.to_string_lossy();
+        shlex::try_quote(&word).map(String::from).unwrap_or_else(|_| word.to_string())
+    };
+    argv.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// `SLOTD_BATCH_TASKS` of the submitter: what several tasks mean for this job.
+///
+/// # Errors
+/// It is none of the three words.
+pub fn own_batch_tasks(origin: &Origin) -> Result<Option<BatchTasks>, CliError> {
+    let word = origin.nonempty("SLOTD_BATCH_TASKS");
+    let unknown = |word: &str| {
+        let text = format!("invalid SLOTD_BATCH_TASKS `{}`: it is auto, ranks or once", shown(word));
+        CliError::error(1, text)
+    };
+    word.map(|word| BatchTasks::named(word).ok_or_else(|| unknown(word))).transpose()
 }
 
 /// `append` or `truncate`; Slurm looks at the first letter.
@@ -184,13 +206,21 @@ impl Submission<'_> {
     /// A resource that is not a GPU, or two models.
     pub fn gpu(&self) -> Result<GpuRequest, CliError> {
         let Submission { job, choices, .. } = *self;
-        let asked = |name: &str, value: &Option<String>| choices.read(name, value.as_ref(), spec::gres::parse_gpus);
+        // Inside a job the environment tells of the job's GPUs: what the command line says counts instead.
+        let is_said = SPELLINGS_OF_GPUS.iter().any(|name| choices.on_command_line(name));
+        let asked = |name: &str, value: &Option<String>| {
+            let counts = !(is_said && choices.from_environment(name));
+            choices.read(name, value.as_ref().filter(|_| counts), spec::gres::parse_gpus)
+        };
         let total = asked("gpus", &job.gpus)?;
         let per_task = asked("gpus-per-task", &job.gpus_per_task)?;
         let per_socket = asked("gpus-per-socket", &job.gpus_per_socket)?;
         // Two spellings of one thing: the one that counts more.
         let per_node = match choices.last_of(&["gres", "gpus-per-node"]) {
-            Some("gres") => choices.read("gres", job.gres.as_ref(), spec::gres::parse)?.flatten(),
+            // `none` asks for none, also where a partition or a job would give some.
+            Some("gres") => choices
+                .read("gres", job.gres.as_ref(), spec::gres::parse)?
+                .map(|ask| ask.unwrap_or(GpuAsk { model: None, count: 0 })),
             _ => asked("gpus-per-node", &job.gpus_per_node)?,
         };
         let asks = [&total, &per_node, &per_task, &per_socket];

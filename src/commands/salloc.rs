@@ -13,6 +13,7 @@ use crate::client::connection::{ClientError, Connection};
 use crate::client::foreground::{Grant, StepOutcome, Wishes, end_by_interrupt, run_step, wait_for_grant};
 use crate::commands::pages::texts;
 use crate::commands::salloc::args::{Salloc, parse};
+use crate::model::batch_tasks::BatchTasks;
 use crate::model::job::ClientProcess;
 use crate::model::request::ExportSpec;
 use crate::model::step_request::StepKind;
@@ -151,11 +152,12 @@ impl Session {
         std::env::split_paths(&path).any(|place| dir.join(place).join(program).is_file())
     }
 
-    /// The command, one process a rank; or one shell.
+    /// The command, for each task or once; or one shell.
     fn plan(&self, job: JobId, client: ClientProcess, tasks: u32) -> (StepLaunch, Wishes) {
+        let ranks = self.salloc.request.task_rule(BatchTasks::Auto).ranks;
         let (argv, ntasks) = match self.salloc.command.as_slice() {
             [] => (vec![self.shell.clone(), "-i".to_owned()], 1),
-            command => (command.to_vec(), tasks.max(1)),
+            command => (command.to_vec(), if ranks { tasks.max(1) } else { 1 }),
         };
         let interactive = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
         let argv = if self.salloc.command.is_empty() && !interactive { vec![self.shell.clone()] } else { argv };
@@ -201,10 +203,7 @@ impl Session {
             Ok((code, _)) => *code,
             Err(error) => u8::try_from(error.exit).unwrap_or(1),
         };
-        let exit = match &outcome {
-            StepOutcome::Ended { exit, .. } => *exit,
-            StepOutcome::Refused(_) | StepOutcome::JobEnded(_) => ExitCode::status(1),
-        };
+        let exit = outcome.exit();
         conn.send(&Request::Release { job, exit }, &[])?;
         // Given back when the daemon says so: the next command of a script finds the resources free.
         let state = wait_end(&mut conn).unwrap_or(JobState::Completed);

@@ -10,7 +10,7 @@ use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
 use crate::args::step::{Stream as Wanted, check_node};
 use crate::client::connection::{ClientError, Connection, PATIENCE, reopen};
-use crate::client::foreground::{Feed, Grant, Link, StepOutcome, Wishes, end_by_interrupt, run_step, wait_for_grant};
+use crate::client::foreground::{Feed, Grant, Link, Wishes, end_by_interrupt, run_step, wait_for_grant};
 use crate::commands::pages::texts;
 use crate::commands::srun::args::{Srun, parse};
 use crate::model::job::ClientProcess;
@@ -179,13 +179,6 @@ fn outside(srun: Srun) -> Done {
     done?.done()
 }
 
-fn as_exit(code: u8) -> ExitCode {
-    match i32::from(code) {
-        code @ 129..=192 => ExitCode::signal(code - 128),
-        code => ExitCode::status(code),
-    }
-}
-
 fn revoked(srun: &Srun, job: JobId, view: &JobView) -> CliError {
     if srun.request.immediate_secs.is_some() {
         return CliError::error(srun.immediate_exit, "Unable to allocate resources: Requested nodes are busy");
@@ -229,7 +222,7 @@ fn step(
     let outcome = match run_step(conn, link, launch, &srun.env, &wishes, &mut voice) {
         Err(ClientError::Interrupted(signal)) => {
             let code = u8::try_from(128 + signal).unwrap_or(1);
-            let exit = as_exit(code);
+            let exit = ExitCode::signal(signal);
             return Ok(StepEnd { code, exit, interrupted: voice.was_interrupted(exit) });
         }
         other => other?,
@@ -239,10 +232,7 @@ fn step(
     for line in lines {
         tell(&format!("srun: {line}\n"));
     }
-    let exit = match outcome {
-        StepOutcome::Ended { exit: ExitCode::OUT_OF_MEMORY, .. } => ExitCode::OUT_OF_MEMORY,
-        _ => as_exit(code),
-    };
+    let exit = outcome.exit();
     Ok(StepEnd { code, exit, interrupted: voice.was_interrupted(exit) })
 }
 

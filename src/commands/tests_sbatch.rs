@@ -6,6 +6,7 @@ use crate::commands::COMMANDS;
 use crate::commands::sbatch::args as sbatch;
 use crate::commands::sbatch::args::{Sbatch, Text};
 use crate::model::Timestamp;
+use crate::model::batch_tasks::ScriptTasks;
 use crate::model::request::{MemRequest, OpenMode, Sharing, WarnSignal};
 use std::ffi::OsString;
 use std::io;
@@ -326,7 +327,7 @@ fn operands_after_the_script_are_its_own() {
     assert_eq!(got.request.args, ["-n", "9", "b c", "--"]);
     assert_eq!(got.request.ntasks, Some(2));
     assert_eq!(got.request.command.as_deref(), Some("/work/job.sh"));
-    assert_eq!(got.request.submit_line, "sbatch -n2 job.sh -n 9 b c --");
+    assert_eq!(got.request.submit_line, "sbatch -n2 job.sh -n 9 'b c' --");
 }
 
 #[test]
@@ -355,7 +356,8 @@ fn option_wrap() {
     let script = String::from_utf8(got.texts.script).expect("UTF-8");
     assert_eq!(script.lines().nth(3), Some("echo w; echo $0"));
     assert!(asked_with(&[], JOB, &["--wrap", ""]).request.wrapped);
-    assert!(asked_with(&[], JOB, &["--wrap", "srun -n2 hostname"]).request.script_has_srun);
+    let calls = asked_with(&[], JOB, &["--wrap", "srun -n2 hostname"]).request.script_tasks;
+    assert_eq!(calls, ScriptTasks::Calls("srun".to_owned()));
 }
 
 #[test]
@@ -402,7 +404,7 @@ fn option_gpus() {
     let gpu = asked(&["--gres=gpu:a100:2"]).request.gpu;
     assert_eq!((gpu.per_node, gpu.model.as_deref()), (Some(2), Some("a100")));
     assert_eq!(asked(&["--gres=gpu"]).request.gpu.per_node, Some(1));
-    assert_eq!(asked(&["--gres=none"]).request.gpu.per_node, None);
+    assert_eq!(asked(&["--gres=none"]).request.gpu.per_node, Some(0));
     assert_eq!(asked(&["--gres=gpu:3", "--gpus-per-node=2"]).request.gpu.per_node, Some(2));
     assert_eq!(asked(&["--gpus-per-task=1", "-n2"]).request.gpu.per_task, Some(1));
     assert_eq!(asked(&["--tres-per-task=cpu:2,gres/gpu:1"]).request.gpu.per_task, Some(1));

@@ -1,6 +1,6 @@
 //! The daemon's settings. This is the only reader of `SLOTD_*` in the daemon.
 
-use crate::sched::BatchTasks;
+use crate::model::batch_tasks::BatchTasks;
 use log::Level;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};

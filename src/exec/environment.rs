@@ -199,11 +199,20 @@ pub fn step_environment(job: &JobFacts, step: &StepFacts) -> Variables {
     }
     b.set("SLURM_GTIDS", ranks(step.ntasks));
     b.gpus(&step.alloc.gpu_ids);
+    if step.alloc.gpu_ids.is_empty() && !job.alloc.gpu_ids.is_empty() {
+        // Where it is not set at all, programs take every GPU of the machine.
+        b.set("CUDA_VISIBLE_DEVICES", "");
+    }
     if !step.alloc.gpu_ids.is_empty() {
         b.set("GPU_DEVICE_ORDINAL", list(&step.alloc.gpu_ids));
         b.set("SLURM_STEP_GPUS", list(&step.alloc.gpu_ids));
     }
     b.0
+}
+
+/// The variables that tell a process of the GPUs of its job, but for the one that hides the others.
+pub fn gpus_of_a_job() -> Vec<String> {
+    ["SLURM_GPUS_ON_NODE", "SLURM_STEP_GPUS", "GPU_DEVICE_ORDINAL"].map(str::to_owned).to_vec()
 }
 
 /// What differs from task to task (golden E-09). `SLURM_TASK_PID` is set by the task itself. `gpus` are those of this

@@ -1,8 +1,9 @@
 //! A job record with its life so far.
 
 use crate::model::array::TaskSet;
+use crate::model::request::JobKind;
 use crate::model::run::RunState;
-use crate::model::{JobId, JobRequest, JobState, Step, Timestamp, Tres, is_default};
+use crate::model::{JobId, JobRequest, JobState, Step, StepId, Timestamp, Tres, is_default};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -98,6 +99,21 @@ impl ArrayRole {
 }
 
 impl Job {
+    /// The step that stands for the script (`12.batch`) or the command of `srun --no-wait` (`12.0`), which begins and
+    /// ends with the job. `None` for allocations.
+    pub fn own_step_id(&self) -> Option<StepId> {
+        match self.request.kind {
+            JobKind::Batch => Some(StepId::Batch),
+            JobKind::Run => Some(StepId::Num(0)),
+            JobKind::Allocation => None,
+        }
+    }
+
+    /// The number of the first step that srun makes in it.
+    pub fn first_step(&self) -> u32 {
+        u32::from(self.request.kind == JobKind::Run)
+    }
+
     /// The number that the user knows the job by: the array's for array records.
     pub fn array_job_id(&self) -> Option<JobId> {
         self.role.array_job(self.id)

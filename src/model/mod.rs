@@ -3,6 +3,7 @@
 //! Pure data: no file, process, socket, environment or clock. Every other layer may use it; it uses none.
 
 pub mod array;
+pub mod batch_tasks;
 pub mod binding;
 pub mod change;
 pub mod constraint;

@@ -3,6 +3,7 @@
 //! Nothing here knows the host: how many CPUs and megabytes it comes to is decided by `sched::admit`.
 
 use crate::model::array::ArraySpec;
+use crate::model::batch_tasks::{BatchTasks, ScriptTasks};
 use crate::model::binding::CpuBind;
 use crate::model::dependency::Dependency;
 use crate::model::is_default;
@@ -237,9 +238,12 @@ pub struct JobRequest {
     /// The script came by `--wrap`.
     #[serde(skip_serializing_if = "is_default")]
     pub wrapped: bool,
-    /// The script starts steps of its own (srun is among its commands).
-    #[serde(skip_serializing_if = "is_default")]
-    pub script_has_srun: bool,
+    /// What the script, or salloc's command, tells of its tasks.
+    #[serde(alias = "script_has_srun", skip_serializing_if = "is_default")]
+    pub script_tasks: ScriptTasks,
+    /// The submitter's own `SLOTD_BATCH_TASKS`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_tasks: Option<BatchTasks>,
     #[serde(skip_serializing_if = "is_default")]
     pub export: ExportSpec,
     #[serde(skip_serializing_if = "Option::is_none")]

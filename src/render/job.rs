@@ -156,7 +156,7 @@ pub fn over_subscribe(job: &JobView) -> &'static str {
 /// `--gres` and `--gpus-per-node`.
 pub fn tres_per_node(job: &JobView) -> Option<String> {
     let gpu = &job.request.gpu;
-    gpu.per_node.map(|count| gpu.as_gres(count))
+    gpu.per_node.filter(|count| *count > 0).map(|count| gpu.as_gres(count))
 }
 
 /// `-G/--gpus`.

@@ -194,6 +194,7 @@ fn new_job(
         hold: if is_held { Hold::User } else { Hold::No },
         submit: now,
         client,
+        next_step: u32::from(request.kind == JobKind::Run),
         request: Arc::new(request),
         ..Job::default()
     }

@@ -293,7 +293,7 @@ impl Core {
             if let Some(mut run) = run {
                 job.run.restarts += 1;
                 run.steps = std::mem::take(&mut job.steps);
-                job.next_step = 0;
+                job.next_step = job.first_step();
                 out.changes.push(Change::EndRun { job: id, run: Box::new(run) });
             }
             let RunState { restarts, system_comment, .. } = std::mem::take(&mut job.run);

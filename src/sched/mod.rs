@@ -58,4 +58,4 @@ pub use plan::BACKFILL_DEPTH;
 pub use queue::DEFAULT_PRIORITY;
 pub use timers::ENDED_IN_MEMORY;
 pub use types::*;
-pub use view::{batch_ranks, own_step, view_of};
+pub use view::{own_step, view_of};

@@ -4,7 +4,7 @@ use super::backfill::{Round, Running, Verdict};
 use super::core::Core;
 use super::queue::QueueKey;
 use super::room::Want;
-use super::types::{Effect, LaunchJob, Outbox};
+use super::types::{Effect, Outbox};
 use crate::model::diagnostics::RoundFacts;
 use crate::model::request::{JobKind, Sharing};
 use crate::model::{Job, JobId, JobState, Reason, Timestamp};
@@ -161,12 +161,8 @@ impl Core {
         let Some(job) = self.job(own) else { return };
         match job.request.kind {
             JobKind::Batch | JobKind::Run => {
-                let launch = LaunchJob {
-                    job: job.clone(),
-                    batch_ranks: self.batch_ranks(&job.request),
-                    is_restart: job.run.restarts > 0,
-                };
-                out.effects.push(Effect::Launch(Box::new(launch)));
+                let job = Box::new(job.clone());
+                out.effects.push(Effect::Launch(job));
             }
             JobKind::Allocation => out.effects.push(Effect::Granted(own)),
         }

@@ -24,7 +24,7 @@ impl Core {
                 StepId::Num(number) => Some(number.saturating_add(1)),
                 StepId::Batch | StepId::Interactive => None,
             });
-            job.next_step = job.next_step.max(numbered.max().unwrap_or(0));
+            job.next_step = job.next_step.max(numbered.max().unwrap_or(0)).max(job.first_step());
             ids.push(job.id);
             core.add_record(job, None);
         }

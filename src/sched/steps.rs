@@ -201,9 +201,9 @@ impl Core {
 
     pub(super) fn has_live_step(&self, job: JobId, step: StepId) -> bool {
         let Some(job) = self.job(job) else { return false };
-        // The batch script is no entry of its own: it lives as long as the job.
-        let is_batch = step == StepId::Batch && job.run.state.is_active();
-        is_batch || job.steps.iter().any(|s| s.id == step && is_live(s))
+        // The script or command is no entry of its own: it lives as long as the job.
+        let is_own = job.own_step_id() == Some(step) && job.run.state.is_active();
+        is_own || job.steps.iter().any(|s| s.id == step && is_live(s))
     }
 }
 

@@ -2,8 +2,9 @@
 //! core wanted done. Its end check is "nothing left unsaid".
 
 use super::core::Core;
-use super::types::{BatchTasks, Config, Effect, EndCause, JobOutcome, Outbox, StopCause, Submission};
+use super::types::{Config, Effect, EndCause, JobOutcome, Outbox, StopCause, Submission};
 use crate::model::array::{ArraySpec, TaskRange};
+use crate::model::batch_tasks::BatchTasks;
 use crate::model::change::Change;
 use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
 use crate::model::partition::{Gpu, Host};
@@ -192,7 +193,7 @@ impl Double {
         }
         for effect in &out.effects {
             if let Effect::Launch(launch) = effect {
-                let stored = &self.store[&launch.job.id];
+                let stored = &self.store[&launch.id];
                 assert_eq!(
                     stored.run.state,
                     JobState::Running,
@@ -255,7 +256,7 @@ impl Double {
         let mut ids = Vec::new();
         self.effects.retain(|effect| match effect {
             Effect::Launch(launch) => {
-                ids.push(launch.job.id);
+                ids.push(launch.id);
                 false
             }
             Effect::Granted(id) => {

@@ -501,7 +501,7 @@ fn a_failed_job_is_requeued_once_and_a_completed_or_cancelled_one_never() {
         assert_eq!((d.state(id), d.core.job(id).unwrap().run.restarts), (JobState::Pending, 1));
         d.plan();
         let Some(Effect::Launch(launch)) = d.effects.last() else { panic!("{:?}", d.effects) };
-        assert!(launch.is_restart);
+        assert_eq!(launch.run.restarts, 1);
         d.end(id, cause, exit);
         assert!(d.state(id).is_terminal());
     }
@@ -1325,21 +1325,6 @@ fn a_host_that_shrinks_leaves_running_jobs_alone_and_tells_pending_ones() {
     d.act(|core, now, _| core.set_host(smaller, partitions, now));
     d.plan();
     assert_eq!((d.state(running), d.reason(large)), (JobState::Running, Reason::BadConstraints));
-}
-
-#[test]
-fn batch_tasks_run_as_ranks_unless_the_script_starts_its_own_steps() {
-    let ranks = |setting, change: fn(&mut JobRequest)| {
-        let mut request = JobRequest { ntasks: Some(4), ..JobRequest::default() };
-        change(&mut request);
-        batch_ranks(&request, setting)
-    };
-    assert!(ranks(BatchTasks::Auto, |_| {}));
-    assert!(ranks(BatchTasks::Auto, |r| r.wrapped = true));
-    assert!(!ranks(BatchTasks::Auto, |r| r.script_has_srun = true));
-    assert!(!ranks(BatchTasks::Auto, |r| r.ntasks_per_node = Some(4)));
-    assert!(ranks(BatchTasks::Ranks, |r| r.script_has_srun = true));
-    assert!(!ranks(BatchTasks::Once, |_| {}));
 }
 
 #[test]

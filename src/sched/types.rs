@@ -1,23 +1,12 @@
 //! The words between the core and its caller: facts and commands in, changes and effects out.
 
+use crate::model::batch_tasks::BatchTasks;
 use crate::model::change::{Change, LaunchTexts};
 use crate::model::dependency::Dependency;
 use crate::model::job::{Client, ClientProcess, Hold};
 use crate::model::partition::Host;
 use crate::model::tres::{Allocation, Usage};
 use crate::model::{Constraint, ExitCode, Job, JobId, JobRequest, Partition, Refusal, StepId, StepKey, Timestamp};
-
-/// How a batch job with several tasks is launched (`SLOTD_BATCH_TASKS`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum BatchTasks {
-    /// One process a rank, unless the script starts its own steps or got its tasks by `--ntasks-per-node`.
-    #[default]
-    Auto,
-    /// Always one process a rank (the book).
-    Ranks,
-    /// Always the script alone (Slurm).
-    Once,
-}
 
 /// What the core has to know about the host and its settings.
 #[derive(Debug, Clone)]
@@ -51,8 +40,9 @@ impl Outbox {
 /// What the caller must do. The core relies on each being answered by the fact named here.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Start the processes of a batch or run job. Answer: `on_job_ended`, also when the launch fails.
-    Launch(Box<LaunchJob>),
+    /// Start the processes of a batch or run job, which is RUNNING with its allocation. Answer: `on_job_ended`, also
+    /// when the launch fails.
+    Launch(Box<Job>),
     /// An allocation runs now: its runner is created, its client is told. Answer: `release_allocation`,
     /// `client_lost` or `on_job_ended`.
     Granted(JobId),
@@ -80,16 +70,6 @@ pub enum Effect {
     Requeued(JobId),
     /// The record left the memory of the core; the store still has it.
     Gone(JobId),
-}
-
-/// A job as it is launched: RUNNING, with its allocation.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LaunchJob {
-    pub job: Job,
-    /// One process a rank, rather than the script once.
-    pub batch_ranks: bool,
-    /// A requeued job appends to its output.
-    pub is_restart: bool,
 }
 
 /// Why processes are stopped.

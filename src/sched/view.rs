@@ -4,19 +4,20 @@
 
 use super::core::{Core, Record};
 use super::plan::expected_end;
-use super::types::{BatchTasks, PartitionLoad};
+use super::types::PartitionLoad;
+use crate::model::batch_tasks::BatchTasks;
 use crate::model::job::Hold;
 use crate::model::request::JobKind;
 use crate::model::view::JobView;
-use crate::model::{Job, JobId, JobRequest, JobState, Partition, Step, StepId, Timestamp, Tres};
+use crate::model::{Job, JobId, JobState, Partition, Step, StepId, Timestamp, Tres};
 
 /// The step that stands for the script (`12.batch`) or the command of `srun --no-wait` (`12.0`): worked out from the
 /// record, since it begins and ends with it. `None` for allocations and for what has not started.
 pub fn own_step(job: &Job) -> Option<Step> {
-    let (id, name, ntasks) = match job.request.kind {
-        JobKind::Batch => (StepId::Batch, "batch".to_string(), 1),
-        JobKind::Run => (StepId::Num(0), job.request.name.clone(), job.request.task_count()),
-        JobKind::Allocation => return None,
+    let id = job.own_step_id()?;
+    let (name, ntasks) = match id {
+        StepId::Batch => ("batch".to_string(), 1),
+        StepId::Num(_) | StepId::Interactive => (job.request.name.clone(), job.request.task_count()),
     };
     let (start, alloc) = (job.run.start?, job.run.alloc.clone()?);
     // Slurm shows the script of a job that was ended from outside, or died by a signal, as CANCELLED, and one that caught
@@ -48,18 +49,6 @@ pub fn own_step(job: &Job) -> Option<Step> {
     })
 }
 
-/// Whether a batch job launches one process a rank (the book) rather than its script once (Slurm): it does, unless the
-/// script starts its own steps or got its tasks by `--ntasks-per-node`; a setting may say otherwise for the host.
-pub fn batch_ranks(request: &JobRequest, setting: BatchTasks) -> bool {
-    match (request.kind, setting) {
-        (JobKind::Allocation, _) => false,
-        (JobKind::Run, _) => true,
-        (JobKind::Batch, BatchTasks::Ranks) => true,
-        (JobKind::Batch, BatchTasks::Once) => false,
-        (JobKind::Batch, BatchTasks::Auto) => !request.script_has_srun && request.ntasks_per_node.is_none(),
-    }
-}
-
 /// A record as queries see it, with the step that stands for its script, without what only the live state knows (the
 /// dependency, the reason of a pending job). For records that come from the store.
 pub fn view_of(mut job: Job, setting: BatchTasks) -> JobView {
@@ -78,17 +67,13 @@ fn view_without_steps(mut job: Job, setting: BatchTasks) -> JobView {
         std_out: pattern(&request.std_out),
         std_err: pattern(&request.std_err),
         std_in: pattern(&request.std_in),
-        batch_ranks: batch_ranks(request, setting),
+        batch_ranks: request.kind != JobKind::Allocation && request.task_rule(setting).ranks,
         job,
         ..JobView::default()
     }
 }
 
 impl Core {
-    pub fn batch_ranks(&self, request: &JobRequest) -> bool {
-        batch_ranks(request, self.config.batch_tasks)
-    }
-
     /// One record as it is now. Where nothing else is known its expected start is its begin time; the forecast is
     /// `fill_expected_starts`.
     pub fn view(&self, id: JobId, now: Timestamp) -> Option<JobView> {

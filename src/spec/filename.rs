@@ -1,4 +1,4 @@
-//! Names of output files: `slurm-%A_%a.out` (sbatch man page, "filename pattern"; book, "Output Paths").
+//! Names of output files: `slurm-%A_%a.out` (sbatch man page, "filename pattern").
 
 /// The widest padding, as Slurm caps it.
 const MAX_WIDTH: usize = 10;
@@ -6,7 +6,7 @@ const MAX_WIDTH: usize = 10;
 /// A name longer than this can't be opened anyway (Linux takes 4096 bytes); the rest of the pattern is left out.
 const MAX_LEN: usize = 1 << 16;
 
-/// Slurm's "no value", which `%a` shows outside an array (golden B-02).
+/// Slurm's "no value", which `%a` shows outside an array.
 pub const NO_VAL: u32 = u32::MAX - 1;
 
 /// What the tokens stand for.
@@ -101,7 +101,7 @@ pub fn expand(pattern: &str, vars: &FilenameVars) -> String {
                 Ok(number) => out.push_str(&format!("{number:0width$}")),
                 Err(_) => out.push_str(&vars.step),
             },
-            'x' => out.push_str(&vars.name),
+            'x' => out.push_str(&file_name(&vars.name)),
             'u' => out.push_str(&vars.user),
             'N' => out.push_str(&vars.host),
             '%' => out.push('%'),
@@ -109,6 +109,14 @@ pub fn expand(pattern: &str, vars: &FilenameVars) -> String {
         }
     }
     out
+}
+
+/// A job's name as one name of a file: it cannot lead out of the directory that the pattern names.
+fn file_name(name: &str) -> String {
+    match name {
+        "." | ".." => name.replace('.', "_"),
+        _ => name.replace('/', "_"),
+    }
 }
 
 /// Whether each task gets a file of its own (`%t` is in the pattern).
@@ -176,6 +184,13 @@ mod tests {
         assert_eq!(expand("%99j", &vars), "0000000081");
         assert_eq!(expand("%99999999999999999999999j", &vars), "0000000081");
         assert_eq!(expand("%t-%2t", &FilenameVars { task: 7, ..vars }), "7-07");
+    }
+
+    #[test]
+    fn a_name_cannot_lead_out_of_the_directory_that_was_named() {
+        for (name, path) in [("../../etc/x", "logs/.._.._etc_x.out"), ("a/b", "logs/a_b.out"), ("..", "logs/__.out")] {
+            assert_eq!(expand("logs/%x.out", &FilenameVars { name: name.to_string(), ..batch() }), path);
+        }
     }
 
     #[test]

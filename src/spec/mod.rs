@@ -23,7 +23,7 @@ pub mod moment;
 pub mod multi_prog;
 pub mod nodes;
 pub mod script;
-pub mod shell_words;
+pub mod script_tasks;
 pub mod signal;
 pub mod states;
 pub mod suggest;

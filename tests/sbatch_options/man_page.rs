@@ -252,8 +252,8 @@ fn a_script_that_starts_its_own_steps_runs_once() {
 
 #[test]
 fn a_script_with_tasks_per_node_runs_once() {
-    let (lines, told) = ranks(None, &format!("#!/bin/sh\n#SBATCH --ntasks-per-node=2\n{RANK}\n"));
-    assert_eq!((lines.as_str(), told.as_str()), ("rank 0 of 2", "once"));
+    let (lines, told) = ranks(None, "#!/bin/sh\n#SBATCH --ntasks-per-node=2\necho alone\n");
+    assert_eq!((lines.as_str(), told.as_str()), ("alone", "once"));
 }
 
 #[test]

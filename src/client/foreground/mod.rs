@@ -67,6 +67,17 @@ pub enum StepOutcome {
     JobEnded(Box<JobView>),
 }
 
+impl StepOutcome {
+    /// What the records tell of the allocation whose one step this was.
+    pub fn exit(&self) -> ExitCode {
+        match self {
+            StepOutcome::Ended { exit, .. } => *exit,
+            StepOutcome::JobEnded(view) if !view.run.exit.is_success() => view.run.exit,
+            StepOutcome::Refused(_) | StepOutcome::JobEnded(_) => ExitCode::status(1),
+        }
+    }
+}
+
 /// What the caller wants to hear of while the step runs.
 pub trait Listener {
     /// The step waits for other steps of its allocation.

@@ -5,13 +5,14 @@ use crate::args::error::CliError;
 use crate::args::extra;
 use crate::args::getopt::Operands;
 use crate::args::origin::Origin;
-use crate::args::submit::{Submission, invalid};
+use crate::args::submit::{Submission, invalid, own_batch_tasks, submit_line};
 use crate::commands::salloc::options::{SallocOpts, VARIABLES};
 use crate::commands::sbatch::args::error_exit;
 use crate::commands::srun::args::{immediate_exit, immediate_secs};
 use crate::model::JobRequest;
 use crate::model::request::JobKind;
 use crate::spec;
+use crate::spec::script_tasks::script_tasks;
 use std::ffi::OsString;
 
 pub const APPLET: Applet = Applet {
@@ -75,6 +76,8 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Salloc, CliError> {
     request.immediate_secs = immediate_secs(&choices, &options.immediate)?;
     let command: Vec<String> = choices.operands.iter().map(|operand| operand.text.clone()).collect();
     request.command = command.first().cloned();
+    request.script_tasks = script_tasks(&submit_line(&command.iter().map(OsString::from).collect::<Vec<_>>()));
+    request.batch_tasks = own_batch_tasks(origin)?;
     let kill_command = match &options.kill_command {
         None => None,
         Some(None) => Some(TERM),

@@ -8,11 +8,12 @@ use crate::args::extra;
 use crate::args::getopt::Operands;
 use crate::args::job_env::Export;
 use crate::args::origin::Origin;
-use crate::args::submit::{Submission, base_name, given, open_mode};
+use crate::args::submit::{Submission, base_name, given, open_mode, own_batch_tasks};
 use crate::commands::sbatch::options::{SbatchOpts, VARIABLES};
 use crate::model::JobRequest;
 use crate::model::change::LaunchTexts;
 use crate::model::request::{ExportSpec, JobKind};
+use crate::spec::script_tasks::script_tasks;
 use crate::spec::{self, SpecError};
 use std::ffi::OsString;
 use std::io;
@@ -85,7 +86,7 @@ pub fn parse(
     let operands = choices.operands.iter().map(|operand| operand.text.clone());
     let script = match source {
         Some(source) => {
-            request.script_has_srun = spec::script::starts_steps(&source.text);
+            request.script_tasks = script_tasks(&source.text);
             request.command = Some(source.path);
             request.args = operands.skip(1).collect();
             source.bytes
@@ -96,11 +97,12 @@ pub fn parse(
         None => {
             let script = wrapped(options.wrap.as_deref().unwrap_or(""));
             request.wrapped = true;
-            request.script_has_srun = spec::script::starts_steps(&script);
+            request.script_tasks = script_tasks(&script);
             script.into_bytes()
         }
     };
     spec::script::check(&script).map_err(|error| refuse(&error))?;
+    request.batch_tasks = own_batch_tasks(origin)?;
 
     request.array = match given(&options.array) {
         Some(_) => choices.read("array", options.array.as_ref(), spec::array::parse)?,

@@ -1,0 +1,173 @@
+//! What several tasks mean for a batch script: the script once, or a process for each task.
+
+use crate::model::request::{JobKind, JobRequest};
+use serde::{Deserialize, Serialize};
+
+/// How a batch job with several tasks is launched (`SLOTD_BATCH_TASKS`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BatchTasks {
+    /// As [`JobRequest::task_rule`] finds from the script and the options.
+    #[default]
+    Auto,
+    /// Always one process a rank.
+    Ranks,
+    /// Always the script alone, as with Slurm.
+    Once,
+}
+
+impl BatchTasks {
+    /// `auto`, `ranks` or `once`.
+    pub fn named(word: &str) -> Option<BatchTasks> {
+        match word {
+            "auto" => Some(BatchTasks::Auto),
+            "ranks" => Some(BatchTasks::Ranks),
+            "once" => Some(BatchTasks::Once),
+            _ => None,
+        }
+    }
+}
+
+/// What the text of a script, or of salloc's command, tells of its tasks. What stands first here counts first.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", from = "StoredScriptTasks")]
+pub enum ScriptTasks {
+    /// It calls this program, which starts tasks: `srun`, `mpirun`.
+    Calls(String),
+    /// It reads this variable, which tells a task its rank.
+    ReadsRank(String),
+    /// It reads this variable, which tells how many tasks there are.
+    ReadsCount(String),
+    #[default]
+    Silent,
+}
+
+/// Also as it was kept before: whether srun was called.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case", untagged)]
+enum StoredScriptTasks {
+    CallsSrun(bool),
+    Named(NamedScriptTasks),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum NamedScriptTasks {
+    Calls(String),
+    ReadsRank(String),
+    ReadsCount(String),
+    Silent,
+}
+
+impl From<StoredScriptTasks> for ScriptTasks {
+    fn from(stored: StoredScriptTasks) -> Self {
+        match stored {
+            StoredScriptTasks::CallsSrun(true) => ScriptTasks::Calls("srun".to_owned()),
+            StoredScriptTasks::CallsSrun(false) | StoredScriptTasks::Named(NamedScriptTasks::Silent) => {
+                ScriptTasks::Silent
+            }
+            StoredScriptTasks::Named(NamedScriptTasks::Calls(name)) => ScriptTasks::Calls(name),
+            StoredScriptTasks::Named(NamedScriptTasks::ReadsRank(name)) => ScriptTasks::ReadsRank(name),
+            StoredScriptTasks::Named(NamedScriptTasks::ReadsCount(name)) => ScriptTasks::ReadsCount(name),
+        }
+    }
+}
+
+/// Whether there is a process for each task, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskRule {
+    pub ranks: bool,
+    /// Follows `since`: `it calls mpirun`.
+    pub reason: String,
+}
+
+impl JobRequest {
+    /// Whether a job starts a process for each of its tasks, or its script (salloc: its command) once. The submitter's
+    /// own setting comes before the `setting` of the host.
+    ///
+    /// Else, in this order: what calls a program that starts tasks runs once; what reads its rank runs for each task;
+    /// what reads the number of tasks runs once, and so does what names its nodes or the tasks of a node; all else
+    /// runs for each task.
+    pub fn task_rule(&self, setting: BatchTasks) -> TaskRule {
+        let rule = |ranks, reason: &str| TaskRule { ranks, reason: reason.to_owned() };
+        if self.kind == JobKind::Run {
+            return rule(true, "srun starts each task");
+        }
+        let own = self.batch_tasks.filter(|own| *own != BatchTasks::Auto);
+        match (own.unwrap_or(setting), own, &self.script_tasks) {
+            (BatchTasks::Ranks, Some(_), _) => rule(true, "SLOTD_BATCH_TASKS is ranks"),
+            (BatchTasks::Once, Some(_), _) => rule(false, "SLOTD_BATCH_TASKS is once"),
+            // A submitter who says auto has the host's setting undone.
+            (BatchTasks::Ranks, None, _) if self.batch_tasks.is_none() => rule(true, "the daemon is set to ranks"),
+            (BatchTasks::Once, None, _) if self.batch_tasks.is_none() => rule(false, "the daemon is set to once"),
+            (_, _, ScriptTasks::Calls(name)) => rule(false, &format!("it calls {name}")),
+            (_, _, ScriptTasks::ReadsRank(name)) => rule(true, &format!("it reads {name}")),
+            (_, _, ScriptTasks::ReadsCount(name)) => rule(false, &format!("it reads {name}")),
+            (_, _, ScriptTasks::Silent) if self.ntasks_per_node.is_some() => rule(false, "--ntasks-per-node was given"),
+            (_, _, ScriptTasks::Silent) if self.nodes.is_some() => rule(false, "--nodes was given"),
+            (_, _, ScriptTasks::Silent) => rule(true, "it starts no tasks itself"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(change: impl FnOnce(&mut JobRequest), setting: BatchTasks) -> (bool, String) {
+        let mut request = JobRequest { ntasks: Some(2), ..JobRequest::default() };
+        change(&mut request);
+        let TaskRule { ranks, reason } = request.task_rule(setting);
+        (ranks, reason)
+    }
+
+    #[test]
+    fn the_lines_of_the_rule_count_in_their_order() {
+        let said = |ranks, reason: &str| (ranks, reason.to_owned());
+        let auto = |change: fn(&mut JobRequest)| rule(change, BatchTasks::Auto);
+        let nodes = Some((1, 1).into());
+        assert_eq!(auto(|r| r.script_tasks = ScriptTasks::Calls("mpirun".into())), said(false, "it calls mpirun"));
+        assert_eq!(
+            rule(
+                |r| (r.nodes, r.script_tasks) = (nodes, ScriptTasks::ReadsRank("SLURM_PROCID".into())),
+                BatchTasks::Auto
+            ),
+            said(true, "it reads SLURM_PROCID")
+        );
+        assert_eq!(
+            auto(|r| r.script_tasks = ScriptTasks::ReadsCount("SLURM_NTASKS".into())),
+            said(false, "it reads SLURM_NTASKS")
+        );
+        assert_eq!(rule(|r| r.nodes = nodes, BatchTasks::Auto), said(false, "--nodes was given"));
+        assert_eq!(auto(|r| r.ntasks_per_node = Some(2)), said(false, "--ntasks-per-node was given"));
+        assert_eq!(auto(|_| ()), said(true, "it starts no tasks itself"));
+    }
+
+    #[test]
+    fn the_submitters_setting_comes_before_that_of_the_host_and_both_before_the_script() {
+        let calls = |own| {
+            move |r: &mut JobRequest| {
+                (r.script_tasks, r.batch_tasks) = (ScriptTasks::Calls("srun".into()), own);
+            }
+        };
+        for (own, host, ranks) in [
+            (None, BatchTasks::Auto, false),
+            (None, BatchTasks::Ranks, true),
+            (Some(BatchTasks::Once), BatchTasks::Ranks, false),
+            (Some(BatchTasks::Ranks), BatchTasks::Once, true),
+            (Some(BatchTasks::Auto), BatchTasks::Ranks, false),
+        ] {
+            assert_eq!(rule(calls(own), host).0, ranks, "{own:?} on a host set to {host:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_kept_of_a_script_before_is_read() {
+        let read = |json: &str| serde_json::from_str::<ScriptTasks>(json).unwrap();
+        assert_eq!(read("true"), ScriptTasks::Calls("srun".to_owned()));
+        assert_eq!(read("false"), ScriptTasks::Silent);
+        for tasks in [ScriptTasks::Calls("x".into()), ScriptTasks::ReadsRank("y".into()), ScriptTasks::Silent] {
+            assert_eq!(read(&serde_json::to_string(&tasks).unwrap()), tasks);
+        }
+    }
+}

@@ -1,0 +1,479 @@
+//! What the text of a script tells of its tasks: whether it starts them itself, or reads its rank.
+//!
+//! A scan, not a shell: it knows words, quotes, comments, here-documents and where a command begins, and expands
+//! nothing. A program that a variable names, or that stands in another file, is not seen.
+
+use crate::model::batch_tasks::ScriptTasks;
+
+/// Programs that start the tasks of a job.
+const LAUNCHERS: [&str; 10] =
+    ["srun", "mpirun", "mpiexec", "orterun", "prun", "torchrun", "accelerate", "deepspeed", "parallel", "ray"];
+
+/// The same as modules: `python -m torch.distributed.run`.
+const MODULES: [&str; 4] =
+    ["torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "torchrun"];
+
+const RANK: [&str; 2] = ["SLURM_PROCID", "SLURM_LOCALID"];
+const COUNT: [&str; 3] = ["SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE"];
+
+/// The shells whose scripts are read as shell.
+const SHELLS: [&str; 9] = ["sh", "bash", "dash", "zsh", "ksh", "ksh93", "mksh", "ash", "busybox"];
+
+/// Words after which a command follows in the same place.
+const RESERVED: [&str; 12] = ["if", "then", "elif", "else", "do", "while", "until", "!", "{", "}", "fi", "done"];
+
+/// Commands that run the command among their arguments, or in a quoted one.
+const WRAPPERS: [&str; 23] = [
+    "time", "exec", "command", "builtin", "eval", "nohup", "nice", "ionice", "env", "timeout", "stdbuf", "setsid",
+    "xargs", "taskset", "numactl", "sudo", "strace", "trap", "sh", "bash", "dash", "zsh", "ksh",
+];
+
+/// Commands whose arguments are assignments.
+const DECLARATIONS: [&str; 4] = ["export", "declare", "local", "readonly"];
+
+/// Text inside text inside text (`sh -c '…'`) is looked at so deep.
+const MAX_DEPTH: usize = 8;
+
+/// What a script tells of its tasks.
+///
+/// In a shell script, and in a text without `#!`, a program counts where a command may stand, after commands that run
+/// others (`time`, `timeout 60`, `bash -c "…"`), and at the beginning of a variable's value (`LAUNCH="srun -n 4"`),
+/// since such variables are there to be run. In any other language it counts at the beginning of a quoted text
+/// (`subprocess.run(["srun", …])`). A variable counts wherever it is named but in a comment.
+pub fn script_tasks(script: &str) -> ScriptTasks {
+    let first = script.lines().next().unwrap_or("");
+    let (calls, code) = match first.strip_prefix("#!") {
+        Some(line) if !names_a_shell(line) => {
+            let is_code = |line: &&str| !line.trim_start().starts_with('#');
+            let code: String = script.lines().filter(is_code).flat_map(|line| [line, "\n"]).collect();
+            (quoted_call(&code), code)
+        }
+        _ => {
+            let Scanned { commands, code } = scan(script);
+            (commands.iter().find_map(|command| call(command, 0)), code)
+        }
+    };
+    let reads = |names: &[&str]| names.iter().find(|name| has_name(&code, name)).map(|name| (*name).to_owned());
+    calls
+        .map(|name| ScriptTasks::Calls(name.to_owned()))
+        .or_else(|| reads(&RANK).map(ScriptTasks::ReadsRank))
+        .or_else(|| reads(&COUNT).map(ScriptTasks::ReadsCount))
+        .unwrap_or_default()
+}
+
+/// `/bin/bash -l`, `/usr/bin/env bash`, `/usr/bin/env -S FOO=1 bash -e`.
+fn names_a_shell(interpreter: &str) -> bool {
+    let mut words = interpreter.split_whitespace();
+    let mut program = words.next().map(base);
+    if program == Some("env") {
+        program = words.find(|word| !word.starts_with('-') && !word.contains('=')).map(base);
+    }
+    program.is_some_and(|program| SHELLS.contains(&program))
+}
+
+fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn launcher(word: &str) -> Option<&'static str> {
+    LAUNCHERS.into_iter().find(|name| *name == base(word))
+}
+
+/// Whether a variable is named: with nothing before or after it that a name could have.
+fn has_name(code: &str, name: &str) -> bool {
+    let in_name = |c: char| c.is_alphanumeric() || c == '_';
+    code.match_indices(name)
+        .any(|(at, _)| !code[..at].ends_with(in_name) && !code[at + name.len()..].starts_with(in_name))
+}
+
+/// A launcher that begins a quoted text.
+fn quoted_call(code: &str) -> Option<&'static str> {
+    let starts = code.match_indices(['"', '\'', '`']).map(|(at, _)| &code[at + 1..]);
+    starts.filter_map(|text| launcher(text.split(|c: char| c.is_whitespace() || "\"'`".contains(c)).next()?)).next()
+}
+
+/// The launcher that a simple command runs.
+fn call(words: &[Word], depth: usize) -> Option<&'static str> {
+    let mut words = words.iter();
+    let first = loop {
+        let word = words.next()?;
+        match assigned(&word.text) {
+            Some(value) => {
+                if let Some(name) = value.split_whitespace().next().and_then(launcher) {
+                    return Some(name);
+                }
+            }
+            None if !word.quoted && RESERVED.contains(&word.text.as_str()) => {}
+            None => break word,
+        }
+    };
+    let rest = words.as_slice();
+    let second = rest.first().map(|word| word.text.as_str());
+    let name = base(&first.text);
+    if let Some(name) = launcher(name) {
+        return Some(name);
+    }
+    if DECLARATIONS.contains(&name) {
+        return rest.iter().find_map(|word| launcher(assigned(&word.text)?.split_whitespace().next()?));
+    }
+    let as_module = || {
+        let pairs = rest.windows(2).filter(|pair| pair[0].text == "-m");
+        pairs.filter_map(|pair| MODULES.into_iter().find(|module| *module == pair[1].text)).next()
+    };
+    // `command -v srun` only asks; `uv run`, `docker run` and `apptainer exec` run what is named.
+    let asks = name == "command" && matches!(second, Some("-v" | "-V"));
+    if asks || !(WRAPPERS.contains(&name) || matches!(second, Some("run" | "exec"))) {
+        return as_module();
+    }
+    let inside = |word: &Word| match launcher(&word.text) {
+        None if word.quoted && depth < MAX_DEPTH => scan(&word.text).commands.iter().find_map(|c| call(c, depth + 1)),
+        found => found,
+    };
+    rest.iter().find_map(inside).or_else(as_module)
+}
+
+/// The value of `NAME=value`, `NAME+=value` or `NAME[i]=value`.
+fn assigned(word: &str) -> Option<&str> {
+    let (name, value) = word.split_once('=')?;
+    let name = name.strip_suffix('+').unwrap_or(name);
+    let name = name.split_once('[').map_or(name, |(name, _)| name);
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    is_name.then_some(value)
+}
+
+#[derive(Debug, Default)]
+struct Word {
+    text: String,
+    quoted: bool,
+}
+
+/// The simple commands of a shell text, and the text without its comments.
+#[derive(Debug, Default)]
+struct Scanned {
+    commands: Vec<Vec<Word>>,
+    code: String,
+}
+
+/// A command that has begun, and whether a double quote around it is open.
+#[derive(Debug, Default)]
+struct Open {
+    words: Vec<Word>,
+    word: Option<Word>,
+    in_quotes: bool,
+    /// The next word is the file of a redirection.
+    is_target: bool,
+    /// What ends it, of `$(`, `(` and a backquote.
+    end: Option<char>,
+}
+
+impl Open {
+    fn push(&mut self, c: char) {
+        self.word.get_or_insert_default().text.push(c);
+    }
+
+    fn quote(&mut self) {
+        self.word.get_or_insert_default().quoted = true;
+    }
+
+    fn end_word(&mut self) {
+        let word = self.word.take();
+        if !(word.is_some() && std::mem::take(&mut self.is_target)) {
+            self.words.extend(word);
+        }
+    }
+
+    fn end_command(&mut self, scanned: &mut Scanned) {
+        self.end_word();
+        self.is_target = false;
+        if !self.words.is_empty() {
+            scanned.commands.push(std::mem::take(&mut self.words));
+        }
+    }
+}
+
+fn scan(text: &str) -> Scanned {
+    let mut scanned = Scanned::default();
+    let mut now = Open::default();
+    let mut outer: Vec<Open> = Vec::new();
+    // The ends of the here-documents that begin after this line.
+    let mut heredocs: Vec<String> = Vec::new();
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        let rest = &text[at + c.len_utf8()..];
+        let comment = c == '#' && now.word.is_none() && !now.in_quotes;
+        if comment {
+            while chars.next_if(|(_, c)| *c != '\n').is_some() {}
+            continue;
+        }
+        scanned.code.push(c);
+        let mut skip = 0;
+        match c {
+            '\\' => match chars.next() {
+                Some((_, '\n')) | None => {}
+                Some((_, next)) => now.push(next),
+            },
+            '"' => {
+                now.quote();
+                now.in_quotes = !now.in_quotes;
+            }
+            '\'' if !now.in_quotes => {
+                now.quote();
+                let inside = &rest[..rest.find('\'').unwrap_or(rest.len())];
+                inside.chars().for_each(|c| now.push(c));
+                scanned.code.push_str(inside);
+                skip = inside.len() + 1;
+            }
+            '$' if rest.starts_with("((") => skip = rest.find("))").map_or(0, |end| end + 2),
+            // `$#` and `${#x}` are no comments.
+            '$' if rest.starts_with('#') => skip = 1,
+            '$' if rest.starts_with('(') => {
+                skip = 1;
+                now.push('$');
+                outer.push(std::mem::replace(&mut now, Open { end: Some(')'), ..Open::default() }));
+            }
+            '`' if now.end == Some('`') => {
+                now.end_command(&mut scanned);
+                now = outer.pop().unwrap_or_default();
+            }
+            '`' => {
+                now.push('$');
+                outer.push(std::mem::replace(&mut now, Open { end: Some('`'), ..Open::default() }));
+            }
+            _ if now.in_quotes => now.push(c),
+            '(' if now.word.is_some() && rest.starts_with(')') => {
+                // `f()`: a name, and a command after it.
+                skip = 1;
+                now = Open { end: now.end, ..Open::default() };
+            }
+            '(' => {
+                now.end_command(&mut scanned);
+                outer.push(std::mem::replace(&mut now, Open { end: Some(')'), ..Open::default() }));
+            }
+            ')' if now.end == Some(')') => {
+                now.end_command(&mut scanned);
+                now = outer.pop().unwrap_or_default();
+            }
+            // The end of a pattern in `case`.
+            ')' => now = Open { end: now.end, ..Open::default() },
+            '<' if rest.starts_with("<<") => {
+                skip = 2;
+                now.end_word();
+                now.is_target = true;
+            }
+            '<' if rest.starts_with('<') => {
+                now.end_word();
+                let line = rest[1..].trim_start_matches(['-', ' ']);
+                let end: String = line.chars().take_while(|c| !c.is_whitespace() && !";|&<>()".contains(*c)).collect();
+                heredocs.push(end.replace(['"', '\'', '\\'], ""));
+                skip = rest.len() - line.len() + end.len();
+            }
+            '<' | '>' if rest.starts_with('(') => {
+                skip = 1;
+                outer.push(std::mem::replace(&mut now, Open { end: Some(')'), ..Open::default() }));
+            }
+            '<' | '>' => {
+                // `2>file`: the number belongs to the redirection.
+                if now.word.as_ref().is_some_and(|word| word.text.bytes().all(|b| b.is_ascii_digit())) {
+                    now.word = None;
+                }
+                now.end_word();
+                now.is_target = true;
+                skip = usize::from(rest.starts_with(['>', '&', '|']));
+            }
+            '&' if rest.starts_with('>') => now.end_word(),
+            '\n' => {
+                now.end_command(&mut scanned);
+                for end in heredocs.drain(..) {
+                    let from = text[at + 1 + skip..].split_inclusive('\n');
+                    let body = from.take_while(|line| line.trim_end_matches('\n').trim_start_matches('\t') != end);
+                    let length: usize = body.map(str::len).sum();
+                    scanned.code.push_str(&text[at + 1 + skip..at + 1 + skip + length]);
+                    // The line that ends it is no command either.
+                    let after = &text[at + 1 + skip + length..];
+                    skip += length + after.find('\n').map_or(after.len(), |end| end + 1);
+                }
+            }
+            ';' | '&' | '|' => now.end_command(&mut scanned),
+            c if c.is_whitespace() => now.end_word(),
+            c => now.push(c),
+        }
+        let until = at + c.len_utf8() + skip;
+        while chars.next_if(|(at, _)| *at < until).is_some() {}
+    }
+    // A file may end without a newline, and with anything still open.
+    for mut open in outer.into_iter().chain([now]) {
+        open.end_command(&mut scanned);
+    }
+    scanned
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn calls(script: &str) -> bool {
+        matches!(script_tasks(script), ScriptTasks::Calls(_))
+    }
+
+    #[test]
+    fn a_launcher_counts_where_a_command_may_stand() {
+        for script in [
+            "srun hostname",
+            "  /usr/bin/srun hostname",
+            "\"srun\" x",
+            "\\srun x",
+            "$SLURM_ROOT/bin/srun x",
+            "module load cuda; srun x",
+            "a && srun x",
+            "a || srun x &",
+            "cat x | srun cat",
+            "! srun x",
+            "if srun x; then y; fi",
+            "if a\nthen srun x\nfi",
+            "for i in 1 2 3; do srun x $i; done",
+            "for ((i=0; i<3; i++)); do srun x; done",
+            "while ! srun x; do sleep 1; done",
+            "FOO=1 BAR=\"a b\" srun x",
+            "time srun x",
+            "exec srun x",
+            "timeout -k 5 60 srun x",
+            "env A=1 srun x",
+            "xargs -n1 srun -n1 < list",
+            "x=$(srun hostname)",
+            "x=\"$(date) $(srun hostname)\"",
+            "echo `srun hostname`",
+            "( srun x )",
+            "{ srun x; }",
+            "f() { srun x; }; f",
+            "case $1 in a) srun x;; esac",
+            "> out srun x",
+            "srun>out x",
+            "a 2>&1 | srun cat",
+            "diff <(srun a) <(srun b)",
+            "cat <<EOF > f\ntext\nEOF\nsrun x",
+            "cat <<-'EOF'\n\ttext\n\tEOF\nsrun x",
+            "a <<< \"text\"\nsrun x",
+            "x=$((1 << 2)); srun x",
+            "a \\\n  && srun x",
+            "LAUNCH=\"srun --mpi=pmix\"; $LAUNCH ./a",
+            "export LAUNCH='srun -n 4'",
+            "cmd=(srun -n 4 x)\n\"${cmd[@]}\"",
+            "bash -c 'cd x && srun y'",
+            "trap 'srun cleanup' EXIT",
+            "eval \"srun $ARGS\"",
+            "echo ${#x}; srun x",
+            "echo $# # a comment\nsrun x",
+            "echo it\\'s; srun x",
+            "command -v mpirun && mpirun x",
+            "python -m torch.distributed.run --nproc_per_node 2 train.py",
+            "uv run torchrun train.py",
+            "apptainer exec image.sif mpirun x",
+            "srun",
+        ] {
+            assert!(calls(script), "{script}");
+        }
+        for name in LAUNCHERS {
+            assert_eq!(script_tasks(&format!("#!/bin/sh\n{name} x\n")), ScriptTasks::Calls(name.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_launcher_does_not_count_elsewhere() {
+        for script in [
+            "",
+            "# srun x",
+            "#SBATCH -J srun",
+            "echo hello # srun x",
+            "echo srun",
+            "echo 'srun x'",
+            "echo \"run it by srun x\"",
+            "echo \"\nsrun x\n\"",
+            "cat <<EOF\nsrun x\nEOF",
+            "cat <<'EOF' | wc\nsrun x\nEOF\necho y",
+            "cat <<A <<B\nsrun\nA\nsrun\nB\n",
+            "a <<< srun",
+            "a > srun",
+            "which srun",
+            "command -v srun",
+            "type mpirun >/dev/null",
+            "module load parallel",
+            "pip install ray accelerate",
+            "srun_all x",
+            "my-srun x",
+            "./srun.sh",
+            "x=\"not srun\"",
+            "NOTE='use srun x'",
+            "for x in srun a; do echo $x; done",
+            "case $1 in\n  srun) echo x;;\nesac",
+            "srun() { echo x; }",
+            "echo ${srun}",
+            "echo $((srun + 1))",
+            "python train.py --launcher srun",
+        ] {
+            assert!(!calls(script), "{script}");
+        }
+    }
+
+    #[test]
+    fn in_another_language_a_launcher_counts_at_the_beginning_of_a_quoted_text() {
+        let python = |line: &str| script_tasks(&format!("#!/usr/bin/env python3\n{line}\n"));
+        for line in ["subprocess.run([\"srun\", \"x\"])", "os.system('/usr/bin/mpirun x')", "exec(`torchrun`)"] {
+            assert!(matches!(python(line), ScriptTasks::Calls(_)), "{line}");
+        }
+        for line in ["srun_count = 1; mysrun(); x = 'srun-like.srun.py'", "import ray", "# \"srun\""] {
+            assert_eq!(python(line), ScriptTasks::Silent, "{line}");
+        }
+        assert_eq!(python("r = os.environ['SLURM_PROCID']"), ScriptTasks::ReadsRank("SLURM_PROCID".to_owned()));
+    }
+
+    #[test]
+    fn variables_count_after_calls_and_the_rank_before_the_number_of_tasks() {
+        let rank = |name: &str| ScriptTasks::ReadsRank(name.to_owned());
+        let count = |name: &str| ScriptTasks::ReadsCount(name.to_owned());
+        for (script, tasks) in [
+            ("srun x $SLURM_PROCID", ScriptTasks::Calls("srun".to_owned())),
+            ("make -j $SLURM_NTASKS OUT=${SLURM_PROCID}", rank("SLURM_PROCID")),
+            ("python - <<EOF\nprint(os.environ['SLURM_LOCALID'])\nEOF", rank("SLURM_LOCALID")),
+            ("make -j $SLURM_NTASKS", count("SLURM_NTASKS")),
+            ("make -j \"${SLURM_NPROCS:-1}\"", count("SLURM_NPROCS")),
+            ("sh -c 'echo $SLURM_TASKS_PER_NODE'", count("SLURM_TASKS_PER_NODE")),
+            ("# $SLURM_PROCID\necho $SLURM_NTASKS_PER_NODE $MY_SLURM_NTASKS", ScriptTasks::Silent),
+            ("./app", ScriptTasks::Silent),
+        ] {
+            assert_eq!(script_tasks(script), tasks, "{script}");
+        }
+    }
+
+    #[test]
+    fn a_shell_is_known_by_its_name() {
+        for head in ["#!/bin/bash", "#!/bin/sh -e", "#! /usr/bin/env bash", "#!/usr/bin/env -S A=1 zsh -e", ""] {
+            assert!(calls(&format!("{head}\nsrun hostname\n")), "{head}");
+            assert!(!calls(&format!("{head}\necho 'srun' # srun\n")), "{head}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_last_line_with_srun_is_found_after_plain_lines(
+            lines in prop::collection::vec("[a-rt-z0-9 =./-]{0,30}", 0..10)
+        ) {
+            let script = format!("{}\nsrun x", lines.join("\n"));
+            prop_assert!(calls(&script), "missed");
+        }
+
+        #[test]
+        fn no_text_breaks_the_scan(text in "(srun|[ \\n'\"`$(){}<>&|;#=\\\\-]|EOF|<<|é|\\$\\(|\\$\\{){0,60}|.*") {
+            let _ = script_tasks(&text);
+            let _ = script_tasks(&format!("#!{text}"));
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_read_in_one_pass() {
+        for piece in ["$(", "(", "`", "\"${", "\"$(", "((", "<(", "'", "<<", "{", "${'", "sh -c \""] {
+            let _ = script_tasks(&piece.repeat(100_000));
+        }
+    }
+}
