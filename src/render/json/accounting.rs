@@ -4,9 +4,9 @@ use crate::model::tres::{Spread, Usage};
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, ExitCode, JobState, Step, Tres};
 use crate::render::array::Shown;
-use crate::render::json::document::{document, epoch, minutes, object, or_empty, text_of};
-use crate::render::{Ctx, job as facts};
-use serde_json::Value;
+use crate::render::json::document::{document, epoch, minutes, or_empty, text_of};
+use crate::render::{Ctx, job as facts, seff};
+use serde_json::{Value, json};
 
 /// The document with these records.
 pub fn accounting(jobs: &[JobView], ctx: &Ctx) -> Value {
@@ -15,57 +15,27 @@ pub fn accounting(jobs: &[JobView], ctx: &Ctx) -> Value {
 
 fn job(j: &JobView, ctx: &Ctx) -> Value {
     let q = &j.request;
-    let text = |t: &Option<String>| t.as_deref().map_or(Value::Null, Value::from);
-    let usage = match j.steps.as_slice() {
-        [] => j.run.usage,
-        steps => steps.iter().fold(Usage::default(), |sum, s| sum.merge(s.usage)),
-    };
-    object([
-        ("job_id", j.id.0.into()),
-        ("name", q.name.as_str().into()),
-        ("user", q.user.as_str().into()),
-        ("group", q.group.as_str().into()),
-        ("account", text(&q.account)),
-        ("association", Value::Null),
-        ("cluster", ctx.cluster.as_str().into()),
-        ("partition", j.partition.as_str().into()),
-        ("qos", q.qos.as_deref().unwrap_or(facts::DEFAULT_QOS).into()),
-        ("priority", facts::priority(j).into()),
-        ("constraints", text_of(q.constraint.as_ref())),
-        ("container", Value::Null),
-        (
-            "comment",
-            object([
-                ("administrator", Value::Null),
-                ("job", text(&q.comment)),
-                ("system", text(&j.run.system_comment)),
-            ]),
-        ),
-        ("wckey", object([("wckey", or_empty(q.wckey.as_deref())), ("flags", Value::Array(Vec::new()))])),
-        ("reservation", object([("id", 0.into()), ("name", or_empty(q.reservation.as_deref()))])),
-        ("mcs", object([("label", "".into())])),
-        ("het", object([("job_id", 0.into()), ("job_offset", Value::Null)])),
-        ("flags", Value::Array(Vec::new())),
-        ("array", array(j, ctx)),
-        ("state", object([("current", facts::state_name(j).into()), ("reason", j.run.reason.name().into())])),
-        ("exit_code", exit_code(facts::recorded_exit(j), j.run.state)),
-        ("derived_exit_code", exit_code(j.run.derived_exit, j.run.state)),
-        ("kill_request_user", j.run.cancelled_by.map_or(Value::Null, |uid| uid.to_string().into())),
-        ("nodes", or_none_assigned(facts::nodes(j, ctx)).into()),
-        ("allocation_nodes", u8::from(j.run.start.is_some()).into()),
-        ("required", object([("CPUs", j.tres.cpus.into()), ("memory", j.tres.mem_mb.into())])),
-        ("submit_line", q.submit_line.as_str().into()),
-        ("working_directory", q.work_dir.as_str().into()),
-        ("time", job_time(j, usage, ctx)),
-        (
-            "tres",
-            object([
-                ("allocated", facts::allocated(j).map_or(Value::Array(Vec::new()), |t| tres(&t, true))),
-                ("requested", tres(&j.tres, true)),
-            ]),
-        ),
-        ("steps", Value::Array(j.steps.iter().map(|s| step(j, s, ctx)).collect())),
-    ])
+    json!({
+        "job_id": j.id.0, "name": q.name, "user": q.user, "group": q.group, "account": q.account, "association": null,
+        "cluster": ctx.cluster, "partition": j.partition, "qos": facts::qos(j),
+        "priority": facts::priority(j), "constraints": text_of(q.constraint.as_ref()), "container": null,
+        "comment": { "administrator": null, "job": q.comment, "system": j.run.system_comment },
+        "wckey": { "wckey": or_empty(q.wckey.as_deref()), "flags": [] },
+        "reservation": { "id": 0, "name": or_empty(q.reservation.as_deref()) }, "mcs": { "label": "" },
+        "het": { "job_id": 0, "job_offset": null }, "flags": [], "array": array(j, ctx),
+        "state": { "current": facts::state_name(j), "reason": j.run.reason.name() },
+        "exit_code": exit_code(facts::recorded_exit(j), j.run.state),
+        "derived_exit_code": exit_code(j.run.derived_exit, j.run.state),
+        "kill_request_user": j.run.cancelled_by.map(|uid| uid.to_string()),
+        "nodes": or_none_assigned(facts::nodes(j, ctx)), "allocation_nodes": u8::from(j.run.start.is_some()),
+        "required": { "CPUs": j.tres.cpus, "memory": j.tres.mem_mb }, "submit_line": q.submit_line,
+        "working_directory": q.work_dir, "time": job_time(j, seff::recorded_usage(j), ctx),
+        "tres": {
+            "allocated": facts::allocated(j).map_or(json!([]), |t| tres(&t, true)),
+            "requested": tres(&j.tres, true),
+        },
+        "steps": j.steps.iter().map(|s| step(j, s, ctx)).collect::<Vec<_>>(),
+    })
 }
 
 fn or_none_assigned(node: &str) -> &str {
@@ -86,27 +56,21 @@ fn array(j: &JobView, ctx: &Ctx) -> Value {
         Shown::Tasks { .. } => shown.task(ctx).map_or(Value::Null, Value::from),
         Shown::Plain(_) | Shown::Task { .. } => Value::Null,
     };
-    let running = object([("running", object([("tasks", limit.unwrap_or(0).into())]))]);
-    object([
-        ("job_id", array_job.into()),
-        ("limits", object([("max", running)])),
-        ("task", waiting),
-        ("task_id", task_id),
-    ])
+    let running = json!({ "running": { "tasks": limit.unwrap_or(0) } });
+    json!({ "job_id": array_job, "limits": { "max": running }, "task": waiting, "task_id": task_id })
 }
 
 /// `SUCCESS`, `ERROR` with the return code, `SIGNALED` with the signal, or `PENDING` while there is no end.
 fn exit_code(exit: ExitCode, state: JobState) -> Value {
     if !state.is_terminal() {
-        return object([("status", "PENDING".into()), ("return_code", 0.into())]);
+        return json!({ "status": "PENDING", "return_code": 0 });
     }
     if exit.signal != 0 {
-        let name = signal_name(exit.signal).map_or(Value::Null, Value::from);
-        let signal = object([("signal_id", exit.signal.into()), ("name", name)]);
-        return object([("status", "SIGNALED".into()), ("return_code", exit.status.into()), ("signal", signal)]);
+        let signal = json!({ "signal_id": exit.signal, "name": signal_name(exit.signal) });
+        return json!({ "status": "SIGNALED", "return_code": exit.status, "signal": signal });
     }
     let status = if exit.status == 0 { "SUCCESS" } else { "ERROR" };
-    object([("status", status.into()), ("return_code", exit.status.into())])
+    json!({ "status": status, "return_code": exit.status })
 }
 
 /// Linux's first 31 signals, from 1 on.
@@ -121,30 +85,24 @@ fn signal_name(signal: i32) -> Option<&'static str> {
 }
 
 fn micros(us: u64) -> Value {
-    object([("seconds", (us / 1_000_000).into()), ("microseconds", (us % 1_000_000).into())])
+    json!({ "seconds": us / 1_000_000, "microseconds": us % 1_000_000 })
 }
 
 fn job_time(j: &JobView, usage: Usage, ctx: &Ctx) -> Value {
     let end = if j.run.state.is_terminal() { j.run.end } else { None };
-    object([
-        ("elapsed", facts::elapsed_secs(j, ctx).into()),
-        ("eligible", epoch(facts::eligible(j))),
-        ("submission", epoch(Some(j.submit))),
-        ("start", epoch(facts::start(j))),
-        ("end", epoch(end)),
-        ("suspended", (j.run.suspended_us / 1_000_000).into()),
-        ("limit", minutes(j.request.time_limit_secs)),
-        ("system", micros(usage.system_us)),
-        ("user", micros(usage.user_us)),
-        ("total", micros(usage.user_us.saturating_add(usage.system_us))),
-    ])
+    json!({
+        "elapsed": facts::elapsed_secs(j, ctx), "eligible": epoch(facts::eligible(j)),
+        "submission": epoch(Some(j.submit)), "start": epoch(facts::start(j)), "end": epoch(end),
+        "suspended": j.run.suspended_us / 1_000_000, "limit": minutes(j.request.time_limit_secs),
+        "system": micros(usage.system_us), "user": micros(usage.user_us),
+        "total": micros(usage.user_us.saturating_add(usage.system_us)),
+    })
 }
 
 /// A list of resources with Slurm's numbers for them.
 fn tres(t: &Tres, billing: bool) -> Value {
-    let one = |kind: &str, name: Value, id: u32, count: u64| {
-        object([("type", kind.into()), ("name", name), ("id", id.into()), ("count", count.into())])
-    };
+    let one =
+        |kind: &str, name: Value, id: u32, count: u64| json!({ "type": kind, "name": name, "id": id, "count": count });
     let mut list = vec![
         one("cpu", Value::Null, 1, u64::from(t.cpus)),
         one("mem", Value::Null, 2, t.mem_mb),
@@ -166,57 +124,22 @@ pub fn steps(steps: &[(&JobView, &Step)], ctx: &Ctx) -> Value {
 
 fn step(j: &JobView, s: &Step, ctx: &Ctx) -> Value {
     let node = ctx.node.as_str();
-    let nodes = object([("list", Value::Array(vec![node.into()])), ("count", 1.into()), ("range", node.into())]);
-    object([
-        (
-            "step",
-            object([
-                ("job_id", j.id.0.into()),
-                ("het", object([("component", Value::Null)])),
-                ("id", s.id.to_string().into()),
-                ("name", s.name.as_str().into()),
-            ]),
-        ),
-        ("state", s.state.name().into()),
-        ("exit_code", exit_code(s.exit, s.state)),
-        ("kill_request_user", Value::Null),
-        ("nodes", nodes),
-        ("tasks", object([("count", s.ntasks.into())])),
-        ("task", object([("distribution", "Unknown".into())])),
-        ("pid", Value::Null),
-        (
-            "CPU",
-            object([
-                ("requested_frequency", object([("min", 0.into()), ("max", 0.into())])),
-                ("governor", Value::Array(Vec::new())),
-            ]),
-        ),
-        (
-            "statistics",
-            object([("CPU", object([("actual_frequency", 0.into())])), ("energy", object([("consumed", 0.into())]))]),
-        ),
-        ("submit_line", s.submit_line.as_str().into()),
-        (
-            "time",
-            object([
-                ("elapsed", j.step_elapsed(s, ctx.now).as_secs().into()),
-                ("start", epoch(Some(s.start))),
-                ("end", epoch(s.end)),
-                ("suspended", (s.suspended_us / 1_000_000).into()),
-                ("system", micros(s.usage.system_us)),
-                ("user", micros(s.usage.user_us)),
-                ("total", micros(s.usage.user_us.saturating_add(s.usage.system_us))),
-            ]),
-        ),
-        (
-            "tres",
-            object([
-                ("allocated", tres(&s.alloc.tres, false)),
-                ("requested", used(s, node)),
-                ("consumed", written(s, node)),
-            ]),
-        ),
-    ])
+    let nodes = json!({ "list": [node], "count": 1, "range": node });
+    json!({
+        "step": { "job_id": j.id.0, "het": { "component": null }, "id": s.id.to_string(), "name": s.name },
+        "state": s.state.name(), "exit_code": exit_code(s.exit, s.state), "kill_request_user": null, "nodes": nodes,
+        "tasks": { "count": s.ntasks }, "task": { "distribution": "Unknown" }, "pid": null,
+        "CPU": { "requested_frequency": { "min": 0, "max": 0 }, "governor": [] },
+        "statistics": { "CPU": { "actual_frequency": 0 }, "energy": { "consumed": 0 } }, "submit_line": s.submit_line,
+        "time": {
+            "elapsed": j.step_elapsed(s, ctx.now).as_secs(), "start": epoch(Some(s.start)), "end": epoch(s.end),
+            "suspended": s.suspended_us / 1_000_000, "system": micros(s.usage.system_us),
+            "user": micros(s.usage.user_us), "total": micros(s.usage.user_us.saturating_add(s.usage.system_us)),
+        },
+        "tres": {
+            "allocated": tres(&s.alloc.tres, false), "requested": used(s, node), "consumed": written(s, node),
+        },
+    })
 }
 
 /// A resource that a step used: Slurm's names and number for it, and how much.
@@ -273,12 +196,10 @@ fn shares(s: &Step, node: &str, used: &[Used]) -> Value {
         };
         Value::Array(used.iter().map(one).collect())
     };
-    object([
-        ("max", list(|a, _| a.max, Some(|a| a.task))),
-        ("min", list(|a, tasks| a.total / tasks, Some(|_| 0))),
-        ("average", list(|a, tasks| a.total / tasks, None)),
-        ("total", list(|a, _| a.total, None)),
-    ])
+    json!({
+        "max": list(|a, _| a.max, Some(|a| a.task)), "min": list(|a, tasks| a.total / tasks, Some(|_| 0)),
+        "average": list(|a, tasks| a.total / tasks, None), "total": list(|a, _| a.total, None),
+    })
 }
 
 #[cfg(test)]
@@ -298,8 +219,8 @@ mod tests {
             .step(build_step(StepId::Batch, "batch", JobState::Failed, ExitCode::status(5), 4, Some(2)))
             .build());
         assert_eq!(j["job_id"], 178);
-        assert_eq!(j["state"], object([("current", "FAILED".into()), ("reason", "NonZeroExitCode".into())]));
-        assert_eq!(j["exit_code"], object([("status", "ERROR".into()), ("return_code", 5.into())]));
+        assert_eq!(j["state"], json!({ "current": "FAILED", "reason": "NonZeroExitCode" }));
+        assert_eq!(j["exit_code"], json!({ "status": "ERROR", "return_code": 5 }));
         assert_eq!((&j["time"]["start"], &j["time"]["end"]), (&(NOW - 4).into(), &(NOW - 2).into()));
         assert_eq!((&j["time"]["elapsed"], &j["time"]["limit"]), (&2.into(), &Value::Null));
         assert_eq!(j["tres"]["allocated"][1]["count"], 100);
@@ -313,7 +234,7 @@ mod tests {
         let killed =
             one(build(1, "k").ended(JobState::Failed, Reason::RaisedSignal, ExitCode::signal(9), 4, 2).build());
         assert_eq!(killed["exit_code"]["status"], "SIGNALED");
-        assert_eq!(killed["exit_code"]["signal"], object([("signal_id", 9.into()), ("name", "KILL".into())]));
+        assert_eq!(killed["exit_code"]["signal"], json!({ "signal_id": 9, "name": "KILL" }));
         let pending = one(build(2, "p").build());
         assert_eq!(pending["exit_code"]["status"], "PENDING");
         assert_eq!((&pending["time"]["start"], &pending["nodes"]), (&0.into(), &"None assigned".into()));
@@ -355,17 +276,10 @@ mod tests {
         s.usage.tasks.written = Spread { max: 10, task: 1, total: 12 };
         let j = one(build(1, "x").running(4).step(s).build());
         let tres = &j["steps"][0]["tres"];
-        let most = object([
-            ("type", "vmem".into()),
-            ("name", Value::Null),
-            ("id", 7.into()),
-            ("count", 3072.into()),
-            ("node", "vm".into()),
-            ("task", 1.into()),
-        ]);
+        let most = json!({ "type": "vmem", "name": null, "id": 7, "count": 3072, "node": "vm", "task": 1 });
         assert_eq!(tres["requested"]["max"][3], most);
         assert_eq!(tres["requested"]["average"][3]["count"], 2048);
-        let mean = object([("type", "fs".into()), ("name", "disk".into()), ("id", 6.into()), ("count", 6.into())]);
+        let mean = json!({ "type": "fs", "name": "disk", "id": 6, "count": 6 });
         assert_eq!(tres["consumed"]["average"], Value::Array(vec![mean]));
     }
 }

@@ -2,12 +2,7 @@
 
 use crate::model::Timestamp;
 use crate::render::ctx::VERSION;
-use serde_json::{Map, Value};
-
-/// An object of these members.
-pub fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
-    Value::Object(members.into_iter().map(|(k, v)| (k.to_owned(), v)).collect())
-}
+use serde_json::{Value, json};
 
 /// The document with one list.
 pub fn document(plugin: &str, list: &str, records: Vec<Value>) -> Value {
@@ -16,16 +11,20 @@ pub fn document(plugin: &str, list: &str, records: Vec<Value>) -> Value {
 
 /// The document with one member of any shape.
 pub fn document_of(plugin: &str, name: &str, value: Value) -> Value {
-    let version = object([("major", 22.into()), ("minor", 5.into()), ("micro", 8.into())]);
-    let mut members = Map::new();
-    let meta = object([
-        ("plugin", object([("type", plugin.into()), ("name", "slotd".into())])),
-        ("Slurm", object([("version", version), ("release", VERSION.into())])),
-    ]);
-    members.insert("meta".to_owned(), meta);
-    members.insert("errors".to_owned(), Value::Array(Vec::new()));
-    members.insert(name.to_owned(), value);
-    Value::Object(members)
+    json!({
+        "meta": {
+            "plugin": { "type": plugin, "name": "slotd" },
+            "Slurm": { "version": { "major": 22, "minor": 5, "micro": 8 }, "release": VERSION },
+        },
+        "errors": [],
+        (name): value,
+    })
+}
+
+/// One object with the members of all these.
+pub fn merged(parts: &[Value]) -> Value {
+    let members = parts.iter().filter_map(Value::as_object).flatten();
+    members.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// Seconds since 1970; 0 for none.

@@ -3,10 +3,10 @@
 use crate::model::Timestamp;
 use crate::model::view::{NodeView, PartitionView};
 use crate::render::ctx::VERSION;
-use crate::render::json::document::{document, document_of, epoch, object};
+use crate::render::json::document::{document, document_of, epoch, merged};
 use crate::render::sinfo::{self, State};
 use crate::render::{Ctx, tres};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The document with the settings: `scontrol show config --json`.
 pub fn config(pairs: &[(String, String)]) -> Value {
@@ -25,62 +25,45 @@ pub fn nodes(n: &NodeView, ctx: &Ctx) -> Value {
 }
 
 fn node(n: &NodeView, ctx: &Ctx) -> Value {
+    merged(&[system(n, ctx), taken(n, ctx), absent()])
+}
+
+fn system(n: &NodeView, ctx: &Ctx) -> Value {
     let h = &n.host;
-    let text = || Value::from("");
-    let cpus = h.cpu_ids.len() as u64;
-    let taken = if n.exclusive { cpus } else { u64::from(n.allocated.cpus).min(cpus) };
-    let features = sinfo::features(n);
-    let partitions = n.partitions.iter().map(|p| Value::from(p.partition.name.as_str())).collect();
     let state = State::of(n);
+    let features = sinfo::features(n);
+    json!({
+        "name": h.name, "hostname": h.name, "address": h.name, "architecture": h.arch, "operating_system": h.kernel,
+        "slurmd_version": VERSION, "state": state.name(), "state_flags": [],
+        "partitions": n.partitions.iter().map(|p| p.partition.name.as_str()).collect::<Vec<_>>(), "boards": 1,
+        "sockets": h.sockets, "cores": h.cores_per_socket, "threads": h.threads_per_core,
+        "cpus": h.cpu_ids.len(), "real_memory": h.mem_mb, "gres": sinfo::gres(h), "features": features,
+        "active_features": features, "tres": tres::node(&h.tres(), true, ctx.units),
+        "boot_time": epoch(Some(Timestamp::from_secs(h.boot_secs))), "slurmd_start_time": epoch(Some(n.daemon_start)),
+        "last_busy": epoch(Some(if state == State::Idle { n.daemon_start } else { n.now })),
+    })
+}
+
+fn taken(n: &NodeView, ctx: &Ctx) -> Value {
+    let cpus = n.host.cpu_ids.len() as u64;
+    let taken = if n.exclusive { cpus } else { u64::from(n.allocated.cpus).min(cpus) };
     let used = tres::node(&n.allocated, false, ctx.units);
-    let gres_used = if h.gpus.is_empty() { String::new() } else { format!("gpu:{}", n.allocated.gpus) };
-    object([
-        ("name", h.name.as_str().into()),
-        ("hostname", h.name.as_str().into()),
-        ("address", h.name.as_str().into()),
-        ("architecture", h.arch.as_str().into()),
-        ("operating_system", h.kernel.as_str().into()),
-        ("slurmd_version", VERSION.into()),
-        ("state", state.name().into()),
-        ("state_flags", Value::Array(Vec::new())),
-        ("partitions", Value::Array(partitions)),
-        ("boards", 1.into()),
-        ("sockets", h.sockets.into()),
-        ("cores", h.cores_per_socket.into()),
-        ("threads", h.threads_per_core.into()),
-        ("cpus", cpus.into()),
-        ("alloc_cpus", taken.into()),
-        ("idle_cpus", (cpus - taken).into()),
-        ("cpu_load", n.load_centi.into()),
-        ("cpu_binding", 0.into()),
-        ("real_memory", h.mem_mb.into()),
-        ("alloc_memory", n.allocated.mem_mb.into()),
-        ("free_memory", n.free_mem_mb.into()),
-        ("temporary_disk", 0.into()),
-        ("gres", sinfo::gres(h).into()),
-        ("gres_used", gres_used.into()),
-        ("gres_drained", "N/A".into()),
-        ("features", features.as_str().into()),
-        ("active_features", features.as_str().into()),
-        ("tres", tres::node(&h.tres(), true, ctx.units).into()),
-        ("tres_used", if used.is_empty() { Value::Null } else { used.into() }),
-        ("tres_weighted", 0.0.into()),
-        ("boot_time", epoch(Some(Timestamp::from_secs(h.boot_secs)))),
-        ("slurmd_start_time", epoch(Some(n.daemon_start))),
-        ("last_busy", epoch(Some(if state == State::Idle { n.daemon_start } else { n.now }))),
-        ("weight", 1.into()),
-        ("port", 0.into()),
-        ("owner", Value::Null),
-        ("comment", text()),
-        ("extra", text()),
-        ("burstbuffer_network_address", text()),
-        ("mcs_label", text()),
-        ("reason", text()),
-        ("reason_changed_at", 0.into()),
-        ("reason_set_by_user", Value::Null),
-        ("next_state_after_reboot", "invalid".into()),
-        ("next_state_after_reboot_flags", Value::Array(Vec::new())),
-    ])
+    let gres_used = if n.host.gpus.is_empty() { String::new() } else { format!("gpu:{}", n.allocated.gpus) };
+    json!({
+        "alloc_cpus": taken, "idle_cpus": cpus - taken, "cpu_load": n.load_centi,
+        "alloc_memory": n.allocated.mem_mb, "free_memory": n.free_mem_mb, "gres_used": gres_used,
+        "tres_used": Some(used).filter(|used| !used.is_empty()),
+    })
+}
+
+/// Members that one host has no value for; they are there since programs look for them.
+fn absent() -> Value {
+    json!({
+        "cpu_binding": 0, "temporary_disk": 0, "gres_drained": "N/A", "tres_weighted": 0.0, "weight": 1, "port": 0,
+        "owner": null, "comment": "", "extra": "", "burstbuffer_network_address": "", "mcs_label": "", "reason": "",
+        "reason_changed_at": 0, "reason_set_by_user": null, "next_state_after_reboot": "invalid",
+        "next_state_after_reboot_flags": [],
+    })
 }
 
 /// The document with all partitions.
@@ -89,46 +72,23 @@ pub fn partitions(n: &NodeView, ctx: &Ctx) -> Value {
 }
 
 fn partition(n: &NodeView, p: &PartitionView, ctx: &Ctx) -> Value {
-    let text = || Value::from("");
-    let flags = if p.partition.is_default { vec![Value::from("default")] } else { Vec::new() };
+    let flags: &[&str] = if p.partition.is_default { &["default"] } else { &[] };
     let mut capacity = n.host.tres();
     if !p.partition.is_gpu {
         capacity.gpus = 0;
     }
-    object([
-        ("name", p.partition.name.as_str().into()),
-        ("state", "UP".into()),
-        ("flags", Value::Array(flags)),
-        ("nodes", n.host.name.as_str().into()),
-        ("total_cpus", (n.host.cpu_ids.len() as u64).into()),
-        ("total_nodes", 1.into()),
-        ("nodes_online", 1.into()),
-        ("tres", tres::scontrol(&capacity, ctx.units).into()),
-        ("running_jobs", p.running.into()),
-        ("pending_jobs", p.pending.into()),
-        ("default_time_limit", Value::Null),
-        // -1 is Slurm's "no limit" here.
-        ("max_time_limit", (-1).into()),
-        ("maximum_nodes_per_job", (-1).into()),
-        ("maximum_cpus_per_node", (-1).into()),
-        ("maximum_memory_per_node", (-1).into()),
-        ("min nodes per job", 0.into()),
-        ("default_memory_per_cpu", Value::Null),
-        ("over_time_limit", Value::Null),
-        ("preemption_mode", Value::Array(vec!["disabled".into()])),
-        ("preemption_grace_time", 0.into()),
-        ("priority_job_factor", 1.into()),
-        ("priority_tier", 1.into()),
-        ("qos", text()),
-        ("alternative", text()),
-        ("billing_weights", text()),
-        ("allowed_accounts", text()),
-        ("allowed_allocation_nodes", text()),
-        ("allowed_groups", text()),
-        ("allowed_qos", text()),
-        ("denied_accounts", text()),
-        ("denied_qos", text()),
-    ])
+    // -1 is Slurm's "no limit" here.
+    json!({
+        "name": p.partition.name, "state": "UP", "flags": flags, "nodes": n.host.name,
+        "total_cpus": n.host.cpu_ids.len() as u64, "total_nodes": 1, "nodes_online": 1,
+        "tres": tres::scontrol(&capacity, ctx.units), "running_jobs": p.running, "pending_jobs": p.pending,
+        "default_time_limit": null, "max_time_limit": -1, "maximum_nodes_per_job": -1, "maximum_cpus_per_node": -1,
+        "maximum_memory_per_node": -1, "min nodes per job": 0, "default_memory_per_cpu": null,
+        "over_time_limit": null, "preemption_mode": ["disabled"], "preemption_grace_time": 0,
+        "priority_job_factor": 1, "priority_tier": 1, "qos": "", "alternative": "", "billing_weights": "",
+        "allowed_accounts": "", "allowed_allocation_nodes": "", "allowed_groups": "", "allowed_qos": "",
+        "denied_accounts": "", "denied_qos": "",
+    })
 }
 
 #[cfg(test)]

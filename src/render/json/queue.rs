@@ -4,10 +4,10 @@ use crate::model::request::{MemRequest, Sharing};
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, ExitCode};
 use crate::render::array::Shown;
-use crate::render::json::document::{document, epoch, minutes, object, or_empty, text_of};
+use crate::render::json::document::{document, epoch, merged, minutes, or_empty, text_of};
 use crate::render::show::ranges;
 use crate::render::{Ctx, job as facts, tres};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The document with these jobs.
 pub fn jobs(jobs: &[JobView], ctx: &Ctx) -> Value {
@@ -20,13 +20,7 @@ fn wait_status(exit: ExitCode) -> Value {
 }
 
 fn job(j: &JobView, ctx: &Ctx) -> Value {
-    let mut members = serde_json::Map::new();
-    for part in [identity(j, ctx), request(j, ctx), life(j, ctx), place(j, ctx), absent()] {
-        if let Value::Object(part) = part {
-            members.extend(part);
-        }
-    }
-    Value::Object(members)
+    merged(&[identity(j, ctx), request(j, ctx), life(j, ctx), place(j, ctx), absent()])
 }
 
 fn identity(j: &JobView, ctx: &Ctx) -> Value {
@@ -43,27 +37,15 @@ fn identity(j: &JobView, ctx: &Ctx) -> Value {
         Shown::Task { array, .. } => (array.0, String::new()),
         Shown::Tasks { array, .. } => (array.0, shown.task(ctx).unwrap_or_default()),
     };
-    object([
-        ("job_id", j.id.0.into()),
-        ("array_job_id", array.into()),
-        ("array_task_id", task),
-        ("array_task_string", tasks.into()),
-        ("array_max_tasks", limit.unwrap_or(0).into()),
-        ("name", q.name.as_str().into()),
-        ("user_id", q.uid.into()),
-        ("user_name", q.user.as_str().into()),
-        ("group_id", q.gid.into()),
-        ("group_name", q.group.as_str().into()),
-        ("account", or_empty(q.account.as_deref())),
-        ("qos", q.qos.as_deref().unwrap_or(facts::DEFAULT_QOS).into()),
-        ("wckey", or_empty(q.wckey.as_deref())),
-        ("comment", or_empty(q.comment.as_deref())),
-        ("system_comment", or_empty(j.run.system_comment.as_deref())),
-        ("cluster", ctx.cluster.as_str().into()),
-        ("partition", j.partition.as_str().into()),
-        ("resv_name", or_empty(q.reservation.as_deref())),
-        ("licenses", or_empty(q.licenses.as_deref())),
-    ])
+    json!({
+        "job_id": j.id.0, "array_job_id": array, "array_task_id": task, "array_task_string": tasks,
+        "array_max_tasks": limit.unwrap_or(0), "name": q.name, "user_id": q.uid, "user_name": q.user,
+        "group_id": q.gid, "group_name": q.group, "account": or_empty(q.account.as_deref()),
+        "qos": facts::qos(j), "wckey": or_empty(q.wckey.as_deref()),
+        "comment": or_empty(q.comment.as_deref()), "system_comment": or_empty(j.run.system_comment.as_deref()),
+        "cluster": ctx.cluster, "partition": j.partition, "resv_name": or_empty(q.reservation.as_deref()),
+        "licenses": or_empty(q.licenses.as_deref()),
+    })
 }
 
 fn request(j: &JobView, ctx: &Ctx) -> Value {
@@ -77,141 +59,73 @@ fn request(j: &JobView, ctx: &Ctx) -> Value {
         Sharing::Exclusive => "none".into(),
         Sharing::Oversubscribe => "oversubscribe".into(),
     };
-    let gres = |text: Option<String>| Value::from(text.unwrap_or_default());
-    object([
-        ("batch_flag", facts::is_batch(j).into()),
-        ("command", facts::command(j).unwrap_or_default().into()),
-        ("current_working_directory", q.work_dir.as_str().into()),
-        ("standard_error", j.std_err.as_str().into()),
-        ("standard_input", j.std_in.as_str().into()),
-        ("standard_output", j.std_out.as_str().into()),
-        ("tasks", q.task_count().into()),
-        ("cpus_per_task", q.cpus_per_task.map_or(Value::Null, Value::from)),
-        ("tasks_per_node", q.ntasks_per_node.unwrap_or(0).into()),
-        ("cpus", facts::allocated_or_asked(j).cpus.into()),
-        ("node_count", 1.into()),
-        ("minimum_cpus_per_node", facts::min_cpus(j).into()),
-        ("memory_per_cpu", per_cpu),
-        ("memory_per_node", per_node),
-        ("shared", shared),
-        ("features", text_of(q.constraint.as_ref())),
-        ("required_nodes", q.nodelist.to_string().into()),
-        ("excluded_nodes", q.exclude.to_string().into()),
-        ("tres_req_str", tres::scontrol(&j.tres, ctx.units).into()),
-        ("tres_per_job", gres(facts::tres_per_job(j))),
-        ("tres_per_node", gres(facts::tres_per_node(j))),
-        ("tres_per_socket", gres(facts::tres_per_socket(j))),
-        ("tres_per_task", gres(facts::tres_per_task(j))),
-        ("requeue", (!q.no_requeue).into()),
-        ("nice", if q.nice == 0 { Value::Null } else { q.nice.into() }),
-        ("priority", facts::priority(j).into()),
-        ("dependency", facts::dependency(j).unwrap_or_default().into()),
-        ("time_limit", minutes(q.time_limit_secs)),
-        ("time_minimum", q.time_min_secs.map_or(0, |s| s.div_ceil(60)).into()),
-        ("deadline", epoch(q.deadline)),
-    ])
+    json!({
+        "batch_flag": facts::is_batch(j), "command": facts::command(j).unwrap_or_default(),
+        "current_working_directory": q.work_dir, "standard_error": j.std_err, "standard_input": j.std_in,
+        "standard_output": j.std_out, "tasks": q.task_count(), "cpus_per_task": q.cpus_per_task,
+        "tasks_per_node": q.ntasks_per_node.unwrap_or(0), "cpus": facts::allocated_or_asked(j).cpus, "node_count": 1,
+        "minimum_cpus_per_node": facts::min_cpus(j), "memory_per_cpu": per_cpu, "memory_per_node": per_node,
+        "shared": shared, "features": text_of(q.constraint.as_ref()), "required_nodes": q.nodelist.to_string(),
+        "excluded_nodes": q.exclude.to_string(), "tres_req_str": tres::scontrol(&j.tres, ctx.units),
+        "tres_per_job": or_empty(facts::tres_per_job(j).as_deref()),
+        "tres_per_node": or_empty(facts::tres_per_node(j).as_deref()),
+        "tres_per_socket": or_empty(facts::tres_per_socket(j).as_deref()),
+        "tres_per_task": or_empty(facts::tres_per_task(j).as_deref()),
+        "requeue": !q.no_requeue, "nice": if q.nice == 0 { Value::Null } else { q.nice.into() },
+        "priority": facts::priority(j), "dependency": facts::dependency(j).unwrap_or_default(),
+        "time_limit": minutes(q.time_limit_secs), "time_minimum": q.time_min_secs.map_or(0, |s| s.div_ceil(60)),
+        "deadline": epoch(q.deadline),
+    })
 }
 
 fn life(j: &JobView, ctx: &Ctx) -> Value {
     let suspended_secs = if j.run.suspended_at.is_some() { facts::elapsed_secs(j, ctx) } else { 0 };
     let flags = if j.run.start.is_some() { vec![Value::from("JOB_WAS_RUNNING")] } else { Vec::new() };
-    object([
-        ("job_state", j.run.state.name().into()),
-        ("state_reason", j.run.reason.name().into()),
-        ("state_description", "".into()),
-        ("flags", Value::Array(flags)),
-        ("submit_time", epoch(Some(j.submit))),
-        ("eligible_time", epoch(facts::eligible(j))),
-        ("accrue_time", epoch(j.run.eligible)),
-        ("start_time", epoch(facts::start_or_expected(j))),
-        ("end_time", epoch(facts::end_or_expected(j, ctx))),
-        ("suspend_time", epoch(j.run.suspended_at)),
-        ("pre_sus_time", suspended_secs.into()),
-        ("last_sched_evaluation", epoch(facts::last_evaluation(j, ctx))),
-        ("restart_cnt", j.run.restarts.into()),
-        ("exit_code", wait_status(j.run.exit)),
-        ("derived_exit_code", wait_status(j.run.derived_exit)),
-    ])
+    json!({
+        "job_state": j.run.state.name(), "state_reason": j.run.reason.name(), "state_description": "", "flags": flags,
+        "submit_time": epoch(Some(j.submit)), "eligible_time": epoch(facts::eligible(j)),
+        "accrue_time": epoch(j.run.eligible), "start_time": epoch(facts::start_or_expected(j)),
+        "end_time": epoch(facts::end_or_expected(j, ctx)), "suspend_time": epoch(j.run.suspended_at),
+        "pre_sus_time": suspended_secs, "last_sched_evaluation": epoch(facts::last_evaluation(j, ctx)),
+        "restart_cnt": j.run.restarts, "exit_code": wait_status(j.run.exit),
+        "derived_exit_code": wait_status(j.run.derived_exit),
+    })
 }
 
 fn place(j: &JobView, ctx: &Ctx) -> Value {
     let node = facts::nodes(j, ctx);
     let resources = match &j.run.alloc {
-        Some(a) if j.run.start.is_some() => object([
-            ("nodes", node.into()),
-            ("allocated_cpus", a.tres.cpus.into()),
-            ("allocated_hosts", 1.into()),
-            (
-                "allocated_nodes",
-                Value::Array(vec![object([
-                    ("nodename", node.into()),
-                    ("cpus_used", a.tres.cpus.into()),
-                    ("memory_used", 0.into()),
-                    ("memory_allocated", a.tres.mem_mb.into()),
-                ])]),
-            ),
-        ]),
-        _ => object([]),
+        Some(a) if j.run.start.is_some() => json!({
+            "nodes": node, "allocated_cpus": a.tres.cpus, "allocated_hosts": 1,
+            "allocated_nodes": [
+                { "nodename": node, "cpus_used": a.tres.cpus, "memory_used": 0, "memory_allocated": a.tres.mem_mb },
+            ],
+        }),
+        _ => json!({}),
     };
     let gres = j.run.alloc.as_ref().filter(|a| a.tres.gpus > 0);
-    let gres = gres.map(|a| Value::from(format!("gpu:{}(IDX:{})", a.tres.gpus, ranges(&a.gpu_ids))));
+    let gres = gres.map(|a| format!("gpu:{}(IDX:{})", a.tres.gpus, ranges(&a.gpu_ids)));
     let allocated = facts::allocated(j).map(|t| tres::scontrol(&t, ctx.units)).unwrap_or_default();
-    object([
-        ("nodes", node.into()),
-        ("batch_host", node.into()),
-        ("job_resources", resources),
-        ("gres_detail", Value::Array(gres.into_iter().collect())),
-        ("tres_alloc_str", allocated.into()),
-        ("billable_tres", facts::allocated_or_asked(j).cpus.into()),
-    ])
+    json!({
+        "nodes": node, "batch_host": node, "job_resources": resources, "gres_detail": gres.as_slice(),
+        "tres_alloc_str": allocated, "billable_tres": facts::allocated_or_asked(j).cpus,
+    })
 }
 
 /// Members that one host has no value for; they are there since programs look for them.
 fn absent() -> Value {
-    let text = || Value::from("");
-    object([
-        ("admin_comment", text()),
-        ("association_id", 0.into()),
-        ("batch_features", text()),
-        ("burst_buffer", text()),
-        ("burst_buffer_state", text()),
-        ("cluster_features", text()),
-        ("container", text()),
-        ("contiguous", false.into()),
-        ("core_spec", Value::Null),
-        ("cores_per_socket", Value::Null),
-        ("cpu_frequency_governor", Value::Null),
-        ("cpu_frequency_maximum", Value::Null),
-        ("cpu_frequency_minimum", Value::Null),
-        ("cpus_per_tres", text()),
-        ("delay_boot", 0.into()),
-        ("federation_origin", text()),
-        ("federation_siblings_active", text()),
-        ("federation_siblings_viable", text()),
-        ("het_job_id", 0.into()),
-        ("het_job_id_set", text()),
-        ("het_job_offset", 0.into()),
-        ("max_cpus", 0.into()),
-        ("max_nodes", 0.into()),
-        ("mcs_label", text()),
-        ("memory_per_tres", text()),
-        ("minimum_tmp_disk_per_node", 0.into()),
-        ("preempt_time", 0.into()),
-        ("prefer", text()),
-        ("profile", Value::Null),
-        ("reboot", false.into()),
-        ("resize_time", 0.into()),
-        ("show_flags", vec!["SHOW_ALL", "SHOW_DETAIL", "SHOW_LOCAL"].into()),
-        ("sockets_per_board", 0.into()),
-        ("sockets_per_node", Value::Null),
-        ("tasks_per_board", 0.into()),
-        ("tasks_per_core", Value::Null),
-        ("tasks_per_socket", Value::Null),
-        ("thread_spec", Value::Null),
-        ("threads_per_core", Value::Null),
-        ("tres_bind", text()),
-        ("tres_freq", text()),
-    ])
+    json!({
+        "admin_comment": "", "association_id": 0, "batch_features": "", "burst_buffer": "", "burst_buffer_state": "",
+        "cluster_features": "", "container": "", "contiguous": false, "core_spec": null, "cores_per_socket": null,
+        "cpu_frequency_governor": null, "cpu_frequency_maximum": null, "cpu_frequency_minimum": null,
+        "cpus_per_tres": "", "delay_boot": 0, "federation_origin": "", "federation_siblings_active": "",
+        "federation_siblings_viable": "", "het_job_id": 0, "het_job_id_set": "", "het_job_offset": 0, "max_cpus": 0,
+        "max_nodes": 0, "mcs_label": "", "memory_per_tres": "", "minimum_tmp_disk_per_node": 0, "preempt_time": 0,
+        "prefer": "", "profile": null, "reboot": false, "resize_time": 0,
+        "show_flags": ["SHOW_ALL", "SHOW_DETAIL", "SHOW_LOCAL"], "sockets_per_board": 0, "sockets_per_node": null,
+        "tasks_per_board": 0, "tasks_per_core": null, "tasks_per_socket": null, "thread_spec": null,
+        "threads_per_core": null, "tres_bind": "", "tres_freq": "",
+    })
 }
 
 #[cfg(test)]

@@ -78,15 +78,14 @@ fn quoted_key(key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::json::document::object;
+    use serde_json::json;
 
     #[test]
     fn maps_lists_and_scalars() {
-        let value = object([
-            ("a", object([("empty", Value::Array(Vec::new())), ("n", 1.into()), ("none", Value::Null)])),
-            ("list", Value::Array(vec![object([("x", true.into()), ("y", 0.5.into())]), "a: \"b\"\n".into()])),
-            ("min nodes", object([])),
-        ]);
+        let value = json!({
+            "a": { "empty": [], "n": 1, "none": null }, "list": [{ "x": true, "y": 0.5 }, "a: \"b\"\n"],
+            "min nodes": {},
+        });
         assert_eq!(
             yaml(&value),
             "%YAML 1.1\n---\na:\n  empty: []\n  n: 1\n  none: null\nlist:\n  -\n    x: true\n    y: 0.5\n  - \"a: \\\"b\\\"\\n\"\n\"min nodes\": {}\n"
@@ -95,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_yaml_does_not_take_as_it_is_is_escaped() {
-        let value = object([("a", "x\u{1}\u{7f}\u{85}\u{9f}\u{a0}\u{2028}\u{feff}é€".into())]);
+        let value = json!({ "a": "x\u{1}\u{7f}\u{85}\u{9f}\u{a0}\u{2028}\u{feff}é€" });
         let text = yaml(&value);
         assert_eq!(text, "%YAML 1.1\n---\na: \"x\\u0001\\u007f\\u0085\\u009f\u{a0}\\u2028\\ufeffé€\"\n");
     }
