@@ -1,5 +1,6 @@
 //! The commands in their common form: names, getopt's manners, help and versions, and the book's quick start.
 
+use expect_test::{ExpectFile, expect_file};
 use slotd_kit::{Slotd, program};
 use std::process::Command;
 
@@ -56,6 +57,11 @@ fn scancel_takes_options_after_operands() {
     slotd.wait_state(job, "CANCELLED");
 }
 
+/// The help of a command.
+fn recorded(command: &str) -> ExpectFile {
+    expect_file![format!("{}/tests/recorded/help/{command}.txt", env!("CARGO_MANIFEST_DIR"))]
+}
+
 #[test]
 fn every_command_knows_its_help_and_version() {
     // Neither needs a daemon.
@@ -64,13 +70,14 @@ fn every_command_knows_its_help_and_version() {
     assert_eq!((names.lines().len(), names.lines()[0]), (13, "sbatch"), "{names:?}");
     for command in names.lines() {
         let help = slotd.cmd(command, &["--help"]).ok();
-        assert!(help.stdout.contains(command) && help.stderr.is_empty(), "{command}: {help:?}");
+        assert!(help.stderr.is_empty(), "{command}: {help:?}");
+        recorded(command).assert_eq(&help.stdout);
         let version = slotd.cmd(command, &["--version"]).ok();
         assert!(version.stdout.starts_with("slurm"), "{command}: {version:?}");
         assert_eq!(version.lines().len(), 1, "{command}: {version:?}");
     }
     assert!(slotd.cmd("slotd", &["--version"]).ok().stdout.starts_with("slotd "));
-    assert!(slotd.cmd("slotd", &["--help"]).ok().stdout.contains("slotd daemon"));
+    recorded("slotd").assert_eq(&slotd.cmd("slotd", &["--help"]).ok().stdout);
 }
 
 #[test]

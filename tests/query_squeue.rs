@@ -3,6 +3,7 @@
 #[path = "query_squeue/measures.rs"]
 mod measures;
 
+use expect_test::expect_file;
 use slotd_kit::{Out, Setup, Slotd};
 
 fn words(line: &str) -> Vec<String> {
@@ -296,6 +297,24 @@ fn json_can_be_parsed_and_names_each_job() {
         json["jobs"].as_array().unwrap().iter().filter_map(|job| job["job_id"].as_u64()).collect();
     found.sort_unstable();
     assert_eq!(found, ids.map(u64::from));
+}
+
+#[test]
+fn the_json_of_a_held_array_is_the_recorded_one() {
+    let slotd = Slotd::start();
+    slotd.wrap(&["-H", "-J", "held", "-a", "1-3%2", "-c", "2", "--mem", "1G", "-t", "30", "--comment", "hi"], "true");
+    let mut json: serde_json::Value = serde_json::from_str(&squeue(&slotd, &["--json"]).stdout).unwrap();
+    for (key, value) in json["jobs"][0].as_object_mut().unwrap() {
+        let is_id = ["user_id", "group_id", "user_name", "group_name"].contains(&key.as_str());
+        // Seconds since 1970, and not 0 for what has not been.
+        let is_time = value.as_i64().is_some_and(|secs| secs > 1_000_000_000);
+        if is_id || is_time {
+            *value = format!("{{{key}}}").into();
+        }
+    }
+    let text = format!("{}\n", serde_json::to_string_pretty(&json).unwrap());
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded/squeue.json");
+    expect_file![file].assert_eq(&slotd.stable(&text));
 }
 
 #[test]

@@ -114,17 +114,3 @@ fn an_idle_daemon_makes_no_wakeups() {
     });
     assert!(quiet.is_some(), "an idle daemon woke up in every second of a minute");
 }
-
-#[test]
-fn a_job_starts_at_once_on_an_idle_machine() {
-    let slotd = Slotd::start();
-    // The best of some: a busy test machine may delay any single one.
-    let best = (0..10)
-        .map(|_| {
-            let id = slotd.wrap(&[], "true");
-            let job = slotd.wait_state(id, "COMPLETED");
-            job.start() - job.0["submit"].as_i64().unwrap()
-        })
-        .min();
-    assert!(best.unwrap() < 100_000, "{best:?} microseconds from submission to start");
-}

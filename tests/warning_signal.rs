@@ -27,9 +27,9 @@ fn without_steps_the_job_s_own_processes_with_a_handler_are_told() {
 #[test]
 fn a_job_without_a_handler_is_not_killed_by_its_warning() {
     let slotd = Slotd::start();
-    let job = slotd.wrap(&["-t", "0:03", "--signal", "USR1@2"], "exec sleep 1000");
+    let job = slotd.wrap(&["-t", "0:02", "--signal", "USR1@1"], "exec sleep 1000");
     let ended = slotd.wait_state(job, "TIMEOUT");
-    assert!(ended.end() - ended.start() >= 3_000_000);
+    assert!(ended.end() - ended.start() >= 2_000_000);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn b_tells_the_batch_shell_alone() {
 #[test]
 fn a_warning_is_given_once_even_through_a_restart() {
     let mut slotd = Setup::default().start();
-    let job = slotd.wrap(&["-t", "0:05", "--signal", "B:USR1@4"], &format!("trap 'echo warned' USR1; {LOOP}"));
+    let job = slotd.wrap(&["-t", "0:03", "--signal", "B:USR1@2"], &format!("trap 'echo warned' USR1; {LOOP}"));
     slotd.wait_text(&format!("slurm-{job}.out"), "warned");
     slotd.crash();
     slotd.wait_state(job, "TIMEOUT");
@@ -67,9 +67,11 @@ fn a_warning_is_given_once_even_through_a_restart() {
 #[test]
 fn signals_have_names_and_numbers() {
     let slotd = Slotd::start();
-    for signal in ["USR2", "SIGUSR2", "12"] {
+    let jobs = ["USR2", "SIGUSR2", "12"].map(|signal| {
         let spec = format!("B:{signal}@3");
-        let job = slotd.wrap(&["-t", "0:04", "--signal", &spec], &format!("trap 'exit 0' USR2; {LOOP}"));
+        slotd.wrap(&["-t", "0:04", "--signal", &spec], &format!("trap 'exit 0' USR2; {LOOP}"))
+    });
+    for job in jobs {
         slotd.wait_state(job, "COMPLETED");
     }
 }

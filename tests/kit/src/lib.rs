@@ -310,6 +310,24 @@ impl Slotd {
         assert_eq!((out.code, out.stdout.as_str(), out.stderr.as_str()), (code, stdout, stderr), "{line}");
     }
 
+    /// A text with what differs between two runs or two machines named instead: this test's directory, the host, the
+    /// user, and every date with a time.
+    pub fn stable(&self, text: &str) -> String {
+        let user = self.sh("printf '%s(%s) %s(%s)' $(id -un) $(id -u) $(id -gn) $(id -g)").ok().stdout;
+        let (user, group) = user.split_once(' ').expect("two words");
+        let text = text
+            .replace(&self.base.display().to_string(), "{base}")
+            .replace(&format!("UserId={user}"), "UserId={user}")
+            .replace(&format!("GroupId={group}"), "GroupId={group}")
+            .replace(&format!("AllocNode:Sid={}:", host()), "AllocNode:Sid={host}:");
+        let words = text.split_inclusive([' ', '\n', '=']).map(|word| {
+            let bare = word.trim_end();
+            let is_time = bare.len() == 19 && bare.as_bytes()[10] == b'T' && bare.starts_with("20");
+            if is_time { format!("{{time}}{}", &word[bare.len()..]) } else { word.to_owned() }
+        });
+        words.collect()
+    }
+
     /// `sh -c` with the commands in the path.
     #[track_caller]
     pub fn sh(&self, script: &str) -> Out {
