@@ -8,7 +8,7 @@ use crate::model::view::JobView;
 use crate::model::{JobState, Timestamp};
 use crate::render::json;
 use crate::render::size::Units;
-use crate::render::{Ctx, Face, FormatError, TimeFormat};
+use crate::render::{Columns, Ctx, FormatError, TimeFormat};
 use crate::spec::suggest;
 use crate::sys::system;
 use clap::Args;
@@ -42,7 +42,7 @@ pub fn ctx(origin: &Origin, now: Timestamp) -> Ctx {
         ctx.time_format = TimeFormat::parse(format);
     }
     ctx.bitstr_len = origin.nonempty("SLURM_BITSTR_LEN").and_then(|n| n.parse().ok());
-    ctx.face = face(origin);
+    ctx.columns = default_columns(origin);
     ctx.is_terminal = io::stdout().is_terminal();
     ctx
 }
@@ -57,8 +57,8 @@ pub fn units(ctx: &mut Ctx, units: Option<char>, no_convert: bool) {
 }
 
 /// `SLOTD_OUTPUT=slurm`: Slurm's columns where no format is asked for.
-pub fn face(origin: &Origin) -> Face {
-    if origin.var("SLOTD_OUTPUT") == Some("slurm") { Face::Slurm } else { Face::Book }
+pub fn default_columns(origin: &Origin) -> Columns {
+    if origin.var("SLOTD_OUTPUT") == Some("slurm") { Columns::Slurm } else { Columns::Own }
 }
 
 /// `-i/--iterate`: again and again, an empty line after each, until a signal ends it; once without it. A failure is told,
@@ -126,7 +126,7 @@ pub fn on_nodes(nodes: &[String], job: &JobView, node: &str) -> bool {
     nodes.is_empty() || (job.run.state != JobState::Pending && nodes.iter().any(|name| is_node(name, node)))
 }
 
-/// Whether a name is that of the one node. The book's examples call it `localhost`.
+/// Whether a name is that of the one node. Examples call it `localhost`.
 pub fn is_node(name: &str, node: &str) -> bool {
     name == node || name == "localhost"
 }

@@ -381,9 +381,9 @@ fn texts(jobs: &[JobView], of: Text) -> Done {
 
 fn table(args: &Sacct, jobs: &[JobView], ctx: &Ctx) -> Result<String, CliError> {
     let layout = match &args.view {
-        SacctFormat::Default => View::Default.layout(ctx.face),
-        SacctFormat::Brief => View::Brief.layout(ctx.face),
-        SacctFormat::Long => View::Long.layout(ctx.face),
+        SacctFormat::Default => View::Default.layout(ctx.columns),
+        SacctFormat::Brief => View::Brief.layout(ctx.columns),
+        SacctFormat::Long => View::Long.layout(ctx.columns),
         SacctFormat::Fields(text) => render::parse(text).map_err(format_error)?,
     };
     let options = Options {

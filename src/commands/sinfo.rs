@@ -1,6 +1,6 @@
 //! `sinfo`: the host and its partitions.
 
-use super::output::{self, ctx, face, format_error, marked_format_error};
+use super::output::{self, ctx, default_columns, format_error, marked_format_error};
 use super::{Done, Entry, ask, origin, unexpected};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
@@ -40,7 +40,7 @@ const APPLET: Applet = Applet {
     submission: "",
 };
 
-/// What `-t` may name, beginnings too (golden J-20).
+/// What `-t` may name, beginnings too.
 const STATES: [&str; 27] = [
     "unknown",
     "down",
@@ -216,8 +216,8 @@ impl Table {
             SinfoFormat::Fields(text) => (Some(render::long(text).map_err(format_error)?), args.node),
             SinfoFormat::Reasons => (None, false),
             SinfoFormat::Default | SinfoFormat::Long | SinfoFormat::Summary => {
-                let face = face(origin);
-                (Some(view.layout(face, &origin.host)), view.is_one_line(face))
+                let columns = default_columns(origin);
+                (Some(view.layout(columns, &origin.host)), view.is_one_line(columns))
             }
         };
         // `#` asks for the order of the configuration, in which the partitions stand anyhow.

@@ -1,6 +1,6 @@
 //! `squeue`: jobs that wait and run.
 
-use super::output::{self, ctx, face, format_error, maybe_listed, on_nodes};
+use super::output::{self, ctx, default_columns, format_error, maybe_listed, on_nodes};
 use super::{Done, Entry, ask, origin, unexpected};
 use crate::args::choices::{Applet, Choices, Reader, definition};
 use crate::args::error::{CliError, Mark};
@@ -19,7 +19,7 @@ use crate::render::field::{Need, helpformat};
 use crate::render::layout;
 use crate::render::squeue::{self as render, Layout, Options, Sort, Steps, View, print, print_steps};
 use crate::render::time::date_line;
-use crate::render::{Ctx, Face, json};
+use crate::render::{Columns, Ctx, json};
 use crate::spec;
 use crate::spec::error::shown;
 use crate::spec::states::StateFilter;
@@ -36,7 +36,7 @@ const APPLET: Applet = Applet {
     usage_exit: 1,
     points_to_help: true,
     extras: &[extra::SQUEUE],
-    // SQUEUE_ALL is not among them: Slurm means hidden partitions by it, the book's --all all states.
+    // SQUEUE_ALL is not among them: Slurm means hidden partitions by it, slotd's --all all states.
     variables: &[
         ("SQUEUE_ACCOUNT", "account"),
         ("SQUEUE_ARRAY", "array"),
@@ -143,7 +143,7 @@ pub enum Format {
     /// The default view, or the one of `-l`, `--start` or `-s`.
     #[default]
     Default,
-    /// `-o`: `%` codes and literal text, or the book's list of field names.
+    /// `-o`: `%` codes and literal text, or a list of field names.
     Percent(String),
     /// `-O`: `field[:width]` names.
     Fields(String),
@@ -205,7 +205,7 @@ pub fn run(argv: &[OsString]) -> Done {
     if let Some(name) = args.nodelist.iter().flatten().find(|name| !output::is_node(name, &origin.host)) {
         return Err(CliError::error(1, format!("Invalid node name {name}")));
     }
-    let table = Table::of(&args, face(&origin))?;
+    let table = Table::of(&args, default_columns(&origin))?;
     output::repeat("squeue", args.iterate, || once(&args, &table, &origin))
 }
 
@@ -217,7 +217,7 @@ enum Table {
 }
 
 impl Table {
-    fn of(args: &Squeue, face: Face) -> Result<Self, CliError> {
+    fn of(args: &Squeue, columns: Columns) -> Result<Self, CliError> {
         if let Some(machine) = args.data.machine() {
             return Ok(Table::Machine(machine));
         }
@@ -235,7 +235,7 @@ impl Table {
             (false, false) => View::Default,
         };
         let layout = match &args.columns {
-            Format::Default => view.layout(face),
+            Format::Default => view.layout(columns),
             Format::Percent(text) => Layout::parse(text).map_err(format_error)?,
             Format::Fields(text) => Layout::long(text).map_err(format_error)?,
         };
@@ -348,7 +348,7 @@ mod tests {
 
     fn asked(words: &[&str]) -> JobFilter {
         let squeue = read(words);
-        let Ok(table) = Table::of(&squeue, Face::Book) else { panic!("{words:?}") };
+        let Ok(table) = Table::of(&squeue, Columns::Own) else { panic!("{words:?}") };
         filter(&squeue, &table)
     }
 
@@ -379,19 +379,19 @@ mod tests {
 
     #[test]
     fn the_date_stands_above_slurms_tables_only() {
-        for (words, face, dated) in [
-            (&["-l"][..], Face::Book, false),
-            (&["-l"], Face::Slurm, false),
-            (&["-l", "-o", "%i"], Face::Book, true),
-            (&["-l", "-o", "%i", "-h"], Face::Book, false),
-            (&["-i", "1"], Face::Book, true),
-            (&["-i", "1", "-l"], Face::Slurm, false),
-            (&["-s", "-l"], Face::Book, true),
-            (&["-i", "1", "--json"], Face::Book, false),
+        for (words, columns, dated) in [
+            (&["-l"][..], Columns::Own, false),
+            (&["-l"], Columns::Slurm, false),
+            (&["-l", "-o", "%i"], Columns::Own, true),
+            (&["-l", "-o", "%i", "-h"], Columns::Own, false),
+            (&["-i", "1"], Columns::Own, true),
+            (&["-i", "1", "-l"], Columns::Slurm, false),
+            (&["-s", "-l"], Columns::Own, true),
+            (&["-i", "1", "--json"], Columns::Own, false),
         ] {
             let squeue = read(words);
-            let Ok(table) = Table::of(&squeue, face) else { panic!("{words:?}") };
-            assert_eq!(table.is_dated(&squeue), dated, "{words:?} {face:?}");
+            let Ok(table) = Table::of(&squeue, columns) else { panic!("{words:?}") };
+            assert_eq!(table.is_dated(&squeue), dated, "{words:?} {columns:?}");
         }
     }
 }

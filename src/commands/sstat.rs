@@ -86,7 +86,7 @@ pub fn run(argv: &[OsString]) -> Done {
         return output::print(&helpformat::<Sacct>());
     }
     let layout = match args.format.as_slice() {
-        [] => View::Sstat.layout(output::face(&origin)),
+        [] => View::Sstat.layout(output::default_columns(&origin)),
         fields => layout(&fields.join(",")).map_err(format_error)?,
     };
     let request = Request::Usage(UsageAsk { steps: args.jobs.clone(), all_steps: args.allsteps });

@@ -10,10 +10,10 @@ pub const VERSION: &str = concat!("22.05.8-slotd-", env!("CARGO_PKG_VERSION"));
 
 /// Which columns a view has where the user named none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Face {
-    /// The tables of the slotd book.
+pub enum Columns {
+    /// slotd's own tables, with bars between the columns.
     #[default]
-    Book,
+    Own,
     /// Slurm's own columns (`SLOTD_OUTPUT=slurm`).
     Slurm,
 }
@@ -37,7 +37,7 @@ pub struct Ctx {
     /// the variable is not set, which is not the same as its default of 64 (see [`crate::render::array`]).
     pub bitstr_len: Option<usize>,
     /// Which default columns.
-    pub face: Face,
+    pub columns: Columns,
     /// The text goes to a terminal: control characters in names are written in octal.
     pub is_terminal: bool,
 }
@@ -53,7 +53,7 @@ impl Ctx {
             cluster: "slotd".to_owned(),
             units: Units::Exact,
             bitstr_len: None,
-            face: Face::Book,
+            columns: Columns::Own,
             is_terminal: false,
         }
     }

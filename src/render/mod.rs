@@ -4,8 +4,9 @@
 //! host and the user's output settings come in a [`Ctx`]. Nothing here decides which jobs are shown: that is the
 //! query's business.
 //!
-//! Two faces ([`Face`]): where no format is asked for, the tables of the slotd book (`A | B | C`); an explicit format
-//! is Slurm's to the letter.
+//! Where no format is asked for, the tables are slotd's own (`A | B | C`) or Slurm's ([`Columns`]); an explicit format is
+//! Slurm's to the letter. A listing is a [`layout`] over a table of [`field`]s: squeue, sinfo, sacct, sprio and sstat each
+//! have one such table, and nothing else of their own but which rows there are.
 
 pub mod array;
 pub mod ctx;
@@ -31,6 +32,6 @@ pub mod value;
 #[cfg(test)]
 pub mod fixture;
 
-pub use ctx::{Ctx, Face};
+pub use ctx::{Columns, Ctx};
 pub use field::FormatError;
 pub use time::TimeFormat;

@@ -4,7 +4,7 @@ use crate::model::view::JobView;
 use crate::model::{ArrayRole, JobRef, Step, StepId};
 use crate::render::field::FormatError;
 use crate::render::sacct::fields::{Row, Sacct};
-use crate::render::{Ctx, Face, layout};
+use crate::render::{Columns, Ctx, layout};
 
 pub type Layout = layout::Layout<Sacct>;
 
@@ -40,12 +40,12 @@ const SSTAT_DEFAULT: &str = "JobID,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,AveVMSi
     TRESUsageOutTot";
 
 impl View {
-    /// The columns where no format is asked for. But for the default, they are Slurm's in either face.
-    pub fn layout(self, face: Face) -> Layout {
-        let text = match (self, face) {
+    /// The columns where no format is asked for. But for the default, they are Slurm's in either columns.
+    pub fn layout(self, columns: Columns) -> Layout {
+        let text = match (self, columns) {
             // Constants that a test reads.
-            (View::Default, Face::Book) => return Layout::names(OWN_DEFAULT).unwrap_or_default(),
-            (View::Default, Face::Slurm) => SLURM_DEFAULT,
+            (View::Default, Columns::Own) => return Layout::names(OWN_DEFAULT).unwrap_or_default(),
+            (View::Default, Columns::Slurm) => SLURM_DEFAULT,
             (View::Brief, _) => SLURM_BRIEF,
             (View::Long, _) => SLURM_LONG,
             (View::Sstat, _) => SSTAT_DEFAULT,
@@ -98,7 +98,7 @@ pub struct Options<'a> {
 impl Default for Options<'_> {
     fn default() -> Self {
         Options {
-            layout: View::Default.layout(Face::Book),
+            layout: View::Default.layout(Columns::Own),
             header: true,
             rows: Rows::JobsAndSteps,
             refs: &[],
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn book_default_view_lists_jobs_and_numbered_steps() {
+    fn own_default_view_lists_jobs_and_numbered_steps() {
         assert_eq!(
             print(&records()[..2], &Options::default(), &ctx()),
             "JobID | Partition | JobName | User | State     | ExitCode\n\
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn book_default_view_parsable2_and_noheader() {
+    fn own_default_view_parsable2_and_noheader() {
         let options = Options { parsable: Some(("|", false)), ..Options::default() };
         assert_eq!(
             print(&records()[1..2], &options, &ctx()),
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn slurm_default_view() {
-        let options = Options { layout: View::Default.layout(Face::Slurm), ..Options::default() };
+        let options = Options { layout: View::Default.layout(Columns::Slurm), ..Options::default() };
         assert_eq!(
             print(&records(), &options, &ctx()),
             "JobID           JobName  Partition    Account  AllocCPUS      State ExitCode \n\
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn allocations_option_leaves_the_steps_out() {
         let options = Options {
-            layout: View::Default.layout(Face::Slurm),
+            layout: View::Default.layout(Columns::Slurm),
             rows: Rows::Jobs,
             header: false,
             ..Options::default()
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_name_of_the_book_is_known() {
+    fn every_own_field_name_is_known() {
         for (name, value) in [
             ("JobID", "177_2"),
             ("ArrayJobID", "177"),
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn every_percent_code_of_the_book_is_known() {
+    fn every_letter_of_the_users_guide_is_known() {
         for (code, value) in [
             ("%i", "177_2"),
             ("%F", "177"),
@@ -565,7 +565,7 @@ mod tests {
     #[test]
     fn long_and_sstat_views_name_known_fields() {
         let count = |view: View| {
-            let options = Options { layout: view.layout(Face::Book), ..Options::default() };
+            let options = Options { layout: view.layout(Columns::Own), ..Options::default() };
             print(&[], &options, &ctx()).lines().nth(1).map_or(0, |dashes| dashes.split_whitespace().count())
         };
         assert_eq!((count(View::Brief), count(View::Long), count(View::Sstat)), (3, 54, 47));
@@ -574,7 +574,7 @@ mod tests {
     #[test]
     fn the_averages_of_disk_use_are_narrower_in_sstat() {
         let header = |view: View| {
-            let options = Options { layout: view.layout(Face::Slurm), ..Options::default() };
+            let options = Options { layout: view.layout(Columns::Slurm), ..Options::default() };
             print(&[], &options, &ctx()).lines().next().unwrap_or_default().to_owned()
         };
         assert!(header(View::Long).contains(" MaxDiskReadTask    AveDiskRead MaxDiskWrite "));

@@ -130,7 +130,7 @@ pub fn partition(n: &NodeView, p: &PartitionView, one_line: bool, ctx: &Ctx) -> 
     r.print(one_line, ctx)
 }
 
-/// What a job gets that asks for no memory (book, "Batch Jobs with sbatch: Defaults").
+/// What a job gets that asks for no memory.
 const DEFAULT_MEM_MB: u64 = 512;
 
 #[cfg(test)]

@@ -197,7 +197,7 @@ fn request(r: &mut Record, j: &JobView, _ctx: &Ctx) {
     }
 }
 
-/// What the book shows and Slurm does not.
+/// What slotd shows beyond Slurm.
 fn additions(r: &mut Record, j: &JobView, ctx: &Ctx) {
     r.word("ReqTRES", tres::scontrol(&j.tres, ctx.units));
     let allocated = facts::allocated(j).map(|t| tres::scontrol(&t, ctx.units));
@@ -239,7 +239,7 @@ mod tests {
     use crate::model::{ExitCode, StepId, TaskSet, Tres};
     use crate::render::fixture::{at, ctx, job as build, step};
 
-    /// Slurm's part of the text: all but the book's additions.
+    /// Slurm's part of the text: all but slotd's additions.
     fn slurms(text: &str) -> String {
         let ours = ["   ReqTRES=", "   AllocTRES=", "   MaxRSS=", "   BatchTasks=", "   Steps="];
         text.lines().filter(|l| !ours.iter().any(|o| l.starts_with(o))).map(|l| format!("{l}\n")).collect()
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn the_books_additions_stand_after_slurms_lines() {
+    fn slotds_additions_stand_after_slurms_lines() {
         let mut first = step(StepId::Num(0), "true", JobState::Completed, ExitCode::OK, 3, Some(2));
         first.usage = Usage { max_rss_kb: 1624, ..Usage::default() };
         let j = build(1, "w")

@@ -1,4 +1,4 @@
-//! `scontrol show`: jobs, steps, the node, partitions and the configuration as Slurm prints them, with the book's
+//! `scontrol show`: jobs, steps, the node, partitions and the configuration as Slurm prints them, with slotd's
 //! additions after Slurm's lines.
 
 mod config;

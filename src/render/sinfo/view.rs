@@ -4,7 +4,7 @@ use crate::model::view::NodeView;
 use crate::render::field::{FormatError, Need};
 use crate::render::sinfo::State;
 use crate::render::sinfo::fields::{Row, Sinfo};
-use crate::render::{Ctx, Face, layout, sort};
+use crate::render::{Columns, Ctx, layout, sort};
 
 pub type Layout = layout::Layout<Sinfo>;
 pub type Sort = sort::Sort<Sinfo>;
@@ -16,7 +16,7 @@ pub struct View {
     pub node: bool,
     /// `-l/--long`
     pub long: bool,
-    /// `-s/--summarize`: Slurm's columns in either face.
+    /// `-s/--summarize`: Slurm's columns in either columns.
     pub summarize: bool,
 }
 
@@ -34,25 +34,27 @@ pub const REASONS: &str = "REASON               USER      TIMESTAMP           NO
 
 impl View {
     /// The columns where no format is asked for. `node_name` makes Slurm's node view as wide as it needs to be.
-    pub fn layout(self, face: Face, node_name: &str) -> Layout {
+    pub fn layout(self, columns: Columns, node_name: &str) -> Layout {
         let wide = node_name.len().max(9);
-        let text = match (face, self.summarize, self.node, self.long) {
+        let text = match (columns, self.summarize, self.node, self.long) {
             (_, true, ..) => SLURM_SUMMARY,
-            (Face::Book, false, false, false) => OWN_DEFAULT,
-            (Face::Book, false, true, false) => OWN_NODE,
-            (Face::Book, false, _, true) => OWN_LONG,
-            (Face::Slurm, false, false, false) => SLURM_DEFAULT,
-            (Face::Slurm, false, false, true) => SLURM_LONG,
-            (Face::Slurm, false, true, false) => &format!("%{wide}N %.6D %.9P %6t"),
-            (Face::Slurm, false, true, true) => &format!("%{wide}N %.6D %.9P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E"),
+            (Columns::Own, false, false, false) => OWN_DEFAULT,
+            (Columns::Own, false, true, false) => OWN_NODE,
+            (Columns::Own, false, _, true) => OWN_LONG,
+            (Columns::Slurm, false, false, false) => SLURM_DEFAULT,
+            (Columns::Slurm, false, false, true) => SLURM_LONG,
+            (Columns::Slurm, false, true, false) => &format!("%{wide}N %.6D %.9P %6t"),
+            (Columns::Slurm, false, true, true) => {
+                &format!("%{wide}N %.6D %.9P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E")
+            }
         };
         // Formats that a test reads.
         parse(text).unwrap_or_default().dated(self.long && !self.summarize)
     }
 
     /// Whether the partitions share the node's line. Slurm's own node view has one for each.
-    pub fn is_one_line(self, face: Face) -> bool {
-        self.node && !self.summarize && face == Face::Book
+    pub fn is_one_line(self, columns: Columns) -> bool {
+        self.node && !self.summarize && columns == Columns::Own
     }
 }
 
@@ -169,8 +171,8 @@ mod tests {
         NodeView { allocated: Tres { cpus, mem_mb: 100, gpus: 1 }, ..idle() }
     }
 
-    fn view(view: View, face: Face) -> Options {
-        Options { one_line: view.is_one_line(face), ..Options::new(view.layout(face, "vm")) }
+    fn view(view: View, columns: Columns) -> Options {
+        Options { one_line: view.is_one_line(columns), ..Options::new(view.layout(columns, "vm")) }
     }
 
     fn percent(text: &str) -> Options {
@@ -178,9 +180,9 @@ mod tests {
     }
 
     #[test]
-    fn book_default_view() {
+    fn own_default_view() {
         assert_eq!(
-            print(&idle(), &view(View::default(), Face::Book), &ctx()),
+            print(&idle(), &view(View::default(), Columns::Own), &ctx()),
             "PARTITION | HOSTNAMES | STATE | FEATURES        | GRES_USED\n\
              cpu*      | vm        | idle  | cpu             | N/A\n\
              gpu       | vm        | idle  | cpu,generic_gpu | gpu:0\n"
@@ -201,17 +203,17 @@ mod tests {
     }
 
     #[test]
-    fn book_node_view_joins_the_partitions() {
-        let options = view(View { node: true, ..View::default() }, Face::Book);
+    fn own_node_view_joins_the_partitions() {
+        let options = view(View { node: true, ..View::default() }, Columns::Own);
         assert_eq!(print(&idle(), &options, &ctx()), "PARTITION | HOSTNAMES | STATE\ncpu*,gpu  | vm        | idle\n");
     }
 
     #[test]
-    fn book_long_view() {
+    fn own_long_view() {
         let mut n = taken(1);
         n.partitions[0].running = 1;
         n.partitions[1].pending = 2;
-        let mut options = view(View { long: true, ..View::default() }, Face::Book);
+        let mut options = view(View { long: true, ..View::default() }, Columns::Own);
         assert_eq!(
             print(&n, &options, &ctx()),
             "PARTITION | HOSTNAMES | STATE | FEATURES        | CPUS | CPU_ALLOC | MEMORY | MEM_ALLOC | GPUS | GPU_ALLOC | \
@@ -221,7 +223,7 @@ mod tests {
              gpu       | vm        | mix   | cpu,generic_gpu | 2    | 1         | 24105M | 100M      | 2    | 1         | \
              0       | 2       | gpu:1\n"
         );
-        options = view(View { long: true, node: true, ..View::default() }, Face::Book);
+        options = view(View { long: true, node: true, ..View::default() }, Columns::Own);
         let text = print(&n, &options, &ctx());
         assert!(text.ends_with("cpu*,gpu  | vm        | mix   | cpu,generic_gpu | 2    | 1         | 24105M | 100M      | 2    | 1         | 1       | 2       | gpu:1\n"), "{text}");
     }
@@ -229,7 +231,7 @@ mod tests {
     #[test]
     fn partition_filter_and_noheader() {
         let options =
-            Options { header: false, partitions: Some(vec!["gpu".to_owned()]), ..view(View::default(), Face::Book) };
+            Options { header: false, partitions: Some(vec!["gpu".to_owned()]), ..view(View::default(), Columns::Own) };
         assert_eq!(print(&idle(), &options, &ctx()), "gpu | vm | idle | cpu,generic_gpu | gpu:0\n");
         let options = Options { header: true, partitions: Some(vec!["nopart".to_owned()]), ..options };
         assert_eq!(print(&idle(), &options, &ctx()), "PARTITION | HOSTNAMES | STATE | FEATURES | GRES_USED\n");
@@ -238,7 +240,7 @@ mod tests {
     #[test]
     fn slurm_default_view() {
         assert_eq!(
-            print(&idle(), &view(View::default(), Face::Slurm), &ctx()),
+            print(&idle(), &view(View::default(), Columns::Slurm), &ctx()),
             "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\n\
              cpu*         up   infinite      1   idle vm\n\
              gpu          up   infinite      1   idle vm\n"
@@ -248,7 +250,7 @@ mod tests {
     #[test]
     fn slurm_node_view() {
         assert_eq!(
-            print(&idle(), &view(View { node: true, ..View::default() }, Face::Slurm), &ctx()),
+            print(&idle(), &view(View { node: true, ..View::default() }, Columns::Slurm), &ctx()),
             "NODELIST   NODES PARTITION STATE \n\
              vm             1      cpu* idle  \n\
              vm             1       gpu idle  \n"
@@ -258,13 +260,13 @@ mod tests {
     #[test]
     fn slurm_long_views_have_a_date_line() {
         assert_eq!(
-            print(&taken(2), &view(View { long: true, ..View::default() }, Face::Slurm), &ctx()),
+            print(&taken(2), &view(View { long: true, ..View::default() }, Columns::Slurm), &ctx()),
             "Fri Nov 20 23:39:58 2026\n\
              PARTITION AVAIL  TIMELIMIT   JOB_SIZE ROOT OVERSUBS     GROUPS  NODES       STATE NODELIST\n\
              cpu*         up   infinite 1-infinite   no       NO        all      1   allocated vm\n\
              gpu          up   infinite 1-infinite   no       NO        all      1   allocated vm\n"
         );
-        let text = print(&node(0), &view(View { long: true, node: true, ..View::default() }, Face::Slurm), &ctx());
+        let text = print(&node(0), &view(View { long: true, node: true, ..View::default() }, Columns::Slurm), &ctx());
         assert!(text.contains(
             "NODELIST   NODES PARTITION       STATE CPUS    S:C:T MEMORY TMP_DISK WEIGHT AVAIL_FE REASON              \n"
         ));
@@ -275,9 +277,9 @@ mod tests {
 
     #[test]
     fn summarize_is_slurms() {
-        for face in [Face::Book, Face::Slurm] {
+        for columns in [Columns::Own, Columns::Slurm] {
             assert_eq!(
-                print(&idle(), &view(View { summarize: true, ..View::default() }, face), &ctx()),
+                print(&idle(), &view(View { summarize: true, ..View::default() }, columns), &ctx()),
                 "PARTITION AVAIL  TIMELIMIT   NODES(A/I/O/T) NODELIST\n\
                  cpu*         up   infinite          0/1/0/1 vm\n\
                  gpu          up   infinite          0/1/0/1 vm\n"
@@ -388,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_name_of_the_book_is_known() {
+    fn every_own_field_name_is_known() {
         let mut n = taken(1);
         n.partitions[1].running = 1;
         n.partitions[1].pending = 2;
@@ -425,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn every_percent_code_of_the_book_is_known() {
+    fn every_letter_of_the_users_guide_is_known() {
         for code in ["%P", "%N", "%t", "%T", "%f", "%G"] {
             assert!(parse(code).is_ok(), "{code}");
         }
@@ -469,7 +471,7 @@ mod tests {
         assert_eq!(state_list_matches("idle&drain", &idle()), Ok(false));
         assert_eq!(state_list_matches("all", &idle()), Ok(true));
         assert_eq!(state_list_matches("bogus", &idle()).unwrap_err().message, "Bad state string: \"bogus\"");
-        let options = Options { shows_node: false, ..view(View::default(), Face::Slurm) };
+        let options = Options { shows_node: false, ..view(View::default(), Columns::Slurm) };
         assert_eq!(
             print(&idle(), &options, &ctx()),
             "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\n\

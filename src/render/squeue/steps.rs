@@ -71,7 +71,7 @@ static FIELDS: &[F] = &[
     F::new(&["Comment"], "COMMENT", |r, _| Value::or_null(r.job.request.comment.as_deref())),
 ];
 
-/// The columns where no format is asked for; they are Slurm's in either face.
+/// The columns where no format is asked for; they are Slurm's in either columns.
 pub fn default_layout() -> Layout<Steps> {
     // A constant that a test reads.
     Layout::codes("%.15i %.8j %.9P %.8u %.9M %N").unwrap_or_default()

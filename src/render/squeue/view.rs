@@ -4,7 +4,7 @@ use crate::model::JobRef;
 use crate::model::view::JobView;
 use crate::render::squeue::fields::Squeue;
 use crate::render::squeue::rows::rows;
-use crate::render::{Ctx, Face, layout, sort};
+use crate::render::{Columns, Ctx, layout, sort};
 
 pub type Layout = layout::Layout<Squeue>;
 pub type Sort = sort::Sort<Squeue>;
@@ -30,14 +30,14 @@ const SLURM_START: &str = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R";
 
 impl View {
     /// The columns where no format is asked for.
-    pub fn layout(self, face: Face) -> Layout {
-        let text = match (face, self) {
-            (Face::Book, View::Default) => OWN_DEFAULT,
-            (Face::Book, View::Long) => OWN_LONG,
-            (Face::Book, View::Start) => OWN_START,
-            (Face::Slurm, View::Default) => SLURM_DEFAULT,
-            (Face::Slurm, View::Long) => SLURM_LONG,
-            (Face::Slurm, View::Start) => SLURM_START,
+    pub fn layout(self, columns: Columns) -> Layout {
+        let text = match (columns, self) {
+            (Columns::Own, View::Default) => OWN_DEFAULT,
+            (Columns::Own, View::Long) => OWN_LONG,
+            (Columns::Own, View::Start) => OWN_START,
+            (Columns::Slurm, View::Default) => SLURM_DEFAULT,
+            (Columns::Slurm, View::Long) => SLURM_LONG,
+            (Columns::Slurm, View::Start) => SLURM_START,
         };
         // Constants that a test reads.
         Layout::parse(text).unwrap_or_default().dated(self == View::Long)
@@ -69,7 +69,7 @@ pub struct Options<'a> {
 impl Default for Options<'_> {
     fn default() -> Self {
         let view = View::Default;
-        Options { layout: view.layout(Face::Book), header: true, each_task: false, sort: view.sort(), refs: &[] }
+        Options { layout: view.layout(Columns::Own), header: true, each_task: false, sort: view.sort(), refs: &[] }
     }
 }
 
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn book_default_view() {
+    fn own_default_view() {
         assert_eq!(
             print(&queue(), &Options::default(), &ctx()),
             "JOBID        | PARTITION | NAME                 | USER | ST | TIME | NODELIST(REASON)\n\
@@ -128,8 +128,8 @@ mod tests {
     }
 
     #[test]
-    fn book_long_view() {
-        let options = with(View::Long.layout(Face::Book));
+    fn own_long_view() {
+        let options = with(View::Long.layout(Columns::Own));
         assert_eq!(
             print(&queue()[..1], &options, &ctx()),
             "JOBID | PARTITION | NAME   | USER | ST | TIME | TIME_LIMIT | NTASKS | CPUS | REQ_MEM | REQ_GPU | \
@@ -139,8 +139,8 @@ mod tests {
     }
 
     #[test]
-    fn book_start_view() {
-        let options = Options { sort: View::Start.sort(), ..with(View::Start.layout(Face::Book)) };
+    fn own_start_view() {
+        let options = Options { sort: View::Start.sort(), ..with(View::Start.layout(Columns::Own)) };
         assert_eq!(
             print(&queue()[1..], &options, &ctx()),
             "JOBID        | PARTITION | NAME                 | USER | ST | START_TIME          | NODELIST(REASON)\n\
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn slurm_default_view() {
         assert_eq!(
-            print(&queue(), &with(View::Default.layout(Face::Slurm)), &ctx()),
+            print(&queue(), &with(View::Default.layout(Columns::Slurm)), &ctx()),
             "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n\
              \x20              173       cpu a-very-l      lab PD       0:00      1 (Resources)\n\
              \x20              172       cpu   runner      lab  R       0:04      1 vm\n\
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn slurm_long_view_has_a_date_line_but_not_without_header() {
-        let mut options = with(View::Long.layout(Face::Slurm));
+        let mut options = with(View::Long.layout(Columns::Slurm));
         assert_eq!(
             print(&queue(), &options, &ctx()),
             "Fri Nov 20 23:39:58 2026\n\
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn slurm_start_view() {
-        let options = Options { header: false, sort: View::Start.sort(), ..with(View::Start.layout(Face::Slurm)) };
+        let options = Options { header: false, sort: View::Start.sort(), ..with(View::Start.layout(Columns::Slurm)) };
         assert_eq!(
             print(&queue()[1..], &options, &ctx()),
             "               173       cpu a-very-l      lab PD 2026-11-21T00:09:54      1 vm                   (Resources)\n\
@@ -198,7 +198,7 @@ mod tests {
     fn an_explicit_default_format_is_slurms_in_either_face() {
         assert_eq!(
             print(&queue(), &percent("%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"), &ctx()),
-            print(&queue(), &with(View::Default.layout(Face::Slurm)), &ctx())
+            print(&queue(), &with(View::Default.layout(Columns::Slurm)), &ctx())
         );
     }
 
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_names_is_the_books_table() {
+    fn a_list_of_names_is_a_table_with_bars() {
         assert_eq!(
             print(&queue()[..2], &percent("JobID,State"), &ctx()),
             "JOBID | STATE\n173   | PENDING\n172   | RUNNING\n"
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_name_of_the_book_is_known() {
+    fn every_own_field_name_is_known() {
         for (name, value) in [
             ("JobID", "172"),
             ("Partition", "cpu"),
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn every_percent_code_of_the_book_is_known() {
+    fn every_letter_of_the_users_guide_is_known() {
         for code in ["%i", "%P", "%j", "%u", "%t", "%T", "%M", "%S", "%R", "%N"] {
             assert!(Layout::parse(code).is_ok(), "{code}");
         }
