@@ -339,3 +339,21 @@ fn wait_job_of_an_array_returns_with_its_first_task() {
     assert_eq!(waiting.end().ok().stderr, format!("scontrol: Nodes are ready for job {array}\n"));
     slotd.cancel(array);
 }
+
+#[test]
+fn a_step_asked_for_in_a_suspended_job_waits_until_it_is_resumed() {
+    let slotd = Slotd::start();
+    let job = slotd.endless(&["-n", "2"]);
+    slotd.wait_state(job, "RUNNING");
+    let id = job.to_string();
+    slotd.cmd("scontrol", &["suspend", &id]).ok();
+    let mut srun = slotd.command("srun");
+    srun.args(["--jobid", &id, "-n", "1", "--overlap", "sh", "-c", "echo begun > begun"]);
+    let mut srun = slotd.spawn(srun);
+    srun.wait_stderr("step creation temporarily disabled");
+    assert!(!slotd.path("begun").exists());
+    slotd.cmd("scontrol", &["resume", &id]).ok();
+    srun.end().ok();
+    assert_eq!(slotd.read("begun"), "begun\n");
+    slotd.cmd("scancel", &[&id]).ok();
+}

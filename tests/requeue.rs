@@ -136,3 +136,21 @@ fn scontrol_requeue_from_inside_the_job_runs_it_again_with_the_same_id() {
     assert!(seen.starts_with(&format!("run 0 of {id}\n")) && seen.ends_with(&format!("run 1 of {id}\n")), "{seen}");
     assert!(seen.contains("DUE TO JOB REQUEUE ***"), "{seen}");
 }
+
+#[test]
+fn show_job_tells_whether_a_failure_would_run_again() {
+    let slotd = Slotd::start();
+    let shown = |job: u32| {
+        let text = slotd.cmd("scontrol", &["show", "job", &job.to_string()]).ok().stdout;
+        let word = text.split_whitespace().find(|word| word.starts_with("Requeue=")).map(str::to_owned);
+        word.unwrap_or_else(|| panic!("{text}"))
+    };
+    let plain = slotd.wrap(&["-H"], "exit 1");
+    assert_eq!(shown(plain), "Requeue=0");
+    let again = slotd.wrap(&["--requeue", "-H"], "exit 1");
+    assert_eq!(shown(again), "Requeue=1");
+    slotd.cmd("scontrol", &["release", &again.to_string()]).ok();
+    slotd.wait_state(again, "FAILED");
+    // It has.
+    assert_eq!(shown(again), "Requeue=0");
+}

@@ -138,6 +138,13 @@ impl Job {
         }
     }
 
+    /// Whether it would run again, should its run fail: `--requeue`, once. An allocation never does.
+    pub fn runs_again(&self) -> bool {
+        let request = &self.request;
+        let is_asked = request.requeue && !request.no_requeue;
+        is_asked && request.kind != JobKind::Allocation && self.run.restarts == 0
+    }
+
     /// The process that the allocation lives and dies with.
     pub fn holder(&self) -> Option<ClientProcess> {
         self.client.filter(|client| client.holds).map(|client| client.process)

@@ -303,6 +303,7 @@ impl Core {
                 out.changes.extend(steps.map(|step| Change::PutStep { job: *id, step: Box::new(step.clone()) }));
                 out.effects.push(Effect::Resume(*id));
                 self.tell_limit(*id, out);
+                self.start_waiting_steps(*id, now, out);
             }
         }
         self.settle(now, out);

@@ -66,7 +66,7 @@ impl Core {
         let Some(job) = self.job(id) else { return };
         let (state, reason, by, kept_exit) = (job.run.state, job.run.reason, job.run.cancelled_by, job.run.exit);
         let has_script = job.request.kind != JobKind::Allocation;
-        let may_retry = job.request.requeue && job.run.restarts == 0 && has_script;
+        let may_retry = job.runs_again();
         match state {
             JobState::Completing if reason == Reason::Requeued => {
                 let ended = job.run.clone().ended_as(outcome.exit, outcome.usage, outcome.ended);

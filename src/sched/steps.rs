@@ -28,7 +28,7 @@ fn is_live(step: &Step) -> bool {
 }
 
 impl Core {
-    /// A new step of a running job: at once, or when other steps of it have ended.
+    /// A new step of a running job: at once, or when other steps of it have ended, or when it is resumed.
     ///
     /// Refused where the job does not run
     /// or the step asks for more than the job has.
@@ -129,7 +129,8 @@ impl Core {
         self.start_waiting_steps(key.job, now, out);
     }
 
-    fn start_waiting_steps(&mut self, job: JobId, now: Timestamp, out: &mut Outbox) {
+    /// Starts of the steps that wait what has room now.
+    pub(super) fn start_waiting_steps(&mut self, job: JobId, now: Timestamp, out: &mut Outbox) {
         let Some(mut waits) = self.step_waits.remove(&job) else { return };
         let mut next = 0;
         while self.job(job).is_some_and(has_a_cpu) {
@@ -233,9 +234,9 @@ fn has_a_cpu(job: &Job) -> bool {
     whole.cpu_ids.is_empty() || live.map(|step| step.alloc.tres.cpus).fold(0, u32::saturating_add) < whole.tres.cpus
 }
 
-/// What the step gets now; `None`: others have it.
+/// What the step gets now; `None`: others have it, or the job is suspended, in which nothing starts.
 fn room_for(job: &Job, ask: &StepRequest) -> Option<Allocation> {
-    let whole = job.run.alloc.as_ref()?;
+    let whole = job.run.alloc.as_ref().filter(|_| job.run.state == JobState::Running)?;
     let wanted = ask.cpus(&job.request).min(whole.tres.cpus);
     let wanted_gpus = ask.gpus(&job.request).map(|gpus| gpus as usize);
     let wanted_mem = ask.mem_mb(&job.request);

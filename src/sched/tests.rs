@@ -1297,6 +1297,24 @@ fn steps_that_wait_are_refused_when_their_job_ends() {
 }
 
 #[test]
+fn nothing_starts_in_a_suspended_job_until_it_is_resumed() {
+    let mut d = Double::new(2, 1000, 0);
+    let job = d.submit(ask().with(|r| r.ntasks = Some(2)).allocation());
+    d.plan();
+    let Ok(StepStart::Now(first, _)) = create(&mut d, job, step(1), 1) else { panic!("the job has room") };
+    d.act(|core, now, out| core.suspend(&JobRef::job(job), now, out)).unwrap();
+    assert_eq!(create(&mut d, job, step(1), 2), Ok(StepStart::Waits));
+    let hurried = StepRequest { immediate: true, ..step(1) };
+    assert_eq!(create(&mut d, job, hurried, 3), Err(Refusal::Busy));
+    // Not even when a step of it ends.
+    end_step(&mut d, first, ExitCode::OK);
+    let launched = |d: &Double| d.effects.iter().any(|e| matches!(e, Effect::LaunchStep { ticket: 2, .. }));
+    assert!(!launched(&d));
+    d.act(|core, now, out| core.resume(&JobRef::job(job), now, out)).unwrap();
+    assert!(launched(&d));
+}
+
+#[test]
 fn cancelling_and_signalling_a_step_leaves_its_job_alone() {
     let mut d = Double::new(1, 1000, 0);
     let job = d.submit(ask().allocation());

@@ -85,7 +85,7 @@ fn times(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
     let q = &j.request;
     let unknown = |t: Option<Timestamp>| time::instant_or(t, "Unknown", ctx);
     r.line(vec![
-        ("Requeue", u8::from(!q.no_requeue).to_string()),
+        ("Requeue", u8::from(j.runs_again()).to_string()),
         ("Restarts", j.run.restarts.to_string()),
         ("BatchFlag", u8::from(facts::is_batch(j)).to_string()),
         ("Reboot", "0".to_owned()),
@@ -271,7 +271,7 @@ mod tests {
              \x20  UserId=lab(1001) GroupId=lab(1001) MCS_label=N/A\n\
              \x20  Priority=4294901642 Nice=0 Account=(null) QOS=normal\n\
              \x20  JobState=RUNNING Reason=None Dependency=(null)\n\
-             \x20  Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0\n\
+             \x20  Requeue=0 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0\n\
              \x20  RunTime=00:00:02 TimeLimit=00:30:00 TimeMin=N/A\n\
              \x20  SubmitTime=2026-11-20T23:39:56 EligibleTime=2026-11-20T23:39:56\n\
              \x20  AccrueTime=2026-11-20T23:39:56\n\

@@ -195,7 +195,7 @@ pub static FIELDS: &[F] = &[
     F::new(&["Profile"], "PROFILE", |_, _| "NotSet".into()),
     F::new(&["Reboot"], "REBOOT", zero),
     F::new(&["ReqSwitch"], "REQ_SWITCH", zero),
-    F::new(&["Requeue"], "REQUEUE", |r, _| (!r.job.request.no_requeue).into()),
+    F::new(&["Requeue"], "REQUEUE", |r, _| r.job.runs_again().into()),
     F::new(&["ResizeTime"], "RESIZE_TIME", not_available),
     F::new(&["RestartCnt"], "RESTART_COUNT", |r, _| r.job.run.restarts.into()),
     F::new(&["ResvPort", "ResvPorts"], "RESERVED_PORTS", null),
