@@ -300,7 +300,7 @@ fn srun_dies_of_control_c_also_where_its_shell_ignores_it() {
     session.shows("one is up");
     session.types("\x03");
     // The script goes on: a shell that ignores the key does.
-    session.shows("\nrc 130");
+    session.shows("rc 130");
     assert_eq!(slotd.wait_end(1).exit(), "0:2");
 }
 

@@ -8,7 +8,6 @@ use crate::sys::paths::Paths;
 use crate::sys::socket;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use std::fmt;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -16,45 +15,35 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// How long a command that the daemon has left without an answer waits for the next daemon.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why the daemon could not be asked.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nobody listens at this socket.
+    #[error(
+        "io error: {source}: no daemon answers at {}\nstart it with `slotd daemon` or `systemctl --user start \
+         slotd.service`, with the same SLOTD_ROOT as this command",
+        .socket.display()
+    )]
     NoDaemon { socket: PathBuf, source: io::Error },
     /// The connection broke, or carried something that makes no sense.
-    Broken(FrameError),
+    #[error("{}", broken(.0))]
+    Broken(#[from] FrameError),
     /// The daemon does not take this client back.
+    #[error("{0}")]
     Refused(Refusal),
     /// The user's signal ended the wait before anything ran.
+    #[error("ended by signal {0}")]
     Interrupted(i32),
 }
 
-impl fmt::Display for ClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ClientError::NoDaemon { socket, source } => write!(
-                f,
-                "io error: {source}: no daemon answers at {}\nstart it with `slotd daemon` or `systemctl --user start \
-                 slotd.service`, with the same SLOTD_ROOT as this command",
-                socket.display()
-            ),
-            ClientError::Broken(FrameError::Closed) => {
-                f.write_str("the daemon closed the connection before it answered\nlook into its log, and ask again")
-            }
-            ClientError::Broken(e) => e.fmt(f),
-            ClientError::Refused(why) => why.fmt(f),
-            ClientError::Interrupted(signal) => write!(f, "ended by signal {signal}"),
+fn broken(error: &FrameError) -> String {
+    match error {
+        FrameError::Closed => {
+            "the daemon closed the connection before it answered\nlook into its log, and ask again".to_owned()
         }
-    }
-}
-
-impl std::error::Error for ClientError {}
-
-impl From<FrameError> for ClientError {
-    fn from(e: FrameError) -> Self {
-        ClientError::Broken(e)
+        other => other.to_string(),
     }
 }
 
@@ -165,20 +154,20 @@ impl AsFd for Connection {
 
 /// Waits for the daemon to come back without asking again and again: the kernel tells when the socket is made.
 #[derive(Debug)]
-pub struct Return {
+pub struct SocketWatch {
     inotify: Inotify,
 }
 
-impl Return {
+impl SocketWatch {
     /// Begins to watch the directory of the socket. Try to connect once after this: it may be there already.
     ///
     /// # Errors
     /// The directory cannot be watched.
-    pub fn watch(paths: &Paths) -> io::Result<Return> {
+    pub fn new(paths: &Paths) -> io::Result<SocketWatch> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         let events = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_ATTRIB;
         inotify.add_watch(&paths.run_dir(), events)?;
-        Ok(Return { inotify })
+        Ok(SocketWatch { inotify })
     }
 
     /// To be called when it is readable.
@@ -187,26 +176,26 @@ impl Return {
     }
 }
 
-/// Waits until the daemon of this root is back, and connects to it. `patience`: how long; `None` for ever.
+/// Waits until the daemon of this root is back, and connects to it. `timeout`: how long; `None` for ever.
 ///
 /// # Errors
 /// Its directory cannot be watched, or it did not come back in time.
-pub fn reopen(paths: &Paths, patience: Option<Duration>) -> Result<Connection, ClientError> {
-    let back = Return::watch(paths)?;
+pub fn reopen(paths: &Paths, timeout: Option<Duration>) -> Result<Connection, ClientError> {
+    let back = SocketWatch::new(paths)?;
     let begun = Instant::now();
     loop {
         let error = match Connection::open(paths) {
             Ok(conn) => return Ok(conn),
             Err(error) => error,
         };
-        let timeout = match patience {
+        let wait = match timeout {
             None => PollTimeout::NONE,
-            Some(patience) => match patience.checked_sub(begun.elapsed()) {
+            Some(timeout) => match timeout.checked_sub(begun.elapsed()) {
                 None => return Err(error),
                 Some(left) => PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX),
             },
         };
-        match poll(&mut [PollFd::new(back.as_fd(), PollFlags::POLLIN)], timeout) {
+        match poll(&mut [PollFd::new(back.as_fd(), PollFlags::POLLIN)], wait) {
             Ok(_) | Err(nix::Error::EINTR) => back.clear(),
             Err(e) => return Err(io::Error::from(e).into()),
         }
@@ -229,7 +218,7 @@ pub fn submit(
         match conn.ask(&Request::Submit(Box::new(submission.clone())), raw) {
             Err(ClientError::Broken(FrameError::Closed | FrameError::Io(_))) if !submission.again => {
                 lost();
-                conn = reopen(paths, Some(PATIENCE))?;
+                conn = reopen(paths, Some(RECONNECT_TIMEOUT))?;
                 submission.again = true;
             }
             other => return other.map(|(answer, _)| (conn, answer)),
@@ -237,7 +226,7 @@ pub fn submit(
     }
 }
 
-impl AsFd for Return {
+impl AsFd for SocketWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inotify.as_fd()
     }

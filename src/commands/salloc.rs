@@ -4,13 +4,13 @@ pub mod args;
 pub mod options;
 
 use super::output::print;
-use super::tasks::{Voice, all_streams, client, hand_in, link, tell, verdict};
+use super::tasks::{Reporter, all_streams, caller, client, hand_in, tell, verdict};
 use super::{Done, Entry, paths, refused, submitting_origin, unexpected};
 use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
 use crate::args::job_env::Export;
 use crate::client::connection::{ClientError, Connection};
-use crate::client::foreground::{Grant, StepOutcome, Wishes, end_by_interrupt, run_step, wait_for_grant};
+use crate::client::foreground::{Grant, StepOptions, StepOutcome, end_by_interrupt, run_step, wait_for_grant};
 use crate::commands::pages::texts;
 use crate::commands::salloc::args::{Salloc, parse};
 use crate::model::batch_tasks::BatchTasks;
@@ -58,7 +58,7 @@ impl Session {
     }
 
     fn carry_out(self) -> Done {
-        let mut link = link(paths()?);
+        let mut caller = caller(paths()?);
         let request = self.salloc.request.clone();
         let submit = Submit {
             request,
@@ -68,7 +68,7 @@ impl Session {
             client: client(!self.salloc.no_shell),
             again: false,
         };
-        let (mut conn, answer) = hand_in(&link.paths, submit, &[], "salloc")?;
+        let (mut conn, answer) = hand_in(&caller.paths, submit, &[], "salloc")?;
         let job = match answer {
             Answer::Submitted { job } => job,
             Answer::Refused(why) => {
@@ -76,7 +76,7 @@ impl Session {
             }
             other => return Err(unexpected(&other)),
         };
-        link.allocation = Some(job);
+        caller.allocation = Some(job);
         let mut told = false;
         let mut queued = || {
             if self.salloc.request.immediate_secs.is_some() {
@@ -86,7 +86,7 @@ impl Session {
             self.say(&format!("Pending job allocation {job}"));
             self.say(&format!("job {job} queued and waiting for resources"));
         };
-        let view = match wait_for_grant(&mut conn, &link, job, &mut queued)? {
+        let view = match wait_for_grant(&mut conn, &caller, job, &mut queued)? {
             Grant::Granted(view) => view,
             Grant::Ended(_) if self.salloc.request.immediate_secs.is_some() => {
                 let text = "Unable to allocate resources: Requested nodes are busy";
@@ -128,13 +128,13 @@ impl Session {
             self.say(&farewell(job, JobState::Completed));
             return Ok(1);
         }
-        let (launch, wishes) = self.plan(job, link.client, view.request.task_count());
-        let mut voice = Voice::new("salloc", self.salloc.quiet);
-        let outcome = match run_step(&mut conn, &link, launch, &self.env, &wishes, &mut voice) {
+        let (launch, options) = self.plan(job, caller.client, view.request.task_count());
+        let mut reporter = Reporter::new("salloc", self.salloc.quiet);
+        let outcome = match run_step(&mut conn, &caller, launch, &self.env, &options, &mut reporter) {
             Err(ClientError::Interrupted(signal)) => return Ok(u8::try_from(128 + signal).unwrap_or(1)),
             other => other?,
         };
-        let interrupted = matches!(&outcome, StepOutcome::Ended { exit, .. } if voice.was_interrupted(*exit));
+        let interrupted = matches!(&outcome, StepOutcome::Ended { exit, .. } if reporter.was_interrupted(*exit));
         let done = self.end(conn, job, outcome);
         if interrupted {
             end_by_interrupt();
@@ -153,7 +153,7 @@ impl Session {
     }
 
     /// The command, for each task or once; or one shell.
-    fn plan(&self, job: JobId, client: ClientProcess, tasks: u32) -> (StepLaunch, Wishes) {
+    fn plan(&self, job: JobId, client: ClientProcess, tasks: u32) -> (StepLaunch, StepOptions) {
         let ranks = self.salloc.request.task_rule(BatchTasks::Auto).ranks;
         let (argv, ntasks) = match self.salloc.command.as_slice() {
             [] => (vec![self.shell.clone(), "-i".to_owned()], 1),
@@ -161,10 +161,10 @@ impl Session {
         };
         let interactive = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
         let argv = if self.salloc.command.is_empty() && !interactive { vec![self.shell.clone()] } else { argv };
-        let wishes = if interactive && ntasks == 1 {
-            Wishes { pty: true, ..all_streams() }
+        let options = if interactive && ntasks == 1 {
+            StepOptions { pty: true, ..all_streams() }
         } else {
-            Wishes { as_is: true, ..all_streams() }
+            StepOptions { as_is: true, ..all_streams() }
         };
         let none = TaskStreams { stdin: Stream::Null, stdout: Stream::Null, stderr: Stream::SameAsStdout };
         let launch = StepLaunch {
@@ -189,7 +189,7 @@ impl Session {
             tie: None,
             label: false,
         };
-        (launch, wishes)
+        (launch, options)
     }
 
     fn end(&self, mut conn: Connection, job: JobId, outcome: StepOutcome) -> Done {

@@ -4,13 +4,13 @@ pub mod args;
 pub mod options;
 
 use super::output::print;
-use super::tasks::{Voice, all_streams, client, hand_in, link, tell, verdict};
+use super::tasks::{Reporter, all_streams, caller, client, hand_in, tell, verdict};
 use super::{Done, Entry, paths, refused, submitting_origin, unexpected};
 use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
 use crate::args::step::{Stream as Wanted, check_node};
-use crate::client::connection::{ClientError, Connection, PATIENCE, reopen};
-use crate::client::foreground::{Feed, Grant, Link, Wishes, end_by_interrupt, run_step, wait_for_grant};
+use crate::client::connection::{ClientError, Connection, RECONNECT_TIMEOUT, reopen};
+use crate::client::foreground::{Caller, Grant, StepOptions, StreamTasks, end_by_interrupt, run_step, wait_for_grant};
 use crate::commands::pages::texts;
 use crate::commands::srun::args::{Srun, parse};
 use crate::model::job::ClientProcess;
@@ -97,8 +97,8 @@ fn inside(srun: Srun, job: &JobRef) -> Done {
     };
     check_node(&srun.step, view.id, &system::probe_host_name())?;
     let argv = commands(&srun, &view.request)?;
-    let link = link(paths);
-    step(&srun, argv, &mut conn, &link, view)?.done()
+    let caller = caller(paths);
+    step(&srun, argv, &mut conn, &caller, view)?.done()
 }
 
 /// Why none of these records of a job takes a step.
@@ -121,7 +121,7 @@ fn confirm(paths: &Paths, job: &JobRef, request: &Request) -> Result<(Connection
     match Connection::open(paths).and_then(ask) {
         Err(ClientError::NoDaemon { .. } | ClientError::Broken(FrameError::Closed | FrameError::Io(_))) => {
             tell(&format!("srun: Unable to confirm allocation for job {job}: the daemon is away, waiting for it\n"));
-            Ok(reopen(paths, Some(PATIENCE)).and_then(ask)?)
+            Ok(reopen(paths, Some(RECONNECT_TIMEOUT)).and_then(ask)?)
         }
         other => Ok(other?),
     }
@@ -130,7 +130,7 @@ fn confirm(paths: &Paths, job: &JobRef, request: &Request) -> Result<(Connection
 /// An allocation of its own, one step in it, and back.
 fn outside(srun: Srun) -> Done {
     let argv = commands(&srun, &srun.request)?;
-    let mut link = link(paths()?);
+    let mut caller = caller(paths()?);
     let submit = Submit {
         request: srun.request.clone(),
         script_len: 0,
@@ -139,13 +139,13 @@ fn outside(srun: Srun) -> Done {
         client: client(true),
         again: false,
     };
-    let (mut conn, answer) = hand_in(&link.paths, submit, &[], "srun")?;
+    let (mut conn, answer) = hand_in(&caller.paths, submit, &[], "srun")?;
     let job = match answer {
         Answer::Submitted { job } => job,
         Answer::Refused(why) => return Err(refused(FAILURE, &why).with_exit(srun.error_exit)),
         other => return Err(unexpected(&other)),
     };
-    link.allocation = Some(job);
+    caller.allocation = Some(job);
     let mut told = false;
     // With --immediate nothing is queued: it starts, or it is refused.
     let quiet = srun.quiet || srun.request.immediate_secs.is_some();
@@ -155,7 +155,7 @@ fn outside(srun: Srun) -> Done {
             tell(&format!("srun: job {job} queued and waiting for resources\n"));
         }
     };
-    let view = match wait_for_grant(&mut conn, &link, job, &mut queued)? {
+    let view = match wait_for_grant(&mut conn, &caller, job, &mut queued)? {
         Grant::Granted(view) => view,
         Grant::Ended(view) => return Err(revoked(&srun, job, &view)),
         Grant::Interrupted { typed } => {
@@ -169,7 +169,7 @@ fn outside(srun: Srun) -> Done {
     if told && !quiet {
         tell(&format!("srun: job {job} has been allocated resources\n"));
     }
-    let done = step(&srun, argv, &mut conn, &link, &view);
+    let done = step(&srun, argv, &mut conn, &caller, &view);
     // A step that failed before it ran ends its allocation as well: with this connection, if not by this request.
     let exit = match &done {
         Ok(end) => end.exit,
@@ -214,16 +214,16 @@ fn step(
     srun: &Srun,
     argv: Vec<Vec<String>>,
     conn: &mut Connection,
-    link: &Link,
+    caller: &Caller,
     view: &JobView,
 ) -> Result<StepEnd, CliError> {
-    let (launch, wishes) = plan(srun, argv, view, link.client);
-    let mut voice = Voice::new("srun", srun.quiet);
-    let outcome = match run_step(conn, link, launch, &srun.env, &wishes, &mut voice) {
+    let (launch, options) = plan(srun, argv, view, caller.client);
+    let mut reporter = Reporter::new("srun", srun.quiet);
+    let outcome = match run_step(conn, caller, launch, &srun.env, &options, &mut reporter) {
         Err(ClientError::Interrupted(signal)) => {
             let code = u8::try_from(128 + signal).unwrap_or(1);
             let exit = ExitCode::signal(signal);
-            return Ok(StepEnd { code, exit, interrupted: voice.was_interrupted(exit) });
+            return Ok(StepEnd { code, exit, interrupted: reporter.was_interrupted(exit) });
         }
         other => other?,
     };
@@ -233,7 +233,7 @@ fn step(
         tell(&format!("srun: {line}\n"));
     }
     let exit = outcome.exit();
-    Ok(StepEnd { code, exit, interrupted: voice.was_interrupted(exit) })
+    Ok(StepEnd { code, exit, interrupted: reporter.was_interrupted(exit) })
 }
 
 /// The command of the tasks, or with `--multi-prog` of each.
@@ -251,11 +251,11 @@ fn commands(srun: &Srun, job: &JobRequest) -> Result<Vec<Vec<String>>, CliError>
 }
 
 /// The launch, and how its streams are connected.
-fn plan(srun: &Srun, argv: Vec<Vec<String>>, view: &JobView, client: ClientProcess) -> (StepLaunch, Wishes) {
+fn plan(srun: &Srun, argv: Vec<Vec<String>>, view: &JobView, client: ClientProcess) -> (StepLaunch, StepOptions) {
     let ntasks = srun.step.tasks(&view.request);
     let streams = &srun.streams;
     let append = streams.open_mode == Some(OpenMode::Append);
-    let mut wishes = Wishes {
+    let mut options = StepOptions {
         label: streams.label,
         unbuffered: streams.unbuffered,
         quit_on_interrupt: srun.quit_on_interrupt,
@@ -265,26 +265,26 @@ fn plan(srun: &Srun, argv: Vec<Vec<String>>, view: &JobView, client: ClientProce
     if streams.pty {
         // As Slurm: without a terminal of our own there is nothing to relay.
         if std::io::stdin().is_terminal() {
-            wishes.pty = true;
+            options.pty = true;
         } else {
             eprintln!("srun: error: Not using a pseudo-terminal, disregarding --pty option");
         }
     }
     let of = |wanted: &Wanted| match wanted {
-        Wanted::All => (Feed::All, Stream::Null),
-        Wanted::None => (Feed::Nobody, Stream::Null),
-        Wanted::Task(task) => (Feed::Task(*task), Stream::Null),
-        Wanted::File(path) => (Feed::Given, Stream::File { path: path.clone(), append }),
+        Wanted::All => (StreamTasks::All, Stream::Null),
+        Wanted::None => (StreamTasks::Nobody, Stream::Null),
+        Wanted::Task(task) => (StreamTasks::Task(*task), Stream::Null),
+        Wanted::File(path) => (StreamTasks::Given, Stream::File { path: path.clone(), append }),
     };
     let (stdin, stdin_stream) = of(&streams.input);
     let (stdout, stdout_stream) = of(&streams.output);
     let (stderr, stderr_stream) = match &streams.error {
         Some(error) => of(error),
         // Where the output goes to a file, errors go with it.
-        None if stdout == Feed::Given => (Feed::Given, Stream::SameAsStdout),
-        None => (Feed::All, Stream::Null),
+        None if stdout == StreamTasks::Given => (StreamTasks::Given, Stream::SameAsStdout),
+        None => (StreamTasks::All, Stream::Null),
     };
-    (wishes.stdin, wishes.stdout, wishes.stderr) = (stdin, stdout, stderr);
+    (options.stdin, options.stdout, options.stderr) = (stdin, stdout, stderr);
     let task = TaskStreams { stdin: stdin_stream, stdout: stdout_stream, stderr: stderr_stream };
     let launch = StepLaunch {
         job: view.id,
@@ -300,5 +300,5 @@ fn plan(srun: &Srun, argv: Vec<Vec<String>>, view: &JobView, client: ClientProce
         tie: None,
         label: streams.label,
     };
-    (launch, wishes)
+    (launch, options)
 }

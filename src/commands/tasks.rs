@@ -2,7 +2,7 @@
 
 use crate::args::error::{CliError, Mark};
 use crate::client::connection::{ClientError, Connection, submit};
-use crate::client::foreground::{Feed, Link, Listener, StepOutcome, Wishes};
+use crate::client::foreground::{Caller, StepObserver, StepOptions, StepOutcome, StreamTasks};
 use crate::model::job::{Client, ClientProcess};
 use crate::model::{ExitCode, JobId, StepId};
 use crate::protocol::answer::Answer;
@@ -19,9 +19,9 @@ pub fn client(holds: bool) -> Client {
     Client { process: ClientProcess { pid, start_ticks }, holds }
 }
 
-/// The way back to the daemon for this process.
-pub fn link(paths: Paths) -> Link {
-    Link { paths, allocation: None, client: client(false).process }
+/// This process, for the daemon.
+pub fn caller(paths: Paths) -> Caller {
+    Caller { paths, allocation: None, client: client(false).process }
 }
 
 /// Says something in one write, so that several commands at one terminal do not tear each other's lines.
@@ -87,17 +87,17 @@ pub fn failures(node: &str, tasks: &[ExitCode]) -> Vec<String> {
         .collect()
 }
 
-/// What the user hears while a step runs.
-pub struct Voice {
+/// Tells the user what happens while a step runs.
+pub struct Reporter {
     command: &'static str,
     quiet: bool,
     raw: bool,
     interrupted: bool,
 }
 
-impl Voice {
+impl Reporter {
     pub fn new(command: &'static str, quiet: bool) -> Self {
-        Voice { command, quiet, raw: false, interrupted: false }
+        Reporter { command, quiet, raw: false, interrupted: false }
     }
 
     /// Whether Ctrl-C ended what ended so: then this process ends by it too.
@@ -112,7 +112,7 @@ impl Voice {
     }
 }
 
-impl Listener for Voice {
+impl StepObserver for Reporter {
     fn waits(&mut self, job: JobId) {
         self.news(&format!("Job {job} step creation temporarily disabled, retrying (Requested nodes are busy)"));
     }
@@ -142,9 +142,14 @@ impl Listener for Voice {
     }
 }
 
-/// Wishes for a plain run: all tasks at this client's streams.
-pub fn all_streams() -> Wishes {
-    Wishes { stdin: Feed::All, stdout: Feed::All, stderr: Feed::All, ..Wishes::default() }
+/// Options for a plain run: all tasks at this client's streams.
+pub fn all_streams() -> StepOptions {
+    StepOptions {
+        stdin: StreamTasks::All,
+        stdout: StreamTasks::All,
+        stderr: StreamTasks::All,
+        ..StepOptions::default()
+    }
 }
 
 /// The exit code of a step as a shell's, and the lines that srun says about it.

@@ -1,8 +1,8 @@
 //! The wait for an allocation.
 
-use super::Link;
+use super::Caller;
 use super::signals::{Signals, is_typed_interrupt};
-use crate::client::connection::{ClientError, Connection, Return};
+use crate::client::connection::{ClientError, Connection, SocketWatch};
 use crate::model::JobId;
 use crate::model::view::JobView;
 use crate::protocol::answer::Answer;
@@ -28,7 +28,7 @@ pub enum Grant {
 }
 
 /// How long a grant may take before the user is told that the job waits.
-const PATIENCE: Duration = Duration::from_millis(60);
+const QUIET_WAIT: Duration = Duration::from_millis(60);
 
 /// Waits until an allocation runs. `queued` is called once, if that is not at once.
 ///
@@ -36,27 +36,21 @@ const PATIENCE: Duration = Duration::from_millis(60);
 /// The connection carries something that makes no sense.
 pub fn wait_for_grant(
     conn: &mut Connection,
-    link: &Link,
+    caller: &Caller,
     job: JobId,
     queued: &mut dyn FnMut(),
 ) -> Result<Grant, ClientError> {
     let signals = Signals::take()?;
     let mut told = false;
-    let mut back: Option<Return> = None;
+    let mut back: Option<SocketWatch> = None;
     loop {
-        while let Some(answer) = conn.next_whole()? {
-            match answer {
-                Answer::Granted { view } if view.run.state.is_terminal() => return Ok(Grant::Ended(view)),
-                Answer::Granted { view } if view.run.state.is_active() => return Ok(Grant::Granted(view)),
-                Answer::Ended { view } => return Ok(Grant::Ended(view)),
-                Answer::Refused(why) => return Err(ClientError::Refused(why)),
-                _ => {}
-            }
+        if let Some(grant) = told_grant(conn)? {
+            return Ok(grant);
         }
         let daemon = back.as_ref().map_or_else(|| conn.as_fd(), AsFd::as_fd);
         let mut fds = [PollFd::new(daemon, PollFlags::POLLIN), PollFd::new(signals.fd.as_fd(), PollFlags::POLLIN)];
         let timeout =
-            if told { PollTimeout::NONE } else { PollTimeout::try_from(PATIENCE).unwrap_or(PollTimeout::MAX) };
+            if told { PollTimeout::NONE } else { PollTimeout::try_from(QUIET_WAIT).unwrap_or(PollTimeout::MAX) };
         match poll(&mut fds, timeout) {
             Ok(0) => {
                 told = true;
@@ -74,22 +68,36 @@ pub fn wait_for_grant(
             }
             continue;
         }
-        let lost = match &back {
+        let is_lost = match &back {
             Some(back) => {
                 back.clear();
                 true
             }
             None => !matches!(conn.fill(), Ok(true)),
         };
-        if lost {
+        if is_lost {
             if back.is_none() {
-                back = Some(Return::watch(&link.paths)?);
+                back = Some(SocketWatch::new(&caller.paths)?);
             }
-            if let Ok(mut fresh) = Connection::open(&link.paths) {
-                fresh.send(&Request::Attach { job, client: link.client, step: None, holds: true }, &[])?;
+            if let Ok(mut fresh) = Connection::open(&caller.paths) {
+                fresh.send(&Request::Attach { job, client: caller.client, step: None, holds: true }, &[])?;
                 *conn = fresh;
                 back = None;
             }
         }
     }
+}
+
+/// What has come in about the allocation, if it decides.
+fn told_grant(conn: &mut Connection) -> Result<Option<Grant>, ClientError> {
+    while let Some(answer) = conn.next_whole()? {
+        match answer {
+            Answer::Granted { view } if view.run.state.is_terminal() => return Ok(Some(Grant::Ended(view))),
+            Answer::Granted { view } if view.run.state.is_active() => return Ok(Some(Grant::Granted(view))),
+            Answer::Ended { view } => return Ok(Some(Grant::Ended(view))),
+            Answer::Refused(why) => return Err(ClientError::Refused(why)),
+            _ => {}
+        }
+    }
+    Ok(None)
 }

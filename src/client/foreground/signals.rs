@@ -37,7 +37,7 @@ pub fn end_by_interrupt() -> ! {
 pub(super) struct Signals {
     pub fd: SignalFd,
     before: SigSet,
-    stay: bool,
+    keep: bool,
 }
 
 impl Signals {
@@ -48,22 +48,60 @@ impl Signals {
         // SAFETY: no handler is set.
         unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn)? };
         let fd = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-        Ok(Signals { fd, before, stay: false })
+        Ok(Signals { fd, before, keep: false })
     }
 
     /// The tasks are over, and only their end is left to be told: what comes now changes it no more.
-    pub fn stay(&mut self) {
-        self.stay = true;
+    pub fn keep_blocked(&mut self) {
+        self.keep = true;
+    }
+
+    /// Whether Ctrl-C was typed and not read yet. What else waits is for tasks that are gone.
+    pub fn typed_interrupt_waits(&self) -> bool {
+        std::iter::from_fn(|| self.fd.read_signal().ok().flatten()).any(|info| is_typed_interrupt(&info))
     }
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        if self.stay {
+        if self.keep {
             return;
         }
         let _ = self.before.thread_set_mask();
         // SAFETY: no handler is set.
         let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Queues an interrupt for this thread, as the terminal would (a process may say so of its own signals alone).
+    fn queue_interrupt(code: i32) {
+        // SAFETY: all zeros is a value of siginfo, and the call reads what it is given.
+        let done = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            (info.si_signo, info.si_code) = (libc::SIGINT, code);
+            let (process, thread) = (libc::getpid(), libc::gettid());
+            libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, libc::SIGINT, &raw const info)
+        };
+        assert_eq!(done, 0);
+    }
+
+    #[test]
+    fn a_key_press_that_came_with_the_tasks_end_is_found() {
+        // A thread of its own: the signals are blocked there alone.
+        std::thread::spawn(|| {
+            let mut signals = Signals::take().unwrap();
+            signals.keep_blocked();
+            assert!(!signals.typed_interrupt_waits());
+            queue_interrupt(libc::SI_KERNEL);
+            assert!(signals.typed_interrupt_waits());
+            queue_interrupt(libc::SI_QUEUE);
+            assert!(!signals.typed_interrupt_waits(), "another process sent it");
+        })
+        .join()
+        .unwrap();
     }
 }

@@ -1,45 +1,18 @@
-//! The tasks' streams: which go straight to this client's own, which are relayed, and the relaying.
+//! Relaying the tasks' streams: from and to this client's own, its terminal, and those who joined with sattach.
 
-use crate::client::relay::{self, Relay};
+use super::keyboard::Keyboard;
+use crate::client::relay::Relay;
 use crate::client::share::Share;
 use crate::client::terminal;
-use crate::protocol::request::{StepLaunch, Stream, TaskStreams};
-use crate::sys::socket::MAX_FDS;
+use crate::model::StepId;
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::{pipe2, read, write};
-use std::io::{self, IsTerminal, Write};
+use nix::unistd::{read, write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
-/// How the tasks' streams are connected, where no file is named for them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Wishes {
-    pub label: bool,
-    pub unbuffered: bool,
-    /// A pseudo-terminal for task 0, relayed to this client's terminal.
-    pub pty: bool,
-    /// The program gets this client's streams as they are, terminals included (salloc without a pseudo-terminal).
-    pub as_is: bool,
-    pub stdin: Feed,
-    pub stdout: Feed,
-    pub stderr: Feed,
-    pub quit_on_interrupt: bool,
-    /// End the other tasks so many seconds after the first one ended.
-    pub wait_secs: Option<u64>,
-}
-
-/// Which tasks have a stream to this client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Feed {
-    #[default]
-    All,
-    Task(u32),
-    Nobody,
-    /// Named in the launch already: a file.
-    Given,
-}
-
+/// What a task writes.
 pub(super) struct Output {
     pub task: u32,
     pub from: OwnedFd,
@@ -47,6 +20,7 @@ pub(super) struct Output {
     pub to_stderr: bool,
 }
 
+/// What a task reads.
 pub(super) struct Input {
     pub task: u32,
     pub to: OwnedFd,
@@ -56,128 +30,177 @@ pub(super) struct Input {
 }
 
 /// This client's ends of the tasks' streams.
-pub(super) struct Ends {
+pub(super) struct ClientStreams {
     pub inputs: Vec<Input>,
     pub outputs: Vec<Output>,
+    /// Of the pseudo-terminal.
     pub master: Option<OwnedFd>,
+    /// Those who joined with sattach.
+    pub share: Option<Share>,
+    /// Our standard input has not ended.
+    pub stdin_open: bool,
+    pub keyboard: Keyboard,
     /// While it is open the step goes on.
-    _tie: OwnedFd,
+    pub _tie: OwnedFd,
 }
 
-fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(pipe2(OFlag::O_CLOEXEC)?)
+/// A stream that something can be done with.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum StreamEvent {
+    Stdin,
+    Input(usize),
+    Output(usize),
+    Terminal,
+    Share,
+    Guest(usize),
 }
 
-fn nonblocking(fd: &OwnedFd) -> io::Result<()> {
-    nix::fcntl::fcntl(fd, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-    Ok(())
-}
-
-fn is_null(fd: BorrowedFd<'_>) -> bool {
-    // SAFETY: makedev is arithmetic.
-    nix::sys::stat::fstat(fd)
-        .is_ok_and(|s| s.st_rdev == libc::makedev(1, 3) && s.st_mode & libc::S_IFMT == libc::S_IFCHR)
-}
-
-/// Fills in the streams of the launch. Returns our ends and the descriptors to send.
-pub(super) fn connect(launch: &mut StepLaunch, wishes: &Wishes) -> io::Result<(Ends, Vec<OwnedFd>)> {
-    let tasks = u32::try_from(launch.streams.len()).unwrap_or(u32::MAX).max(1);
-    let (tie_theirs, tie_ours) = pipe()?;
-    let mut send: Vec<OwnedFd> = vec![tie_theirs];
-    launch.tie = Some(0);
-    let mut ends = Ends { inputs: Vec::new(), outputs: Vec::new(), master: None, _tie: tie_ours };
-    if wishes.pty {
-        let pty = terminal::like(io::stdin().as_fd())?;
-        nonblocking(&pty.master)?;
-        ends.master = Some(pty.master);
-        send.push(pty.slave);
-        let on_pty = TaskStreams { stdin: Stream::Fd(1), stdout: Stream::Fd(1), stderr: Stream::Fd(1) };
-        // Task 0 has the terminal, the others have nothing (srun man page, `--pty`).
-        let none = TaskStreams { stdin: Stream::Null, stdout: Stream::Null, stderr: Stream::Null };
-        launch.streams = vec![none; tasks as usize];
-        launch.streams[0] = on_pty;
-        launch.pty = true;
-        return Ok((ends, send));
-    }
-    let alone = tasks == 1 && !wishes.label;
-    let mut stdin_direct: Option<usize> = None;
-    let mut direct: [Option<usize>; 2] = [None, None];
-    let own = |fd: BorrowedFd<'_>, send: &mut Vec<OwnedFd>| -> io::Result<usize> {
-        send.push(fd.try_clone_to_owned()?);
-        Ok(send.len() - 1)
-    };
-    for task in 0..tasks {
-        let streams = &mut launch.streams[task as usize];
-        let fed = |feed: Feed| match feed {
-            Feed::All => true,
-            Feed::Task(only) => only == task,
-            Feed::Nobody | Feed::Given => false,
-        };
-        if fed(wishes.stdin) {
-            let stdin = io::stdin();
-            let as_is = wishes.as_is || is_null(stdin.as_fd()) || (tasks == 1 && !stdin.is_terminal());
-            streams.stdin = if as_is {
-                let at = match stdin_direct {
-                    Some(at) => at,
-                    None => own(stdin.as_fd(), &mut send)?,
-                };
-                stdin_direct = Some(at);
-                Stream::Fd(at)
-            } else {
-                let (theirs, ours) = pipe()?;
-                nonblocking(&ours)?;
-                ends.inputs.push(Input { task, to: ours, pending: Vec::new(), is_closed: false });
-                send.push(theirs);
-                Stream::Fd(send.len() - 1)
-            };
+impl ClientStreams {
+    /// What to wait for. Our standard input is read only once the step `has_started`.
+    pub fn poll_entries<'a>(
+        &'a self,
+        stdin: BorrowedFd<'a>,
+        has_started: bool,
+    ) -> Vec<(BorrowedFd<'a>, PollFlags, StreamEvent)> {
+        let mut entries = Vec::new();
+        let is_all_written = self.inputs.iter().all(|input| input.is_closed || input.pending.is_empty());
+        let is_relayed = !self.inputs.is_empty() || self.master.is_some();
+        if self.stdin_open && is_relayed && is_all_written && has_started {
+            entries.push((self.keyboard.source(stdin), PollFlags::POLLIN, StreamEvent::Stdin));
         }
-        for (which, feed) in [wishes.stdout, wishes.stderr].into_iter().enumerate() {
-            if !fed(feed) {
-                continue;
-            }
-            let is_terminal = if which == 0 { io::stdout().is_terminal() } else { io::stderr().is_terminal() };
-            let stream = if wishes.as_is || (alone && !is_terminal) {
-                let at = match direct[which] {
-                    Some(at) => at,
-                    None if which == 0 => own(io::stdout().as_fd(), &mut send)?,
-                    None => own(io::stderr().as_fd(), &mut send)?,
-                };
-                direct[which] = Some(at);
-                Stream::Fd(at)
-            } else {
-                let (ours, theirs) = pipe()?;
-                nonblocking(&ours)?;
-                let label = wishes.label.then(|| relay::label(task, tasks));
-                let unbuffered = wishes.unbuffered || (tasks == 1 && !wishes.label);
-                ends.outputs.push(Output {
-                    task,
-                    from: ours,
-                    relay: Relay::new(label, unbuffered),
-                    to_stderr: which == 1,
-                });
-                send.push(theirs);
-                Stream::Fd(send.len() - 1)
-            };
-            if which == 0 {
-                streams.stdout = stream;
-            } else {
-                streams.stderr = stream;
+        for (i, input) in self.inputs.iter().enumerate() {
+            // Also without anything to write: a reader that closed its end shows as an error.
+            let flags = if input.pending.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
+            entries.push((input.to.as_fd(), flags, StreamEvent::Input(i)));
+        }
+        for (i, output) in self.outputs.iter().enumerate() {
+            entries.push((output.from.as_fd(), PollFlags::POLLIN, StreamEvent::Output(i)));
+        }
+        if let Some(master) = &self.master {
+            entries.push((master.as_fd(), PollFlags::POLLIN, StreamEvent::Terminal));
+        }
+        if let Some(share) = &self.share {
+            entries.push((share.listener(), PollFlags::POLLIN, StreamEvent::Share));
+            for (i, (guest, is_behind)) in share.guests().enumerate() {
+                // What guests type is taken in as slowly as the tasks read.
+                let mut flags = if is_all_written { PollFlags::POLLIN } else { PollFlags::empty() };
+                flags.set(PollFlags::POLLOUT, is_behind);
+                entries.push((guest, flags, StreamEvent::Guest(i)));
             }
         }
+        entries
     }
-    if send.len() > MAX_FDS {
-        return Err(io::Error::other(format!(
-            "{tasks} tasks need {} descriptors for their streams, {MAX_FDS} can be handed over: send the output to files \
-             with --output",
-            send.len()
-        )));
+
+    /// To be called for each event of a round, from the last to the first: a stream that has ended is taken out.
+    ///
+    /// # Errors
+    /// The kernel has no descriptor left.
+    pub fn handle(&mut self, event: StreamEvent) -> io::Result<()> {
+        match event {
+            StreamEvent::Stdin => self.read_stdin()?,
+            StreamEvent::Input(i) => self.inputs.get_mut(i).into_iter().for_each(write_pending),
+            StreamEvent::Output(i) => {
+                if self.outputs.get_mut(i).is_some_and(|output| !forward(output, &mut self.share)) {
+                    self.outputs.remove(i);
+                }
+            }
+            StreamEvent::Terminal => self.relay_terminal(),
+            StreamEvent::Share => self.share.iter_mut().for_each(Share::accept),
+            StreamEvent::Guest(i) => self.read_guest(i),
+        }
+        Ok(())
     }
-    Ok((ends, send))
+
+    /// To be called after the events of a round.
+    pub fn tidy(&mut self) {
+        self.share.iter_mut().for_each(Share::tidy);
+        let stdin_open = self.stdin_open;
+        self.inputs.retain(|input| !input.is_closed && (stdin_open || !input.pending.is_empty()));
+    }
+
+    fn read_stdin(&mut self) -> io::Result<()> {
+        if !self.keyboard.is_ours(io::stdin().as_fd())? {
+            return Ok(());
+        }
+        let mut chunk = [0; 65_536];
+        match read(io::stdin().as_fd(), &mut chunk) {
+            Ok(0) => self.stdin_open = false,
+            Ok(n) => self.type_in(None, &chunk[..n]),
+            Err(Errno::EINTR | Errno::EAGAIN) => {}
+            Err(_) => self.stdin_open = false,
+        }
+        Ok(())
+    }
+
+    fn read_guest(&mut self, guest: usize) {
+        let typed = self.share.as_mut().map(|share| share.serve(guest)).unwrap_or_default();
+        for (task, data) in typed {
+            self.type_in(task, &data);
+        }
+    }
+
+    /// Input for one task, or for all; on the terminal for its program.
+    fn type_in(&mut self, task: Option<u32>, data: &[u8]) {
+        if let Some(master) = &self.master {
+            write_whole(master.as_fd(), data);
+        }
+        for input in self.inputs.iter_mut().filter(|input| task.is_none_or(|task| task == input.task)) {
+            input.pending.extend_from_slice(data);
+            write_pending(input);
+        }
+    }
+
+    /// Where the tasks' streams pass through here, others may join. Without a socket for them nothing else is lost.
+    pub fn open_share(&mut self, job_dir: &Path, step: StepId, tasks: u32) {
+        let is_relayed = !self.outputs.is_empty() || !self.inputs.is_empty() || self.master.is_some();
+        if is_relayed && self.share.is_none() {
+            self.share = Share::open(job_dir, step, tasks, self.master.is_some()).ok();
+        }
+    }
+
+    /// Gives the pseudo-terminal the size of our terminal's window.
+    pub fn resize(&self) {
+        if let (Some(master), Some(size)) = (&self.master, terminal::window(io::stdin().as_fd())) {
+            terminal::set_window(master.as_fd(), size);
+        }
+    }
+
+    fn relay_terminal(&mut self) {
+        let Some(master) = &self.master else { return };
+        let mut chunk = [0; 65_536];
+        match read(master, &mut chunk) {
+            Ok(0) => self.master = None,
+            Ok(n) => {
+                write_whole(io::stdout().as_fd(), &chunk[..n]);
+                if let Some(share) = &mut self.share {
+                    share.show(0, false, &chunk[..n]);
+                }
+            }
+            Err(Errno::EINTR | Errno::EAGAIN) => {}
+            // EIO: the program closed its terminal.
+            Err(_) => self.master = None,
+        }
+    }
+
+    /// The step is over and with it all its processes: what they have written is there, and nothing more comes.
+    pub fn drain(&mut self) {
+        for output in &mut self.outputs {
+            while forward(output, &mut self.share) {
+                if !readable_now(output.from.as_fd()) {
+                    finish(output);
+                    break;
+                }
+            }
+        }
+        while self.master.as_ref().is_some_and(|m| readable_now(m.as_fd())) {
+            self.relay_terminal();
+        }
+    }
 }
 
 /// Writes what a task can take now. A task that closed its input gets nothing more; neither does one whose pipe has
 /// something to say though nothing waits for it.
-pub(super) fn feed(input: &mut Input) {
+fn write_pending(input: &mut Input) {
     if input.pending.is_empty() {
         input.is_closed = true;
         return;
@@ -189,20 +212,16 @@ pub(super) fn feed(input: &mut Input) {
     }
 }
 
-pub(super) fn readable_now(fd: BorrowedFd<'_>) -> bool {
+fn readable_now(fd: BorrowedFd<'_>) -> bool {
     let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
     matches!(poll(&mut fds, PollTimeout::ZERO), Ok(n) if n > 0)
 }
 
 /// Moves what is there from a task to our stream. False at its end.
-pub(super) fn pump(output: &mut Output, share: &mut Option<Share>) -> bool {
+fn forward(output: &mut Output, share: &mut Option<Share>) -> bool {
     let mut chunk = [0; 65_536];
     match read(&output.from, &mut chunk) {
-        Ok(0) => {
-            let _ = finish(output);
-            false
-        }
-        Ok(n) => {
+        Ok(n @ 1..) => {
             if let Some(share) = share {
                 share.show(output.task, output.to_stderr, &chunk[..n]);
             }
@@ -215,23 +234,24 @@ pub(super) fn pump(output: &mut Output, share: &mut Option<Share>) -> bool {
             pushed.is_ok()
         }
         Err(Errno::EINTR | Errno::EAGAIN) => true,
-        Err(_) => {
-            let _ = finish(output);
+        Ok(0) | Err(_) => {
+            finish(output);
             false
         }
     }
 }
 
-pub(super) fn finish(output: &mut Output) -> io::Result<()> {
-    if output.to_stderr {
+/// Writes out what was held back. Where nobody reads it, nobody misses it.
+fn finish(output: &mut Output) {
+    let _ = if output.to_stderr {
         output.relay.finish(&mut io::stderr())
     } else {
         output.relay.finish(&mut io::stdout().lock())
-    }
+    };
 }
 
 /// Writes everything, waiting where a terminal takes no more for the moment.
-pub(super) fn write_whole(fd: BorrowedFd<'_>, mut bytes: &[u8]) {
+fn write_whole(fd: BorrowedFd<'_>, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match write(fd, bytes) {
             Ok(n) => bytes = &bytes[n..],

@@ -1,0 +1,359 @@
+//! A step from its launch to its end, as its client sees it.
+
+use super::connect::{StepOptions, connect};
+use super::signals::{Signals, is_typed_interrupt};
+use super::streams::{ClientStreams, StreamEvent};
+use super::{Caller, StepObserver, StepOutcome};
+use crate::client::connection::{ClientError, Connection, SocketWatch};
+use crate::client::terminal::Raw;
+use crate::model::{ExitCode, JobId, JobRef, StepId, StepKey, TaskSet};
+use crate::protocol::answer::Answer;
+use crate::protocol::frame::FrameError;
+use crate::protocol::request::{CancelAsk, Request, StepLaunch};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+/// Two Ctrl-C within this time while the tasks do not react end the step.
+const SECOND_INTERRUPT: Duration = Duration::from_secs(1);
+
+/// Launches a step and stays with it until it is over.
+///
+/// # Errors
+/// The daemon cannot be asked, or the streams cannot be made.
+pub fn run_step(
+    conn: &mut Connection,
+    caller: &Caller,
+    mut launch: StepLaunch,
+    env: &[u8],
+    options: &StepOptions,
+    observer: &mut dyn StepObserver,
+) -> Result<StepOutcome, ClientError> {
+    let (job, kill_on_bad_exit) = (launch.job, launch.request.kill_on_bad_exit);
+    let signals = Signals::take()?;
+    let (streams, send) = connect(&mut launch, options)?;
+    let stdin = io::stdin();
+    let raw = match streams.master {
+        Some(_) => Raw::enter(stdin.as_fd()).ok(),
+        None => None,
+    };
+    let mut step = Foreground {
+        conn,
+        caller,
+        job,
+        step: None,
+        streams,
+        signals,
+        options: *options,
+        ended: vec![None; launch.streams.len().max(1)],
+        launch: Some(Launch { request: launch, env, fds: send }),
+        away: None,
+        interrupted: None,
+        first_end: None,
+        kill_on_bad_exit,
+        aborted: false,
+        stop_wanted: false,
+        signals_sent: VecDeque::new(),
+        waited: false,
+    };
+    observer.raw(raw.is_some());
+    let outcome = step.ask(false).and_then(|()| step.run(observer));
+    step.launch = None;
+    step.streams.drain();
+    // A key press that came together with the end counts: the tasks may have died of it, through another client.
+    let typed = step.signals.typed_interrupt_waits();
+    step.signals.keep_blocked();
+    let died_of_it = matches!(&outcome, Ok(StepOutcome::Ended { exit, .. }) if exit.signal == libc::SIGINT);
+    if typed || (options.pty && died_of_it) {
+        observer.interrupted();
+    }
+    drop(raw);
+    observer.raw(false);
+    outcome
+}
+
+/// What the daemon was asked for, until the step is known to run: a daemon that dies before is asked again.
+struct Launch<'a> {
+    request: StepLaunch,
+    env: &'a [u8],
+    /// The tasks' ends of the streams.
+    fds: Vec<OwnedFd>,
+}
+
+struct Foreground<'a> {
+    conn: &'a mut Connection,
+    caller: &'a Caller,
+    job: JobId,
+    /// Known once it runs.
+    step: Option<StepId>,
+    streams: ClientStreams,
+    signals: Signals,
+    options: StepOptions,
+    launch: Option<Launch<'a>>,
+    /// The daemon is gone, and this tells of its return.
+    away: Option<SocketWatch>,
+    interrupted: Option<Instant>,
+    first_end: Option<Instant>,
+    /// By rank: how they ended, as far as they did.
+    ended: Vec<Option<ExitCode>>,
+    /// The step's watcher ends the step when a task fails.
+    kill_on_bad_exit: bool,
+    /// The daemon told the step to end.
+    aborted: bool,
+    /// The step is to be ended: the next daemon is asked again.
+    stop_wanted: bool,
+    /// Signals for the tasks that the daemon has not acknowledged.
+    signals_sent: VecDeque<i32>,
+    waited: bool,
+}
+
+/// What a poll entry stands for.
+#[derive(Clone, Copy)]
+enum Event {
+    Daemon,
+    Signals,
+    Stream(StreamEvent),
+}
+
+impl Foreground<'_> {
+    fn run(&mut self, observer: &mut dyn StepObserver) -> Result<StepOutcome, ClientError> {
+        loop {
+            while self.away.is_none() {
+                let Some(answer) = self.conn.next_whole()? else { break };
+                if let Some(outcome) = self.answered(answer, observer)? {
+                    return Ok(outcome);
+                }
+            }
+            let ready = self.wait()?;
+            if ready.is_empty() {
+                // The time after the first task's end (`--wait`) is over.
+                self.first_end = None;
+                self.report(observer);
+                self.stop()?;
+            }
+            for event in ready {
+                match event {
+                    Event::Daemon => self.daemon_ready()?,
+                    Event::Signals => self.signalled(observer)?,
+                    Event::Stream(event) => self.streams.handle(event)?,
+                }
+            }
+            self.streams.tidy();
+        }
+    }
+
+    fn answered(
+        &mut self,
+        answer: Answer,
+        observer: &mut dyn StepObserver,
+    ) -> Result<Option<StepOutcome>, ClientError> {
+        match answer {
+            // A new daemon has it wait again.
+            Answer::StepWaits if self.waited => {}
+            Answer::StepWaits => {
+                self.waited = true;
+                observer.waits(self.job);
+            }
+            Answer::StepLost => self.ask(true)?,
+            Answer::Signalled => drop(self.signals_sent.pop_front()),
+            Answer::StepStarted { step, .. } => {
+                self.step = Some(step);
+                self.launch = None;
+                let tasks = u32::try_from(self.ended.len()).unwrap_or(1);
+                self.streams.open_share(&self.caller.paths.job_dir(self.job), step, tasks);
+                if std::mem::take(&mut self.waited) {
+                    observer.started(self.job);
+                }
+            }
+            Answer::TaskEnded { task, exit } => self.task_ended(task, exit, observer),
+            Answer::StepStopping { wait_secs } if !self.aborted => {
+                self.aborted = true;
+                self.first_end = None;
+                observer.aborted(wait_secs);
+            }
+            Answer::StepEnded { exit, tasks, error } => {
+                let stopped = self.aborted;
+                return Ok(Some(StepOutcome::Ended { step: self.step, exit, tasks, error, stopped }));
+            }
+            Answer::Refused(why) => return Ok(Some(StepOutcome::Refused(why))),
+            // The end of the step itself may still be on its way: it was told first if it was known first.
+            Answer::Ended { view } => return Ok(Some(StepOutcome::JobEnded(view))),
+            Answer::Granted { view } if view.run.state.is_terminal() => return Ok(Some(StepOutcome::JobEnded(view))),
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn task_ended(&mut self, task: u32, exit: ExitCode, observer: &mut dyn StepObserver) {
+        if !self.aborted {
+            self.first_end.get_or_insert_with(Instant::now);
+        }
+        if self.kill_on_bad_exit && !exit.is_success() && self.ended.iter().flatten().all(|e| e.is_success()) {
+            observer.say(&format!("Terminating StepId={}", self.name()));
+        }
+        if let Some(ended) = self.ended.get_mut(task as usize) {
+            *ended = Some(exit);
+        }
+    }
+
+    /// Blocks until something can be done. Empty: the time of `--wait` is over.
+    fn wait(&mut self) -> Result<Vec<Event>, ClientError> {
+        let daemon = match &self.away {
+            Some(back) => back.as_fd(),
+            None => self.conn.as_fd(),
+        };
+        let stdin = io::stdin();
+        let mut entries: Vec<(BorrowedFd<'_>, PollFlags, Event)> = vec![
+            (daemon, PollFlags::POLLIN, Event::Daemon),
+            (self.signals.fd.as_fd(), PollFlags::POLLIN, Event::Signals),
+        ];
+        let streams = self.streams.poll_entries(stdin.as_fd(), self.step.is_some());
+        entries.extend(streams.into_iter().map(|(fd, flags, event)| (fd, flags, Event::Stream(event))));
+        let mut fds: Vec<PollFd<'_>> = entries.iter().map(|(fd, flags, _)| PollFd::new(*fd, *flags)).collect();
+        let timeout = match (self.options.wait_secs, self.first_end) {
+            (Some(secs), Some(first)) if secs > 0 => {
+                let left = Duration::from_secs(secs).saturating_sub(first.elapsed());
+                PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+            }
+            _ => PollTimeout::NONE,
+        };
+        while let Err(e) = poll(&mut fds, timeout) {
+            if e != Errno::EINTR {
+                return Err(io::Error::from(e).into());
+            }
+        }
+        // From the back: a stream that has ended is taken out of its list. Signals before the daemon's news.
+        let is_ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|r| !r.is_empty());
+        let ready = entries.iter().zip(&fds).filter(|(_, fd)| is_ready(fd)).map(|((_, _, event), _)| *event);
+        Ok(ready.rev().collect())
+    }
+
+    fn daemon_ready(&mut self) -> Result<(), ClientError> {
+        if let Some(back) = &self.away {
+            back.clear();
+            return self.come_back();
+        }
+        if matches!(self.conn.fill(), Ok(true)) { Ok(()) } else { self.lose() }
+    }
+
+    /// The daemon is gone: from now on its return is waited for.
+    fn lose(&mut self) -> Result<(), ClientError> {
+        self.away = Some(SocketWatch::new(&self.caller.paths)?);
+        self.come_back()
+    }
+
+    /// Asks the daemon to launch the step, a second time or not.
+    fn ask(&mut self, again: bool) -> Result<(), ClientError> {
+        let Some(Launch { request, env, fds }) = &self.launch else { return Ok(()) };
+        let request = Request::LaunchStep(Box::new(StepLaunch { again, ..request.clone() }));
+        let fds: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+        match self.conn.send_with_fds(&request, env, &fds) {
+            Err(ClientError::Broken(FrameError::Io(_))) => self.lose(),
+            other => other,
+        }
+    }
+
+    /// Connects to the daemon that has come back, if it has: to its step, or to ask for it again.
+    fn come_back(&mut self) -> Result<(), ClientError> {
+        let Ok(mut fresh) = Connection::open(&self.caller.paths) else { return Ok(()) };
+        let holds = self.caller.allocation.is_some();
+        if holds || self.launch.is_none() {
+            let attach = Request::Attach { job: self.job, client: self.caller.client, step: self.step, holds };
+            fresh.send(&attach, &[])?;
+        }
+        *self.conn = fresh;
+        self.away = None;
+        self.ask(true)?;
+        for signal in std::mem::take(&mut self.signals_sent) {
+            self.signal(signal)?;
+        }
+        if self.stop_wanted { self.stop() } else { Ok(()) }
+    }
+
+    /// `12.0`.
+    fn name(&self) -> StepKey {
+        StepKey { job: self.job, step: self.step.unwrap_or(StepId::Num(0)) }
+    }
+
+    /// Slurm's lines before the end of `--wait`: which tasks still run.
+    fn report(&self, observer: &mut dyn StepObserver) {
+        let name = self.name();
+        observer.say(&format!("First task exited {}s ago", self.options.wait_secs.unwrap_or(0)));
+        for (word, over) in [("running", false), ("exited", true)] {
+            let ranks: Vec<u32> =
+                (0..).zip(&self.ended).filter(|(_, end)| end.is_some() == over).map(|(rank, _)| rank).collect();
+            if !ranks.is_empty() {
+                let plural = if ranks.len() > 1 { "tasks" } else { "task" };
+                observer.say(&format!("StepId={name} {plural} {}: {word}", TaskSet::from_sorted(&ranks)));
+            }
+        }
+        observer.say(&format!("Terminating StepId={name}"));
+    }
+
+    /// Has the daemon kill the step; when it is back, where it is away.
+    fn stop(&mut self) -> Result<(), ClientError> {
+        let Some(step) = self.step else { return Ok(()) };
+        self.stop_wanted = true;
+        if self.away.is_none() {
+            let ask = CancelAsk {
+                refs: vec![JobRef { job: self.job, tasks: None, step: Some(step) }],
+                signal: Some(libc::SIGKILL),
+                uid: nix::unistd::getuid().as_raw(),
+                ..CancelAsk::default()
+            };
+            self.conn.send(&Request::Cancel(ask), &[])?;
+        }
+        Ok(())
+    }
+
+    fn signal(&mut self, signal: i32) -> Result<(), ClientError> {
+        let Some(step) = self.step else { return Ok(()) };
+        self.signals_sent.push_back(signal);
+        if self.away.is_some() {
+            return Ok(());
+        }
+        self.conn.send(&Request::SignalStep { step: StepKey { job: self.job, step }, signal }, &[])
+    }
+
+    fn signalled(&mut self, observer: &mut dyn StepObserver) -> Result<(), ClientError> {
+        while let Ok(Some(info)) = self.signals.fd.read_signal() {
+            let number = info.ssi_signo as i32;
+            if is_typed_interrupt(&info) {
+                observer.interrupted();
+            }
+            match number {
+                libc::SIGWINCH => self.streams.resize(),
+                libc::SIGCONT => {
+                    self.streams.keyboard.is_ours(io::stdin().as_fd())?;
+                    self.signal(number)?;
+                }
+                // Nothing runs yet: the request is withdrawn with the connection.
+                libc::SIGINT | libc::SIGHUP | libc::SIGTERM if self.step.is_none() => {
+                    return Err(ClientError::Interrupted(number));
+                }
+                libc::SIGINT => self.interrupt(observer)?,
+                other => self.signal(other)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The tasks get the signal; a second one soon after it ends them.
+    fn interrupt(&mut self, observer: &mut dyn StepObserver) -> Result<(), ClientError> {
+        let again = self.interrupted.is_some_and(|at| at.elapsed() < SECOND_INTERRUPT);
+        self.interrupted = Some(Instant::now());
+        self.signal(libc::SIGINT)?;
+        if again || self.options.quit_on_interrupt {
+            observer.say("forcing job termination");
+            if self.away.is_some() {
+                // Nobody else is there to end it: its watcher does, once this process is gone.
+                return Err(ClientError::Interrupted(libc::SIGINT));
+            }
+            self.stop()?;
+        }
+        Ok(())
+    }
+}
