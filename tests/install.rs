@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 /// There is none: as in a container, or after `su`.
 const NO_MANAGER: &str = "#!/bin/sh\nexit 1\n";
 
-/// As much of one as the installer asks for: it notes what it is told, and runs the unit's command.
+/// As much of one as the installer asks for: it notes what it is told, runs the unit's command, and waits until it serves.
 const A_MANAGER: &str = r#"#!/usr/bin/env bash
 shift # --user
 echo "$*" >>"$HOME/systemctl.log"
@@ -28,6 +28,7 @@ case $1 in
     . "$(sed -n 's/^EnvironmentFile=//p' "$unit")"
     eval "setsid $(sed -n 's/^ExecStart=//p' "$unit")" </dev/null >>"$HOME/service.log" 2>&1 &
     echo $! >"$HOME/main.pid"
+    until "$HOME/.local/bin/sinfo" >/dev/null 2>&1; do running || exit 1; sleep 0.01; done
     ;;
   disable) end ;;
   is-active) if running; then echo active; else echo failed; fi ;;
@@ -90,7 +91,9 @@ impl Home {
         let output = self.installer(args).output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success(), "{args:?} was taken");
-        assert!(said.starts_with("install.sh: error: "), "{args:?}: {said}");
+        // What the script refuses, and what the program does.
+        let is_error = said.starts_with("install.sh: error: ") || said.starts_with("slotd: error: ");
+        assert!(is_error, "{args:?}: {said}");
         said
     }
 
@@ -363,8 +366,8 @@ fn what_makes_no_sense_is_refused_before_anything_changes() {
     let roots =
         ["/", "//", "///", "/usr/", "/usr/lib", "/lib", "/tmp", "/home", "/etc", "/var/lib/", ".", "./x/..", "/tmp/.."];
     for root in roots.into_iter().chain([own.as_str(), above.as_str(), link.to_str().expect("text")]) {
-        // There is no such build: were the root taken, the installer would still stop before it makes anything.
-        let said = home.refused(&["--profile", "nonesuch", "--runtime-root", root]);
+        // No directory can be made there: were the root taken, the installer would still stop before it makes anything.
+        let said = home.refused(&["--install-bin-dir", "/dev/null/bin", "--runtime-root", root]);
         assert!(said.contains("the runtime root must"), "{root}: {said}");
     }
     fs::remove_file(link).expect("ours");
@@ -375,7 +378,7 @@ fn what_makes_no_sense_is_refused_before_anything_changes() {
 fn a_missing_cargo_is_named() {
     let home = Home::new(NO_MANAGER);
     // Only what the installer needs so far, from wherever it is.
-    for tool in ["bash", "realpath", "dirname", "basename", "iconv", "sed", "cat"] {
+    for tool in ["bash", "dirname"] {
         let found = must(home.command("sh").args(["-c", &format!("command -v {tool}")]), String::new);
         std::os::unix::fs::symlink(found.trim(), home.path("stub").join(tool)).expect("a link");
     }
@@ -410,4 +413,54 @@ fn a_purge_leaves_what_slotd_did_not_make() {
     // The environment file named the root; it went with the installation.
     assert!(home.path("data/thesis.tex").exists());
     assert!(!home.path("data/lib").exists() && !home.path("data/run").exists());
+}
+
+#[test]
+fn a_daemon_beside_the_shell_is_started_told_about_and_stopped() {
+    let home = Home::new(NO_MANAGER);
+    let daemon = |action: &str| {
+        let output = home.command(program()).args(["daemon", action]).env("SLOTD_CPUS", "7").output().expect("it runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let root = home.path(".local/share/slotd");
+    let none = (Some(3), format!("no daemon serves {}\n", root.display()), String::new());
+    assert_eq!(daemon("status"), none);
+    assert_eq!(daemon("stop").0, Some(0));
+
+    // A daemon that cannot serve says why, and where it said it.
+    let file = home.path(".config/slotd/slotd.env");
+    fs::create_dir_all(file.parent().expect("its directory")).expect("ours");
+    fs::write(&file, "SLOTD_LOG = 'loud'\n").expect("ours");
+    let (code, _, said) = daemon("start");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("SLOTD_LOG=\"loud\": expected error, warn, info, debug or trace"), "{said}");
+    assert!(said.contains("ended before it served") && said.contains("run/slotd.log"), "{said}");
+    fs::write(&file, "SLOTD_CPUS=3\nexport SLOTD_LOG=info\n").expect("ours");
+    let (code, _, said) = daemon("start");
+    assert_eq!((code, said.contains("slotd.env:2: no NAME=VALUE: export SLOTD_LOG=info")), (Some(1), true), "{said}");
+
+    fs::write(&file, "SLOTD_CPUS=3\nSLOTD_CORES=3\n").expect("ours");
+    let (code, told, said) = daemon("start");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("SLOTD_CPUS of this shell has no effect"), "{said}");
+    let pid = told.split("(process ").nth(1).and_then(|rest| rest.split(',').next()).expect("its process");
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let session = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(3)).expect("a session");
+    assert_eq!(session, pid, "it left the session of its caller");
+    let (code, told, _) = daemon("status");
+    let version = format!("version {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(code, Some(0));
+    assert!(told.contains(&format!("(process {pid})\n{version}socket {}/run/slotd.sock\n", root.display())), "{told}");
+    let cpus = must(home.command(program()).args(["sinfo", "-h", "-N", "-o", "%c"]), || home.log());
+    assert_eq!(cpus.trim(), "3", "the setting of the file");
+    let log = home.log();
+    let last = log.lines().find(|line| line.contains(" serves ")).expect("it says so");
+    let (time, level) = (&last[..29], &last[29..36]);
+    assert!(time.as_bytes()[10] == b'T' && time.contains("+00:00") && level == " INFO  ", "{last}");
+    assert!(log.contains("SLOTD_CORES is no setting of slotd"), "{log}");
+
+    assert_eq!(daemon("stop").1, "stopped; running jobs go on\n");
+    assert_eq!(daemon("status"), none);
+    assert_eq!(fs::read_dir(root.join("run")).expect("there").count(), 3, "the log and two locks");
 }

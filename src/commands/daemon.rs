@@ -1,109 +1,148 @@
-//! `slotd` itself: `slotd daemon`, what the installer asks for, and help on the rest.
+//! `slotd daemon`: serves in the foreground, or starts, stops and finds a daemon beside its caller.
+//!
+//! The root is the one that every command uses: `SLOTD_ROOT`, else the one that the environment file names. All other
+//! settings of a daemon that is started here come from that file, so that it is the same whoever starts it.
 
-use crate::commands::pages::completions::SHELLS;
-use crate::commands::{COMMANDS, pages};
-use crate::daemon;
-use std::ffi::OsString;
-use std::path::Path;
-use std::process::ExitCode;
-use std::{fs, io};
+use crate::args::error::{CliError, Mark};
+use crate::client::connection::Connection;
+use crate::commands::Done;
+use crate::daemon::detached::{self, DetachedError};
+use crate::daemon::{self, SETTINGS, VERSION_KEY};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::Request;
+use crate::spec::env_file::EnvFile;
+use crate::sys::paths::Paths;
+use std::path::{Path, PathBuf};
 
-const HELP: &str = "\
-slotd: Slurm for one machine
-
-Usage: slotd daemon              serve SLOTD_ROOT (default ~/.local/share/slotd)
-       slotd COMMAND [ARGS...]   run a Slurm command
-       COMMAND [ARGS...]         the same, where COMMAND is a link to slotd
-       slotd commands            print the names of the commands, a line each
-       slotd man DIR             write the man pages into DIR
-       slotd completions SHELL DIR
-                                 write the completions for bash, zsh or fish into DIR
-";
-
-/// The help text, with the names of the commands.
-fn help() -> String {
-    format!("{HELP}\nCommands: {}\n`COMMAND --help` tells of each.\n", COMMANDS.map(|entry| entry.name()).join(" "))
+#[derive(Debug, clap::Args)]
+pub struct DaemonArgs {
+    /// What to do with a daemon beside this shell; without it the daemon serves in the foreground
+    action: Option<Action>,
+    /// Its settings, as systemd reads them [default: ~/.config/slotd/slotd.env]
+    #[arg(long, value_name = "PATH", requires = "action")]
+    env_file: Option<PathBuf>,
+    /// The daemon leaves its caller's session
+    #[arg(long = detached::DETACHED_OPTION, hide = true, conflicts_with = "action")]
+    is_detached: bool,
 }
 
-/// `slotd WORDS...`, where the first word is no Slurm command.
-pub fn main(words: &[OsString]) -> ExitCode {
-    let text: Vec<_> = words.iter().map(|w| w.to_string_lossy()).collect();
-    match text.iter().map(AsRef::as_ref).collect::<Vec<&str>>().as_slice() {
-        ["daemon"] => serve(),
-        ["--version" | "-V" | "version"] => {
-            println!("slotd {}", env!("CARGO_PKG_VERSION"));
-            ExitCode::SUCCESS
-        }
-        ["--help" | "-h" | "help"] | ["daemon", "--help" | "-h"] => {
-            print!("{}", help());
-            ExitCode::SUCCESS
-        }
-        [] => {
-            eprint!("{}", help());
-            ExitCode::from(2)
-        }
-        ["commands"] => {
-            COMMANDS.iter().for_each(|entry| println!("{}", entry.name()));
-            ExitCode::SUCCESS
-        }
-        ["man", dir] => written(write(dir, pages::manual::pages())),
-        ["completions", shell, dir] => match pages::completions::files(shell) {
-            Some(files) => written(write(dir, files)),
-            None => misused(&format!("no completions for {shell}: there are some for {}", SHELLS.join(", "))),
-        },
-        ["man", ..] => misused("man takes one directory"),
-        ["completions", ..] => misused("completions takes a shell and a directory"),
-        ["daemon", extra, ..] => {
-            eprintln!("slotd: error: the daemon takes no arguments: {extra}");
-            ExitCode::from(2)
-        }
-        [word, ..] => {
-            eprintln!("slotd: error: unknown command: {word}\nTry \"slotd --help\" for more information");
-            ExitCode::from(2)
-        }
-    }
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Action {
+    /// Start it where none serves the root, and wait until it does; its log is run/slotd.log below the root
+    Start,
+    /// Stop it; running jobs go on, and the next daemon takes them over
+    Stop,
+    /// Stop it where one runs, and start it
+    Restart,
+    /// Tell whether one serves the root: exit code 0; 3 where none does, 4 where one does not answer
+    Status,
 }
 
-fn misused(why: &str) -> ExitCode {
-    eprintln!("slotd: error: {why}\nTry \"slotd --help\" for more information");
-    ExitCode::from(2)
-}
-
-fn written(result: Result<(), String>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("slotd: error: {error}");
-            ExitCode::from(1)
-        }
-    }
-}
-
-/// Writes files into a directory, which is made where it is missing.
-fn write(dir: &str, files: Vec<pages::File>) -> Result<(), String> {
-    let dir = Path::new(dir);
-    let failed = |path: &Path, e: io::Error| format!("{}: {e}", path.display());
-    fs::create_dir_all(dir).map_err(|e| failed(dir, e))?;
-    for file in files {
-        let path = dir.join(file.name);
-        fs::write(&path, file.text).map_err(|e| failed(&path, e))?;
-    }
-    Ok(())
-}
-
-fn serve() -> ExitCode {
-    let paths = match super::paths() {
-        Ok(paths) => paths,
-        Err(error) => {
-            eprint!("{}", error.text("slotd"));
-            return ExitCode::from(1);
-        }
+pub fn run(args: &DaemonArgs) -> Done {
+    let Some(action) = args.action else { return serve(args.is_detached) };
+    let file = settings_file(args.env_file.as_deref())?;
+    let paths = match (variable("SLOTD_ROOT"), file.as_ref().and_then(|file| file.settings.get("SLOTD_ROOT"))) {
+        (None, Some(root)) if !root.is_empty() => Paths::new(root),
+        _ => super::paths()?,
     };
-    match daemon::run(paths.root().to_owned(), &std::env::vars_os().collect()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("slotd: error: {error}");
-            ExitCode::from(1)
+    let running = detached::pid_of(&paths);
+    match (action, running) {
+        (Action::Status, _) => status(&paths, running),
+        (Action::Stop, None) => say(0, &format!("no daemon serves {}", paths.root().display())),
+        (Action::Stop, Some(pid)) => {
+            detached::stop(&paths, pid)?;
+            say(0, "stopped; running jobs go on")
         }
+        (Action::Start, Some(pid)) => {
+            say(0, &format!("the daemon of {} runs already (process {pid})", paths.root().display()))
+        }
+        (Action::Start | Action::Restart, _) => {
+            if let Some(pid) = running {
+                detached::stop(&paths, pid)?;
+            }
+            start(&paths, file.as_ref())
+        }
+    }
+}
+
+fn serve(is_detached: bool) -> Done {
+    if is_detached {
+        detached::leave_caller();
+    }
+    let root = super::paths()?.root().to_owned();
+    daemon::run(root, &std::env::vars_os().collect()).map_err(|e| CliError::error(1, e.to_string()))?;
+    Ok(0)
+}
+
+fn start(paths: &Paths, file: Option<&SettingsFile>) -> Done {
+    let program = std::env::current_exe().map_err(|e| CliError::error(1, format!("this program: {e}")))?;
+    warn_of_ignored(file);
+    let settings: Vec<_> = file.iter().flat_map(|file| file.settings.iter()).collect();
+    let pid = detached::start(&program, paths, &settings)?;
+    say(0, &format!("the daemon of {} runs (process {pid}, log {})", paths.root().display(), paths.log().display()))
+}
+
+/// Variables of the caller that would be settings if the caller were the daemon.
+fn warn_of_ignored(file: Option<&SettingsFile>) {
+    // The first has its say; the second is also one of sbatch.
+    for name in SETTINGS.iter().filter(|name| !["SLOTD_ROOT", "SLOTD_BATCH_TASKS"].contains(name)) {
+        let given = std::env::var(name).ok().filter(|value| !value.is_empty());
+        if given.is_some() && given.as_deref() != file.and_then(|file| file.settings.get(name)) {
+            let place = file.map_or_else(|| "~/.config/slotd/slotd.env".to_owned(), |file| file.path.clone());
+            eprintln!("slotd: warning: {name} of this shell has no effect on the daemon: write it to {place}");
+        }
+    }
+}
+
+fn status(paths: &Paths, running: Option<i32>) -> Done {
+    let root = paths.root().display();
+    let Some(pid) = running else { return say(3, &format!("no daemon serves {root}")) };
+    let answer = Connection::open(paths).and_then(|mut daemon| daemon.ask(&Request::Config, &[]));
+    let Ok((Answer::Config(config), _)) = answer else {
+        return say(4, &format!("the daemon of {root} (process {pid}) does not answer: it starts or ends, or hangs"));
+    };
+    let version = config.iter().find(|(key, _)| key == VERSION_KEY).map_or("unknown", |(_, version)| version);
+    say(
+        0,
+        &format!("the daemon of {root} runs (process {pid})\nversion {version}\nsocket {}", paths.socket().display()),
+    )
+}
+
+fn say(code: u8, text: &str) -> Done {
+    println!("{text}");
+    Ok(code)
+}
+
+struct SettingsFile {
+    path: String,
+    settings: EnvFile,
+}
+
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// The environment file that is named, else the one of the user where there is one.
+fn settings_file(named: Option<&Path>) -> Result<Option<SettingsFile>, CliError> {
+    let default = || variable("HOME").map(|home| home.join(".config/slotd/slotd.env")).filter(|path| path.exists());
+    let Some(path) = named.map(Path::to_owned).or_else(default) else { return Ok(None) };
+    let settings = read_settings(&path)?;
+    Ok(Some(SettingsFile { path: path.display().to_string(), settings }))
+}
+
+/// # Errors
+/// The file cannot be read, or a line makes no sense.
+pub fn read_settings(path: &Path) -> Result<EnvFile, CliError> {
+    let text = std::fs::read_to_string(path).map_err(|e| CliError::error(1, format!("{}: {e}", path.display())))?;
+    EnvFile::parse(&text).map_err(|e| CliError::error(1, format!("{}:{e}: correct or remove the line", path.display())))
+}
+
+impl From<DetachedError> for CliError {
+    fn from(error: DetachedError) -> CliError {
+        let mut refusal = CliError::error(1, error.to_string());
+        if let DetachedError::Ended { said, .. } = error {
+            refusal.lines.splice(0..0, said.lines().map(|line| (Mark::Bare, line.to_owned())));
+        }
+        refusal
     }
 }

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 mod daemon;
+mod install;
 mod output;
 pub mod pages;
 mod pids;
@@ -30,6 +31,7 @@ pub mod scontrol;
 pub mod sdiag;
 pub mod seff;
 pub mod sinfo;
+mod slotd;
 pub mod sprio;
 pub mod squeue;
 pub mod srun;
@@ -105,7 +107,7 @@ pub fn main() -> ExitCode {
         // `slotd sbatch …`
         entry = args.get(1).and_then(|word| find(&word.to_string_lossy()));
         if entry.is_none() {
-            return daemon::main(&args[1.min(args.len())..]);
+            return slotd::main(&args[1.min(args.len())..]);
         }
         args.remove(0);
     }

@@ -3,6 +3,7 @@
 mod alarm;
 mod client_watch;
 mod core_config;
+pub mod detached;
 mod listener;
 mod logging;
 mod recovery;
@@ -13,4 +14,6 @@ mod settings;
 mod wire;
 mod wiring;
 
+pub use core_config::VERSION_KEY;
 pub use run::{DaemonError, run};
+pub use settings::{VARIABLES as SETTINGS, check as check_settings};

@@ -2,7 +2,7 @@
 
 use crate::actors::scheduler::clients_to_expect;
 use crate::actors::store::ended_facts;
-use crate::daemon::run::{DaemonError, failed, wall_clock};
+use crate::daemon::run::{DaemonError, failed};
 use crate::model::job::ClientProcess;
 use crate::model::{Job, JobId, JobState, Timestamp};
 use crate::sched::{self, Core};
@@ -25,7 +25,7 @@ pub struct Recovered {
 /// The database cannot be read, or holds what makes no sense.
 pub fn recover(config: sched::Config, store: &mut Store, database: &Path) -> Result<Recovered, DaemonError> {
     const WHERE: &str = "the queue in the database";
-    let daemon_start = wall_clock();
+    let daemon_start = crate::sys::clock::now();
     let shown_secs = i64::try_from(config.min_job_age_secs).unwrap_or(i64::MAX);
     let since = Timestamp(daemon_start.0.saturating_sub(shown_secs.saturating_mul(1_000_000)));
     let jobs = store.load_live(since).map_err(failed(WHERE))?;

@@ -41,8 +41,6 @@ pub fn failed<E: fmt::Display>(what: impl Into<String>) -> impl FnOnce(E) -> Dae
     move |e| DaemonError::Start(what, e.to_string())
 }
 
-pub use crate::sys::clock::now as wall_clock;
-
 /// Runs the daemon of `root` until SIGTERM or SIGINT, with the settings of its environment.
 ///
 /// # Errors
@@ -102,7 +100,9 @@ fn log_start(paths: &Paths, recovered: &Recovered) {
 /// Tells the service manager, where `NOTIFY_SOCKET` names one: who waits for a start finds a daemon that answers.
 fn tell_manager(state: NotifyState) {
     if let Err(e) = sd_notify::notify(std::slice::from_ref(&state)) {
-        log::warn!("NOTIFY_SOCKET: the service manager could not be told {state}: {e}");
+        // Who waited for the start may be gone by the end.
+        let level = if matches!(state, NotifyState::Ready) { log::Level::Warn } else { log::Level::Debug };
+        log::log!(level, "NOTIFY_SOCKET: the service manager could not be told {state}: {e}");
     }
 }
 

@@ -194,6 +194,14 @@ impl Variables<'_> {
     }
 }
 
+/// Checks an environment before a daemon is started with it.
+///
+/// # Errors
+/// As of [`Settings::read`].
+pub fn check(env: &Environment) -> Result<(), SettingError> {
+    Settings::read(PathBuf::new(), env).map(drop)
+}
+
 /// The variables that look like settings and are none, such as `SLOTD_CPU`: neither one for the commands nor what a hook
 /// is told.
 pub fn unknown<'a>(names: impl Iterator<Item = &'a OsString>) -> Vec<&'a str> {

@@ -16,7 +16,6 @@ use crate::actors::{GpuInventoryActor, NotifierActor, ReaderActor, SchedulerActo
 use crate::daemon::core_config::{self, partitions};
 use crate::daemon::recovery::Recovered;
 use crate::daemon::requests::Requests;
-use crate::daemon::run::wall_clock;
 use crate::daemon::session::Hub;
 use crate::daemon::settings::Settings;
 use crate::daemon::{alarm, client_watch};
@@ -26,6 +25,7 @@ use crate::model::batch_tasks::BatchTasks;
 use crate::model::job::ClientProcess;
 use crate::model::{JobId, Timestamp};
 use crate::store::{Reader, Store};
+use crate::sys::clock;
 use crate::sys::paths::Paths;
 use actix::prelude::*;
 use std::cell::Cell;
@@ -60,7 +60,7 @@ pub fn start(parts: Parts) -> Hub {
         notifier: NotifierActor::new(settings.notify_cmd.clone(), settings.notify_timeout).start().recipient(),
         runners: runners(&settings, paths.clone(), launcher, &scheduler),
         alarm: alarm_set,
-        clock: wall_clock,
+        clock: clock::now,
         daemon_start,
         partitions: Box::new(move |has_gpus| partitions(&settings, has_gpus)),
     };
@@ -75,7 +75,7 @@ pub fn start(parts: Parts) -> Hub {
         scheduler,
         reader: start_reader(paths.db(), node, batch_tasks),
         config: shown,
-        clock: wall_clock,
+        clock: clock::now,
         next_ticket: Cell::new(1),
         connections: Cell::new(0),
         requests: Requests::default(),
@@ -105,7 +105,7 @@ fn runners(settings: &Settings, paths: Paths, launcher: Launcher, scheduler: &Ad
         // A bad base is an error of each launch, told where it is felt; the daemon itself can serve.
         cgroups: settings.cgroup_base.as_ref().map(|base| Arc::new(CgroupBase::new(base))),
         kill_wait: settings.kill_wait,
-        clock: wall_clock,
+        clock: clock::now,
     };
     RunnerSeed { arbiter: Arbiter::new().handle(), setup: Arc::new(OnceLock::from(setup)) }
 }

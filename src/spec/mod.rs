@@ -11,6 +11,7 @@ pub mod count;
 pub mod cpu_bind;
 pub mod dependency;
 pub mod directive;
+pub mod env_file;
 pub mod error;
 pub mod export;
 pub mod filename;

@@ -52,8 +52,8 @@ fn what_cannot_be_written_is_said() {
         assert_eq!(out.status.code(), Some(code), "{words:?}: {said}");
         assert!(said.starts_with("slotd: error: ") && said.contains(text), "{words:?}: {said}");
     };
-    refused(&["man"], 2, "one directory");
-    refused(&["completions", "bash"], 2, "a shell and a directory");
+    refused(&["man"], 2, "<DIR>");
+    refused(&["completions", "bash"], 2, "<DIR>");
     refused(&["completions", "csh", "/tmp"], 2, "csh");
     refused(&["man", "/dev/null/x"], 1, "/dev/null/x");
 }

@@ -1,7 +1,7 @@
 //! What the shells complete of each command.
 
-use super::{File, MARK, slotd};
-use crate::commands::COMMANDS;
+use super::{File, MARK};
+use crate::commands::{COMMANDS, slotd};
 use clap::Command;
 use clap::builder::PossibleValuesParser;
 use clap_complete::aot::{Bash, Fish, Zsh, generate};
@@ -31,7 +31,7 @@ const SCONTROL: [&str; 16] = [
 
 /// The files for a shell, one a command; `None` for another shell.
 pub fn files(shell: &str) -> Option<Vec<File>> {
-    let all = COMMANDS.iter().map(|entry| (entry.name(), entry.definition())).chain([("slotd", slotd())]);
+    let all = COMMANDS.iter().map(|entry| (entry.name(), entry.definition())).chain([("slotd", slotd::definition())]);
     all.map(|(name, command)| {
         let text = script(shell, name, with_words(name, command))?;
         Some(File { name: file_name(shell, name), text })

@@ -6,9 +6,6 @@ pub mod completions;
 pub mod manual;
 pub mod texts;
 
-use crate::commands::{COMMANDS, Entry};
-use clap::{Arg, Command};
-
 /// A file to be installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
@@ -19,28 +16,15 @@ pub struct File {
 /// The end of each file's last line, by which the installer knows what it may replace and remove.
 pub const MARK: &str = "Made by slotd.";
 
-/// `slotd` itself, with the commands as its subcommands.
-fn slotd() -> Command {
-    let dir = || Arg::new("dir").value_name("DIR").required(true).value_hint(clap::ValueHint::DirPath);
-    let shell = Arg::new("shell").value_name("SHELL").required(true).value_parser(completions::SHELLS);
-    Command::new("slotd")
-        .about("Slurm for one machine")
-        .disable_help_subcommand(true)
-        .version(env!("CARGO_PKG_VERSION"))
-        .subcommand(Command::new("daemon").about("Serve the runtime root"))
-        .subcommand(Command::new("commands").about("Print the names of the commands, a line each"))
-        .subcommand(Command::new("man").about("Write the man pages into a directory").arg(dir()))
-        .subcommand(Command::new("completions").about("Write the completions of a shell").arg(shell).arg(dir()))
-        .subcommands(COMMANDS.iter().map(Entry::definition))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::{COMMANDS, Entry, slotd};
+    use clap::Arg;
 
     #[test]
     fn the_definitions_hold_together() {
-        slotd().debug_assert();
+        slotd::definition().debug_assert();
         let names: Vec<&str> = COMMANDS.iter().map(Entry::name).collect();
         let unique: std::collections::BTreeSet<_> = names.iter().collect();
         assert_eq!(unique.len(), names.len());

@@ -1,0 +1,280 @@
+//! `slotd install` and `slotd uninstall`, which contrib/install.sh calls with the program that it has built.
+//!
+//! * The Slurm commands are links to the one binary. Only with a runtime root other than the default one are they small
+//!   scripts that set `SLOTD_ROOT`: a link costs nothing, such a script an extra process image for each call.
+//! * Of the environment file only the given variables change; every other line stays.
+//! * Scripts, man pages and completions have a line that says where they come from, and only files with that line are ever
+//!   replaced or removed.
+//! * Nothing is replaced in place: each file is written beside its place and renamed, so that a running program, or an
+//!   interrupted installation, never sees half of one.
+
+mod files;
+mod first_job;
+mod layout;
+mod service;
+
+use crate::args::error::CliError;
+use crate::commands::daemon::read_settings;
+use crate::commands::{COMMANDS, Done, Entry};
+use crate::daemon::{check_settings, detached};
+use crate::spec::env_file::EnvFile;
+use crate::sys::paths::Paths;
+use layout::{Layout, Places};
+use service::Manager;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, clap::Args)]
+pub struct InstallArgs {
+    #[command(flatten)]
+    places: Places,
+    /// SLOTD_CPU_PARTITIONS [default: cpu]
+    #[arg(long, value_name = "VALUE")]
+    cpu_partitions: Option<String>,
+    /// SLOTD_GPU_PARTITIONS [default: gpu]
+    #[arg(long, value_name = "VALUE")]
+    gpu_partitions: Option<String>,
+    /// SLOTD_FEATURES
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    features: Option<String>,
+    /// SLOTD_NOTIFY_CMD
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    notify_cmd: Option<String>,
+    /// SLOTD_CGROUP_BASE, a writable cgroup v2 subtree
+    #[arg(long, value_name = "PATH")]
+    cgroup_base: Option<String>,
+    /// Do not install or start a user service; nothing is started then
+    #[arg(long)]
+    skip_systemd: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct UninstallArgs {
+    #[command(flatten)]
+    places: Places,
+    /// Remove the runtime root as well: all jobs and their history
+    #[arg(long)]
+    purge_runtime: bool,
+}
+
+/// A step of the installation.
+fn say(text: &str) {
+    println!("==> {text}");
+}
+
+fn note(text: &str) {
+    println!("    {text}");
+}
+
+/// What went wrong, and what to do.
+fn fail(text: impl AsRef<str>) -> CliError {
+    CliError::error(1, text)
+}
+
+/// Installs this program.
+pub fn install(args: &InstallArgs) -> Done {
+    let layout = Layout::new(&args.places)?;
+    let settings = settings(args, &layout)?;
+    files::refuse_others(&layout)?;
+    files::make_dir(&layout.bin_dir)?;
+    let names = COMMANDS.map(|entry| entry.name()).join(" ");
+    say(&format!("install slotd and {names} in {}", layout.bin_dir.display()));
+    files::install_commands(&layout)?;
+    install_settings(&layout, &settings)?;
+    files::install_pages(&layout)?;
+    if args.skip_systemd {
+        files::install_daemon_script(&layout)?;
+        say("installed; nothing was started (--skip-systemd)");
+        note(&format!("start the daemon with: {} start", layout.daemon_script.display()));
+        if detached::pid_of(&layout.paths).is_some() {
+            note(&format!(
+                "the one that runs is of the earlier installation: {} restart",
+                layout.daemon_script.display()
+            ));
+        }
+    } else {
+        start(&layout, &settings)?;
+        first_job::run(&layout)?;
+        say("slotd is installed");
+    }
+    if !std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|dir| dir == layout.bin_dir) {
+        note(&format!("{0} is not in PATH; add it: export PATH={0}:$PATH", files::quoted(&layout.bin_dir)));
+    }
+    Ok(0)
+}
+
+/// The environment file with what was given, which must mean something to the daemon.
+fn settings(args: &InstallArgs, layout: &Layout) -> Result<EnvFile, CliError> {
+    const NEW: &str = "\
+# Settings of slotd's daemon. After a change: systemctl --user restart slotd.service, or slotd-daemon restart.
+# Values stand in double quotes; a \", \\, $ or ` in one has a \\ before it. README.md lists the variables.
+";
+    let mut file = match &layout.settings {
+        Some(file) => file.clone(),
+        None => EnvFile::parse(NEW).map_err(|e| fail(e.to_string()))?,
+    };
+    let default = |name, value: &str| file.get(name).is_none().then(|| value.to_owned());
+    let given = [
+        ("--runtime-root", "SLOTD_ROOT", Some(layout.root_text().to_owned())),
+        (
+            "--cpu-partitions",
+            "SLOTD_CPU_PARTITIONS",
+            args.cpu_partitions.clone().or(default("SLOTD_CPU_PARTITIONS", "cpu")),
+        ),
+        (
+            "--gpu-partitions",
+            "SLOTD_GPU_PARTITIONS",
+            args.gpu_partitions.clone().or(default("SLOTD_GPU_PARTITIONS", "gpu")),
+        ),
+        ("--features", "SLOTD_FEATURES", args.features.clone()),
+        ("--notify-cmd", "SLOTD_NOTIFY_CMD", args.notify_cmd.clone()),
+        ("--cgroup-base", "SLOTD_CGROUP_BASE", args.cgroup_base.clone()),
+    ];
+    for (option, name, value) in given {
+        let Some(value) = value else { continue };
+        layout::check_storable(option, &value)?;
+        file = file.with(name, &value).map_err(|e| fail(format!("{option}: {}", e.what)))?;
+    }
+    let env = file.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    check_settings(&env)
+        .map_err(|e| fail(format!("{e}: give another value, or correct {}", layout.env_file.display())))?;
+    Ok(file)
+}
+
+fn install_settings(layout: &Layout, settings: &EnvFile) -> Result<(), CliError> {
+    say(&format!("write {}", layout.env_file.display()));
+    files::make_dir(&layout.config_dir)?;
+    // A hook may hold a secret.
+    files::write_file(&layout.env_file, settings.text().as_bytes(), 0o600)?;
+    for dir in [layout.paths.run_dir(), layout.paths.jobs_dir()] {
+        files::make_private_dir(&dir)?;
+    }
+    Ok(())
+}
+
+fn start(layout: &Layout, settings: &EnvFile) -> Result<(), CliError> {
+    if let Some(old) = layout.old_root.as_ref().filter(|old| **old != layout.root) {
+        stop_daemon(&Paths::new(old), None)?;
+        note(&format!("the jobs and their history in {} stay there", old.display()));
+    }
+    if let Some(manager) = Manager::find() {
+        return service::start(layout, &manager);
+    }
+    say("start the daemon, detached: there is no systemd user manager here");
+    files::install_daemon_script(layout)?;
+    stop_daemon(&layout.paths, None)?;
+    let settings: Vec<_> = settings.iter().collect();
+    let pid = detached::start(&layout.program, &layout.paths, &settings)?;
+    note(&format!("process {pid}, log {}", layout.paths.log().display()));
+    note(&format!("after a reboot: {} start", layout.daemon_script.display()));
+    Ok(())
+}
+
+/// Stops whoever serves a root, however it was started, but for the process that is spared.
+fn stop_daemon(paths: &Paths, spared: Option<i32>) -> Result<(), CliError> {
+    let Some(pid) = detached::pid_of(paths).filter(|pid| Some(*pid) != spared) else { return Ok(()) };
+    say(&format!("stop the daemon of {} (process {pid}); running jobs go on", paths.root().display()));
+    Ok(detached::stop(paths, pid)?)
+}
+
+/// Removes what [`install`] made.
+pub fn uninstall(args: &UninstallArgs) -> Done {
+    let layout = Layout::new(&args.places)?;
+    if args.purge_runtime {
+        check_purge(&layout)?;
+    }
+    say("uninstall slotd");
+    let mut is_found = service::remove(&layout)?;
+    stop_daemon(&layout.paths, None)?;
+    is_found |= files::remove_commands(&layout)?;
+    if layout.env_file.symlink_metadata().is_ok() {
+        files::remove(&layout.env_file)?;
+        let _ = fs::remove_dir(&layout.config_dir);
+        note(&format!("removed {}", layout.env_file.display()));
+        is_found = true;
+    }
+    files::remove_pages(&layout)?;
+    if is_found {
+        note(&format!("removed the commands from {}", layout.bin_dir.display()));
+    } else {
+        let (bin, config) = (layout.bin_dir.display(), layout.config_dir.display());
+        note(&format!("nothing is installed in {bin} and {config}"));
+    }
+    if args.purge_runtime {
+        return purge(&layout);
+    }
+    let running = detached::running_steps(&layout.paths, None);
+    if running > 0 {
+        note(&format!(
+            "running jobs ({running}) go on to their ends, which are recorded when slotd is installed again"
+        ));
+    }
+    if layout.root.is_dir() {
+        note(&format!("kept the jobs and their history: {}", layout.root.display()));
+    }
+    Ok(0)
+}
+
+/// Refuses to remove the files of running jobs, and a directory that slotd did not make.
+fn check_purge(layout: &Layout) -> Result<(), CliError> {
+    let running = detached::running_steps(&layout.paths, detached::pid_of(&layout.paths));
+    if running > 0 {
+        return Err(fail(format!(
+            "there are running jobs, {running} of them (see squeue): end them with scancel --me, or wait, before \
+             --purge-runtime removes their files"
+        )));
+    }
+    let is_ours = layout.paths.daemon_lock().exists() || layout.paths.db().exists();
+    if layout.root.is_dir() && !is_ours && !files::below(&layout.root).is_empty() {
+        let root = layout.root.display();
+        return Err(fail(format!(
+            "{root} does not look like a runtime root of slotd: remove it by hand if you mean it"
+        )));
+    }
+    Ok(())
+}
+
+/// Below a runtime root, what slotd itself makes, by name: should the root hold anything else, that stays.
+fn purge(layout: &Layout) -> Done {
+    let root = &layout.root;
+    if !root.is_dir() {
+        note(&format!("there is no runtime root {}", root.display()));
+        return Ok(0);
+    }
+    let (run, lib) = (layout.paths.run_dir(), layout.paths.lib_dir());
+    let jobs = layout.paths.jobs_dir();
+    if jobs.exists() {
+        fs::remove_dir_all(&jobs).map_err(|e| fail(format!("{}: {e}: remove it by hand", jobs.display())))?;
+    }
+    let lib_files = ["state.db", "state.db-wal", "state.db-shm"].map(|name| lib.join(name));
+    let run_files =
+        ["slotd.sock", "slotd.lock", "slotd.log", "slotd.log.old", "launcher.lock"].map(|name| run.join(name));
+    for path in lib_files.iter().chain(&run_files).filter(|path| path.symlink_metadata().is_ok()) {
+        files::remove(path)?;
+    }
+    for dir in [&run, &lib, root] {
+        let _ = fs::remove_dir(dir);
+    }
+    if root.exists() {
+        note(&format!("{} holds files that slotd did not make; they stay:", root.display()));
+        files::below(root).iter().for_each(|path| println!("      {}", path.display()));
+    } else {
+        note(&format!("removed the runtime root {}", root.display()));
+    }
+    Ok(0)
+}
+
+/// The settings that an earlier installation left.
+fn earlier_settings(path: &Path) -> Result<Option<EnvFile>, CliError> {
+    if path.exists() { read_settings(path).map(Some) } else { Ok(None) }
+}
+
+/// The names that are installed in the directory of programs, but for slotd's own.
+fn command_names() -> impl Iterator<Item = &'static str> {
+    COMMANDS.iter().map(Entry::name)
+}
+
+fn home() -> Result<PathBuf, CliError> {
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    home.ok_or_else(|| fail("HOME is not an absolute path: set it to your home directory"))
+}

@@ -1,0 +1,212 @@
+//! The files of an installation: commands, pages, scripts. What others made is neither replaced nor removed.
+
+use super::layout::Layout;
+use super::{command_names, fail, note, say};
+use crate::args::error::CliError;
+use crate::commands::pages::{self, completions, manual};
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// The second line of every script that is written here begins so.
+const SCRIPT_MARK: &str = "# Written by the installer of slotd.";
+
+pub fn make_dir(dir: &Path) -> Result<(), CliError> {
+    fs::create_dir_all(dir).map_err(|e| {
+        fail(format!("the directory {} cannot be made: {e}: check who owns the one above it", dir.display()))
+    })
+}
+
+pub fn make_private_dir(dir: &Path) -> Result<(), CliError> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir)
+        .map_err(|e| fail(format!("{} cannot be made: {e}: check who owns the directory above it", dir.display())))
+}
+
+/// Writes a file beside its place and renames it.
+pub fn write_file(path: &Path, bytes: &[u8], mode: u32) -> Result<(), CliError> {
+    // A link, made by a manager of dot files say, stays one.
+    let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let new = beside(&place);
+    let written = fs::write(&new, bytes)
+        .and_then(|()| fs::set_permissions(&new, Permissions::from_mode(mode)))
+        .and_then(|()| fs::rename(&new, &place));
+    written.map_err(|e| {
+        let _ = fs::remove_file(&new);
+        let why = "check the directory's owner, mode and free space";
+        fail(format!("{} cannot be written: {e}: {why}", path.display()))
+    })
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.{}", std::process::id()))
+}
+
+pub fn remove(path: &Path) -> Result<(), CliError> {
+    fs::remove_file(path).map_err(|e| fail(format!("{} cannot be removed: {e}: remove it by hand", path.display())))
+}
+
+/// Whether what has the name of a command came from here: a link to slotd, or a script.
+fn is_ours(path: &Path) -> bool {
+    match fs::read_link(path) {
+        Ok(target) => target == Path::new("slotd") || target == path.with_file_name("slotd"),
+        Err(_) => head(path).lines().nth(1).is_some_and(|line| line.starts_with(SCRIPT_MARK)),
+    }
+}
+
+/// The beginning of a file: enough to know a script by.
+fn head(path: &Path) -> String {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    // Whatever cannot be read is not ours.
+    let _ = fs::File::open(path).and_then(|file| file.take(200).read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What lies in a directory; nothing where there is none.
+fn entries(dir: &Path) -> Vec<PathBuf> {
+    let Ok(found) = fs::read_dir(dir) else { return Vec::new() };
+    found.flatten().map(|entry| entry.path()).collect()
+}
+
+/// Everything below a directory that is no directory itself.
+pub fn below(dir: &Path) -> Vec<PathBuf> {
+    let is_dir = |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| found.is_dir());
+    let (dirs, mut files): (Vec<_>, Vec<_>) = entries(dir).into_iter().partition(is_dir);
+    files.extend(dirs.iter().flat_map(|dir| below(dir)));
+    files
+}
+
+/// # Errors
+/// The programs of others stand where commands would go.
+pub fn refuse_others(layout: &Layout) -> Result<(), CliError> {
+    for path in command_names().map(|name| layout.bin_dir.join(name)) {
+        if path.symlink_metadata().is_ok() && !is_ours(&path) {
+            let why = "move it away, or choose another directory with --install-bin-dir";
+            return Err(fail(format!("{} exists and is not slotd's: {why}", path.display())));
+        }
+    }
+    let own = layout.bin_dir.join("slotd");
+    if own.is_dir() {
+        return Err(fail(format!("{} is a directory: move it away", own.display())));
+    }
+    Ok(())
+}
+
+/// This program, and the commands as links or scripts.
+pub fn install_commands(layout: &Layout) -> Result<(), CliError> {
+    let program = fs::read("/proc/self/exe").map_err(|e| fail(format!("this program cannot be read: {e}")))?;
+    write_file(&layout.program, &program, 0o755)?;
+    let names: BTreeSet<&str> = command_names().chain(["slotd"]).collect();
+    // What only an earlier version or another root had.
+    for path in entries(&layout.bin_dir).iter().filter(|path| is_ours(path)) {
+        if !path.file_name().and_then(|name| name.to_str()).is_some_and(|name| names.contains(name)) {
+            remove(path)?;
+        }
+    }
+    if layout.is_default_root {
+        for path in command_names().map(|name| layout.bin_dir.join(name)) {
+            let new = beside(&path);
+            symlink("slotd", &new)
+                .and_then(|()| fs::rename(&new, &path))
+                .map_err(|e| fail(format!("{} cannot be made: {e}: check the directory's owner", path.display())))?;
+        }
+        let _ = fs::remove_file(layout.bin_dir.join("slotd.bin"));
+        return Ok(());
+    }
+    for name in names {
+        let words = if name == "slotd" { String::new() } else { format!(" {name}") };
+        let script = format!(
+            "#!/bin/sh\n{SCRIPT_MARK} The runtime root is not the default one, which the commands would use by themselves.\n\
+             if [ -z \"$SLOTD_ROOT\" ]; then SLOTD_ROOT={}; export SLOTD_ROOT; fi\nexec {}{words} \"$@\"\n",
+            quoted(&layout.root),
+            quoted(&layout.program),
+        );
+        write_file(&layout.bin_dir.join(name), script.as_bytes(), 0o755)?;
+    }
+    Ok(())
+}
+
+/// `slotd-daemon`: `slotd daemon` with the settings of this installation.
+pub fn install_daemon_script(layout: &Layout) -> Result<(), CliError> {
+    let (program, settings) = (quoted(&layout.program), quoted(&layout.env_file));
+    let script = format!("#!/bin/sh\n{SCRIPT_MARK}\nexec {program} daemon --env-file {settings} \"$@\"\n");
+    write_file(&layout.daemon_script, script.as_bytes(), 0o755)
+}
+
+/// A path as one word of a shell. It was checked to be text.
+pub fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    shlex::try_quote(&text).map_or_else(|_| text.clone().into_owned(), std::borrow::Cow::into_owned)
+}
+
+/// Removes the commands, whatever this or an earlier version linked.
+pub fn remove_commands(layout: &Layout) -> Result<bool, CliError> {
+    let own = ["slotd", "slotd.bin"].map(|name| layout.bin_dir.join(name));
+    let mut is_found = false;
+    for path in entries(&layout.bin_dir).iter().filter(|path| is_ours(path) || own.contains(path)) {
+        remove(path)?;
+        is_found = true;
+    }
+    Ok(is_found)
+}
+
+/// Whether a man page or a script of completions is slotd's: its last line says so.
+fn is_our_page(path: &Path) -> bool {
+    let Ok(bytes) = fs::read(path) else { return false };
+    let text = String::from_utf8_lossy(&bytes);
+    let last = text.lines().last().unwrap_or_default();
+    ["# ", ".\\\" "].iter().any(|comment| last.strip_prefix(comment) == Some(pages::MARK))
+}
+
+pub fn install_pages(layout: &Layout) -> Result<(), CliError> {
+    let data = layout.pages[0].1.parent().and_then(Path::parent).unwrap_or(&layout.bin_dir);
+    let fish = layout.pages[3].1.display();
+    say(&format!("install man pages and completions for bash, zsh and fish in {} and {fish}", data.display()));
+    for (kind, dir) in &layout.pages {
+        let made = match *kind {
+            "man" => manual::pages(),
+            shell => completions::files(shell).unwrap_or_default(),
+        };
+        make_dir(dir)?;
+        for old in entries(dir).iter().filter(|path| is_our_page(path)) {
+            // What only an earlier version had.
+            if !made.iter().any(|page| old.file_name().is_some_and(|name| *name == *page.name)) {
+                remove(old)?;
+            }
+        }
+        for page in made {
+            let path = dir.join(&page.name);
+            if path.symlink_metadata().is_ok() && !is_our_page(&path) {
+                note(&format!("{} is not slotd's and stays", path.display()));
+            } else {
+                write_file(&path, &page.text, 0o644)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Removes the man pages and completions, and directories that are empty then.
+pub fn remove_pages(layout: &Layout) -> Result<(), CliError> {
+    let mut is_found = false;
+    for (_, dir) in &layout.pages {
+        for path in entries(dir).iter().filter(|path| is_our_page(path)) {
+            remove(path)?;
+            is_found = true;
+        }
+        let emptied: io::Result<()> = fs::remove_dir(dir);
+        if let (Ok(()), Some(above)) = (emptied, dir.parent()) {
+            let _ = fs::remove_dir(above);
+        }
+    }
+    if is_found {
+        note("removed the man pages and completions");
+    }
+    Ok(())
+}

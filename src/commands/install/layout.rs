@@ -1,0 +1,228 @@
+//! Where an installation lies, and which directories may hold one.
+
+use super::{earlier_settings, fail, home};
+use crate::args::error::CliError;
+use crate::spec::env_file::EnvFile;
+use crate::sys::paths::Paths;
+use std::path::{Component, Path, PathBuf};
+
+#[derive(Debug, clap::Args)]
+pub struct Places {
+    /// Binary and commands [default: ~/.local/bin]
+    #[arg(long, value_name = "PATH")]
+    install_bin_dir: Option<String>,
+    /// SLOTD_ROOT [default: ~/.local/share/slotd]
+    #[arg(long, value_name = "PATH")]
+    runtime_root: Option<String>,
+    /// Directory of slotd.env [default: ~/.config/slotd]
+    #[arg(long, value_name = "PATH")]
+    config_dir: Option<String>,
+    /// Directory of the user unit [default: ~/.config/systemd/user]
+    #[arg(long, value_name = "PATH")]
+    systemd_user_dir: Option<String>,
+}
+
+pub struct Layout {
+    pub bin_dir: PathBuf,
+    /// The binary itself: `slotd`, or `slotd.bin` beside scripts that set the root.
+    pub program: PathBuf,
+    pub daemon_script: PathBuf,
+    pub root: PathBuf,
+    pub is_default_root: bool,
+    pub paths: Paths,
+    /// The root of the earlier installation.
+    pub old_root: Option<PathBuf>,
+    pub config_dir: PathBuf,
+    pub env_file: PathBuf,
+    /// What the environment file holds, where there is one.
+    pub settings: Option<EnvFile>,
+    pub unit_dir: PathBuf,
+    pub unit_file: PathBuf,
+    /// The directories of man pages, and of completions by their shells.
+    pub pages: [(&'static str, PathBuf); 4],
+}
+
+impl Layout {
+    /// # Errors
+    /// A path makes no sense, the runtime root is somebody's whole world, or the environment file cannot be read.
+    pub fn new(places: &Places) -> Result<Layout, CliError> {
+        let home = home()?;
+        let place = |option: &str, given: &Option<String>, default: &str| match given {
+            Some(path) => absolute(option, path, &home),
+            None => Ok(home.join(default)),
+        };
+        let bin_dir = place("--install-bin-dir", &places.install_bin_dir, ".local/bin")?;
+        let config_dir = place("--config-dir", &places.config_dir, ".config/slotd")?;
+        let unit_dir = place("--systemd-user-dir", &places.systemd_user_dir, ".config/systemd/user")?;
+        let env_file = config_dir.join("slotd.env");
+        let default_root = home.join(".local/share/slotd");
+        let given_root =
+            places.runtime_root.as_ref().map(|path| absolute("--runtime-root", path, &home)).transpose()?;
+        if let Some(root) = &given_root {
+            check_root(root, &home)?;
+        }
+        let settings = earlier_settings(&env_file)?;
+        let old_root = settings.as_ref().and_then(|file| file.get("SLOTD_ROOT")).filter(|root| !root.is_empty());
+        let old_root = old_root.map(PathBuf::from);
+        let root = given_root.or_else(|| old_root.clone()).unwrap_or_else(|| default_root.clone());
+        check_root(&root, &home)?;
+        if root == bin_dir || root == config_dir {
+            return Err(fail(format!("the runtime root must be a directory of its own, not {}", root.display())));
+        }
+        let is_default_root = root == default_root;
+        let (data, config) = (xdg("XDG_DATA_HOME", &home, ".local/share"), xdg("XDG_CONFIG_HOME", &home, ".config"));
+        Ok(Layout {
+            program: bin_dir.join(if is_default_root { "slotd" } else { "slotd.bin" }),
+            daemon_script: bin_dir.join("slotd-daemon"),
+            bin_dir,
+            paths: Paths::new(&root),
+            root,
+            is_default_root,
+            old_root,
+            config_dir,
+            env_file,
+            settings,
+            unit_file: unit_dir.join(super::service::UNIT),
+            unit_dir,
+            pages: [
+                ("man", data.join("man/man1")),
+                ("bash", data.join("bash-completion/completions")),
+                ("zsh", data.join("zsh/site-functions")),
+                ("fish", config.join("fish/completions")),
+            ],
+        })
+    }
+
+    /// The root, which was given as text or read from a file.
+    pub fn root_text(&self) -> &str {
+        self.root.to_str().unwrap_or_default()
+    }
+}
+
+fn xdg(variable: &str, home: &Path, default: &str) -> PathBuf {
+    let given = std::env::var_os(variable).map(PathBuf::from).filter(|dir| dir.is_absolute());
+    given.unwrap_or_else(|| home.join(default))
+}
+
+/// An absolute path without slashes at its end. `~` counts, since a shell leaves it alone in `--option=~/path`.
+fn absolute(option: &str, path: &str, home: &Path) -> Result<PathBuf, CliError> {
+    if path.is_empty() {
+        return Err(fail(format!("{option}: the path is empty")));
+    }
+    check_storable(option, path)?;
+    let path = match path.strip_prefix('~') {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{}{rest}", home.display()),
+        _ => path.to_owned(),
+    };
+    let path = if path.starts_with('/') {
+        path
+    } else {
+        let here = std::env::current_dir().map_err(|e| fail(format!("{option}: the working directory: {e}")))?;
+        format!("{}/{path}", here.display())
+    };
+    let trimmed = path.trim_end_matches('/');
+    Ok(PathBuf::from(if trimmed.is_empty() { "/" } else { trimmed }))
+}
+
+/// # Errors
+/// A value that cannot stand in one line of an environment file.
+pub fn check_storable(option: &str, value: &str) -> Result<(), CliError> {
+    if value.chars().any(|c| c.is_control() && c != '\t') {
+        let why = "a line break or another control character cannot stand in an environment file";
+        return Err(fail(format!("{option}: {why}: {value:?}")));
+    }
+    Ok(())
+}
+
+/// Directories that are more than one program's, and those below which that holds for all.
+const SHARED: [&str; 27] = [
+    "/",
+    "/bin",
+    "/boot",
+    "/dev",
+    "/etc",
+    "/home",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/mnt",
+    "/media",
+    "/opt",
+    "/proc",
+    "/root",
+    "/run",
+    "/sbin",
+    "/srv",
+    "/sys",
+    "/tmp",
+    "/usr",
+    "/usr/bin",
+    "/usr/lib",
+    "/usr/local",
+    "/usr/share",
+    "/var",
+    "/var/lib",
+    "/var/tmp",
+];
+const SHARED_TREES: [&str; 5] = ["/boot", "/dev", "/proc", "/sys", "/usr/local"];
+
+/// A directory that is somebody's whole world is no runtime root, least of all one to be removed. Looked at as written and
+/// with links followed: `/lib` may be a link to `/usr/lib`.
+fn check_root(root: &Path, home: &Path) -> Result<(), CliError> {
+    let shown = root.display();
+    let text = root.to_str().unwrap_or_default();
+    if !text.starts_with('/') || text.split('/').skip(1).any(|part| matches!(part, "." | "..")) || text.contains("//") {
+        return Err(fail(format!(
+            "the runtime root must be an absolute path without . and .. and double slashes, not {shown}"
+        )));
+    }
+    for (root, home) in [(root.to_owned(), home.to_owned()), (resolved(root), resolved(home))] {
+        if SHARED.iter().any(|dir| root == Path::new(dir)) || SHARED_TREES.iter().any(|dir| root.starts_with(dir)) {
+            return Err(fail(format!(
+                "the runtime root must be a directory of its own, not {shown}: choose another with --runtime-root"
+            )));
+        }
+        if home.starts_with(&root) {
+            return Err(fail(format!(
+                "the runtime root must not be or hold the home directory, as {shown} does: choose another with --runtime-root"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The path with the links of those of its directories followed that there are.
+fn resolved(path: &Path) -> PathBuf {
+    let mut done = PathBuf::from("/");
+    for part in path.components().filter(|part| matches!(part, Component::Normal(_))) {
+        done.push(part);
+        done = done.canonicalize().unwrap_or(done);
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_of_its_own_is_taken_and_the_worlds_of_others_are_not() {
+        let home = Path::new("/home/u");
+        for root in ["/home/u/.local/share/slotd", "/data", "/var/lib/slotd", "/usr/libexec/x", "/home/u2"] {
+            assert!(check_root(Path::new(root), home).is_ok(), "{root}");
+        }
+        for root in ["/", "/home", "/home/u", "/usr/local/x", "/tmp", "/tmp/..", "/a//b", "/proc/1", "relative"] {
+            let error = check_root(Path::new(root), home).unwrap_err().text("x");
+            assert!(error.contains("the runtime root must"), "{root}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_tilde_and_slashes_at_the_end_are_understood() {
+        let path = |text: &str| absolute("--x", text, Path::new("/h")).unwrap();
+        assert_eq!(path("~/a//"), Path::new("/h/a"));
+        assert_eq!(path("~"), Path::new("/h"));
+        assert_eq!(path("///"), Path::new("/"));
+        assert!(path("~a").ends_with("~a"));
+    }
+}

@@ -1,0 +1,113 @@
+//! `slotd` itself: the daemon, its installation, man pages and completions, and help on the rest.
+
+use crate::args::error::{CliError, Mark};
+use crate::commands::pages::completions::SHELLS;
+use crate::commands::{COMMANDS, Done, Entry, daemon, install, pages};
+use clap::{CommandFactory, Parser};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(Debug, Parser)]
+#[command(name = "slotd", version, about = "Slurm for one machine", disable_help_subcommand = true)]
+#[command(arg_required_else_help = true)]
+struct Words {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Serve the runtime root in the foreground, or start and stop a daemon that does
+    Daemon(daemon::DaemonArgs),
+    /// Install this program, start its daemon, and send a first job through the queue
+    Install(install::InstallArgs),
+    /// Remove the installation; jobs and history stay, unless told otherwise
+    Uninstall(install::UninstallArgs),
+    /// Print the names of the commands, a line each
+    Commands,
+    /// Write the man pages into a directory
+    Man {
+        #[arg(value_hint = clap::ValueHint::DirPath)]
+        dir: PathBuf,
+    },
+    /// Write the completions of a shell into a directory
+    Completions {
+        #[arg(value_parser = SHELLS)]
+        shell: String,
+        #[arg(value_hint = clap::ValueHint::DirPath)]
+        dir: PathBuf,
+    },
+}
+
+/// Everything that can follow `slotd`, the Slurm commands among it.
+pub fn definition() -> clap::Command {
+    Words::command().subcommands(COMMANDS.iter().map(Entry::definition))
+}
+
+/// The words after `slotd`, with what the help says of the Slurm commands.
+fn command() -> clap::Command {
+    let names = COMMANDS.map(|entry| entry.name()).join(" ");
+    Words::command().after_help(format!(
+        "slotd COMMAND runs a Slurm command, and so does a link to slotd with the command's name:\n  {names}\n\
+         `COMMAND --help` tells of each."
+    ))
+}
+
+/// `slotd WORDS...`, where the first word is no Slurm command.
+pub fn main(words: &[OsString]) -> ExitCode {
+    let spelled = match words.first().and_then(|word| word.to_str()) {
+        Some("help") => vec!["--help".into()],
+        Some("version") => vec!["--version".into()],
+        _ => words.to_vec(),
+    };
+    let parsed = command()
+        .try_get_matches_from(std::iter::once("slotd".into()).chain(spelled))
+        .and_then(|matches| <Words as clap::FromArgMatches>::from_arg_matches(&matches));
+    let done = match parsed {
+        Ok(Words { verb }) => run(verb),
+        Err(text) if !text.use_stderr() => super::output::print(&format!("{}\n", text.to_string().trim_end())),
+        Err(error) => Err(misused(&error)),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprint!("{}", error.text("slotd"));
+            ExitCode::from(u8::try_from(error.exit).unwrap_or(1))
+        }
+    }
+}
+
+/// clap's words in the form that all commands have.
+fn misused(error: &clap::Error) -> CliError {
+    let text = error.to_string();
+    let Some(text) = text.strip_prefix("error: ") else { return CliError::new(Mark::Bare, 2, text.trim_end()) };
+    let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    CliError::error(2, lines).and(Mark::Bare, "Try \"slotd --help\" for more information")
+}
+
+fn run(verb: Verb) -> Done {
+    match verb {
+        Verb::Daemon(args) => daemon::run(&args),
+        Verb::Install(args) => install::install(&args),
+        Verb::Uninstall(args) => install::uninstall(&args),
+        Verb::Commands => {
+            COMMANDS.iter().for_each(|entry| println!("{}", entry.name()));
+            Ok(0)
+        }
+        Verb::Man { dir } => write(&dir, pages::manual::pages()),
+        Verb::Completions { shell, dir } => write(&dir, pages::completions::files(&shell).unwrap_or_default()),
+    }
+}
+
+/// Writes files into a directory, which is made where it is missing.
+fn write(dir: &Path, files: Vec<pages::File>) -> Done {
+    let failed = |path: &Path, e: std::io::Error| CliError::error(1, format!("{}: {e}", path.display()));
+    fs::create_dir_all(dir).map_err(|e| failed(dir, e))?;
+    for file in files {
+        let path = dir.join(file.name);
+        fs::write(&path, file.text).map_err(|e| failed(&path, e))?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,251 @@
+//! The daemon as a process beside its caller: found by the lock that it holds, started, and stopped.
+
+use crate::exec::launcher::LAUNCHER_ARG;
+use crate::sys::paths::Paths;
+use crate::sys::{lock, proc};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::unistd::Pid;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
+use std::os::linux::fs::MetadataExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// How long a daemon may take to serve or to end: a start replays what happened while it was away.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The log of a daemon that was started here begins anew at this size; the old one is kept beside it.
+const LOG_BYTES: u64 = 10_000_000;
+
+/// With this option `slotd daemon` leaves its caller's session, see [`leave_caller`].
+pub const DETACHED_OPTION: &str = "detached";
+
+/// Why a daemon was not started or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum DetachedError {
+    #[error("{path}: {1}: check who owns it", path = .0.display())]
+    Path(PathBuf, io::Error),
+    #[error("{path} cannot be started: {1}", path = .0.display())]
+    Program(PathBuf, io::Error),
+    /// `said`: the last lines that it wrote.
+    #[error("the daemon ended before it served ({status}); its log is {}", log.display())]
+    Ended { status: ExitStatus, said: String, log: PathBuf },
+    #[error("the daemon (process {pid}) does not serve after {} s; its log is {}", PATIENCE.as_secs(), log.display())]
+    Late { pid: u32, log: PathBuf },
+    #[error("process {0} does not end: kill it, and try again; running jobs go on")]
+    Stays(i32),
+}
+
+/// The process that serves a root, or is about to: it holds the root's lock.
+pub fn pid_of(paths: &Paths) -> Option<i32> {
+    let lock = fs::metadata(paths.daemon_lock()).ok()?;
+    // No daemon holds a lock that can be had.
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().filter_map(|line| parse_lock(line, lock.st_ino())).find(|pid| has_open(*pid, &lock))
+}
+
+/// The process that a line of `/proc/locks` names as the holder of a lock by flock(2) on this inode.
+fn parse_lock(line: &str, inode: u64) -> Option<i32> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let [_, "FLOCK", _, _, pid, file, ..] = fields[..] else { return None };
+    let (_, found) = file.rsplit_once(':')?;
+    (found.parse() == Ok(inode)).then(|| pid.parse().ok()).flatten()
+}
+
+/// Whether the process has this file open: inode numbers repeat between file systems.
+fn has_open(pid: i32, file: &fs::Metadata) -> bool {
+    let Ok(fds) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    let is_it = |found: fs::Metadata| (found.st_dev(), found.st_ino()) == (file.st_dev(), file.st_ino());
+    fds.flatten().any(|fd| fs::metadata(fd.path()).is_ok_and(is_it))
+}
+
+/// How many steps of jobs run in the root. Their watchers are forks of the daemon's launcher and outlive both; the launcher
+/// itself is the daemon's child.
+pub fn running_steps(paths: &Paths, daemon: Option<i32>) -> usize {
+    let is_watcher = |pid: i32| {
+        let Ok(words) = fs::read(format!("/proc/{pid}/cmdline")) else { return false };
+        let mut words = words.split(|byte| *byte == 0).skip(1);
+        words.next() == Some(LAUNCHER_ARG.as_bytes())
+            && words.next() == Some(paths.root().as_os_str().as_encoded_bytes())
+            && proc::stat(pid).is_some_and(|stat| Some(stat.ppid) != daemon)
+    };
+    proc::all_pids().into_iter().filter(|pid| is_watcher(*pid)).count()
+}
+
+/// Starts `program` as the daemon of a root, apart from this process and its terminal, and waits until it serves. It gets
+/// these settings and none of this environment's: the caller may be a shell or a job with settings of its own.
+///
+/// # Errors
+/// It cannot be started, ends before it serves, or takes too long.
+pub fn start(program: &Path, paths: &Paths, settings: &[(&str, &str)]) -> Result<u32, DetachedError> {
+    let at = |path: PathBuf| move |e| DetachedError::Path(path, e);
+    DirBuilder::new().recursive(true).mode(0o700).create(paths.run_dir()).map_err(at(paths.run_dir()))?;
+    let log = paths.log();
+    let mut out = open_log(&log).map_err(at(log.clone()))?;
+    let begin = out.seek(SeekFrom::End(0)).map_err(at(log.clone()))?;
+    let manager = Manager::listen(paths).map_err(at(paths.run_dir()))?;
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| !is_inherited(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
+    command.args(["daemon", &format!("--{DETACHED_OPTION}")]).envs(settings.iter().copied());
+    command.env("SLOTD_ROOT", paths.root()).env("NOTIFY_SOCKET", &manager.address).current_dir("/");
+    let child = out
+        .try_clone()
+        .and_then(|err| command.stdin(Stdio::null()).stdout(out).stderr(err).spawn())
+        .map_err(|e| DetachedError::Program(program.to_owned(), e))?;
+    let pid = child.id();
+    match manager.wait(child) {
+        Heard::Serves => Ok(pid),
+        Heard::Ended(status) => Err(DetachedError::Ended { status, said: last_lines(&log, begin), log }),
+        Heard::Nothing => Err(DetachedError::Late { pid, log }),
+    }
+}
+
+fn is_inherited(name: &str) -> bool {
+    let own = ["SLOTD_", "SLURM_", "SBATCH_", "SALLOC_", "SRUN_"];
+    // What a service manager or a journal told the caller is not meant for the daemon.
+    !own.iter().any(|prefix| name.starts_with(prefix)) && !["JOURNAL_STREAM", "INVOCATION_ID"].contains(&name)
+}
+
+fn open_log(path: &Path) -> io::Result<File> {
+    if fs::metadata(path).is_ok_and(|log| log.len() > LOG_BYTES) {
+        fs::rename(path, path.with_extension("log.old"))?;
+    }
+    File::options().create(true).append(true).open(path)
+}
+
+/// The end of what was logged after `begin`, a few lines.
+fn last_lines(log: &Path, begin: u64) -> String {
+    let mut text = Vec::new();
+    let read = File::open(log).and_then(|mut file| {
+        file.seek(SeekFrom::Start(begin))?;
+        file.read_to_end(&mut text)
+    });
+    let text = String::from_utf8_lossy(&text);
+    let lines: Vec<&str> = text.lines().collect();
+    let last = lines[lines.len().saturating_sub(5)..].iter();
+    if read.is_ok() { last.flat_map(|line| [line, "\n"]).collect() } else { String::new() }
+}
+
+/// Leaves the session, the mask and the open descriptors of the caller. To be called before anything else is opened.
+pub fn leave_caller() {
+    let _ = nix::unistd::setsid();
+    nix::sys::stat::umask(Mode::from_bits_truncate(0o022));
+    let Ok(open) = fs::read_dir("/proc/self/fd") else { return };
+    // The directory's own descriptor is closed by then.
+    let open: Vec<i32> = open.flatten().filter_map(|fd| fd.file_name().to_str()?.parse().ok()).collect();
+    for fd in open.into_iter().filter(|fd| *fd > 2) {
+        let _ = nix::unistd::close(fd);
+    }
+}
+
+/// Ends the daemon and waits until it has let go of its root.
+///
+/// # Errors
+/// [`DetachedError::Stays`].
+pub fn stop(paths: &Paths, pid: i32) -> Result<(), DetachedError> {
+    let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+    let (free, freed) = mpsc::channel();
+    let held = paths.daemon_lock();
+    // A lock cannot be waited for with a time limit.
+    std::thread::spawn(move || free.send(lock::take(&held, lock::Kind::Exclusive).map(drop)));
+    match freed.recv_timeout(PATIENCE) {
+        Ok(Ok(())) => Ok(()),
+        _ => Err(DetachedError::Stays(pid)),
+    }
+}
+
+/// What is heard of a daemon that was started.
+enum Heard {
+    Serves,
+    Ended(ExitStatus),
+    Nothing,
+}
+
+/// The part of a service manager that is told when the daemon serves (sd_notify(3)).
+struct Manager {
+    socket: UnixDatagram,
+    path: PathBuf,
+    /// For `NOTIFY_SOCKET`: through this process's open directory, since a socket address holds 108 bytes.
+    address: PathBuf,
+    _dir: File,
+}
+
+impl Manager {
+    fn listen(paths: &Paths) -> io::Result<Manager> {
+        let dir = File::open(paths.run_dir())?;
+        let me = std::process::id();
+        let name = format!("start-{me}.sock");
+        let address = PathBuf::from(format!("/proc/{me}/fd/{}/{name}", dir.as_raw_fd()));
+        let path = paths.run_dir().join(&name);
+        let _ = fs::remove_file(&path);
+        Ok(Manager { socket: UnixDatagram::bind(&address)?, path, address, _dir: dir })
+    }
+
+    fn wait(&self, mut child: Child) -> Heard {
+        let (heard, hear) = mpsc::channel();
+        let ended = heard.clone();
+        std::thread::spawn(move || child.wait().map(|status| ended.send(Heard::Ended(status))));
+        if let Ok(socket) = self.socket.try_clone() {
+            std::thread::spawn(move || {
+                let mut text = [0; 256];
+                while let Ok(length) = socket.recv(&mut text) {
+                    if text[..length].split(|byte| *byte == b'\n').any(|line| line == b"READY=1") {
+                        return heard.send(Heard::Serves);
+                    }
+                }
+                Ok(())
+            });
+        }
+        hear.recv_timeout(PATIENCE).unwrap_or(Heard::Nothing)
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_of_a_lock_is_found_in_the_kernels_list() {
+        let line = "12: FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF";
+        assert_eq!(parse_lock(line, 1234), Some(4711));
+        assert_eq!(parse_lock(line, 234), None);
+        assert_eq!(parse_lock("12: POSIX  ADVISORY  WRITE 4711 fe:01:1234 0 EOF", 1234), None);
+        assert_eq!(parse_lock("12: -> FLOCK  ADVISORY  WRITE 4711 fe:01:1234 0 EOF", 1234), None, "it waits");
+    }
+
+    #[test]
+    fn nobody_serves_a_root_that_is_not_locked() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = Paths::new(dir.path());
+        assert_eq!(pid_of(&paths), None);
+        fs::create_dir(paths.run_dir()).unwrap();
+        File::create(paths.daemon_lock()).unwrap();
+        assert_eq!(pid_of(&paths), None);
+        let _held = lock::take(&paths.daemon_lock(), lock::Kind::Exclusive).unwrap();
+        assert_eq!(pid_of(&paths), Some(std::process::id().cast_signed()));
+    }
+
+    #[test]
+    fn a_program_that_ends_before_it_serves_is_told_with_its_last_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = start(Path::new("/bin/cat"), &Paths::new(dir.path()), &[]).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("the daemon ended before it served (exit status: 1)"), "{text}");
+        let DetachedError::Ended { said, .. } = error else { panic!("{error}") };
+        assert!(said.contains("--detached"), "{said}");
+    }
+}
