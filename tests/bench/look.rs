@@ -1,83 +1,53 @@
 //! What looking costs, and whether a long history or a long queue is felt: each query beside `/bin/true`, once with a few
 //! jobs and once with 100,000 ended and 10,000 waiting ones. One run prints them all: `cargo bench --bench look`.
 
-use lab::{Lab, summary, timed};
-use slotd::model::change::{Change, Texts};
-use slotd::model::job::Hold;
-use slotd::model::tres::{Allocation, Usage};
-use slotd::model::{Job, JobId, JobRequest, JobState, Timestamp, Tres};
-use slotd::store::Store;
-use slotd::sys::paths::Paths;
+use diesel::connection::{Connection, SimpleConnection};
+use diesel::sqlite::SqliteConnection;
+use slotd_kit::lab::{Lab, summary, timed};
 use std::process::Command;
-use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-mod lab;
 
 const ROUNDS: usize = 15;
 /// How many different submissions the jobs come from.
 const NAMES: u32 = 50;
 const DAY: u64 = 24 * 3600;
 
-fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
-    Timestamp(i64::try_from(since.as_micros()).expect("a near time"))
-}
-
-fn job(id: u32, submit: Timestamp, request: &Arc<JobRequest>) -> Job {
-    Job {
-        id: JobId(id),
-        request: Arc::clone(request),
-        partition: "cpu".to_owned(),
-        tres: Tres { cpus: 1, mem_mb: 512, gpus: 0 },
-        priority: 1,
-        hold: Hold::User,
-        submit,
-        ..Job::default()
-    }
-}
-
-/// A job of 20 seconds that ended well.
-fn ended(mut job: Job) -> Job {
-    (job.hold, job.run.state) = (Hold::No, JobState::Completed);
-    (job.run.eligible, job.run.start, job.run.end) =
-        (Some(job.submit), Some(job.submit), Some(job.submit.plus_secs(20)));
-    job.run.alloc = Some(Allocation { tres: job.tres, cpu_ids: vec![0], gpu_ids: Vec::new() });
-    job.run.usage = Usage { max_rss_kb: 4096, user_us: 1_000_000, system_us: 50_000, ..Usage::default() };
-    job
-}
-
-/// A daemon with so many ended jobs, a hundredth of them of the last hours, and so many that wait.
+/// A daemon with so many ended jobs, a hundredth of them of the last hours, and so many that wait: a few of each are
+/// submitted, and their rows copied while no daemon runs.
 fn lab(history: u32, queue: u32) -> Lab {
-    let dir = tempfile::tempdir().expect("a temporary directory");
-    let database = Paths::new(dir.path().join("root")).db();
-    std::fs::create_dir_all(database.parent().expect("a directory")).expect("the runtime root");
-    let mut store = Store::open(&database).expect("a database");
-    let user = std::env::var("USER").unwrap_or_else(|_| "root".to_owned());
-    let requests: Vec<Arc<JobRequest>> = (0..NAMES)
-        .map(|i| {
-            let (name, work_dir) = (format!("train-{i}"), "/tmp".to_owned());
-            Arc::new(JobRequest { name, user: user.clone(), work_dir, hold: true, ..JobRequest::default() })
-        })
-        .collect();
-    let (today, first) = (now().0 - 1_000_000 * 3600, now().0 - 1_000_000 * (90 * DAY) as i64);
-    let past = i64::from(history - history / 100);
-    let jobs = (1..=history + queue).map(|id| {
-        let request = &requests[(id % NAMES) as usize];
-        let at = match i64::from(id) {
-            old if old < past => first + old * ((today - first) / past),
-            _ => today + i64::from(id % 1000) * 1_000_000,
-        };
-        let job = job(id, Timestamp(at), request);
-        if id <= history { ended(job) } else { job }
-    });
-    let changes: Vec<Change> = jobs.map(|job| Change::Insert { job: Box::new(job), texts: Texts::None }).collect();
-    for batch in changes.chunks(5000) {
-        let results = store.commit(&[batch.to_vec()]);
-        assert!(results.iter().all(Result::is_ok), "{results:?}");
+    let mut lab = Lab::start(2);
+    let name = |i: u32| format!("train-{i}");
+    for i in 0..NAMES {
+        lab.run("sbatch", &["-W", "-J", &name(i), "-o", "/dev/null", "--wrap", "true"]);
     }
-    drop(store);
-    Lab::start_in(dir)
+    for i in 0..NAMES {
+        lab.run("sbatch", &["-H", "-J", &name(i), "-o", "/dev/null", "--wrap", "true"]);
+    }
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_secs();
+    let (today, first) = ((since - 3600) * 1_000_000, (since - 90 * DAY) * 1_000_000);
+    let past = u64::from(history - history / 100);
+    let each = (today - first) / past;
+    let sql = format!(
+        "BEGIN;
+         CREATE TEMP TABLE template AS SELECT job_id, request_id, body FROM jobs;
+         DELETE FROM launches;
+         DELETE FROM jobs;
+         WITH RECURSIVE seq (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM seq WHERE id < {all}),
+              at (id, us) AS (SELECT id, iif(id < {past}, {first} + id * {each}, {today} + id % 1000 * 1000000) FROM seq)
+         INSERT INTO jobs (job_id, request_id, body)
+         SELECT id, request_id, iif(id > {history}, json_set(body, '$.id', id, '$.submit', us),
+                json_set(body, '$.id', id, '$.submit', us, '$.run.eligible', us, '$.run.start', us,
+                         '$.run.end', us + 20000000))
+         FROM at JOIN template ON template.job_id = id % {NAMES} + iif(id > {history}, {NAMES}, 0) + 1;
+         COMMIT;",
+        all = history + queue,
+    );
+    lab.while_stopped(|root| {
+        let database = root.join("lib/state.db");
+        let mut store = SqliteConnection::establish(database.to_str().expect("text")).expect("a database");
+        store.batch_execute(&sql).expect("the tables that there are");
+    });
+    lab
 }
 
 fn main() {

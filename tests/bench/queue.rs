@@ -2,15 +2,13 @@
 //! after its submission, and how many jobs a second go through, looped and as one array, beside `xargs -P 2` running the
 //! same scripts. One run prints them all: `cargo bench --bench queue`.
 
-use lab::{Lab, summary, timed};
+use slotd_kit::lab::{Lab, summary, timed};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-mod lab;
 
 const ROUNDS: usize = 200;
 const JOBS: usize = 500;
@@ -100,10 +98,10 @@ fn throughput(lab: &Lab) {
 }
 
 fn main() {
-    let lab = Lab::start_in(tempfile::tempdir().expect("a temporary directory"));
+    let lab = Lab::start(2);
     submission(&lab);
     drop(lab);
-    let lab = Lab::start_in(tempfile::tempdir().expect("a temporary directory"));
+    let lab = Lab::start(2);
     start_latency(&lab);
     throughput(&lab);
 }

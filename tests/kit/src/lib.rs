@@ -8,6 +8,7 @@
 //! Tests wait for conditions with a deadline, never for an amount of time: `PATIENCE` is longer than anything takes on a
 //! busy machine, and a test that gets there has failed.
 
+pub mod lab;
 pub mod proc;
 pub mod scripts;
 pub mod wire;

@@ -1,34 +1,30 @@
 //! What the benchmarks of whole commands share: a daemon with a root of its own, and times.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const SLOTD: &str = env!("CARGO_BIN_EXE_slotd");
-
+/// A daemon whose root lies in a directory of its own; dropping it ends it.
 pub struct Lab {
     pub dir: tempfile::TempDir,
+    cpus: u32,
     daemon: Child,
 }
 
 impl Lab {
-    /// Serves `root` in this directory, with what is in it already.
-    pub fn start_in(dir: tempfile::TempDir) -> Lab {
-        let daemon = Command::new(SLOTD)
-            .arg("daemon")
-            .env("SLOTD_ROOT", dir.path().join("root"))
-            .env("SLOTD_CPUS", "2")
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the daemon");
-        let lab = Lab { dir, daemon };
-        let socket = lab.path("root/run/slotd.sock");
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while std::os::unix::net::UnixStream::connect(&socket).is_err() {
-            assert!(Instant::now() < deadline, "the daemon does not answer");
-            std::thread::yield_now();
-        }
-        lab
+    /// A daemon with so many CPUs and a root of its own.
+    pub fn start(cpus: u32) -> Lab {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let daemon = serve(dir.path(), cpus);
+        Lab { dir, cpus, daemon }
+    }
+
+    /// Does something with the runtime root while no daemon has it.
+    pub fn while_stopped(&mut self, change: impl FnOnce(&Path)) {
+        self.daemon.kill().expect("it is ours");
+        self.daemon.wait().expect("it is ours");
+        change(&self.path("root"));
+        self.daemon = serve(self.dir.path(), self.cpus);
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -37,7 +33,7 @@ impl Lab {
 
     /// What a command prints.
     pub fn run(&self, command: &str, args: &[&str]) -> String {
-        let out = Command::new(SLOTD)
+        let out = Command::new(crate::program())
             .arg(command)
             .args(args)
             .env("SLOTD_ROOT", self.path("root"))
@@ -54,6 +50,20 @@ impl Drop for Lab {
         let _ = self.daemon.kill();
         let _ = self.daemon.wait();
     }
+}
+
+/// A daemon of the root in this directory, once it answers.
+fn serve(dir: &Path, cpus: u32) -> Child {
+    let daemon = Command::new(crate::program())
+        .arg("daemon")
+        .env("SLOTD_ROOT", dir.join("root"))
+        .env("SLOTD_CPUS", cpus.to_string())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the daemon");
+    let ready = crate::until(|| crate::wire::connect(&dir.join("root")).ok());
+    assert!(ready.is_some(), "the daemon does not answer");
+    daemon
 }
 
 /// Minimum and median in milliseconds.
