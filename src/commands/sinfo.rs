@@ -14,7 +14,7 @@ use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::field::helpformat;
 use crate::render::json;
-use crate::render::sinfo::{self as render, Layout, Options, Sort, View, print, state_list_matches};
+use crate::render::sinfo::{self as render, Layout, Options, Sort, States, View, print};
 use crate::render::time::date_line;
 use crate::spec;
 use crate::spec::error::shown;
@@ -39,37 +39,6 @@ const APPLET: Applet = Applet {
     ],
     submission: "",
 };
-
-/// What `-t` may name, beginnings too.
-const STATES: [&str; 27] = [
-    "unknown",
-    "down",
-    "idle",
-    "allocated",
-    "mixed",
-    "future",
-    "drain",
-    "drained",
-    "draining",
-    "no_respond",
-    "reserved",
-    "perfctrs",
-    "cloud",
-    "completing",
-    "powering_down",
-    "powered_down",
-    "power_down",
-    "powering_up",
-    "power_up",
-    "fail",
-    "failing",
-    "maint",
-    "reboot",
-    "reboot_requested",
-    "reboot_issued",
-    "planned",
-    "blocked",
-];
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct Sinfo {
@@ -124,7 +93,7 @@ pub struct Sinfo {
     pub sort: Option<String>,
     /// Nodes in these states
     #[arg(short = 't', long, alias = "state", value_name = "STATES", value_parser = value(state))]
-    pub states: Vec<String>,
+    pub states: Vec<States>,
     /// Counts of nodes only
     #[arg(short, long)]
     pub summarize: bool,
@@ -154,9 +123,6 @@ pub enum SinfoFormat {
 /// Slurm's texts, exit code 1.
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sinfo, CliError> {
     let (mut args, choices) = choices::parse::<Sinfo>(APPLET, argv, origin)?;
-    if args.states.iter().any(|state| state == "all") {
-        args.states.clear();
-    }
     let view = args.long || args.summarize || args.list_reasons;
     let explicit = choices.last_of(&["format", "Format"]).filter(|name| !view || !choices.from_environment(name));
     args.view = match (explicit, &args.format, &args.format_fields) {
@@ -170,16 +136,9 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sinfo, CliError> {
     Ok(args)
 }
 
-/// The long name of a state, of which a beginning is enough; `all` is any.
-fn state(word: &str) -> Result<String, CliError> {
-    let lower = word.to_ascii_lowercase();
-    if lower == "all" {
-        return Ok(lower);
-    }
-    STATES.iter().find(|state| state.starts_with(lower.as_str())).map(|state| (*state).to_owned()).ok_or_else(|| {
-        let text = format!("Bad state string: \"{}\"\nvalid states: {}", shown(word), STATES.join(","));
-        CliError::error(1, text)
-    })
+/// A word of `-t`.
+fn state(word: &str) -> Result<States, CliError> {
+    States::parse(word).map_err(|bad| CliError::error(1, format!("{}\n{}", shown(&bad.message), bad.hint)))
 }
 
 pub fn run(argv: &[OsString]) -> Done {
@@ -245,7 +204,7 @@ fn once(args: &Sinfo, table: &Table, origin: &Origin) -> Done {
     if let Some(machine) = args.data.machine() {
         return output::print_machine(&json::nodes(&node, &ctx), machine);
     }
-    let in_state = args.states.is_empty() || state_list_matches(&args.states.join(","), &node).map_err(format_error)?;
+    let in_state = args.states.is_empty() || args.states.iter().any(|states| states.hold(&node));
     let named = args.nodes.as_ref().is_none_or(|names| names.iter().any(|name| output::is_node(name, &node.host.name)));
     let mut text = if table.is_dated(args) { date_line(&ctx) } else { String::new() };
     match &table.layout {

@@ -12,6 +12,7 @@ use crate::commands::sinfo::{self, Sinfo, SinfoFormat};
 use crate::commands::squeue::{self, Format, Squeue};
 use crate::commands::{sattach, sdiag, seff, sprio, sstat};
 use crate::model::{JobId, JobRef, JobState, Timestamp};
+use crate::render::sinfo::States;
 use crate::spec::states::StateFilter;
 use std::ffi::OsString;
 
@@ -334,7 +335,8 @@ fn sinfo_forms() {
     assert_eq!(sinfo(&["-N", "-l"]).view, SinfoFormat::Long);
     assert_eq!(sinfo(&["-s"]).view, SinfoFormat::Summary);
     assert_eq!(sinfo(&["-R"]).view, SinfoFormat::Reasons);
-    assert_eq!(sinfo(&["-p", "gpu", "-t", "idle,mix,alloc"]).states, ["idle", "mixed", "allocated"]);
+    let states = ["idle", "mixed", "allocated"].map(|name| States::parse(name).expect("a state"));
+    assert_eq!(sinfo(&["-p", "gpu", "-t", "idle,mix,alloc"]).states, states);
     assert!(sinfo(&["--format", "%P,%m", "--noconvert"]).noconvert);
     let refusal = sinfo_or(&["extra"]).map(|_| ());
     assert_eq!(refusal, Err(("sinfo: error: Unrecognized option: extra\n".to_owned(), 1)));

@@ -5,48 +5,8 @@ use crate::model::view::{NodeView, PartitionView};
 use crate::render::Ctx;
 use crate::render::ctx::VERSION;
 use crate::render::field::{Cut, Field, Need, Place, Table};
+use crate::render::sinfo::State;
 use crate::render::value::Value;
-
-/// What the host is doing, in Slurm's words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    Idle,
-    /// Some of its CPUs are taken, or some of its memory or GPUs.
-    Mixed,
-    /// All CPUs are taken, or an exclusive job has the host.
-    Allocated,
-}
-
-impl State {
-    pub fn of(node: &NodeView) -> Self {
-        let taken = &node.allocated;
-        if node.exclusive || (taken.cpus > 0 && taken.cpus as usize >= node.host.cpu_ids.len()) {
-            State::Allocated
-        } else if taken.cpus > 0 || taken.mem_mb > 0 || taken.gpus > 0 {
-            State::Mixed
-        } else {
-            State::Idle
-        }
-    }
-
-    /// `%T`
-    pub const fn name(self) -> &'static str {
-        match self {
-            State::Idle => "idle",
-            State::Mixed => "mixed",
-            State::Allocated => "allocated",
-        }
-    }
-
-    /// `%t`
-    pub const fn code(self) -> &'static str {
-        match self {
-            State::Idle => "idle",
-            State::Mixed => "mix",
-            State::Allocated => "alloc",
-        }
-    }
-}
 
 /// A line of sinfo: the host as a member of some partitions.
 pub struct Row<'a> {

@@ -1,7 +1,9 @@
 //! sinfo: the host and its partitions (sinfo man page).
 
 mod fields;
+mod states;
 mod view;
 
-pub use fields::{Row, Sinfo, State, features, gres, load};
-pub use view::{Layout, Options, REASONS, Sort, View, long, parse, print, state_list_matches};
+pub use fields::{Row, Sinfo, features, gres, load};
+pub use states::{State, States};
+pub use view::{Layout, Options, REASONS, Sort, View, long, parse, print};

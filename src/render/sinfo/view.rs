@@ -2,7 +2,6 @@
 
 use crate::model::view::NodeView;
 use crate::render::field::{FormatError, Need};
-use crate::render::sinfo::State;
 use crate::render::sinfo::fields::{Row, Sinfo};
 use crate::render::{Columns, Ctx, layout, sort};
 
@@ -114,45 +113,6 @@ pub fn print(node: &NodeView, options: &Options, ctx: &Ctx) -> String {
     };
     options.sort.apply(&mut rows, ctx);
     options.layout.print(&rows, options.header, ctx)
-}
-
-/// Node states that Slurm knows, in the order of its message.
-const STATES: &str = "unknown,down,idle,allocated,error,mixed,future,drain,drained,draining,no_respond,reserved,perfctrs,\
-    cloud,completing,powering_down,powered_down,power_down,powering_up,fail,maint,reboot,planned";
-
-/// `-t/--states`: whether the host is in one of these states (separated by `,`) or in all of them (by `&`).
-///
-/// # Errors
-/// A word that is no state of Slurm's.
-pub fn state_list_matches(text: &str, node: &NodeView) -> Result<bool, FormatError> {
-    let state = State::of(node);
-    let is = |word: &str| -> Result<bool, FormatError> {
-        let word = word.trim().to_ascii_lowercase();
-        let known = match word.as_str() {
-            "all" => return Ok(true),
-            "alloc" => Some(State::Allocated),
-            "mix" => Some(State::Mixed),
-            word => [State::Idle, State::Mixed, State::Allocated].into_iter().find(|s| s.name() == word),
-        };
-        if let Some(known) = known {
-            return Ok(known == state);
-        }
-        // Short forms of states that the one host never has.
-        let others = ["comp", "futr", "resv", "unk", "npc", "failing", "power_up", "reboot_issued", "reboot_requested"];
-        if STATES.split(',').any(|s| s == word) || others.contains(&word.as_str()) {
-            return Ok(false);
-        }
-        Err(FormatError {
-            message: format!("Bad state string: \"{text}\""),
-            names: STATES.split(',').collect(),
-            word,
-            hint: format!("valid states: {STATES}"),
-        })
-    };
-    if text.contains('&') {
-        return text.split('&').try_fold(true, |all, word| Ok(is(word)? && all));
-    }
-    text.split(',').filter(|w| !w.is_empty()).try_fold(false, |any, word| Ok(is(word)? || any))
 }
 
 #[cfg(test)]
@@ -464,13 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_filter_that_leaves_the_host_out_leaves_the_partitions() {
-        assert_eq!(state_list_matches("alloc", &idle()), Ok(false));
-        assert_eq!(state_list_matches("IDLE,down", &idle()), Ok(true));
-        assert_eq!(state_list_matches("mix", &taken(1)), Ok(true));
-        assert_eq!(state_list_matches("idle&drain", &idle()), Ok(false));
-        assert_eq!(state_list_matches("all", &idle()), Ok(true));
-        assert_eq!(state_list_matches("bogus", &idle()).unwrap_err().message, "Bad state string: \"bogus\"");
+    fn what_leaves_the_host_out_leaves_the_partitions() {
         let options = Options { shows_node: false, ..view(View::default(), Columns::Slurm) };
         assert_eq!(
             print(&idle(), &options, &ctx()),
@@ -500,11 +454,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_format_and_no_state_list_panics(text in "\\PC{0,40}|[%.,:&0-9A-Za-z_-]{0,40}") {
+        fn no_format_panics(text in "\\PC{0,40}|[%.,:&0-9A-Za-z_-]{0,40}") {
             for layout in [parse(&text), long(&text)].into_iter().flatten() {
                 print(&idle(), &Options::new(layout), &ctx());
             }
-            let _ = state_list_matches(&text, &idle());
         }
     }
 }
