@@ -84,7 +84,7 @@
 //! | a grammar | a file in `spec` with `parse`, and `parse(print(x)) == x` as its property test |
 //! | a refusal | a variant of `model::Refusal` with its text |
 //! | a command | a file in `commands`, a line in its table |
-//! | a setting | `daemon/config.rs`, and the table in README.md |
+//! | a setting | `daemon/settings.rs`, the table in README.md, the list in `commands/pages/texts.rs` |
 //! | a column | a migration, `store/schema.rs`, `store/row.rs` |
 
 pub mod actors;

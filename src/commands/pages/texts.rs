@@ -218,12 +218,16 @@ pub const SLOTD: Page = Page {
         ("0", "The daemon was told to end, by SIGTERM or SIGINT; or what was asked for was done."),
         ("1", "The daemon could not start or go on, or a file could not be written."),
         ("2", "The command is unknown or its words make no sense."),
+        ("3", "slotd daemon status: no daemon serves the root."),
+        ("4", "slotd daemon status: there is one, and it does not answer."),
     ],
 };
 
 /// The ways to call slotd.
 pub const SLOTD_FORMS: &[(&str, &str)] = &[
-    ("slotd daemon", ""),
+    ("slotd daemon", "[start|stop|restart|status] [--env-file PATH]"),
+    ("slotd install", "[OPTIONS]"),
+    ("slotd uninstall", "[OPTIONS]"),
     ("slotd commands", ""),
     ("slotd man", "DIR"),
     ("slotd completions", "bash|zsh|fish DIR"),
@@ -232,7 +236,19 @@ pub const SLOTD_FORMS: &[(&str, &str)] = &[
 
 /// What only slotd itself does.
 pub const SLOTD_COMMANDS: &[(&str, &str)] = &[
-    ("daemon", "Serves the runtime root until SIGTERM or SIGINT. Running jobs go on after that."),
+    (
+        "daemon",
+        "Serves the runtime root until SIGTERM or SIGINT. Running jobs go on after that. With start, stop, restart or status \
+         it is about a daemon beside the caller, with its log in run/slotd.log: start returns when it serves, or says why it \
+         does not, stop when it has ended. Such a daemon has the settings of the environment file and none of the caller's \
+         but SLOTD_ROOT.",
+    ),
+    (
+        "install",
+        "Installs this program for the user, with its links, settings, man pages, completions and service, and starts it. \
+         --help lists the options.",
+    ),
+    ("uninstall", "Removes all that. Jobs and history stay, unless --purge-runtime is given."),
     ("commands", "Prints the names of the commands, a line each: the links that an installation needs."),
     ("man", "Writes the man pages of all commands into a directory, which is made where it is missing."),
     (
@@ -245,9 +261,11 @@ pub const SLOTD_COMMANDS: &[(&str, &str)] = &[
 pub const SIGNALS: &[(&str, &str)] =
     &[("SIGTERM, SIGINT", "The daemon ends; running jobs go on."), ("SIGHUP", "The daemon looks for GPUs again.")];
 
-/// Below the runtime root.
+/// Below the runtime root, and the settings.
 pub const FILES: &[(&str, &str)] = &[
     ("run/slotd.sock", "The socket that commands talk to."),
+    ("run/slotd.log", "The log of a daemon that slotd daemon start has started."),
+    ("~/.config/slotd/slotd.env", "Its settings, as systemd reads an EnvironmentFile=."),
     ("lib/state.db", "The database."),
     ("lib/jobs/ID", "The directory of a job: script.sh, runner.sh (which reproduces the launch by hand), exit_status."),
 ];
