@@ -52,11 +52,12 @@ fn a_job_that_ends_by_itself_in_the_grace_is_cancelled_all_the_same() {
 #[test]
 fn no_process_of_the_job_is_left() {
     let slotd = Slotd::start();
-    let job = slotd.wrap(&[], "setsid sleep 1000 & (trap '' TERM; sleep 1000) & nohup sleep 1000 & echo ready; wait");
+    let job = slotd.wrap(&[], "setsid sleep 1000 & helper ignore 15 & nohup sleep 1000 & wait");
     slotd.wait_text(&format!("slurm-{job}.out"), "ready");
     slotd.cancel(job);
     slotd.wait_state(job, "CANCELLED");
-    assert!(!slotd.processes().iter().any(|pid| proc::cmdline(*pid).starts_with("sleep 1000")));
+    let left = |pid: &i32| ["sleep 1000", "helper"].iter().any(|name| proc::cmdline(*pid).starts_with(name));
+    assert!(!slotd.processes().iter().any(left));
 }
 
 #[test]
@@ -212,24 +213,25 @@ fn an_unknown_signal_is_refused() {
 
 #[test]
 fn many_stubborn_jobs_are_cancelled_side_by_side() {
-    let slotd = Setup::default().set("SLOTD_KILL_WAIT", 2).start();
-    let jobs: Vec<u32> = (0..4)
-        .map(|i| slotd.wrap(&["--mem", "1"], &format!("trap '' TERM; echo > ready{i}; while :; do sleep 0.05; done")))
-        .collect();
-    for i in 0..4 {
-        slotd.wait_text(&format!("ready{i}"), "");
+    let slotd = Setup::default().set("SLOTD_KILL_WAIT", 600).start();
+    let jobs = [0, 1, 2, 3].map(|i| slotd.wrap(&["--mem", "1", "-o", &format!("log{i}")], "exec helper ignore 15"));
+    for i in 0..jobs.len() {
+        slotd.wait_text(&format!("log{i}"), "ready");
     }
     slotd.cmd("scancel", &["--me"]).ok();
-    let ends: Vec<i64> = jobs.iter().map(|job| slotd.wait_state(*job, "CANCELLED").end()).collect();
-    // One after the other would take eight seconds.
-    let spread = ends.iter().max().unwrap() - ends.iter().min().unwrap();
-    assert!(spread < 2_000_000, "{spread} microseconds between the first and the last");
+    // One after the other would let the second wait for the long grace of the first.
+    let all_at_once = || jobs.iter().all(|job| slotd.state(*job) == "COMPLETING").then_some(());
+    slotd.wait("the grace of all", all_at_once);
+    slotd.cmd("scancel", &["--me", "-s", "KILL"]).ok();
+    for job in jobs {
+        slotd.wait_state(job, "CANCELLED");
+    }
 }
 
 #[test]
 fn cancelling_twice_is_cancelling_once() {
     let slotd = Slotd::start();
-    let job = slotd.wrap(&[], "trap '' TERM; echo ready; while :; do sleep 0.05; done");
+    let job = slotd.wrap(&[], "exec helper ignore 15");
     slotd.wait_text(&format!("slurm-{job}.out"), "ready");
     slotd.cancel(job);
     slotd.cancel(job);
@@ -298,13 +300,13 @@ fn scancel_with_a_signal_reaches_the_steps_or_where_there_are_none_the_whole_job
 #[test]
 fn a_job_that_will_not_end_is_killed_after_the_grace_and_holds_up_nobody() {
     let slotd = Slotd::setup().set("SLOTD_KILL_WAIT", 30).start();
-    let stubborn = slotd.wrap(&["-o", "log"], "trap '' TERM; echo $$ ready; while :; do sleep 0.03; done");
-    let said = slotd.wait_text("log", "ready");
+    let stubborn = slotd.wrap(&["-o", "log"], "exec helper ignore 15");
+    let said = slotd.wait_text("log", "\n");
     slotd.cancel(stubborn);
     slotd.wait("COMPLETING", || (slotd.state(stubborn) == "COMPLETING").then_some(()));
     // Its grace is long; others come and go.
     slotd.wait_state(slotd.wrap(&[], "true"), "COMPLETED");
-    let pid = said.split(' ').next().unwrap().parse().unwrap();
+    let pid = said.trim().rsplit(' ').next().unwrap().parse().unwrap();
     assert!(proc::is_alive(pid));
     slotd.cmd("scancel", &["-s", "KILL", &stubborn.to_string()]).ok();
     slotd.wait_state(stubborn, "CANCELLED");

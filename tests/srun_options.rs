@@ -216,8 +216,8 @@ fn a_bad_exit_ends_the_others_with_sigterm_first() {
 #[test]
 fn a_task_that_ignores_sigterm_is_killed_after_a_bad_exit() {
     let slotd = Slotd::start();
-    let script = "if [ $SLURM_PROCID = 1 ]; then until [ -e up ]; do sleep 0.02; done; exit 1; fi; \
-                  trap '' TERM; : > up; while :; do sleep 0.02; done";
+    let script = "if [ $SLURM_PROCID = 1 ]; then until [ -s up ]; do sleep 0.02; done; exit 1; fi; \
+                  exec helper ignore 15 > up";
     let out = slotd.cmd("srun", &["-K", "-n", "2", "sh", "-c", script]).fails(137);
     says(&out.stderr, &format!("srun: error: {}: task 0: Killed", slotd_kit::host()));
 }

@@ -51,7 +51,7 @@ fn a_job_in_its_grace_is_completing_and_stays_a_timeout_whatever_happens() {
 #[test]
 fn the_grace_goes_on_under_the_next_daemon() {
     let mut slotd = Setup::default().set("SLOTD_KILL_WAIT", 1).start();
-    let job = slotd.wrap(&["-t", "0:01"], "trap '' TERM; echo up; while :; do sleep 0.05; done");
+    let job = slotd.wrap(&["-t", "0:01"], "exec helper ignore 15");
     slotd.wait_state(job, "COMPLETING");
     slotd.crash();
     assert_eq!(slotd.wait_end(job).state(), "TIMEOUT");
@@ -68,15 +68,16 @@ fn a_script_that_saves_and_exits_at_the_limit_is_still_a_timeout() {
 #[test]
 fn every_process_of_the_job_is_ended() {
     let slotd = Slotd::start();
-    let job = slotd.wrap(&["-t", "0:01"], "setsid sleep 1000 & (trap '' TERM; sleep 1000) & nohup sleep 1000 & wait");
+    let job = slotd.wrap(&["-t", "0:01"], "setsid sleep 1000 & helper ignore 15 & nohup sleep 1000 & wait");
     slotd.wait_state(job, "TIMEOUT");
-    assert!(!slotd.processes().iter().any(|pid| proc::cmdline(*pid).starts_with("sleep 1000")));
+    let left = |pid: &i32| ["sleep 1000", "helper"].iter().any(|name| proc::cmdline(*pid).starts_with(name));
+    assert!(!slotd.processes().iter().any(left));
 }
 
 #[test]
 fn the_ladder_of_one_job_does_not_hold_up_others() {
     let slotd = Setup::default().set("SLOTD_KILL_WAIT", 600).start();
-    let stubborn = slotd.wrap(&["-t", "0:01"], "trap '' TERM; while :; do sleep 0.05; done");
+    let stubborn = slotd.wrap(&["-t", "0:01"], "exec helper ignore 15");
     slotd.wait_text(&format!("slurm-{stubborn}.out"), "DUE TO TIME LIMIT");
     let other = slotd.wrap(&["-t", "0:01"], "exec sleep 1000");
     slotd.wait_state(other, "TIMEOUT");

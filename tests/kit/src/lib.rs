@@ -142,6 +142,7 @@ impl Setup {
         for command in COMMANDS {
             std::os::unix::fs::symlink(program(), base.join("bin").join(command)).unwrap();
         }
+        std::os::unix::fs::symlink(helper(), base.join("bin/helper")).unwrap();
         Slotd { base, root, vars: self.vars, daemon: None, _dir: dir }
     }
 
@@ -848,4 +849,10 @@ pub fn program() -> &'static Path {
             built
         })
     })
+}
+
+/// The helper program of jobs, which the build script of this crate has built. `SLOTD_TEST_HELPER` names it on another
+/// machine.
+fn helper() -> PathBuf {
+    std::env::var_os("SLOTD_TEST_HELPER").map_or_else(|| PathBuf::from(env!("HELPER")), PathBuf::from)
 }

@@ -1,0 +1,16 @@
+//! Builds the helper program, since cargo builds no programs of a dependency: jobs of tests run it as `helper`.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+const SOURCE: &str = "src/bin/helper.rs";
+
+fn main() {
+    println!("cargo::rerun-if-changed={SOURCE}");
+    let variable = |name: &str| std::env::var(name).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let helper = PathBuf::from(variable("OUT_DIR")).join("helper");
+    let mut rustc = Command::new(variable("RUSTC"));
+    rustc.args(["--edition", "2024", "--target", &variable("TARGET"), "-O", "-C", "strip=symbols", SOURCE, "-o"]);
+    assert!(rustc.arg(&helper).status().is_ok_and(|status| status.success()), "the helper program does not build");
+    println!("cargo::rustc-env=HELPER={}", helper.display());
+}

@@ -1,0 +1,68 @@
+//! What a job of a test does, where a shell can do it only by tricks, or not at all:
+//!
+//! - `helper ignore SIGNAL…` ignores signals by number, says `ready PID`, and stays.
+//! - `helper eat MB` writes to so much memory, and ends.
+//! - `helper unwaited SECS` ends after a child that nobody waits for, in a session of its own, has used so much CPU time.
+
+use std::io::Write;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+unsafe extern "C" {
+    fn signal(signal: i32, handler: usize) -> usize;
+    fn fork() -> i32;
+    fn setsid() -> i32;
+    fn kill(pid: i32, signal: i32) -> i32;
+}
+
+const SIG_IGN: usize = 1;
+const SIGCHLD: i32 = 17;
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let numbers: Vec<i32> = words.iter().skip(1).map(|word| word.parse().expect("a number")).collect();
+    match (words.first().map(String::as_str), numbers.as_slice()) {
+        (Some("ignore"), signals) => ignore(signals),
+        (Some("eat"), [mb]) => eat(*mb as usize),
+        (Some("unwaited"), [secs]) => unwaited(Duration::from_secs(*secs as u64)),
+        _ => panic!("helper: {words:?}: see its source"),
+    }
+}
+
+fn ignore(signals: &[i32]) {
+    for number in signals {
+        // SAFETY: no handler runs.
+        unsafe { signal(*number, SIG_IGN) };
+    }
+    println!("ready {}", std::process::id());
+    std::io::stdout().flush().expect("somewhere to say it");
+    loop {
+        sleep(Duration::from_secs(1000));
+    }
+}
+
+fn eat(mb: usize) {
+    let memory = vec![1u8; mb << 20];
+    assert_eq!(std::hint::black_box(&memory).last(), Some(&1));
+}
+
+fn unwaited(time: Duration) {
+    // SAFETY: this process has one thread, and no handler runs.
+    let child = unsafe {
+        signal(SIGCHLD, SIG_IGN);
+        fork()
+    };
+    if child == 0 {
+        // SAFETY: it takes nothing.
+        unsafe { setsid() };
+        let begun = Instant::now();
+        while begun.elapsed() < time {
+            std::hint::spin_loop();
+        }
+        return;
+    }
+    // SAFETY: kill takes two numbers; 0 sends nothing.
+    while unsafe { kill(child, 0) } == 0 {
+        sleep(Duration::from_millis(20));
+    }
+}
