@@ -8,6 +8,7 @@ pub mod error;
 pub mod extra;
 pub mod getopt;
 pub mod job_env;
+pub mod job_values;
 pub mod options;
 pub mod origin;
 pub mod step;

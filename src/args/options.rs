@@ -1,6 +1,16 @@
-//! The options that sbatch, srun and salloc share, as they are written. `submit` gives them their meaning.
+//! The options that sbatch, srun and salloc share. `submit` makes a request of them.
 
+use crate::args::job_values::{self, PerTask};
+use crate::args::value::{Maybe, named, unless_empty, value};
+use crate::model::dependency::Dependency;
+use crate::model::request::{NodeCount, Sharing, WarnSignal};
+use crate::model::{Constraint, HostList};
+use crate::spec;
+use crate::spec::gres::GpuAsk;
 use clap::Args;
+
+/// Seconds; `None` is unlimited.
+pub type Limit = Option<u64>;
 
 /// Options of every command.
 #[derive(Debug, Clone, Default, Args)]
@@ -72,44 +82,44 @@ pub struct JobOpts {
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
     /// Features that the host must have
-    #[arg(short = 'C', long, value_name = "FEATURES")]
-    pub constraint: Option<String>,
+    #[arg(short = 'C', long, value_name = "FEATURES", value_parser = unless_empty(spec::constraint::parse))]
+    pub constraint: Option<Maybe<Constraint>>,
     /// CPUs for each task
-    #[arg(short, long, value_name = "N")]
-    pub cpus_per_task: Option<String>,
+    #[arg(short, long, value_name = "N", value_parser = named(spec::count::parse))]
+    pub cpus_per_task: Option<u32>,
     /// CPUs for each GPU
-    #[arg(long, value_name = "N")]
-    pub cpus_per_gpu: Option<String>,
+    #[arg(long, value_name = "N", value_parser = named(spec::count::parse))]
+    pub cpus_per_gpu: Option<u32>,
     /// Remove the job if it cannot end before this time
     #[arg(long, value_name = "TIME")]
     pub deadline: Option<String>,
     /// Jobs to wait for: afterok:12, afterany:12:13, singleton
-    #[arg(short, long, value_name = "KIND:JOB")]
-    pub dependency: Option<String>,
+    #[arg(short, long, value_name = "KIND:JOB", value_parser = value(spec::dependency::parse))]
+    pub dependency: Option<Dependency>,
     /// Hosts not to run on
-    #[arg(short = 'x', long, value_name = "HOSTS")]
-    pub exclude: Option<String>,
+    #[arg(short = 'x', long, value_name = "HOSTS", value_parser = value(spec::hostlist::parse))]
+    pub exclude: Option<HostList>,
     /// Share the host with no other job
-    #[arg(long, value_name = "KIND", num_args = 0..=1, require_equals = true, overrides_with = "oversubscribe")]
-    pub exclusive: Option<Option<String>>,
+    #[arg(long, value_name = "KIND", num_args = 0..=1, require_equals = true, overrides_with = "oversubscribe", default_missing_value = "", value_parser = named(job_values::sharing))]
+    pub exclusive: Option<Sharing>,
     /// Group to run as, which is yours
     #[arg(long, value_name = "GROUP")]
     pub gid: Option<String>,
     /// GPUs: [MODEL:]N
-    #[arg(short = 'G', long, value_name = "N")]
-    pub gpus: Option<String>,
+    #[arg(short = 'G', long, value_name = "N", value_parser = value(spec::gres::parse_gpus))]
+    pub gpus: Option<GpuAsk>,
     /// GPUs of the node: [MODEL:]N
-    #[arg(long, value_name = "N")]
-    pub gpus_per_node: Option<String>,
+    #[arg(long, value_name = "N", value_parser = value(spec::gres::parse_gpus))]
+    pub gpus_per_node: Option<GpuAsk>,
     /// GPUs for each socket: [MODEL:]N
-    #[arg(long, value_name = "N")]
-    pub gpus_per_socket: Option<String>,
+    #[arg(long, value_name = "N", value_parser = value(spec::gres::parse_gpus))]
+    pub gpus_per_socket: Option<GpuAsk>,
     /// GPUs for each task: [MODEL:]N
-    #[arg(long, value_name = "N")]
-    pub gpus_per_task: Option<String>,
+    #[arg(long, value_name = "N", value_parser = value(spec::gres::parse_gpus))]
+    pub gpus_per_task: Option<GpuAsk>,
     /// Generic resources of the node: gpu[:MODEL][:N]
-    #[arg(long, value_name = "LIST")]
-    pub gres: Option<String>,
+    #[arg(long, value_name = "LIST", value_parser = value(spec::gres::parse))]
+    pub gres: Option<Maybe<GpuAsk>>,
     /// Submit the job held
     #[arg(short = 'H', long)]
     pub hold: bool,
@@ -117,47 +127,47 @@ pub struct JobOpts {
     #[arg(short = 'J', long, value_name = "NAME")]
     pub job_name: Option<String>,
     /// Cancel the job when its dependency can never be met: yes or no
-    #[arg(long, value_name = "YES|NO")]
-    pub kill_on_invalid_dep: Option<String>,
+    #[arg(long, value_name = "YES|NO", value_parser = named(job_values::yes_or_no))]
+    pub kill_on_invalid_dep: Option<bool>,
     /// Licenses; kept and shown
     #[arg(short = 'L', long, value_name = "NAMES")]
     pub licenses: Option<String>,
     /// When mail would be sent; kept and shown
-    #[arg(long, value_name = "EVENTS")]
-    pub mail_type: Option<String>,
+    #[arg(long, value_name = "EVENTS", value_parser = unless_empty(job_values::mail_type))]
+    pub mail_type: Option<Maybe<String>>,
     /// Who would get mail; kept and shown
     #[arg(long, value_name = "USER")]
     pub mail_user: Option<String>,
     /// Memory for the job: 512M, 8G; a bare number is MB; 0 is all of it
-    #[arg(long, value_name = "SIZE")]
-    pub mem: Option<String>,
+    #[arg(long, value_name = "SIZE", value_parser = named(spec::mem::parse_mb_for))]
+    pub mem: Option<u64>,
     /// Memory for each CPU
-    #[arg(long, value_name = "SIZE")]
-    pub mem_per_cpu: Option<String>,
+    #[arg(long, value_name = "SIZE", value_parser = named(spec::mem::parse_mb_for))]
+    pub mem_per_cpu: Option<u64>,
     /// Memory for each GPU
-    #[arg(long, value_name = "SIZE")]
-    pub mem_per_gpu: Option<String>,
+    #[arg(long, value_name = "SIZE", value_parser = named(spec::mem::parse_mb_for))]
+    pub mem_per_gpu: Option<u64>,
     /// CPUs of the node at least
-    #[arg(long, value_name = "N")]
-    pub mincpus: Option<String>,
+    #[arg(long, value_name = "N", value_parser = named(spec::count::parse))]
+    pub mincpus: Option<u32>,
     /// Step back behind others by so much (100 if no value is given)
-    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true)]
-    pub nice: Option<Option<String>>,
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "100", value_parser = named(job_values::nice))]
+    pub nice: Option<i64>,
     /// Hosts to run on, of which there is one
-    #[arg(short = 'w', long, value_name = "HOSTS")]
-    pub nodelist: Option<String>,
+    #[arg(short = 'w', long, value_name = "HOSTS", value_parser = value(spec::hostlist::parse))]
+    pub nodelist: Option<HostList>,
     /// Nodes, at least and at most; there is one
-    #[arg(short = 'N', long, value_name = "MIN[-MAX]")]
-    pub nodes: Option<String>,
+    #[arg(short = 'N', long, value_name = "MIN[-MAX]", value_parser = value(spec::nodes::parse))]
+    pub nodes: Option<NodeCount>,
     /// Tasks
-    #[arg(short = 'n', long, value_name = "N")]
-    pub ntasks: Option<String>,
+    #[arg(short = 'n', long, value_name = "N", value_parser = named(spec::count::parse))]
+    pub ntasks: Option<u32>,
     /// Tasks for each GPU
-    #[arg(long, value_name = "N")]
-    pub ntasks_per_gpu: Option<String>,
+    #[arg(long, value_name = "N", value_parser = named(spec::count::parse))]
+    pub ntasks_per_gpu: Option<u32>,
     /// Tasks of the node; sets --ntasks where that is not given
-    #[arg(long, value_name = "N")]
-    pub ntasks_per_node: Option<String>,
+    #[arg(long, value_name = "N", value_parser = named(spec::count::parse))]
+    pub ntasks_per_node: Option<u32>,
     /// More tasks than CPUs: they share the CPUs of one
     #[arg(short = 'O', long)]
     pub overcommit: bool,
@@ -168,8 +178,8 @@ pub struct JobOpts {
     #[arg(short, long, value_name = "NAMES")]
     pub partition: Option<String>,
     /// Priority, or TOP
-    #[arg(long, value_name = "N")]
-    pub priority: Option<String>,
+    #[arg(long, value_name = "N", value_parser = named(job_values::priority))]
+    pub priority: Option<u32>,
     /// Quality of service; kept and shown
     #[arg(short, long, value_name = "NAME")]
     pub qos: Option<String>,
@@ -177,17 +187,17 @@ pub struct JobOpts {
     #[arg(long, value_name = "NAME")]
     pub reservation: Option<String>,
     /// Signal before the time limit: [B:]SIGNAL[@SECONDS]
-    #[arg(long, value_name = "SPEC")]
-    pub signal: Option<String>,
+    #[arg(long, value_name = "SPEC", value_parser = value(spec::signal::parse_warn))]
+    pub signal: Option<WarnSignal>,
     /// Time limit: minutes, minutes:seconds, hours:minutes:seconds, days-hours, …
-    #[arg(short, long, value_name = "TIME")]
-    pub time: Option<String>,
+    #[arg(short, long, value_name = "TIME", value_parser = named(spec::time::parse_limit_for))]
+    pub time: Option<Limit>,
     /// The time limit may be shortened to this to start earlier
-    #[arg(long, value_name = "TIME")]
-    pub time_min: Option<String>,
+    #[arg(long, value_name = "TIME", value_parser = named(spec::time::parse_limit_for))]
+    pub time_min: Option<Limit>,
     /// Resources for each task: cpu:N,gres/gpu:N
-    #[arg(long, value_name = "LIST")]
-    pub tres_per_task: Option<String>,
+    #[arg(long, value_name = "LIST", value_parser = unless_empty(job_values::tres_per_task))]
+    pub tres_per_task: Option<Maybe<PerTask>>,
     /// User to run as, who is you
     #[arg(long, value_name = "USER")]
     pub uid: Option<String>,

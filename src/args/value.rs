@@ -23,6 +23,20 @@ where
     Value(parse)
 }
 
+/// A value that an empty text leaves out: `--constraint=`.
+pub type Maybe<T> = Option<T>;
+
+/// A grammar of a value that may be left out.
+pub fn unless_empty<T, E>(
+    parse: fn(&str) -> Result<T, E>,
+) -> Value<impl Fn(&str, &str) -> Result<Maybe<T>, E> + Clone + Send + Sync + 'static>
+where
+    T: 'static,
+    E: 'static,
+{
+    Value(move |text: &str, _: &str| if text.is_empty() { Ok(None) } else { parse(text).map(Some) })
+}
+
 /// A grammar whose errors do not name the option.
 pub fn value<T, E>(
     parse: fn(&str) -> Result<T, E>,

@@ -5,13 +5,12 @@ use crate::args::error::CliError;
 use crate::args::extra;
 use crate::args::getopt::Operands;
 use crate::args::origin::Origin;
-use crate::args::submit::{Submission, invalid, own_batch_tasks, submit_line};
+use crate::args::submit::{Submission, own_batch_tasks, submit_line};
 use crate::commands::salloc::options::{SallocOpts, VARIABLES};
 use crate::commands::sbatch::args::error_exit;
-use crate::commands::srun::args::{immediate_exit, immediate_secs};
+use crate::commands::srun::args::immediate_exit;
 use crate::model::JobRequest;
 use crate::model::request::JobKind;
-use crate::spec;
 use crate::spec::script_tasks::script_tasks;
 use std::ffi::OsString;
 
@@ -25,9 +24,6 @@ pub const APPLET: Applet = Applet {
     variables: VARIABLES,
     submission: "Job submit/allocate failed",
 };
-
-/// SIGTERM, which `-K` sends if it names no other signal.
-const TERM: i32 = 15;
 
 /// Whether the terminal bell rings when the allocation is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -73,24 +69,17 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Salloc, CliError> {
     // The name does not follow the command (golden E-14, L-17).
     let name = if options.no_shell { "no-shell" } else { "interactive" };
     let mut request = Submission { job, choices: &choices, origin }.request(JobKind::Allocation, name, argv)?;
-    request.immediate_secs = immediate_secs(&choices, &options.immediate)?;
+    request.immediate_secs = options.immediate;
     let command: Vec<String> = choices.operands.iter().map(|operand| operand.text.clone()).collect();
     request.command = command.first().cloned();
     request.script_tasks = script_tasks(&submit_line(&command.iter().map(OsString::from).collect::<Vec<_>>()));
     request.batch_tasks = own_batch_tasks(origin)?;
-    let kill_command = match &options.kill_command {
-        None => None,
-        Some(None) => Some(TERM),
-        Some(Some(text)) => Some(
-            spec::signal::parse(text).map_err(|_| choices.refuse("kill-command", &invalid("--kill-command", text)))?,
-        ),
-    };
     Ok(Salloc {
         work_dir: request.work_dir.clone(),
         request,
         command,
         no_shell: options.no_shell,
-        kill_command,
+        kill_command: options.kill_command,
         bell: match (options.bell, options.no_bell) {
             (true, _) => Bell::Always,
             (false, true) => Bell::Never,

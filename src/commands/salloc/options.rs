@@ -1,6 +1,9 @@
 //! The options of salloc and the variables that stand for them (salloc man page, "INPUT ENVIRONMENT VARIABLES").
 
+use crate::args::job_values::{immediate, invalid};
 use crate::args::options::JobOpts;
+use crate::args::value::{named, value};
+use crate::spec::{self, SpecError};
 use clap::Args;
 
 #[derive(Debug, Clone, Default, Args)]
@@ -11,11 +14,11 @@ pub struct SallocOpts {
     #[arg(long, overrides_with = "no_bell")]
     pub bell: bool,
     /// Fail unless the resources are there within so many seconds (now if no value is given)
-    #[arg(short = 'I', long, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
-    pub immediate: Option<Option<String>>,
+    #[arg(short = 'I', long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = value(immediate))]
+    pub immediate: Option<u64>,
     /// Signal the command when the allocation ends before it (TERM if no value is given)
-    #[arg(short = 'K', long, value_name = "SIGNAL", num_args = 0..=1, require_equals = true)]
-    pub kill_command: Option<Option<String>>,
+    #[arg(short = 'K', long, value_name = "SIGNAL", num_args = 0..=1, require_equals = true, default_missing_value = "TERM", value_parser = named(signal))]
+    pub kill_command: Option<i32>,
     /// Do not ring the bell
     #[arg(long, overrides_with = "bell")]
     pub no_bell: bool,
@@ -25,6 +28,10 @@ pub struct SallocOpts {
     /// The command and its arguments; your shell where there is none
     #[arg(value_name = "COMMAND [ARGS]")]
     pub operands: Vec<String>,
+}
+
+fn signal(text: &str, option: &str) -> Result<i32, SpecError> {
+    spec::signal::parse(text).map_err(|_| invalid(option, text))
 }
 
 pub const VARIABLES: &[(&str, &str)] = &[

@@ -8,7 +8,7 @@ use crate::args::extra;
 use crate::args::getopt::Operands;
 use crate::args::job_env::Export;
 use crate::args::origin::Origin;
-use crate::args::submit::{Submission, base_name, given, open_mode, own_batch_tasks};
+use crate::args::submit::{Submission, base_name, given, own_batch_tasks};
 use crate::commands::sbatch::options::{SbatchOpts, VARIABLES};
 use crate::model::JobRequest;
 use crate::model::change::LaunchTexts;
@@ -104,14 +104,11 @@ pub fn parse(
     spec::script::check(&script).map_err(|error| refuse(&error))?;
     request.batch_tasks = own_batch_tasks(origin)?;
 
-    request.array = match given(&options.array) {
-        Some(_) => choices.read("array", options.array.as_ref(), spec::array::parse)?,
-        None => None,
-    };
+    request.array = options.array.clone().flatten();
     request.std_out = given(&options.output);
     request.std_err = given(&options.error);
     request.std_in = given(&options.input);
-    request.open_mode = choices.read("open-mode", options.open_mode.as_ref(), open_mode)?;
+    request.open_mode = options.open_mode;
     request.requeue = options.requeue;
     request.no_requeue = options.no_requeue;
     let export = match &options.export {

@@ -1,6 +1,11 @@
 //! The options of sbatch and the variables that stand for them (sbatch man page, "INPUT ENVIRONMENT VARIABLES").
 
+use crate::args::job_values::open_mode;
 use crate::args::options::JobOpts;
+use crate::args::value::{Maybe, unless_empty, value};
+use crate::model::array::ArraySpec;
+use crate::model::request::OpenMode;
+use crate::spec;
 use clap::Args;
 
 #[derive(Debug, Clone, Default, Args)]
@@ -8,8 +13,8 @@ pub struct SbatchOpts {
     #[command(flatten)]
     pub job: JobOpts,
     /// Array of tasks: 0-7, 1,3,5-9:2, with %N at most N at once
-    #[arg(short, long, value_name = "INDEXES")]
-    pub array: Option<String>,
+    #[arg(short, long, value_name = "INDEXES", value_parser = unless_empty(spec::array::parse))]
+    pub array: Option<Maybe<ArraySpec>>,
     /// File for standard error; the same as the output if not given
     #[arg(short, long, value_name = "PATTERN")]
     pub error: Option<String>,
@@ -26,8 +31,8 @@ pub struct SbatchOpts {
     #[arg(long, overrides_with = "requeue")]
     pub no_requeue: bool,
     /// What to do with an output file that is there: append or truncate
-    #[arg(long, value_name = "MODE")]
-    pub open_mode: Option<String>,
+    #[arg(long, value_name = "MODE", value_parser = value(open_mode))]
+    pub open_mode: Option<OpenMode>,
     /// File for standard output; %j job, %A array, %a task, %x name, %u user, %N host
     #[arg(short, long, value_name = "PATTERN")]
     pub output: Option<String>,

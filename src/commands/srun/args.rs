@@ -7,7 +7,7 @@ use crate::args::getopt::Operands;
 use crate::args::job_env::Export;
 use crate::args::origin::Origin;
 use crate::args::step::{Stream, Streams};
-use crate::args::submit::{Submission, base_name, open_mode};
+use crate::args::submit::{Submission, base_name};
 use crate::commands::sbatch::args::error_exit;
 use crate::commands::srun::options::{SrunOpts, VARIABLES};
 use crate::model::request::{ExportSpec, GpuRequest, JobKind, MemRequest};
@@ -81,13 +81,12 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
     let default_name = base_name(program);
     let kind = if options.no_wait { JobKind::Run } else { JobKind::Allocation };
     let mut request = submission.request(kind, default_name, argv)?;
-    request.immediate_secs = immediate_secs(&choices, &options.immediate)?;
-    let inside = match choices.read("jobid", options.jobid.as_ref(), spec::ids::parse_job)? {
+    request.immediate_secs = options.immediate;
+    let inside = match options.jobid.clone() {
         // A job of its own, also when it is submitted from inside another.
         Some(_) if options.no_wait && choices.from_environment("jobid") => None,
         other => other,
     };
-    let gpu_bind = choices.read("gpu-bind", options.gpu_bind.as_ref(), spec::gpu_bind::parse)?;
     let cpu_bind = choices
         .read("cpu-bind", options.cpu_bind.as_ref(), spec::cpu_bind::parse)
         .map_err(|error| error.and(Mark::Fatal, "Failed to parse --cpu-bind= values."))?;
@@ -95,7 +94,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
     if relative.is_some() && inside.is_none() {
         return Err(CliError::fatal(1, "--relative option invalid for job allocation request"));
     }
-    let streams = streams(&options, &choices)?;
+    let streams = streams(&options);
     if options.no_wait {
         request.args = command.clone();
         request.command = Some(program.clone());
@@ -120,8 +119,8 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
         relative,
         cpu_bind: cpu_bind.unwrap_or_default(),
         report_cpu_bind,
-        gpu_bind: gpu_bind.unwrap_or_default(),
-        kill_on_bad_exit: kill_on_bad_exit(&options, &choices)?,
+        gpu_bind: options.gpu_bind.clone().unwrap_or_default(),
+        kill_on_bad_exit: options.kill_on_bad_exit.is_some_and(|number| number > 0),
         ..step(&options, &choices, &request, inside.is_some(), default_name)
     };
 
@@ -135,10 +134,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
         env,
         no_wait: options.no_wait,
         multi_prog: options.multi_prog,
-        wait_secs: choices
-            .read("wait", options.wait.as_ref(), |text| spec::count::parse_or_zero(text, "--wait"))?
-            .filter(|secs| *secs > 0)
-            .map(u64::from),
+        wait_secs: options.wait.filter(|secs| *secs > 0).map(u64::from),
         quit_on_interrupt: options.quit_on_interrupt,
         disable_status: options.disable_status,
         test_only: options.test_only,
@@ -184,17 +180,17 @@ fn step(options: &SrunOpts, choices: &Choices, request: &JobRequest, inside: boo
     }
 }
 
-fn streams(options: &SrunOpts, choices: &Choices) -> Result<Streams, CliError> {
+fn streams(options: &SrunOpts) -> Streams {
     let stream = |text: &Option<String>| text.as_deref().map(Stream::read);
-    Ok(Streams {
+    Streams {
         input: stream(&options.input).unwrap_or_default(),
         output: stream(&options.output).unwrap_or_default(),
         error: stream(&options.error),
-        open_mode: choices.read("open-mode", options.open_mode.as_ref(), open_mode)?,
+        open_mode: options.open_mode,
         label: options.label,
         unbuffered: options.unbuffered,
         pty: options.pty.is_some(),
-    })
+    }
 }
 
 /// The restrictions of `--no-wait`: nobody is there to label, flush or type, or to hand each task its program.
@@ -208,27 +204,6 @@ fn check_no_wait(options: &SrunOpts) -> Result<(), CliError> {
     match attended.iter().find(|(_, given)| options.no_wait && *given) {
         Some((name, _)) => Err(CliError::error(1, format!("--{name} is not supported together with --no-wait"))),
         None => Ok(()),
-    }
-}
-
-fn kill_on_bad_exit(options: &SrunOpts, choices: &Choices) -> Result<bool, CliError> {
-    match &options.kill_on_bad_exit {
-        None => Ok(false),
-        Some(None) => Ok(true),
-        Some(Some(text)) => choices
-            .read("kill-on-bad-exit", Some(text), |text| spec::count::parse_or_zero(text, "--kill-on-bad-exit"))
-            .map(|number| number.is_some_and(|number| number > 0)),
-    }
-}
-
-/// `--immediate[=seconds]`: without a value, now or never.
-pub fn immediate_secs(choices: &Choices, value: &Option<Option<String>>) -> Result<Option<u64>, CliError> {
-    match value {
-        None => Ok(None),
-        Some(None) => Ok(Some(0)),
-        Some(Some(text)) => choices
-            .read("immediate", Some(text), |text| spec::count::parse_or_zero(text, "immediate"))
-            .map(|secs| secs.map(u64::from)),
     }
 }
 

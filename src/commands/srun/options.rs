@@ -1,7 +1,11 @@
 //! The options of srun and the variables that stand for them (srun man page, "INPUT ENVIRONMENT VARIABLES").
 
+use crate::args::job_values::{immediate, open_mode};
 use crate::args::options::JobOpts;
-use crate::args::value::named;
+use crate::args::value::{named, value};
+use crate::model::JobRef;
+use crate::model::binding::GpuBind;
+use crate::model::request::OpenMode;
 use crate::spec;
 use clap::Args;
 
@@ -25,20 +29,20 @@ pub struct SrunOpts {
     #[arg(long, value_name = "NAMES")]
     pub export: Option<String>,
     /// Bind tasks to GPUs: none, single:N, map_gpu:0,1, closest
-    #[arg(long, value_name = "MODE")]
-    pub gpu_bind: Option<String>,
+    #[arg(long, value_name = "MODE", value_parser = value(spec::gpu_bind::parse))]
+    pub gpu_bind: Option<GpuBind>,
     /// Fail unless the resources are there within so many seconds (now if no value is given)
-    #[arg(short = 'I', long, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
-    pub immediate: Option<Option<String>>,
+    #[arg(short = 'I', long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = value(immediate))]
+    pub immediate: Option<u64>,
     /// File for standard input: a path, all, none, or the number of a task
     #[arg(short, long, value_name = "PATTERN")]
     pub input: Option<String>,
     /// Job to run the step in
-    #[arg(long, value_name = "JOB")]
-    pub jobid: Option<String>,
+    #[arg(long, value_name = "JOB", value_parser = value(spec::ids::parse_job))]
+    pub jobid: Option<JobRef>,
     /// End the step when a task fails (=0: do not)
-    #[arg(short = 'K', long, value_name = "0|1", num_args = 0..=1, require_equals = true)]
-    pub kill_on_bad_exit: Option<Option<String>>,
+    #[arg(short = 'K', long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = named(spec::count::parse_or_zero))]
+    pub kill_on_bad_exit: Option<u32>,
     /// Put the number of the task before each line of output
     #[arg(short, long)]
     pub label: bool,
@@ -49,8 +53,8 @@ pub struct SrunOpts {
     #[arg(long)]
     pub no_wait: bool,
     /// What to do with an output file that is there: append or truncate
-    #[arg(long, value_name = "MODE")]
-    pub open_mode: Option<String>,
+    #[arg(long, value_name = "MODE", value_parser = value(open_mode))]
+    pub open_mode: Option<OpenMode>,
     /// File for standard output: a pattern, all, none, or the number of a task
     #[arg(short, long, value_name = "PATTERN")]
     pub output: Option<String>,
@@ -73,8 +77,8 @@ pub struct SrunOpts {
     #[arg(short, long)]
     pub unbuffered: bool,
     /// End the rest of the step so many seconds after its first task ended
-    #[arg(short = 'W', long, value_name = "SECONDS")]
-    pub wait: Option<String>,
+    #[arg(short = 'W', long, value_name = "SECONDS", value_parser = named(spec::count::parse_or_zero))]
+    pub wait: Option<u32>,
     /// Give the step all of the job
     #[arg(long, overrides_with = "exact")]
     pub whole: bool,

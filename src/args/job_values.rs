@@ -1,0 +1,137 @@
+//! Values of options that sbatch, srun and salloc share and that have no grammar in `spec`: words and numbers.
+
+use crate::model::request::{OpenMode, Sharing};
+use crate::spec::error::shown;
+use crate::spec::gres::GpuAsk;
+use crate::spec::{self, SpecError};
+
+/// The largest nice value (sbatch man page).
+const MAX_NICE: i64 = 2_147_483_645;
+/// `--priority=TOP`: the highest that is not one of Slurm's special numbers.
+const TOP_PRIORITY: u32 = u32::MAX - 2;
+
+/// What `--mail-type` may name (sbatch man page).
+const MAIL_TYPES: [&str; 14] = [
+    "NONE",
+    "BEGIN",
+    "END",
+    "FAIL",
+    "REQUEUE",
+    "ALL",
+    "INVALID_DEPEND",
+    "STAGE_OUT",
+    "TIME_LIMIT",
+    "TIME_LIMIT_90",
+    "TIME_LIMIT_80",
+    "TIME_LIMIT_50",
+    "ARRAY_TASKS",
+    "PURGE",
+];
+
+/// `Invalid --time specification: 1h`, exit code 255.
+pub fn invalid(option: &str, value: &str) -> SpecError {
+    SpecError::usage(format!("Invalid {option} specification: {}", shown(value)))
+}
+
+/// `append` or `truncate`; Slurm looks at the first letter.
+pub fn open_mode(text: &str) -> Result<OpenMode, SpecError> {
+    match text.bytes().next().map(|b| b.to_ascii_lowercase()) {
+        Some(b'a') => Ok(OpenMode::Append),
+        Some(b't') => Ok(OpenMode::Truncate),
+        _ => Err(invalid("--open-mode", text)),
+    }
+}
+
+/// A kind of `--exclusive`. One that only shuts out other users or labels shuts out nobody on a host with one user.
+///
+/// # Errors
+/// Another word.
+pub fn sharing(text: &str, option: &str) -> Result<Sharing, SpecError> {
+    match text {
+        "" | "exclusive" | "topo" => Ok(Sharing::Exclusive),
+        "user" | "mcs" | "no" => Ok(Sharing::Default),
+        other => Err(invalid(option, other)),
+    }
+}
+
+/// # Errors
+/// No number, or one that is out of range.
+pub fn nice(text: &str, option: &str) -> Result<i64, SpecError> {
+    match text.parse::<i64>() {
+        Ok(nice) if (-MAX_NICE..=MAX_NICE).contains(&nice) => Ok(nice),
+        Ok(nice) => {
+            let range = format!("Invalid {option} value {nice}, must be between -{MAX_NICE} and {MAX_NICE}");
+            Err(SpecError::usage(range))
+        }
+        Err(_) => Err(invalid(option, text)),
+    }
+}
+
+/// A priority, or `TOP`.
+///
+/// # Errors
+/// Anything else.
+pub fn priority(text: &str, option: &str) -> Result<u32, SpecError> {
+    if text.eq_ignore_ascii_case("top") {
+        return Ok(TOP_PRIORITY);
+    }
+    match text.parse::<u64>() {
+        Ok(priority) => Ok(u32::try_from(priority).unwrap_or(u32::MAX).min(TOP_PRIORITY)),
+        Err(_) => Err(invalid(option, text)),
+    }
+}
+
+/// The events of `--mail-type`, as written.
+///
+/// # Errors
+/// An event that there is not.
+pub fn mail_type(text: &str) -> Result<String, SpecError> {
+    let known = |word: &str| MAIL_TYPES.iter().any(|kind| kind.eq_ignore_ascii_case(word));
+    if text.split(',').all(known) { Ok(text.to_owned()) } else { Err(invalid("--mail-type", text)) }
+}
+
+/// # Errors
+/// Neither `yes` nor `no`.
+pub fn yes_or_no(text: &str, option: &str) -> Result<bool, SpecError> {
+    match text.to_ascii_lowercase().as_str() {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err(invalid(option, text)),
+    }
+}
+
+/// `--tres-per-task`: other spellings of `-c` and `--gpus-per-task`.
+#[derive(Debug, Clone, Default)]
+pub struct PerTask {
+    pub cpus: Option<u32>,
+    pub gpus: Option<GpuAsk>,
+}
+
+/// `cpu:2,gres/gpu:1`.
+///
+/// # Errors
+/// Another resource, or a count that is none.
+pub fn tres_per_task(text: &str) -> Result<PerTask, SpecError> {
+    let bad = || invalid("--tres-per-task", text);
+    let mut each = PerTask::default();
+    for item in text.split(',') {
+        if let Some(count) = item.strip_prefix("cpu").and_then(|rest| rest.strip_prefix([':', '='])) {
+            let cpus = spec::count::parse(count, "--tres-per-task").map_err(|_| bad())?;
+            each.cpus.get_or_insert(cpus);
+        } else if let Some(gpu) = item.strip_prefix("gres/") {
+            let ask = spec::gres::parse(gpu).map_err(|_| bad())?.ok_or_else(bad)?;
+            each.gpus.get_or_insert(ask);
+        } else {
+            return Err(bad());
+        }
+    }
+    Ok(each)
+}
+
+/// Seconds of `--immediate`, which srun names without dashes.
+///
+/// # Errors
+/// No number.
+pub fn immediate(text: &str) -> Result<u64, SpecError> {
+    spec::count::parse_or_zero(text, "immediate").map(u64::from)
+}
