@@ -14,7 +14,7 @@ use crate::model::job::ClientProcess;
 use crate::model::view::{JobView, NodeView, PartitionView};
 use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRef, Partition, Refusal, StepKey, Timestamp};
 use crate::protocol::answer::Answer;
-use crate::sched::{Core, Effect, EndCause, JobOutcome, Outbox, Submission};
+use crate::sched::{Core, Cx, Effect, EndCause, JobOutcome, Outbox, Submission};
 use actix::prelude::*;
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
@@ -148,6 +148,13 @@ impl SchedulerActor {
         let sent = (!changes.is_empty()).then(Instant::now);
         self.outputs.store.do_send(Commit { seq: self.seq, changes, texts_for });
         self.in_flight.push_back(InFlight { seq: self.seq, effects, ended, sent, then });
+    }
+
+    /// Lets the core decide, sends what comes of it to the store, and asks for a round.
+    fn decide(&mut self, ctx: &mut Context<Self>, decision: impl FnOnce(&mut Core, &mut Cx)) {
+        let mut cx = Cx::at(self.now());
+        decision(&mut self.core, &mut cx);
+        self.commit(cx.out, ctx);
     }
 
     /// As [`Self::commit_then`], and asks for a round.
@@ -360,12 +367,11 @@ impl Handler<Round> for SchedulerActor {
 
     fn handle(&mut self, _: Round, _: &mut Self::Context) {
         self.round_queued = false;
-        let now = self.now();
-        let mut out = Outbox::default();
+        let mut cx = Cx::at(self.now());
         let began = Instant::now();
-        self.core.plan(now, &mut out);
-        self.counters.round(began.elapsed(), &self.core, now, &out);
-        self.commit_then(out, None);
+        self.core.plan(&mut cx);
+        self.counters.round(began.elapsed(), &self.core, cx.now, &cx.out);
+        self.commit_then(cx.out, None);
         self.set_alarm();
     }
 }
@@ -374,9 +380,7 @@ impl Handler<Due> for SchedulerActor {
     type Result = ();
 
     fn handle(&mut self, _: Due, ctx: &mut Self::Context) {
-        let mut out = Outbox::default();
-        self.core.on_due(self.now(), &mut out);
-        self.commit(out, ctx);
+        self.decide(ctx, |core, cx| core.on_due(cx));
     }
 }
 
@@ -439,8 +443,7 @@ impl Handler<SubmitJob> for SchedulerActor {
         if self.disk_is_full {
             return Box::pin(async { Err(Refusal::DiskFull) });
         }
-        let now = self.now();
-        let mut out = Outbox::default();
+        let mut cx = Cx::at(self.now());
         if let Some(id) = self.core.submitted_by(m.client.process).filter(|_| m.again) {
             let view = self.view(id).filter(|_| m.news.is_some());
             if let (Some(news), Some(view)) = (m.news, view) {
@@ -454,18 +457,18 @@ impl Handler<SubmitJob> for SchedulerActor {
                     }
                 }
             }
-            return self.reply_after(out, Ok(id));
+            return self.reply_after(cx.out, Ok(id));
         }
         let client = Some(m.client);
         let submission = Submission { request: m.request, texts: m.texts, client, ended: m.ended };
-        match self.core.submit(submission, now, &mut out) {
+        match self.core.submit(submission, &mut cx) {
             Err(refusal) => Box::pin(async move { Err(refusal) }),
             Ok(id) => {
                 self.counters.jobs.submitted += 1;
                 if let Some(news) = m.news {
                     self.watch(id, news);
                 }
-                let reply = self.reply_after(out, Ok(id));
+                let reply = self.reply_after(cx.out, Ok(id));
                 self.ask_round(ctx);
                 reply
             }
@@ -544,9 +547,7 @@ impl Handler<ReleaseAllocation> for SchedulerActor {
     type Result = ();
 
     fn handle(&mut self, m: ReleaseAllocation, ctx: &mut Self::Context) {
-        let mut out = Outbox::default();
-        self.core.release_allocation(m.job, m.exit, self.now(), &mut out);
-        self.commit(out, ctx);
+        self.decide(ctx, |core, cx| core.release_allocation(m.job, m.exit, cx));
     }
 }
 
@@ -556,9 +557,7 @@ impl Handler<ClientGone> for SchedulerActor {
     fn handle(&mut self, m: ClientGone, ctx: &mut Self::Context) {
         // A client that came back on another connection has taken the allocation over.
         if self.core.job(m.job).and_then(Job::holder) == Some(m.client) && !self.is_watched(m.job) {
-            let mut out = Outbox::default();
-            self.core.client_lost(m.job, self.now(), &mut out);
-            self.commit(out, ctx);
+            self.decide(ctx, |core, cx| core.client_lost(m.job, cx));
         }
     }
 }
@@ -573,9 +572,7 @@ impl Handler<LimitReached> for SchedulerActor {
     type Result = ();
 
     fn handle(&mut self, LimitReached { job }: LimitReached, ctx: &mut Self::Context) {
-        let mut out = Outbox::default();
-        self.core.limit_reached(job, self.now(), &mut out);
-        self.commit(out, ctx);
+        self.decide(ctx, |core, cx| core.limit_reached(job, cx));
     }
 }
 
@@ -583,9 +580,7 @@ impl Handler<JobEnded> for SchedulerActor {
     type Result = ();
 
     fn handle(&mut self, m: JobEnded, ctx: &mut Self::Context) {
-        let mut out = Outbox::default();
-        self.core.on_job_ended(m.job, m.outcome, self.now(), &mut out);
-        self.commit(out, ctx);
+        self.decide(ctx, |core, cx| core.on_job_ended(m.job, m.outcome, cx));
     }
 }
 
@@ -593,17 +588,16 @@ impl Handler<RunnerDied> for SchedulerActor {
     type Result = ();
 
     fn handle(&mut self, RunnerDied { job }: RunnerDied, ctx: &mut Self::Context) {
-        let now = self.now();
-        let mut out = Outbox::default();
+        let mut cx = Cx::at(self.now());
         let outcome = JobOutcome {
             exit: ExitCode::OK,
             usage: Default::default(),
             cause: EndCause::RunnerLost,
-            ended: now,
+            ended: cx.now,
             why: None,
         };
-        self.core.on_job_ended(job, outcome, now, &mut out);
-        self.commit(out, ctx);
+        self.core.on_job_ended(job, outcome, &mut cx);
+        self.commit(cx.out, ctx);
     }
 }
 

@@ -6,7 +6,7 @@
 use super::core::Core;
 use super::queue::shown_priority;
 use super::room::{Room, Want, is_model};
-use super::types::{Config, Estimate, Outbox, Submission};
+use super::types::{Config, Cx, Estimate, Submission};
 use crate::model::change::{Change, Texts};
 use crate::model::job::Hold;
 use crate::model::request::{JobKind, MemRequest};
@@ -69,7 +69,7 @@ struct Admitted {
 impl Core {
     /// Takes a job into the queue: checked against the host, with its defaults filled in. Its number is durable once
     /// the changes are committed.
-    pub fn submit(&mut self, s: Submission, now: Timestamp, out: &mut Outbox) -> Result<JobId, Refusal> {
+    pub fn submit(&mut self, s: Submission, cx: &mut Cx) -> Result<JobId, Refusal> {
         let known = super::depend::Known::new(&s.ended);
         let admitted = self.admit(&s)?;
         self.learn(&known);
@@ -79,17 +79,17 @@ impl Core {
             JobKind::Batch | JobKind::Run => Texts::New(s.texts),
             JobKind::Allocation => Texts::None,
         };
-        let job = new_job(id, s.request, admitted, s.client, now);
+        let job = new_job(id, s.request, admitted, s.client, cx.now);
         self.add_record(job, None);
         self.set_waits(id, &known);
-        self.refresh(id, now);
-        self.arm(id, now);
+        self.refresh(id, cx.now);
+        self.arm(id, cx.now);
         if let Some(job) = self.stored(id) {
-            out.changes.push(Change::Insert { job, texts });
+            cx.out.changes.push(Change::Insert { job, texts });
         }
-        self.drop_if_hopeless(id, now, out);
-        self.drop_if_late(id, now, out);
-        self.settle(now, out);
+        self.drop_if_hopeless(id, cx);
+        self.drop_if_late(id, cx);
+        self.settle(cx);
         Ok(id)
     }
 
@@ -98,7 +98,7 @@ impl Core {
         let admitted = self.admit(s)?;
         let (cpus, partition) = (admitted.tres.cpus, admitted.partition.clone());
         let mut trial = self.clone();
-        let id = trial.submit(s.clone(), now, &mut Outbox::default())?;
+        let id = trial.submit(s.clone(), &mut Cx::at(now))?;
         let start = trial.expected_starts(now).get(&id).copied();
         Ok(Estimate { id, start, cpus, partition })
     }

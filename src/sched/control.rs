@@ -6,12 +6,12 @@
 use super::array::covers;
 use super::core::Core;
 use super::lifecycle::Ending;
-use super::types::{Effect, Outbox, SignalTarget, StopCause, Update};
+use super::types::{Cx, Effect, SignalTarget, StopCause, Update};
 use crate::model::change::Change;
 use crate::model::job::Hold;
 use crate::model::request::JobKind;
 use crate::model::run::Run;
-use crate::model::{JobId, JobRef, JobState, Reason, Refusal, StepKey, Timestamp};
+use crate::model::{JobId, JobRef, JobState, Reason, Refusal, StepKey};
 
 const SIGKILL: i32 = 9;
 
@@ -42,7 +42,7 @@ impl Core {
 
     /// The records that a command is about, each wholly meant: pending compact records are split where only some of
     /// their tasks are named, and saved.
-    fn pick(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, Refusal> {
+    fn pick(&mut self, sel: &JobRef, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
         let found = self.resolve(sel);
         if found.is_empty() {
             return Err(Refusal::UnknownJob);
@@ -57,9 +57,9 @@ impl Core {
                 picked.push(id);
             } else if let Some(own) = self.split_set(id, tasks) {
                 // What is left may have other prospects without them.
-                self.refresh(id, now);
-                self.refresh(own, now);
-                self.save_split(own, id, out);
+                self.refresh(id, cx.now);
+                self.refresh(own, cx.now);
+                self.save_split(own, id, cx);
                 picked.push(own);
             }
         }
@@ -68,38 +68,25 @@ impl Core {
 
     /// scancel. Pending jobs are CANCELLED at once; running ones are COMPLETING until their processes are gone. The
     /// records that were cancelled.
-    pub fn cancel(
-        &mut self,
-        sel: &JobRef,
-        by_uid: u32,
-        now: Timestamp,
-        out: &mut Outbox,
-    ) -> Result<Vec<JobId>, Refusal> {
+    pub fn cancel(&mut self, sel: &JobRef, by_uid: u32, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
         if sel.step.is_some() {
-            return self.cancel_step(sel, StopCause::Cancelled { by: by_uid }, out);
+            return self.cancel_step(sel, StopCause::Cancelled { by: by_uid }, cx);
         }
-        self.end_by_user(sel, StopCause::Cancelled { by: by_uid }, by_uid, now, out)
+        self.end_by_user(sel, StopCause::Cancelled { by: by_uid }, by_uid, cx)
     }
 
-    fn end_by_user(
-        &mut self,
-        sel: &JobRef,
-        cause: StopCause,
-        by_uid: u32,
-        now: Timestamp,
-        out: &mut Outbox,
-    ) -> Result<Vec<JobId>, Refusal> {
+    fn end_by_user(&mut self, sel: &JobRef, cause: StopCause, by_uid: u32, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
         let mut done = Vec::new();
-        for id in self.pick(sel, now, out)? {
+        for id in self.pick(sel, cx)? {
             let Some(job) = self.job(id) else { continue };
             match job.run.state {
                 JobState::Pending => {
                     let ending = Ending::cancelled(Reason::CancelledByUser, Some(by_uid));
-                    self.end_pending(id, ending, now, out);
+                    self.end_pending(id, ending, cx);
                     done.push(id);
                 }
                 JobState::Running | JobState::Suspended => {
-                    self.stop(id, Reason::CancelledByUser, cause, now, out);
+                    self.stop(id, Reason::CancelledByUser, cause, cx);
                     done.push(id);
                 }
                 JobState::Completing if job.run.reason == Reason::Requeued => {
@@ -108,13 +95,13 @@ impl Core {
                         record.job.run.reason = Reason::CancelledByUser;
                         record.job.run.cancelled_by = Some(by_uid);
                     }
-                    self.save(id, out);
+                    self.save(id, cx);
                     done.push(id);
                 }
                 JobState::Completing => {
                     // A second, harder request.
                     if let StopCause::Killed { .. } = cause {
-                        out.effects.push(Effect::Stop { job: id, cause });
+                        cx.out.effects.push(Effect::Stop { job: id, cause });
                         done.push(id);
                     }
                 }
@@ -125,14 +112,14 @@ impl Core {
                 | JobState::OutOfMemory => {}
             }
         }
-        self.settle(now, out);
+        self.settle(cx);
         if done.is_empty() { Err(Refusal::AlreadyDone) } else { Ok(done) }
     }
 
-    fn cancel_step(&mut self, sel: &JobRef, cause: StopCause, out: &mut Outbox) -> Result<Vec<JobId>, Refusal> {
+    fn cancel_step(&mut self, sel: &JobRef, cause: StopCause, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
         let keys = self.live_steps(sel)?;
         for key in &keys {
-            out.effects.push(Effect::StopStep { step: *key, cause });
+            cx.out.effects.push(Effect::StopStep { step: *key, cause });
         }
         Ok(keys.into_iter().map(|key| key.job).collect())
     }
@@ -154,22 +141,21 @@ impl Core {
         target: SignalTarget,
         signal: i32,
         by_uid: u32,
-        now: Timestamp,
-        out: &mut Outbox,
+        cx: &mut Cx,
     ) -> Result<Vec<JobId>, Refusal> {
         if sel.step.is_some() {
             if signal == SIGKILL {
-                return self.cancel_step(sel, StopCause::Killed { by: by_uid }, out);
+                return self.cancel_step(sel, StopCause::Killed { by: by_uid }, cx);
             }
             let keys = self.live_steps(sel)?;
             for key in &keys {
                 let target = SignalTarget::Step(key.step);
-                out.effects.push(Effect::Signal { job: key.job, target, signal });
+                cx.out.effects.push(Effect::Signal { job: key.job, target, signal });
             }
             return Ok(keys.into_iter().map(|key| key.job).collect());
         }
         if signal == SIGKILL && target != SignalTarget::Batch {
-            let ended = self.end_by_user(sel, StopCause::Killed { by: by_uid }, by_uid, now, out);
+            let ended = self.end_by_user(sel, StopCause::Killed { by: by_uid }, by_uid, cx);
             return ended.map_err(|_| Refusal::UnknownJob);
         }
         let found = self.resolve(sel);
@@ -182,7 +168,7 @@ impl Core {
             let Some(job) = self.job(id) else { continue };
             match job.run.state {
                 JobState::Running | JobState::Suspended | JobState::Completing => {
-                    out.effects.push(Effect::Signal { job: id, target, signal });
+                    cx.out.effects.push(Effect::Signal { job: id, target, signal });
                     told.push(id);
                 }
                 JobState::Pending => refused = Refusal::NotNow,
@@ -198,24 +184,24 @@ impl Core {
 
     /// scontrol hold: pending jobs stay PENDING with the reason JobHeldUser (or JobHeldAdmin). Running ones are left
     /// alone, without complaint, as in Slurm.
-    pub fn hold(&mut self, sel: &JobRef, hold: Hold, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, Refusal> {
-        self.set_hold(sel, hold, now, out)
+    pub fn hold(&mut self, sel: &JobRef, hold: Hold, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
+        self.set_hold(sel, hold, cx)
     }
 
     /// scontrol release.
-    pub fn release(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, Refusal> {
-        self.set_hold(sel, Hold::No, now, out)
+    pub fn release(&mut self, sel: &JobRef, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
+        self.set_hold(sel, Hold::No, cx)
     }
 
-    fn set_hold(&mut self, sel: &JobRef, hold: Hold, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, Refusal> {
+    fn set_hold(&mut self, sel: &JobRef, hold: Hold, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
         let mut changed = Vec::new();
-        for id in self.pick_live(sel, now, out)? {
+        for id in self.pick_live(sel, cx)? {
             let Some(record) = self.jobs.get_mut(&id) else { continue };
             if record.job.run.state == JobState::Pending && record.job.hold != hold {
                 record.job.hold = hold;
-                self.refresh(id, now);
-                self.arm(id, now);
-                self.save(id, out);
+                self.refresh(id, cx.now);
+                self.arm(id, cx.now);
+                self.save(id, cx);
             }
             changed.push(id);
         }
@@ -223,21 +209,15 @@ impl Core {
     }
 
     /// Like `pick`, without what has ended; an error where nothing is left.
-    pub(super) fn pick_live(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, Refusal> {
-        let mut picked = self.pick(sel, now, out)?;
+    pub(super) fn pick_live(&mut self, sel: &JobRef, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
+        let mut picked = self.pick(sel, cx)?;
         picked.retain(|id| self.job(*id).is_some_and(|job| !job.run.state.is_terminal()));
         if picked.is_empty() { Err(Refusal::AlreadyFinished) } else { Ok(picked) }
     }
 
     /// scontrol requeue and requeuehold: a batch job that runs or has ended is PENDING again, with its number. Slurm
     /// lets it wait two minutes; here it may start at once.
-    pub fn requeue(
-        &mut self,
-        sel: &JobRef,
-        and_hold: bool,
-        now: Timestamp,
-        out: &mut Outbox,
-    ) -> Result<Vec<JobId>, Refusal> {
+    pub fn requeue(&mut self, sel: &JobRef, and_hold: bool, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
         let found = self.resolve(sel);
         if found.is_empty() {
             return Err(Refusal::UnknownJob);
@@ -259,7 +239,7 @@ impl Core {
                 JobState::Completing => continue,
                 JobState::Running | JobState::Suspended => {
                     job.hold = hold;
-                    self.stop(id, Reason::Requeued, StopCause::Requeue, now, out);
+                    self.stop(id, Reason::Requeued, StopCause::Requeue, cx);
                 }
                 JobState::Completed
                 | JobState::Failed
@@ -268,45 +248,45 @@ impl Core {
                 | JobState::OutOfMemory => {
                     job.hold = hold;
                     let run = Run { requeued: false, run: job.run.clone(), steps: Vec::new() };
-                    self.back_to_queue(id, Some(run), now, out);
+                    self.back_to_queue(id, Some(run), cx);
                 }
             }
             done.push(id);
         }
-        self.settle(now, out);
+        self.settle(cx);
         if done.is_empty() { Err(refused) } else { Ok(done) }
     }
 
     /// scontrol suspend: the processes stop, and so does the job's clock. It keeps its resources.
-    pub fn suspend(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, Refusal> {
+    pub fn suspend(&mut self, sel: &JobRef, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
         let found = self.running_for(sel, JobState::Running)?;
         for id in &found {
-            if self.transition(*id, JobState::Suspended, now) {
+            if self.transition(*id, JobState::Suspended, cx.now) {
                 if let Some(record) = self.jobs.get_mut(id) {
-                    record.job.run.suspended_at = Some(now);
+                    record.job.run.suspended_at = Some(cx.now);
                 }
-                self.save(*id, out);
-                out.effects.push(Effect::Suspend(*id));
+                self.save(*id, cx);
+                cx.out.effects.push(Effect::Suspend(*id));
             }
         }
-        self.settle(now, out);
+        self.settle(cx);
         Ok(found)
     }
 
     /// scontrol resume. The time it was suspended does not count towards the time limit.
-    pub fn resume(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, Refusal> {
+    pub fn resume(&mut self, sel: &JobRef, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
         let found = self.running_for(sel, JobState::Suspended)?;
         for id in &found {
-            if self.transition(*id, JobState::Running, now) {
-                self.save(*id, out);
+            if self.transition(*id, JobState::Running, cx.now) {
+                self.save(*id, cx);
                 let steps = self.job(*id).map_or(&[][..], |job| &job.steps).iter().filter(|step| step.end.is_none());
-                out.changes.extend(steps.map(|step| Change::PutStep { job: *id, step: Box::new(step.clone()) }));
-                out.effects.push(Effect::Resume(*id));
-                self.tell_limit(*id, out);
-                self.start_waiting_steps(*id, now, out);
+                cx.out.changes.extend(steps.map(|step| Change::PutStep { job: *id, step: Box::new(step.clone()) }));
+                cx.out.effects.push(Effect::Resume(*id));
+                self.tell_limit(*id, cx);
+                self.start_waiting_steps(*id, cx);
             }
         }
-        self.settle(now, out);
+        self.settle(cx);
         Ok(found)
     }
 
@@ -331,20 +311,20 @@ impl Core {
     }
 
     /// scontrol top: before all pending jobs. A held job stays held, as in Slurm.
-    pub fn top(&mut self, sel: &JobRef, now: Timestamp, out: &mut Outbox) -> Result<Vec<JobId>, Refusal> {
+    pub fn top(&mut self, sel: &JobRef, cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
         let named = self.resolve(sel).into_iter().filter_map(|id| self.job(id));
         if named.into_iter().any(|job| job.run.state == JobState::Pending && job.hold != Hold::No) {
             return Err(Refusal::Held);
         }
         let highest = self.jobs.values().filter(|r| r.job.run.state == JobState::Pending).map(|r| r.job.priority).max();
         let above = highest.unwrap_or(0).saturating_add(1);
-        self.update(sel, &[Update::Nice(0), Update::Priority(above)], now, out)
+        self.update(sel, &[Update::Nice(0), Update::Priority(above)], cx)
     }
 
-    pub(super) fn tell_limit(&self, id: JobId, out: &mut Outbox) {
+    pub(super) fn tell_limit(&self, id: JobId, cx: &mut Cx) {
         let Some(job) = self.job(id) else { return };
         let Some(start) = job.run.start else { return };
-        out.effects.push(Effect::SetTimeLimit {
+        cx.out.effects.push(Effect::SetTimeLimit {
             job: id,
             limit_secs: job.request.time_limit_secs,
             start,

@@ -7,7 +7,7 @@ use super::array::ArrayGroup;
 use super::ledger::Ledger;
 use super::queue::{Queue, QueueKey, rank};
 use super::steps::StepWait;
-use super::types::{Config, Effect, Outbox};
+use super::types::{Config, Cx, Effect};
 use super::waits::Waits;
 use crate::model::change::{Change, Texts};
 use crate::model::dependency::{Dependency, DependencyTerm};
@@ -384,7 +384,7 @@ impl Core {
     }
 
     /// Tells those who wait for the jobs whose state has changed, and those who wait for them in turn, and so on.
-    pub(super) fn settle(&mut self, now: Timestamp, out: &mut Outbox) {
+    pub(super) fn settle(&mut self, cx: &mut Cx) {
         while let Some(id) = self.news.pop_front() {
             let Some(job) = self.job(id) else { continue };
             let (array, name) = (job.array_job_id(), (job.request.uid, job.request.name.clone()));
@@ -400,11 +400,11 @@ impl Core {
                 others.extend(self.reconsider_dependents(id, None));
             }
             for other in others {
-                self.refresh(other, now);
-                self.arm(other, now);
-                self.drop_if_hopeless(other, now, out);
+                self.refresh(other, cx.now);
+                self.arm(other, cx.now);
+                self.drop_if_hopeless(other, cx);
             }
-            self.refresh_singletons(&name, now);
+            self.refresh_singletons(&name, cx.now);
         }
     }
 
@@ -430,25 +430,25 @@ impl Core {
         Some(copy)
     }
 
-    pub(super) fn save(&mut self, id: JobId, out: &mut Outbox) {
+    pub(super) fn save(&mut self, id: JobId, cx: &mut Cx) {
         if let Some(job) = self.stored(id) {
-            out.changes.push(Change::Update(job));
+            cx.out.changes.push(Change::Update(job));
         }
     }
 
     /// Saves a record that has just left the compact record `from`, and that one. They may be the same.
-    pub(super) fn save_split(&mut self, id: JobId, from: JobId, out: &mut Outbox) {
+    pub(super) fn save_split(&mut self, id: JobId, from: JobId, cx: &mut Cx) {
         if id != from
             && let Some(job) = self.stored(id)
         {
             let texts = Texts::SameAs(job.array_job_id().unwrap_or(from));
-            out.changes.push(Change::Insert { job, texts });
+            cx.out.changes.push(Change::Insert { job, texts });
         }
-        self.save(from, out);
+        self.save(from, cx);
     }
 
     /// Forgets a record.
-    pub(super) fn forget(&mut self, id: JobId, out: &mut Outbox) {
+    pub(super) fn forget(&mut self, id: JobId, cx: &mut Cx) {
         self.clear_waits(id);
         self.unindex(id);
         let Some(record) = self.jobs.remove(&id) else { return };
@@ -461,7 +461,7 @@ impl Core {
         {
             self.arrays.remove(&array);
         }
-        out.effects.push(Effect::Gone(id));
+        cx.out.effects.push(Effect::Gone(id));
     }
 
     /// A terminal record that has left the memory, brought back from the store: so that it can be requeued, say.

@@ -6,7 +6,7 @@
 
 use super::core::Core;
 use super::depend::Known;
-use super::types::{Effect, EndCause, JobOutcome, Outbox, StopCause};
+use super::types::{Cx, Effect, EndCause, JobOutcome, StopCause};
 use super::waits::Outlook;
 use crate::model::change::Change;
 use crate::model::dependency::DependencyTerm;
@@ -62,7 +62,7 @@ impl Ending {
 
 impl Core {
     /// All processes of a job are gone, or it never had any.
-    pub fn on_job_ended(&mut self, id: JobId, mut outcome: JobOutcome, now: Timestamp, out: &mut Outbox) {
+    pub fn on_job_ended(&mut self, id: JobId, mut outcome: JobOutcome, cx: &mut Cx) {
         let Some(job) = self.job(id) else { return };
         let (state, reason, by, kept_exit) = (job.run.state, job.run.reason, job.run.cancelled_by, job.run.exit);
         let has_script = job.request.kind != JobKind::Allocation;
@@ -71,7 +71,7 @@ impl Core {
             JobState::Completing if reason == Reason::Requeued => {
                 let ended = job.run.clone().ended_as(outcome.exit, outcome.usage, outcome.ended);
                 let run = RunState { state: JobState::Cancelled, reason: Reason::None, ..ended };
-                self.back_to_queue(id, Some(Run { requeued: true, run, steps: Vec::new() }), now, out);
+                self.back_to_queue(id, Some(Run { requeued: true, run, steps: Vec::new() }), cx);
             }
             JobState::Completing if reason != Reason::TimeLimit => {
                 let is_cancelled =
@@ -88,7 +88,7 @@ impl Core {
                     // An allocation that was given back: it ended as its command did.
                     Ending::exited(kept_exit)
                 };
-                self.finish(id, ending, outcome.usage, outcome.ended, now, out);
+                self.finish(id, ending, outcome.usage, outcome.ended, cx);
             }
             JobState::Running | JobState::Suspended | JobState::Completing => {
                 // The limit was reached, however its processes ended then, and whether a daemon saw it or not.
@@ -96,7 +96,7 @@ impl Core {
                     outcome.cause = EndCause::TimeLimit;
                 }
                 if outcome.cause == EndCause::NeverLaunched && has_script {
-                    self.back_to_queue(id, None, now, out);
+                    self.back_to_queue(id, None, cx);
                 } else {
                     let ending = Ending::of_running(&outcome);
                     let is_failure = match ending.state {
@@ -113,9 +113,9 @@ impl Core {
                             let run = RunState { state: ending.state, reason: ending.reason, ..ended };
                             Run { requeued: false, run, steps: Vec::new() }
                         });
-                        self.back_to_queue(id, run, now, out);
+                        self.back_to_queue(id, run, cx);
                     } else {
-                        self.finish(id, ending, outcome.usage, outcome.ended, now, out);
+                        self.finish(id, ending, outcome.usage, outcome.ended, cx);
                     }
                 }
             }
@@ -126,26 +126,26 @@ impl Core {
             | JobState::Timeout
             | JobState::OutOfMemory => {}
         }
-        self.settle(now, out);
+        self.settle(cx);
     }
 
     /// The command of an allocation has ended: the resources come back, with its exit code.
-    pub fn release_allocation(&mut self, id: JobId, exit: ExitCode, now: Timestamp, out: &mut Outbox) {
+    pub fn release_allocation(&mut self, id: JobId, exit: ExitCode, cx: &mut Cx) {
         let Some(job) = self.job(id) else { return };
         let has_steps = job.steps.iter().any(|step| !step.state.is_terminal());
         match job.run.state {
             JobState::Pending => {
-                self.end_pending(id, Ending::cancelled(Reason::ClientLost, None), now, out);
+                self.end_pending(id, Ending::cancelled(Reason::ClientLost, None), cx);
             }
             JobState::Running | JobState::Suspended if has_steps => {
                 if let Some(record) = self.jobs.get_mut(&id) {
                     record.job.run.exit = exit;
                 }
-                self.stop(id, Reason::None, StopCause::Released, now, out);
+                self.stop(id, Reason::None, StopCause::Released, cx);
             }
             JobState::Running | JobState::Suspended => {
                 let ending = Ending::exited(exit);
-                self.finish(id, ending, Usage::default(), now, now, out);
+                self.finish(id, ending, Usage::default(), cx.now, cx);
             }
             JobState::Completing
             | JobState::Completed
@@ -154,18 +154,18 @@ impl Core {
             | JobState::Timeout
             | JobState::OutOfMemory => {}
         }
-        self.settle(now, out);
+        self.settle(cx);
     }
 
     /// The client that an allocation was made for is gone without giving it back.
-    pub fn client_lost(&mut self, id: JobId, now: Timestamp, out: &mut Outbox) {
+    pub fn client_lost(&mut self, id: JobId, cx: &mut Cx) {
         let Some(job) = self.job(id) else { return };
         match job.run.state {
             JobState::Pending => {
-                self.end_pending(id, Ending::cancelled(Reason::ClientLost, None), now, out);
+                self.end_pending(id, Ending::cancelled(Reason::ClientLost, None), cx);
             }
             JobState::Running | JobState::Suspended => {
-                self.stop(id, Reason::ClientLost, StopCause::ClientLost, now, out);
+                self.stop(id, Reason::ClientLost, StopCause::ClientLost, cx);
             }
             JobState::Completing
             | JobState::Completed
@@ -174,17 +174,17 @@ impl Core {
             | JobState::Timeout
             | JobState::OutOfMemory => {}
         }
-        self.settle(now, out);
+        self.settle(cx);
     }
 
     /// This process stands for the allocation now.
-    pub fn set_holder(&mut self, id: JobId, process: ClientProcess, out: &mut Outbox) {
+    pub fn set_holder(&mut self, id: JobId, process: ClientProcess, cx: &mut Cx) {
         let client = Some(Client { process, holds: true });
         if let Some(record) = self.jobs.get_mut(&id)
             && record.job.client != client
         {
             record.job.client = client;
-            self.save(id, out);
+            self.save(id, cx);
         }
     }
 
@@ -197,8 +197,8 @@ impl Core {
     }
 
     /// RUNNING or SUSPENDED to COMPLETING, and the ladder is set up. The reason says what it is to end as.
-    pub(super) fn stop(&mut self, id: JobId, reason: Reason, cause: StopCause, now: Timestamp, out: &mut Outbox) {
-        if !self.transition(id, JobState::Completing, now) {
+    pub(super) fn stop(&mut self, id: JobId, reason: Reason, cause: StopCause, cx: &mut Cx) {
+        if !self.transition(id, JobState::Completing, cx.now) {
             return;
         }
         if let Some(record) = self.jobs.get_mut(&id) {
@@ -212,31 +212,31 @@ impl Core {
                 | StopCause::TimeLimit => {}
             }
         }
-        self.save(id, out);
-        self.refuse_waiting_steps(id, out);
-        out.effects.push(Effect::Stop { job: id, cause });
+        self.save(id, cx);
+        self.refuse_waiting_steps(id, cx);
+        cx.out.effects.push(Effect::Stop { job: id, cause });
     }
 
     /// The ladder of the time limit is under way: its runner has begun it, since a limit holds whether the database can
     /// be written or not.
-    pub fn limit_reached(&mut self, id: JobId, now: Timestamp, out: &mut Outbox) {
+    pub fn limit_reached(&mut self, id: JobId, cx: &mut Cx) {
         if self.job(id).is_some_and(|job| job.run.state == JobState::Running)
-            && self.transition(id, JobState::Completing, now)
+            && self.transition(id, JobState::Completing, cx.now)
         {
             if let Some(record) = self.jobs.get_mut(&id) {
                 record.job.run.reason = Reason::TimeLimit;
             }
-            self.save(id, out);
-            self.refuse_waiting_steps(id, out);
+            self.save(id, cx);
+            self.refuse_waiting_steps(id, cx);
         }
     }
 
     /// Ends a record that never started.
-    pub(super) fn end_pending(&mut self, id: JobId, ending: Ending, now: Timestamp, out: &mut Outbox) {
-        self.set_end(id, &ending, now);
-        if self.transition(id, ending.state, now) {
-            self.save(id, out);
-            out.effects.push(Effect::Ended(id));
+    pub(super) fn end_pending(&mut self, id: JobId, ending: Ending, cx: &mut Cx) {
+        self.set_end(id, &ending, cx.now);
+        if self.transition(id, ending.state, cx.now) {
+            self.save(id, cx);
+            cx.out.effects.push(Effect::Ended(id));
         }
     }
 
@@ -250,21 +250,21 @@ impl Core {
         job.run.end = Some(ended.max(job.run.start.unwrap_or(ended)));
     }
 
-    fn finish(&mut self, id: JobId, ending: Ending, usage: Usage, ended: Timestamp, now: Timestamp, out: &mut Outbox) {
-        self.close_steps(id, ending.state, ended, out);
+    fn finish(&mut self, id: JobId, ending: Ending, usage: Usage, ended: Timestamp, cx: &mut Cx) {
+        self.close_steps(id, ending.state, ended, cx);
         self.set_end(id, &ending, ended);
         if let Some(record) = self.jobs.get_mut(&id) {
             record.job.run.usage = record.job.run.usage.merge(usage);
         }
-        if self.transition(id, ending.state, now) {
-            self.save(id, out);
-            self.refuse_waiting_steps(id, out);
-            out.effects.push(Effect::Ended(id));
+        if self.transition(id, ending.state, cx.now) {
+            self.save(id, cx);
+            self.refuse_waiting_steps(id, cx);
+            cx.out.effects.push(Effect::Ended(id));
         }
     }
 
     /// Steps that nobody will report on any more end with their job.
-    fn close_steps(&mut self, id: JobId, state: JobState, ended: Timestamp, out: &mut Outbox) {
+    fn close_steps(&mut self, id: JobId, state: JobState, ended: Timestamp, cx: &mut Cx) {
         let Some(record) = self.jobs.get_mut(&id) else { return };
         let step_state = match state {
             JobState::Completed | JobState::Cancelled | JobState::Pending => JobState::Cancelled,
@@ -274,19 +274,19 @@ impl Core {
         for step in record.job.steps.iter_mut().filter(|step| !step.state.is_terminal()) {
             step.state = step_state;
             step.end = Some(ended.max(step.start));
-            out.changes.push(Change::PutStep { job: id, step: Box::new(Step::clone(step)) });
+            cx.out.changes.push(Change::PutStep { job: id, step: Box::new(Step::clone(step)) });
         }
     }
 
     /// A job that ran, or has ended, is PENDING again with its number. `run` is what is remembered of the run; without
     /// one there was none.
-    pub(super) fn back_to_queue(&mut self, id: JobId, run: Option<Run>, now: Timestamp, out: &mut Outbox) {
-        self.close_steps(id, JobState::Pending, now, out);
+    pub(super) fn back_to_queue(&mut self, id: JobId, run: Option<Run>, cx: &mut Cx) {
+        self.close_steps(id, JobState::Pending, cx.now, cx);
         self.take_over_limit(id);
-        if !self.transition(id, JobState::Pending, now) {
+        if !self.transition(id, JobState::Pending, cx.now) {
             return;
         }
-        self.refuse_waiting_steps(id, out);
+        self.refuse_waiting_steps(id, cx);
         self.keep_only_singleton(id);
         if let Some(record) = self.jobs.get_mut(&id) {
             let job = &mut record.job;
@@ -294,16 +294,16 @@ impl Core {
                 job.run.restarts += 1;
                 run.steps = std::mem::take(&mut job.steps);
                 job.next_step = job.first_step();
-                out.changes.push(Change::EndRun { job: id, run: Box::new(run) });
+                cx.out.changes.push(Change::EndRun { job: id, run: Box::new(run) });
             }
             let RunState { restarts, system_comment, .. } = std::mem::take(&mut job.run);
             job.run = RunState { restarts, system_comment, ..RunState::default() };
         }
-        self.refresh(id, now);
-        self.arm(id, now);
-        self.save(id, out);
-        out.effects.push(Effect::Requeued(id));
-        self.drop_if_late(id, now, out);
+        self.refresh(id, cx.now);
+        self.arm(id, cx.now);
+        self.save(id, cx);
+        cx.out.effects.push(Effect::Requeued(id));
+        self.drop_if_late(id, cx);
     }
 
     /// The limit of an array may have been changed after one of its tasks had ended, which comes back now.
@@ -336,21 +336,21 @@ impl Core {
     }
 
     /// `--kill-on-invalid-dep`: a job whose dependency can never be met is cancelled, and single tasks of an array.
-    pub(super) fn drop_if_hopeless(&mut self, id: JobId, now: Timestamp, out: &mut Outbox) {
+    pub(super) fn drop_if_hopeless(&mut self, id: JobId, cx: &mut Cx) {
         let Some(record) = self.jobs.get(&id) else { return };
         if record.job.run.state != JobState::Pending || !record.job.request.kill_on_invalid_dep {
             return;
         }
         let Some(waits) = record.waits.as_deref() else { return };
         let ending = Ending::cancelled(Reason::DependencyNeverSatisfied, None);
-        if self.dependency_outlook(&record.job, waits, now) == Outlook::Never {
-            self.end_pending(id, ending, now, out);
+        if self.dependency_outlook(&record.job, waits, cx.now) == Outlook::Never {
+            self.end_pending(id, ending, cx);
             return;
         }
         for task in self.hopeless_tasks(&record.job, waits) {
             if let Some(own) = self.split_task(id, task) {
-                self.save_split(own, id, out);
-                self.end_pending(own, ending, now, out);
+                self.save_split(own, id, cx);
+                self.end_pending(own, ending, cx);
             }
         }
     }

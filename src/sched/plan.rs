@@ -4,7 +4,7 @@ use super::backfill::{Round, Running, Verdict};
 use super::core::Core;
 use super::queue::QueueKey;
 use super::room::Want;
-use super::types::{Effect, Outbox};
+use super::types::{Cx, Effect};
 use crate::model::diagnostics::RoundFacts;
 use crate::model::request::{JobKind, Sharing};
 use crate::model::{Job, JobId, JobState, Reason, Timestamp};
@@ -38,17 +38,17 @@ pub fn expected_end(job: &Job, now: Timestamp) -> Option<Timestamp> {
 impl Core {
     /// One scheduling round: whatever can start, starts. To be called after facts and commands; what it does depends on
     /// the state and the time alone.
-    pub fn plan(&mut self, now: Timestamp, out: &mut Outbox) {
+    pub fn plan(&mut self, cx: &mut Cx) {
         self.last_round = RoundFacts::default();
-        self.purge(now, out);
+        self.purge(cx);
         // A start may let others go (`after:12`), and so may the end of one that could not wait.
         loop {
             let before = self.queue.arrivals();
-            self.one_pass(now, out);
-            self.settle(now, out);
+            self.one_pass(cx);
+            self.settle(cx);
             if self.queue.arrivals() == before {
-                self.expire_immediate(now, out);
-                self.settle(now, out);
+                self.expire_immediate(cx);
+                self.settle(cx);
             }
             if self.queue.arrivals() == before {
                 return;
@@ -56,9 +56,9 @@ impl Core {
         }
     }
 
-    fn one_pass(&mut self, now: Timestamp, out: &mut Outbox) {
+    fn one_pass(&mut self, cx: &mut Cx) {
         let host = self.config.host.clone();
-        let mut round = Round::new(&host, now);
+        let mut round = Round::new(&host, cx.now);
         let mut tried = 0;
         let mut next = self.queue.first();
         while let Some(key) = next {
@@ -68,12 +68,12 @@ impl Core {
             }
             // A start changes keys only to later ones: the place in the queue is found again by the key.
             let is_behind = round.is_blocked();
-            let outcome = self.try_start(key, &mut round, now, out);
+            let outcome = self.try_start(key, &mut round, cx);
             self.count_try(&outcome, is_behind);
             match outcome {
                 Tried::Started => {}
                 Tried::Waits => tried += 1,
-                Tried::Stale => self.refresh_and_arm(key.id, now),
+                Tried::Stale => self.refresh_and_arm(key.id, cx.now),
             }
             next = self.queue.after(key);
         }
@@ -96,25 +96,26 @@ impl Core {
         self.arm(id, now);
     }
 
-    fn try_start(&mut self, key: QueueKey, round: &mut Round, now: Timestamp, out: &mut Outbox) -> Tried {
+    fn try_start(&mut self, key: QueueKey, round: &mut Round, cx: &mut Cx) -> Tried {
         let Some(record) = self.jobs.get(&key.id) else { return Tried::Stale };
-        if self.gate(record, now).is_some() {
+        if self.gate(record, cx.now).is_some() {
             return Tried::Stale;
         }
         let job = &record.job;
         let want = Want::of(job);
-        let verdict = round.consider(&want, job.request.time_limit_secs, self.ledger.room(), || self.running_jobs(now));
+        let verdict =
+            round.consider(&want, job.request.time_limit_secs, self.ledger.room(), || self.running_jobs(cx.now));
         match verdict {
             Verdict::Wait => Tried::Waits,
-            Verdict::Start if self.start(key.id, now, out) => Tried::Started,
+            Verdict::Start if self.start(key.id, cx) => Tried::Started,
             Verdict::Start => Tried::Waits,
         }
     }
 
     /// Starts a pending record, or one task of a compact one. False: what it needs is not free.
-    fn start(&mut self, id: JobId, now: Timestamp, out: &mut Outbox) -> bool {
+    fn start(&mut self, id: JobId, cx: &mut Cx) -> bool {
         let Some(record) = self.jobs.get(&id) else { return false };
-        let task = self.next_task(&record.job, record.waits.as_deref(), now);
+        let task = self.next_task(&record.job, record.waits.as_deref(), cx.now);
         let request = Arc::clone(&record.job.request);
         let want = Want {
             tres: record.job.tres,
@@ -137,34 +138,34 @@ impl Core {
             record.start_order = self.starts;
             let job = &mut record.job;
             job.run.alloc = Some(alloc);
-            job.run.start = Some(now);
+            job.run.start = Some(cx.now);
             job.run.end = None;
             job.run.reason = Reason::None;
-            job.run.eligible.get_or_insert(now);
+            job.run.eligible.get_or_insert(cx.now);
         }
-        if !self.transition(own, JobState::Running, now) {
+        if !self.transition(own, JobState::Running, cx.now) {
             return false;
         }
         if own != id {
             // The array has had its turn.
             for compact in self.pending_compact_of(own) {
-                self.refresh(compact, now);
+                self.refresh(compact, cx.now);
             }
         }
-        self.save_start(own, id, out);
-        self.arm(own, now);
+        self.save_start(own, id, cx);
+        self.arm(own, cx.now);
         true
     }
 
-    fn save_start(&mut self, own: JobId, from: JobId, out: &mut Outbox) {
-        self.save_split(own, from, out);
+    fn save_start(&mut self, own: JobId, from: JobId, cx: &mut Cx) {
+        self.save_split(own, from, cx);
         let Some(job) = self.job(own) else { return };
         match job.request.kind {
             JobKind::Batch | JobKind::Run => {
                 let job = Box::new(job.clone());
-                out.effects.push(Effect::Launch(job));
+                cx.out.effects.push(Effect::Launch(job));
             }
-            JobKind::Allocation => out.effects.push(Effect::Granted(own)),
+            JobKind::Allocation => cx.out.effects.push(Effect::Granted(own)),
         }
     }
 

@@ -207,56 +207,56 @@ fn happen(d: &mut Double, event: Event) {
         }
         Event::Hold { which, task } => {
             if let Some(job) = choose(d, which, is_pending) {
-                let _ = d.act(|core, now, out| core.hold(&named(&job, task), Hold::User, now, out));
+                let _ = d.act(|core, cx| core.hold(&named(&job, task), Hold::User, cx));
             }
         }
         Event::Release { which } => {
             if let Some(job) = choose(d, which, |job| job.hold != Hold::No) {
-                let _ = d.act(|core, now, out| core.release(&named(&job, None), now, out));
+                let _ = d.act(|core, cx| core.release(&named(&job, None), cx));
             }
         }
         Event::Requeue { which } => {
             if let Some(job) = choose(d, which, |job| job.run.state == JobState::Running) {
                 let sel = JobRef::job(job.id);
-                let _ = d.act(|core, now, out| core.requeue(&sel, false, now, out));
+                let _ = d.act(|core, cx| core.requeue(&sel, false, cx));
             }
         }
         Event::Suspend { which } => {
             if let Some(job) = choose(d, which, |job| job.run.state == JobState::Running) {
-                let _ = d.act(|core, now, out| core.suspend(&named(&job, None), now, out));
+                let _ = d.act(|core, cx| core.suspend(&named(&job, None), cx));
             }
         }
         Event::Resume { which } => {
             if let Some(job) = choose(d, which, |job| job.run.state == JobState::Suspended) {
-                let _ = d.act(|core, now, out| core.resume(&named(&job, None), now, out));
+                let _ = d.act(|core, cx| core.resume(&named(&job, None), cx));
             }
         }
         Event::Renice { which, priority } => {
             if let Some(job) = choose(d, which, is_pending) {
                 let key = Update::Priority(priority);
-                d.act(|core, now, out| core.update(&named(&job, None), &[key], now, out)).expect("it is pending");
+                d.act(|core, cx| core.update(&named(&job, None), &[key], cx)).expect("it is pending");
             }
         }
         Event::Throttle { which, limit } => {
             if let Some(job) = choose(d, which, |job| is_pending(job) && job.array_job_id().is_some()) {
                 let key = Update::ArrayTaskThrottle(limit);
-                d.act(|core, now, out| core.update(&named(&job, None), &[key], now, out)).expect("it is an array");
+                d.act(|core, cx| core.update(&named(&job, None), &[key], cx)).expect("it is an array");
             }
         }
         Event::Lost { which } => {
             if let Some(job) = choose(d, which, |job| job.request.kind == request::JobKind::Allocation) {
-                d.act(|core, now, out| core.client_lost(job.id, now, out));
+                d.act(|core, cx| core.client_lost(job.id, cx));
             }
         }
         Event::Step { which, cpus } => {
             if let Some(job) = choose(d, which, |job| job.run.state == JobState::Running) {
                 let request = StepRequest { ntasks: Some(cpus), cpus_per_task: Some(1), ..StepRequest::default() };
-                let _ = d.act(|core, now, out| core.create_step(job.id, request, StepAsker::default(), now, out));
+                let _ = d.act(|core, cx| core.create_step(job.id, request, StepAsker::default(), cx));
             }
         }
         Event::Wait(secs) => {
             d.now = d.now.plus_secs(secs);
-            d.act(|core, now, out| core.on_due(now, out));
+            d.act(|core, cx| core.on_due(cx));
         }
         Event::Restart => restart(d),
         Event::Plan => d.plan(),

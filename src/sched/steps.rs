@@ -6,14 +6,12 @@
 //! nothing and never waits; so does the shell of salloc.
 
 use super::core::Core;
-use super::types::{Effect, EndCause, Outbox, StepAsker, StepOutcome, StepStart};
+use super::types::{Cx, Effect, EndCause, StepAsker, StepOutcome, StepStart};
 use crate::model::change::Change;
 use crate::model::job::ClientProcess;
 use crate::model::step_request::StepKind;
 use crate::model::tres::Allocation;
-use crate::model::{
-    ExitCode, Job, JobId, JobState, Refusal, Step, StepId, StepKey, StepRequest, Timestamp, Tres, tres::Usage,
-};
+use crate::model::{ExitCode, Job, JobId, JobState, Refusal, Step, StepId, StepKey, StepRequest, Tres, tres::Usage};
 use std::collections::BTreeSet;
 
 /// A step that waits for its turn.
@@ -37,8 +35,7 @@ impl Core {
         job: JobId,
         request: StepRequest,
         asker: StepAsker,
-        now: Timestamp,
-        out: &mut Outbox,
+        cx: &mut Cx,
     ) -> Result<StepStart, Refusal> {
         let record = self.job(job).ok_or(Refusal::UnknownJob)?;
         match record.run.state {
@@ -53,7 +50,7 @@ impl Core {
         }
         check(record, &request)?;
         if let Some(alloc) = room_for(record, &request)
-            && let Some(key) = self.add_step(job, &request, asker.client, alloc.clone(), now, out)
+            && let Some(key) = self.add_step(job, &request, asker.client, alloc.clone(), cx)
         {
             return Ok(StepStart::Now(key, alloc));
         }
@@ -65,7 +62,7 @@ impl Core {
     }
 
     /// Whoever waited with this ticket does so no longer.
-    pub fn cancel_step_wait(&mut self, ticket: u64, now: Timestamp, out: &mut Outbox) {
+    pub fn cancel_step_wait(&mut self, ticket: u64, cx: &mut Cx) {
         let jobs: Vec<JobId> = self
             .step_waits
             .iter()
@@ -76,7 +73,7 @@ impl Core {
             if let Some(waits) = self.step_waits.get_mut(&job) {
                 waits.retain(|wait| wait.asker.ticket != ticket);
             }
-            self.start_waiting_steps(job, now, out);
+            self.start_waiting_steps(job, cx);
         }
     }
 
@@ -87,7 +84,7 @@ impl Core {
 
     /// The processes of a step are gone. Its exit code counts towards the job's derived one, unless the job is being
     /// stopped.
-    pub fn on_step_ended(&mut self, key: StepKey, outcome: StepOutcome, now: Timestamp, out: &mut Outbox) {
+    pub fn on_step_ended(&mut self, key: StepKey, outcome: StepOutcome, cx: &mut Cx) {
         let Some(record) = self.jobs.get_mut(&key.job) else { return };
         let job = &mut record.job;
         let is_stopping = job.run.state == JobState::Completing;
@@ -101,8 +98,8 @@ impl Core {
             if key.step == StepId::Num(job.next_step.saturating_sub(1)) {
                 job.next_step -= 1;
             }
-            out.changes.push(Change::DropStep { job: key.job, step: key.step });
-            return self.start_waiting_steps(key.job, now, out);
+            cx.out.changes.push(Change::DropStep { job: key.job, step: key.step });
+            return self.start_waiting_steps(key.job, cx);
         }
         step.state = match outcome.cause {
             // Who caught the signal and chose an exit code has FAILED with it, as in Slurm.
@@ -120,17 +117,17 @@ impl Core {
         if let (Some(since), Some(end)) = (job.run.suspended_at, step.end) {
             step.stood_still(since, end);
         }
-        out.changes.push(Change::PutStep { job: key.job, step: Box::new(step.clone()) });
+        cx.out.changes.push(Change::PutStep { job: key.job, step: Box::new(step.clone()) });
         let derived = job.run.derived_exit.worse(outcome.exit);
         if derived != job.run.derived_exit && !is_stopping {
             job.run.derived_exit = derived;
-            self.save(key.job, out);
+            self.save(key.job, cx);
         }
-        self.start_waiting_steps(key.job, now, out);
+        self.start_waiting_steps(key.job, cx);
     }
 
     /// Starts of the steps that wait what has room now.
-    pub(super) fn start_waiting_steps(&mut self, job: JobId, now: Timestamp, out: &mut Outbox) {
+    pub(super) fn start_waiting_steps(&mut self, job: JobId, cx: &mut Cx) {
         let Some(mut waits) = self.step_waits.remove(&job) else { return };
         let mut next = 0;
         while self.job(job).is_some_and(has_a_cpu) {
@@ -140,8 +137,8 @@ impl Core {
                 continue;
             };
             let Some(StepWait { request, asker }) = waits.remove(next) else { break };
-            if let Some(step) = self.add_step(job, &request, asker.client, alloc.clone(), now, out) {
-                out.effects.push(Effect::LaunchStep { step, ticket: asker.ticket, alloc });
+            if let Some(step) = self.add_step(job, &request, asker.client, alloc.clone(), cx) {
+                cx.out.effects.push(Effect::LaunchStep { step, ticket: asker.ticket, alloc });
             }
         }
         if !waits.is_empty() {
@@ -150,10 +147,10 @@ impl Core {
     }
 
     /// Those that waited are told that their job is ending.
-    pub(super) fn refuse_waiting_steps(&mut self, job: JobId, out: &mut Outbox) {
+    pub(super) fn refuse_waiting_steps(&mut self, job: JobId, cx: &mut Cx) {
         for wait in self.step_waits.remove(&job).unwrap_or_default() {
             let refusal = Refusal::AlreadyDone;
-            out.effects.push(Effect::StepRefused { ticket: wait.asker.ticket, refusal });
+            cx.out.effects.push(Effect::StepRefused { ticket: wait.asker.ticket, refusal });
         }
     }
 
@@ -163,8 +160,7 @@ impl Core {
         ask: &StepRequest,
         client: Option<ClientProcess>,
         alloc: Allocation,
-        now: Timestamp,
-        out: &mut Outbox,
+        cx: &mut Cx,
     ) -> Option<StepKey> {
         let job = &mut self.jobs.get_mut(&id)?.job;
         let step_id = match ask.kind {
@@ -180,7 +176,7 @@ impl Core {
             name: ask.name.clone(),
             ntasks: ask.tasks(&job.request),
             state: JobState::Running,
-            start: now,
+            start: cx.now,
             end: None,
             exit: ExitCode::OK,
             alloc,
@@ -196,7 +192,7 @@ impl Core {
         }
         job.steps.push(step.clone());
         // The number of the next step is found again from the steps, so that the record need not be written.
-        out.changes.push(Change::PutStep { job: id, step: Box::new(step) });
+        cx.out.changes.push(Change::PutStep { job: id, step: Box::new(step) });
         Some(StepKey { job: id, step: step_id })
     }
 

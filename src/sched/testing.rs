@@ -2,7 +2,7 @@
 //! core wanted done. Its end check is "nothing left unsaid".
 
 use super::core::Core;
-use super::types::{Config, Effect, EndCause, JobOutcome, Outbox, StopCause, Submission};
+use super::types::{Config, Cx, Effect, EndCause, JobOutcome, StopCause, Submission};
 use crate::model::array::{ArraySpec, TaskRange};
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::change::Change;
@@ -161,10 +161,10 @@ impl Double {
     }
 
     /// Does something to the core, keeps what comes of it, and checks that the state still makes sense.
-    pub fn act<T>(&mut self, deed: impl FnOnce(&mut Core, Timestamp, &mut Outbox) -> T) -> T {
-        let mut out = Outbox::default();
-        let result = deed(&mut self.core, self.now, &mut out);
-        for change in out.changes {
+    pub fn act<T>(&mut self, deed: impl FnOnce(&mut Core, &mut Cx) -> T) -> T {
+        let mut cx = Cx::at(self.now);
+        let result = deed(&mut self.core, &mut cx);
+        for change in cx.out.changes {
             match change {
                 Change::Insert { job, .. } => {
                     assert!(self.store.insert(job.id, *job).is_none(), "a record was inserted twice");
@@ -191,7 +191,7 @@ impl Double {
                 }
             }
         }
-        for effect in &out.effects {
+        for effect in &cx.out.effects {
             if let Effect::Launch(launch) = effect {
                 let stored = &self.store[&launch.id];
                 assert_eq!(
@@ -201,14 +201,14 @@ impl Double {
                 );
             }
         }
-        self.effects.extend(out.effects);
+        self.effects.extend(cx.out.effects);
         self.core.check_invariants().expect("the state makes sense");
         result
     }
 
     pub fn try_submit(&mut self, ask: Ask) -> Result<JobId, Refusal> {
         let submission = Submission { request: ask.0, ..Submission::default() };
-        self.act(|core, now, out| core.submit(submission, now, out))
+        self.act(|core, cx| core.submit(submission, cx))
     }
 
     pub fn submit(&mut self, ask: Ask) -> JobId {
@@ -216,20 +216,20 @@ impl Double {
     }
 
     pub fn plan(&mut self) {
-        self.act(|core, now, out| core.plan(now, out));
+        self.act(|core, cx| core.plan(cx));
     }
 
     /// Moves the clock, looks at what became due, plans.
     pub fn wait(&mut self, secs: u64) {
         self.now = self.now.plus_secs(secs);
-        self.act(|core, now, out| core.on_due(now, out));
+        self.act(|core, cx| core.on_due(cx));
         self.plan();
     }
 
     pub fn end(&mut self, id: JobId, cause: EndCause, exit: ExitCode) {
-        self.act(|core, now, out| {
-            let outcome = JobOutcome { exit, usage: Usage::default(), cause, ended: now, why: None };
-            core.on_job_ended(id, outcome, now, out);
+        self.act(|core, cx| {
+            let outcome = JobOutcome { exit, usage: Usage::default(), cause, ended: cx.now, why: None };
+            core.on_job_ended(id, outcome, cx);
         });
     }
 
@@ -240,7 +240,7 @@ impl Double {
     }
 
     pub fn cancel(&mut self, sel: &JobRef) -> Result<Vec<JobId>, Refusal> {
-        self.act(|core, now, out| core.cancel(sel, 1001, now, out))
+        self.act(|core, cx| core.cancel(sel, 1001, cx))
     }
 
     pub fn state(&self, id: JobId) -> JobState {

@@ -120,7 +120,7 @@ fn another_host_or_none_is_refused() {
         request: JobRequest { nodelist: hosts(nodelist), exclude: hosts(exclude), ..ask().0 },
         ..Submission::default()
     };
-    let mut refused = |s| d.act(|core, now, out| core.submit(s, now, out)).err();
+    let mut refused = |s| d.act(|core, cx| core.submit(s, cx)).err();
     assert_eq!(refused(submission(&["other"], &[])), Some(Refusal::UnknownNode("other".into())));
     assert_eq!(refused(submission(&[], &["vm"])), Some(Refusal::NodeExcluded("vm".into())));
     assert_eq!(refused(submission(&["vm"], &["other"])), None);
@@ -151,7 +151,7 @@ fn a_named_gpu_model_gets_a_gpu_of_that_model() {
         .map(|(model, id)| partition::Gpu { id, model: Some(model.to_string()) })
         .collect();
     let partitions = d.core.config().partitions.clone();
-    d.act(|core, now, _| core.set_host(host, partitions, now));
+    d.act(|core, cx| core.set_host(host, partitions, cx.now));
     let id = d.submit(ask().gpus(2).with(|r| r.gpu.model = Some("a100".to_string())));
     let any = d.submit(ask().gpus(1));
     d.plan();
@@ -579,7 +579,7 @@ fn the_lost_client_of_an_allocation_ends_it() {
     let pending = d.submit(ask().allocation());
     d.plan();
     for id in [running, pending] {
-        d.act(|core, now, out| core.client_lost(id, now, out));
+        d.act(|core, cx| core.client_lost(id, cx));
     }
     assert_eq!((d.state(pending), d.reason(pending)), (JobState::Cancelled, Reason::ClientLost));
     assert_eq!(d.stops(), [(running, StopCause::ClientLost)]);
@@ -593,9 +593,9 @@ fn a_released_allocation_ends_as_its_command_did_after_its_steps_are_gone() {
     let plain = d.submit(ask().allocation());
     let with_steps = d.submit(ask().allocation());
     d.plan();
-    d.act(|core, now, out| core.create_step(with_steps, step(1), StepAsker::default(), now, out)).unwrap();
+    d.act(|core, cx| core.create_step(with_steps, step(1), StepAsker::default(), cx)).unwrap();
     for id in [plain, with_steps] {
-        d.act(|core, now, out| core.release_allocation(id, ExitCode::status(3), now, out));
+        d.act(|core, cx| core.release_allocation(id, ExitCode::status(3), cx));
     }
     assert_eq!((d.state(plain), d.core.job(plain).unwrap().run.exit), (JobState::Failed, ExitCode::status(3)));
     assert_eq!(d.state(with_steps), JobState::Completing);
@@ -628,13 +628,13 @@ fn a_held_job_stays_pending_until_it_is_released() {
     d.plan();
     assert_eq!((d.state(id), d.reason(id)), (JobState::Pending, Reason::JobHeldUser));
     assert_eq!(d.core.view(id, d.now).unwrap().priority, 0);
-    d.act(|core, now, out| core.release(&JobRef::job(id), now, out)).unwrap();
+    d.act(|core, cx| core.release(&JobRef::job(id), cx)).unwrap();
     d.plan();
     assert_eq!(d.state(id), JobState::Running);
-    d.act(|core, now, out| core.hold(&JobRef::job(id), Hold::User, now, out)).unwrap();
+    d.act(|core, cx| core.hold(&JobRef::job(id), Hold::User, cx)).unwrap();
     assert_eq!(d.state(id), JobState::Running);
     d.exit(id, 0);
-    let hold = d.act(|core, now, out| core.hold(&JobRef::job(id), Hold::User, now, out));
+    let hold = d.act(|core, cx| core.hold(&JobRef::job(id), Hold::User, cx));
     assert_eq!(hold.unwrap_err().to_string(), "Job has already finished");
 }
 
@@ -643,7 +643,7 @@ fn an_update_of_the_gpus_replaces_the_request_for_them() {
     let mut d = Double::new(1, 1000, 2);
     let id = d.submit(ask().held());
     for gpus in [1, 0] {
-        d.act(|core, now, out| core.update(&JobRef::job(id), &[Update::Gpus(gpus)], now, out)).unwrap();
+        d.act(|core, cx| core.update(&JobRef::job(id), &[Update::Gpus(gpus)], cx)).unwrap();
         assert_eq!(d.core.job(id).unwrap().request.gpu, GpuRequest { total: Some(gpus), ..GpuRequest::default() });
     }
 }
@@ -652,7 +652,7 @@ fn an_update_of_the_gpus_replaces_the_request_for_them() {
 fn top_leaves_a_held_job_held() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask().held());
-    let top = d.act(|core, now, out| core.top(&JobRef::job(id), now, out));
+    let top = d.act(|core, cx| core.top(&JobRef::job(id), cx));
     assert_eq!(top.unwrap_err().to_string(), "Job is in held state, pending scheduler release");
     d.plan();
     assert_eq!((d.state(id), d.reason(id)), (JobState::Pending, Reason::JobHeldUser));
@@ -662,7 +662,7 @@ fn top_leaves_a_held_job_held() {
 fn requeue_brings_a_running_or_ended_job_back_with_its_number() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask());
-    let requeue = |d: &mut Double, hold| d.act(|core, now, out| core.requeue(&JobRef::job(id), hold, now, out));
+    let requeue = |d: &mut Double, hold| d.act(|core, cx| core.requeue(&JobRef::job(id), hold, cx));
     assert_eq!(requeue(&mut d, false), Err(Refusal::Pending));
     d.plan();
     requeue(&mut d, false).unwrap();
@@ -678,7 +678,7 @@ fn requeue_brings_a_running_or_ended_job_back_with_its_number() {
     assert_eq!(requeue(&mut d, false).unwrap_err().to_string(), "Job is pending execution");
     let fixed = d.submit(ask().with(|r| r.no_requeue = true));
     d.plan();
-    let refused = d.act(|core, now, out| core.requeue(&JobRef::job(fixed), false, now, out));
+    let refused = d.act(|core, cx| core.requeue(&JobRef::job(fixed), false, cx));
     assert_eq!(refused.unwrap_err().to_string(), "Requested operation is presently disabled");
 }
 
@@ -688,12 +688,11 @@ fn what_goes_back_to_the_queue_leaves_a_record_of_its_run() {
     let id = d.submit(ask().with(|r| r.requeue = true));
     d.plan();
     let first = d.now;
-    let StepStart::Now(key, _) =
-        d.act(|core, now, out| core.create_step(id, step(1), StepAsker::default(), now, out)).unwrap()
+    let StepStart::Now(key, _) = d.act(|core, cx| core.create_step(id, step(1), StepAsker::default(), cx)).unwrap()
     else {
         panic!()
     };
-    d.act(|core, now, out| core.requeue(&JobRef::job(id), false, now, out)).unwrap();
+    d.act(|core, cx| core.requeue(&JobRef::job(id), false, cx)).unwrap();
     end_step(&mut d, key, ExitCode::signal(15));
     d.end(id, EndCause::Stopped, ExitCode::status(3));
     let (of, run) = d.runs.pop().unwrap();
@@ -710,7 +709,7 @@ fn what_goes_back_to_the_queue_leaves_a_record_of_its_run() {
 
     d.plan();
     d.exit(id, 0);
-    d.act(|core, now, out| core.requeue(&JobRef::job(id), false, now, out)).unwrap();
+    d.act(|core, cx| core.requeue(&JobRef::job(id), false, cx)).unwrap();
     let run = d.runs.pop().unwrap().1;
     assert_eq!((run.run.restarts, run.requeued, run.run.state), (1, false, JobState::Completed));
 
@@ -735,7 +734,7 @@ fn a_job_that_is_cancelled_while_it_is_requeued_does_not_come_back() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask());
     d.plan();
-    d.act(|core, now, out| core.requeue(&JobRef::job(id), false, now, out)).unwrap();
+    d.act(|core, cx| core.requeue(&JobRef::job(id), false, cx)).unwrap();
     d.cancel(&JobRef::job(id)).unwrap();
     d.end(id, EndCause::Stopped, ExitCode::signal(15));
     assert_eq!(d.state(id), JobState::Cancelled);
@@ -746,14 +745,14 @@ fn a_suspended_job_has_its_clock_stopped() {
     let mut d = Double::new(1, 1000, 0);
     let id = d.submit(ask().limit(100));
     let sel = JobRef::job(id);
-    let suspend = |d: &mut Double| d.act(|core, now, out| core.suspend(&sel, now, out));
+    let suspend = |d: &mut Double| d.act(|core, cx| core.suspend(&sel, cx));
     assert_eq!(suspend(&mut d).unwrap_err().to_string(), "Job is pending execution");
     d.plan();
     let start = d.now;
     d.wait(10);
     suspend(&mut d).unwrap();
     d.wait(50);
-    d.act(|core, now, out| core.resume(&sel, now, out)).unwrap();
+    d.act(|core, cx| core.resume(&sel, cx)).unwrap();
     assert_eq!(d.core.job(id).unwrap().run.suspended_us, 50_000_000);
     let view = d.core.view(id, d.now).unwrap();
     let batch = view.steps.iter().find(|step| step.id == StepId::Batch).unwrap();
@@ -769,9 +768,8 @@ fn a_signal_reaches_running_jobs_and_sigkill_cancels() {
     let running = d.submit(ask());
     let pending = d.submit(ask());
     d.plan();
-    let signal = |d: &mut Double, id, n| {
-        d.act(|core, now, out| core.signal(&JobRef::job(id), SignalTarget::Steps, n, 1001, now, out))
-    };
+    let signal =
+        |d: &mut Double, id, n| d.act(|core, cx| core.signal(&JobRef::job(id), SignalTarget::Steps, n, 1001, cx));
     signal(&mut d, running, 10).unwrap();
     assert_eq!(d.effects.last(), Some(&Effect::Signal { job: running, target: SignalTarget::Steps, signal: 10 }));
     assert_eq!(signal(&mut d, pending, 10).unwrap_err().to_string(), "Job can not be altered now, try again later");
@@ -846,11 +844,11 @@ fn single_tasks_and_ranges_of_a_pending_array_can_be_cancelled() {
 fn tasks_that_are_held_together_stay_one_record_and_run_when_released() {
     let mut d = Double::new(9, 1000, 0);
     let array = d.submit(ask().array(1, 9, None));
-    let held = d.act(|core, now, out| core.hold(&tasks_of(array, &[2, 3, 4]), Hold::User, now, out)).unwrap();
+    let held = d.act(|core, cx| core.hold(&tasks_of(array, &[2, 3, 4]), Hold::User, cx)).unwrap();
     assert_eq!(d.labels(&held), ["1_[2-4]"]);
     d.plan();
     assert_eq!((d.started().len(), d.reason(held[0])), (6, Reason::JobHeldUser));
-    d.act(|core, now, out| core.release(&tasks_of(array, &[2, 3, 4]), now, out)).unwrap();
+    d.act(|core, cx| core.release(&tasks_of(array, &[2, 3, 4]), cx)).unwrap();
     d.plan();
     let started = d.started();
     assert_eq!(d.labels(&started), ["1_2", "1_3", "1_4"]);
@@ -863,7 +861,7 @@ fn the_throttle_of_an_array_can_be_changed() {
     let array = d.submit(ask().array(1, 9, Some(1)));
     d.plan();
     let throttle = |d: &mut Double, n| {
-        d.act(|core, now, out| core.update(&JobRef::job(array), &[Update::ArrayTaskThrottle(n)], now, out)).unwrap();
+        d.act(|core, cx| core.update(&JobRef::job(array), &[Update::ArrayTaskThrottle(n)], cx)).unwrap();
         d.plan();
         d.started().len()
     };
@@ -978,7 +976,7 @@ fn a_job_that_has_left_the_memory_can_still_be_depended_on() {
     let mut submit = |kind, id| {
         let request = ask().after(kind, JobId(id)).0;
         let s = Submission { request, ended: ended.clone(), ..Submission::default() };
-        d.act(|core, now, out| core.submit(s, now, out)).unwrap()
+        d.act(|core, cx| core.submit(s, cx)).unwrap()
     };
     let ids = [submit(AfterOk, 70), submit(AfterOk, 71), submit(AfterAny, 71), submit(AfterNotOk, 71)];
     d.plan();
@@ -1034,8 +1032,8 @@ fn a_task_that_is_held_out_of_an_aftercorr_array_still_waits_for_its_own_counter
     let mut d = Double::new(4, 1000, 0);
     let first = d.submit(ask().array(1, 2, None));
     let second = d.submit(ask().array(1, 2, None).after(AfterCorr, first));
-    let own = d.act(|core, now, out| core.hold(&tasks_of(second, &[2]), Hold::User, now, out)).unwrap()[0];
-    d.act(|core, now, out| core.release(&tasks_of(second, &[2]), now, out)).unwrap();
+    let own = d.act(|core, cx| core.hold(&tasks_of(second, &[2]), Hold::User, cx)).unwrap()[0];
+    d.act(|core, cx| core.release(&tasks_of(second, &[2]), cx)).unwrap();
     d.plan();
     let tasks = d.started();
     assert_eq!((tasks.len(), d.reason(own)), (2, Reason::Dependency));
@@ -1056,7 +1054,7 @@ fn the_rest_of_an_aftercorr_array_is_looked_at_again_when_a_ready_task_leaves_it
     d.plan();
     let second = d.submit(ask().array(0, 1, None).after(AfterCorr, first));
     assert_eq!(d.reason(second), Reason::Resources);
-    d.act(|core, now, out| core.hold(&tasks_of(second, &[1]), Hold::User, now, out)).unwrap();
+    d.act(|core, cx| core.hold(&tasks_of(second, &[1]), Hold::User, cx)).unwrap();
     assert_eq!(d.reason(second), Reason::DependencyNeverSatisfied);
     assert!(d.core.queue.first().is_none());
 }
@@ -1084,7 +1082,7 @@ fn a_singleton_goes_when_the_name_before_it_is_changed() {
     let second = d.submit(ask().name("one").singleton());
     d.plan();
     assert_eq!(d.reason(second), Reason::Dependency);
-    d.act(|core, now, out| core.update(&JobRef::job(first), &[Update::JobName("x".into())], now, out)).unwrap();
+    d.act(|core, cx| core.update(&JobRef::job(first), &[Update::JobName("x".into())], cx)).unwrap();
     d.plan();
     assert_eq!(d.state(second), JobState::Running);
 }
@@ -1097,7 +1095,7 @@ fn keys_for_pending_jobs_are_refused_on_running_ones_and_the_time_limit_is_not()
     let running = d.submit(ask());
     let pending = d.submit(ask());
     d.plan();
-    let update = |d: &mut Double, id, u| d.act(|core, now, out| core.update(&JobRef::job(id), &[u], now, out));
+    let update = |d: &mut Double, id, u| d.act(|core, cx| core.update(&JobRef::job(id), &[u], cx));
     for key in [Update::JobName("x".into()), Update::Partition("gpu".into()), Update::Priority(5)] {
         assert_eq!(update(&mut d, running, key), Err(Refusal::NotPending));
     }
@@ -1124,10 +1122,10 @@ fn a_changed_priority_changes_the_order_and_zero_holds() {
     d.submit(ask());
     d.plan();
     let (a, b) = (d.submit(ask()), d.submit(ask()));
-    let update = |d: &mut Double, id, u| d.act(|core, now, out| core.update(&JobRef::job(id), &[u], now, out)).unwrap();
+    let update = |d: &mut Double, id, u| d.act(|core, cx| core.update(&JobRef::job(id), &[u], cx)).unwrap();
     update(&mut d, b, Update::Priority(100));
     assert_eq!(d.core.queue.first().map(|key| key.id), Some(b));
-    d.act(|core, now, out| core.top(&JobRef::job(a), now, out)).unwrap();
+    d.act(|core, cx| core.top(&JobRef::job(a), cx)).unwrap();
     assert_eq!(d.core.queue.first().map(|key| key.id), Some(a));
     update(&mut d, a, Update::Priority(0));
     assert_eq!(d.reason(a), Reason::JobHeldUser);
@@ -1141,7 +1139,7 @@ fn a_changed_dependency_is_checked_and_waited_for() {
     let id = d.submit(ask());
     let update = |d: &mut Double, terms| {
         let key = Update::Dependency(Dependency { terms, any: false }, Vec::new());
-        d.act(|core, now, out| core.update(&JobRef::job(id), &[key], now, out))
+        d.act(|core, cx| core.update(&JobRef::job(id), &[key], cx))
     };
     assert!(matches!(
         update(&mut d, vec![on(AfterOk, JobId(99))]),
@@ -1166,13 +1164,13 @@ fn step(ntasks: u32) -> StepRequest {
 /// Asks for a step under this ticket.
 fn create(d: &mut Double, job: JobId, request: StepRequest, ticket: u64) -> Result<StepStart, Refusal> {
     let asker = StepAsker { ticket, client: None };
-    d.act(|core, now, out| core.create_step(job, request, asker, now, out))
+    d.act(|core, cx| core.create_step(job, request, asker, cx))
 }
 
 fn end_step(d: &mut Double, key: StepKey, exit: ExitCode) {
-    d.act(|core, now, out| {
-        let outcome = StepOutcome { exit, usage: Usage::default(), cause: EndCause::Exited, ended: now };
-        core.on_step_ended(key, outcome, now, out);
+    d.act(|core, cx| {
+        let outcome = StepOutcome { exit, usage: Usage::default(), cause: EndCause::Exited, ended: cx.now };
+        core.on_step_ended(key, outcome, cx);
     });
 }
 
@@ -1182,7 +1180,7 @@ fn a_job_that_reached_its_limit_is_a_timeout_however_it_ended_then() {
         let mut d = Double::new(4, 1000, 0);
         let id = d.submit(ask());
         d.plan();
-        d.act(|core, now, out| core.limit_reached(id, now, out));
+        d.act(|core, cx| core.limit_reached(id, cx));
         assert_eq!(d.state(id), JobState::Completing);
         let jobs = d.store.values().cloned().collect();
         let again = Core::recover(d.core.config().clone(), jobs, Vec::new(), JobId(2), d.now);
@@ -1199,17 +1197,17 @@ fn a_step_that_was_never_launched_leaves_nothing_behind_and_its_client_asks_anew
     d.plan();
     let client = ClientProcess { pid: 7, start_ticks: 70 };
     let asker = StepAsker { ticket: 7, client: Some(client) };
-    let start = d.act(|core, now, out| core.create_step(id, step(1), asker, now, out)).unwrap();
+    let start = d.act(|core, cx| core.create_step(id, step(1), asker, cx)).unwrap();
     let StepStart::Now(key, _) = start else { panic!("{start:?}") };
     assert_eq!(d.core.step_of(id, client).map(|step| step.id), Some(key.step));
     assert_eq!(d.core.step_of(id, ClientProcess { start_ticks: 71, ..client }), None);
-    d.act(|core, now, out| {
+    d.act(|core, cx| {
         let (exit, usage) = (ExitCode::OK, Usage::default());
-        core.on_step_ended(key, StepOutcome { exit, usage, cause: EndCause::NeverLaunched, ended: now }, now, out);
+        core.on_step_ended(key, StepOutcome { exit, usage, cause: EndCause::NeverLaunched, ended: cx.now }, cx);
     });
     assert_eq!(d.core.step_of(id, client), None);
     assert_eq!(d.store[&id].steps, []);
-    let again = d.act(|core, now, out| core.create_step(id, step(1), asker, now, out)).unwrap();
+    let again = d.act(|core, cx| core.create_step(id, step(1), asker, cx)).unwrap();
     let StepStart::Now(next, _) = again else { panic!("its CPUs are free: {again:?}") };
     assert_eq!(next, key, "its number is free as well");
 }
@@ -1252,7 +1250,7 @@ fn a_step_has_no_cpus_per_task_from_its_job() {
     let mut d = Double::new(4, 1000, 0);
     let job = d.submit(ask().allocation().cpus(2));
     d.plan();
-    let two = d.act(|core, now, out| core.create_step(job, step(2), StepAsker::default(), now, out));
+    let two = d.act(|core, cx| core.create_step(job, step(2), StepAsker::default(), cx));
     assert!(matches!(two, Ok(StepStart::Now(..))), "{two:?}");
 }
 
@@ -1288,8 +1286,7 @@ fn steps_that_wait_are_refused_when_their_job_ends() {
     let job = d.submit(ask().allocation());
     d.plan();
     for _ in 0..2 {
-        d.act(|core, now, out| core.create_step(job, step(1), StepAsker { ticket: 7, client: None }, now, out))
-            .unwrap();
+        d.act(|core, cx| core.create_step(job, step(1), StepAsker { ticket: 7, client: None }, cx)).unwrap();
     }
     d.cancel(&JobRef::job(job)).unwrap();
     assert!(d.effects.iter().any(|effect| matches!(effect, Effect::StepRefused { ticket: 7, .. })));
@@ -1302,7 +1299,7 @@ fn nothing_starts_in_a_suspended_job_until_it_is_resumed() {
     let job = d.submit(ask().with(|r| r.ntasks = Some(2)).allocation());
     d.plan();
     let Ok(StepStart::Now(first, _)) = create(&mut d, job, step(1), 1) else { panic!("the job has room") };
-    d.act(|core, now, out| core.suspend(&JobRef::job(job), now, out)).unwrap();
+    d.act(|core, cx| core.suspend(&JobRef::job(job), cx)).unwrap();
     assert_eq!(create(&mut d, job, step(1), 2), Ok(StepStart::Waits));
     let hurried = StepRequest { immediate: true, ..step(1) };
     assert_eq!(create(&mut d, job, hurried, 3), Err(Refusal::Busy));
@@ -1310,7 +1307,7 @@ fn nothing_starts_in_a_suspended_job_until_it_is_resumed() {
     end_step(&mut d, first, ExitCode::OK);
     let launched = |d: &Double| d.effects.iter().any(|e| matches!(e, Effect::LaunchStep { ticket: 2, .. }));
     assert!(!launched(&d));
-    d.act(|core, now, out| core.resume(&JobRef::job(job), now, out)).unwrap();
+    d.act(|core, cx| core.resume(&JobRef::job(job), cx)).unwrap();
     assert!(launched(&d));
 }
 
@@ -1319,7 +1316,7 @@ fn cancelling_and_signalling_a_step_leaves_its_job_alone() {
     let mut d = Double::new(1, 1000, 0);
     let job = d.submit(ask().allocation());
     d.plan();
-    d.act(|core, now, out| core.create_step(job, step(1), StepAsker::default(), now, out)).unwrap();
+    d.act(|core, cx| core.create_step(job, step(1), StepAsker::default(), cx)).unwrap();
     let sel = JobRef { job, tasks: None, step: Some(StepId::Num(0)) };
     d.cancel(&sel).unwrap();
     let key = StepKey { job, step: StepId::Num(0) };
@@ -1340,7 +1337,7 @@ fn a_host_that_shrinks_leaves_running_jobs_alone_and_tells_pending_ones() {
     let mut smaller = d.core.config().host.clone();
     smaller.gpus.truncate(1);
     let partitions = d.core.config().partitions.clone();
-    d.act(|core, now, _| core.set_host(smaller, partitions, now));
+    d.act(|core, cx| core.set_host(smaller, partitions, cx.now));
     d.plan();
     assert_eq!((d.state(running), d.reason(large)), (JobState::Running, Reason::BadConstraints));
 }
@@ -1425,13 +1422,13 @@ fn after_a_restart_jobs_keep_their_resources_and_their_waiting() {
     core.check_invariants().unwrap();
     assert_eq!(core.allocated(), d.core.allocated());
     assert_eq!([ok, array].map(|id| core.reason(id, d.now)), [Reason::Dependency, Reason::JobArrayTaskLimit]);
-    let mut out = Outbox::default();
-    core.plan(d.now, &mut out);
-    assert!(out.is_empty(), "nothing runs twice: {out:?}");
+    let mut cx = Cx::at(d.now);
+    core.plan(&mut cx);
+    assert!(cx.out.is_empty(), "nothing runs twice: {:?}", cx.out);
     let outcome =
         JobOutcome { exit: ExitCode::OK, usage: Usage::default(), cause: EndCause::Exited, ended: d.now, why: None };
-    core.on_job_ended(running, outcome, d.now, &mut out);
-    core.plan(d.now, &mut out);
+    core.on_job_ended(running, outcome, &mut cx);
+    core.plan(&mut cx);
     assert_eq!(core.job(ok).unwrap().run.state, JobState::Running);
 }
 
@@ -1441,8 +1438,8 @@ fn after_a_restart_it_is_known_what_was_being_stopped_and_why() {
     let ids: Vec<JobId> = (0..4).map(|_| d.submit(ask())).collect();
     d.plan();
     d.cancel(&JobRef::job(ids[0])).unwrap();
-    d.act(|core, now, out| core.requeue(&JobRef::job(ids[1]), false, now, out)).unwrap();
-    d.act(|core, now, out| core.client_lost(ids[2], now, out));
+    d.act(|core, cx| core.requeue(&JobRef::job(ids[1]), false, cx)).unwrap();
+    d.act(|core, cx| core.client_lost(ids[2], cx));
     let jobs: Vec<Job> = d.store.values().cloned().collect();
     let core = Core::recover(d.core.config().clone(), jobs, Vec::new(), d.core.next_id(), d.now);
     assert_eq!(

@@ -4,7 +4,7 @@
 
 use super::core::Core;
 use super::lifecycle::Ending;
-use super::types::{Outbox, StopCause};
+use super::types::{Cx, StopCause};
 use crate::model::{Job, JobId, JobState, Reason, Timestamp};
 
 /// Ended records that stay in memory at most. The store has them all; a large array must not fill the memory with
@@ -30,15 +30,15 @@ impl Core {
     }
 
     /// What has become due by `now`. The caller plans afterwards.
-    pub fn on_due(&mut self, now: Timestamp, out: &mut Outbox) {
+    pub fn on_due(&mut self, cx: &mut Cx) {
         while let Some(&(at, id)) = self.timers.first() {
-            if at > now {
+            if at > cx.now {
                 break;
             }
             self.timers.pop_first();
-            self.due(id, now, out);
+            self.due(id, cx);
         }
-        self.settle(now, out);
+        self.settle(cx);
     }
 
     /// Sets the timers of a record.
@@ -63,25 +63,25 @@ impl Core {
         }
     }
 
-    fn due(&mut self, id: JobId, now: Timestamp, out: &mut Outbox) {
+    fn due(&mut self, id: JobId, cx: &mut Cx) {
         let Some(job) = self.job(id) else { return };
-        let is_late = deadline_of(job).is_some_and(|deadline| deadline <= now);
-        let is_impatient = job.request.immediate_secs.is_some_and(|secs| job.submit.plus_secs(secs) <= now);
+        let is_late = deadline_of(job).is_some_and(|deadline| deadline <= cx.now);
+        let is_impatient = job.request.immediate_secs.is_some_and(|secs| job.submit.plus_secs(secs) <= cx.now);
         match job.run.state {
             JobState::Pending if is_late => {
-                self.end_pending(id, Ending::cancelled(Reason::DeadLine, None), now, out);
+                self.end_pending(id, Ending::cancelled(Reason::DeadLine, None), cx);
             }
             JobState::Pending => {
                 if is_impatient {
                     self.expiring.insert(id);
                 }
-                self.refresh(id, now);
-                if let Some(next) = self.jobs.get(&id).and_then(|r| r.waits.as_ref()?.next_due(now)) {
+                self.refresh(id, cx.now);
+                if let Some(next) = self.jobs.get(&id).and_then(|r| r.waits.as_ref()?.next_due(cx.now)) {
                     self.timers.insert((next, id));
                 }
             }
             JobState::Running | JobState::Suspended if is_late => {
-                self.stop(id, Reason::DeadLine, StopCause::Deadline, now, out);
+                self.stop(id, Reason::DeadLine, StopCause::Deadline, cx);
             }
             JobState::Running
             | JobState::Suspended
@@ -95,38 +95,38 @@ impl Core {
     }
 
     /// A pending job that can no longer end before its deadline is cancelled rather than started.
-    pub(super) fn drop_if_late(&mut self, id: JobId, now: Timestamp, out: &mut Outbox) {
-        let is_late = |job: &Job| deadline_of(job).is_some_and(|deadline| deadline <= now);
+    pub(super) fn drop_if_late(&mut self, id: JobId, cx: &mut Cx) {
+        let is_late = |job: &Job| deadline_of(job).is_some_and(|deadline| deadline <= cx.now);
         if self.job(id).is_some_and(|job| job.run.state == JobState::Pending && is_late(job)) {
-            self.end_pending(id, Ending::cancelled(Reason::DeadLine, None), now, out);
+            self.end_pending(id, Ending::cancelled(Reason::DeadLine, None), cx);
         }
     }
 
     /// Ends the jobs that were to start at once or not at all, and have not. Called at the end of a round.
-    pub(super) fn expire_immediate(&mut self, now: Timestamp, out: &mut Outbox) {
+    pub(super) fn expire_immediate(&mut self, cx: &mut Cx) {
         for id in std::mem::take(&mut self.expiring) {
             if self.job(id).is_some_and(|job| job.run.state == JobState::Pending) {
-                self.end_pending(id, Ending::cancelled(Reason::Resources, None), now, out);
+                self.end_pending(id, Ending::cancelled(Reason::Resources, None), cx);
             }
         }
     }
 
     /// Forgets the records that have ended long enough ago, and the oldest ones where there are very many.
-    pub(super) fn purge(&mut self, now: Timestamp, out: &mut Outbox) {
+    pub(super) fn purge(&mut self, cx: &mut Cx) {
         while let Some(&(at, id)) = self.purges.first() {
             let is_crowded = self.purges.len() > ENDED_IN_MEMORY;
-            if at > now && !is_crowded {
+            if at > cx.now && !is_crowded {
                 break;
             }
             self.purges.pop_first();
             // The entry is out of date where the job was requeued since.
             let age = self.config.min_job_age_secs;
             let is_over = self.job(id).is_some_and(|job| {
-                let is_old = job.run.end.is_none_or(|end| end.plus_secs(age) <= now);
+                let is_old = job.run.end.is_none_or(|end| end.plus_secs(age) <= cx.now);
                 job.run.state.is_terminal() && (is_old || is_crowded)
             });
             if is_over {
-                self.forget(id, out);
+                self.forget(id, cx);
             }
         }
     }

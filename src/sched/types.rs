@@ -37,6 +37,19 @@ impl Outbox {
     }
 }
 
+/// One decision: the moment in which it is made, and what comes of it.
+#[derive(Debug)]
+pub struct Cx {
+    pub now: Timestamp,
+    pub out: Outbox,
+}
+
+impl Cx {
+    pub fn at(now: Timestamp) -> Cx {
+        Cx { now, out: Outbox::default() }
+    }
+}
+
 /// What the caller must do. The core relies on each being answered by the fact named here.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {

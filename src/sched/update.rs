@@ -6,10 +6,10 @@
 
 use super::core::Core;
 use super::queue::shown_priority;
-use super::types::{Outbox, Update};
+use super::types::{Cx, Update};
 use crate::model::job::Hold;
 use crate::model::request::{MemRequest, Sharing};
-use crate::model::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Refusal, Timestamp};
+use crate::model::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Refusal};
 use std::sync::Arc;
 
 /// Whether the key may only be changed before the job starts.
@@ -54,20 +54,14 @@ fn is_for_pending(update: &Update) -> bool {
 
 impl Core {
     /// Changes pending and running jobs. The records that were changed.
-    pub fn update(
-        &mut self,
-        sel: &JobRef,
-        updates: &[Update],
-        now: Timestamp,
-        out: &mut Outbox,
-    ) -> Result<Vec<JobId>, Refusal> {
+    pub fn update(&mut self, sel: &JobRef, updates: &[Update], cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
         let is_throttle = |update: &&Update| matches!(update, Update::ArrayTaskThrottle(_));
         if sel.tasks.is_some() && updates.iter().any(|update| is_throttle(&update)) {
             // The throttle is the whole array's, whichever task is named.
             let (throttle, others): (Vec<_>, Vec<_>) = updates.iter().cloned().partition(|update| is_throttle(&update));
-            let mut done = self.update(&JobRef::job(sel.job), &throttle, now, out)?;
+            let mut done = self.update(&JobRef::job(sel.job), &throttle, cx)?;
             if !others.is_empty() {
-                done = self.update(sel, &others, now, out)?;
+                done = self.update(sel, &others, cx)?;
             }
             return Ok(done);
         }
@@ -92,15 +86,15 @@ impl Core {
             self.changed(job, updates)?;
         }
         let mut done = Vec::new();
-        for id in self.pick_live(sel, now, out)? {
+        for id in self.pick_live(sel, cx)? {
             let Some(job) = self.job(id) else { continue };
             if only_pending && job.run.state != JobState::Pending {
                 continue;
             }
-            self.apply(id, updates, now, out)?;
+            self.apply(id, updates, cx)?;
             done.push(id);
         }
-        self.settle(now, out);
+        self.settle(cx);
         Ok(done)
     }
 
@@ -192,7 +186,7 @@ impl Core {
         Ok((request, partition))
     }
 
-    fn apply(&mut self, id: JobId, updates: &[Update], now: Timestamp, out: &mut Outbox) -> Result<(), Refusal> {
+    fn apply(&mut self, id: JobId, updates: &[Update], cx: &mut Cx) -> Result<(), Refusal> {
         let Some(job) = self.job(id) else { return Ok(()) };
         let (request, partition) = self.changed(job, updates)?;
         let tres = if job.run.state == JobState::Pending { self.resized(&request, &partition) } else { None };
@@ -225,7 +219,7 @@ impl Core {
             && let Some(group) = self.arrays.get_mut(&array)
         {
             group.limit = limit;
-            self.refresh_array(id, now);
+            self.refresh_array(id, cx.now);
         }
         for update in updates {
             if let Update::Dependency(_, ended) = update {
@@ -239,15 +233,15 @@ impl Core {
         {
             record.job.run.eligible = None;
         }
-        self.refresh(id, now);
-        self.arm(id, now);
-        self.save(id, out);
+        self.refresh(id, cx.now);
+        self.arm(id, cx.now);
+        self.save(id, cx);
         // Its old namesakes may have waited for it, and its new ones may now.
-        self.refresh_singletons(&old_name, now);
+        self.refresh_singletons(&old_name, cx.now);
         if is_limit_changed && self.job(id).is_some_and(|job| job.run.state.is_active()) {
-            self.tell_limit(id, out);
+            self.tell_limit(id, cx);
         }
-        self.drop_if_hopeless(id, now, out);
+        self.drop_if_hopeless(id, cx);
         Ok(())
     }
 }

@@ -9,15 +9,14 @@ use crate::model::{ArrayRole, Job, JobId, JobRef, JobState, Refusal, StepId};
 use crate::protocol::answer::Outcome;
 use crate::protocol::request::{CancelAsk, CancelFilter, ControlAction};
 use crate::sched::EndedJob;
-use crate::sched::{Outbox, SignalTarget, Update as Change};
+use crate::sched::{Cx, SignalTarget, Update as Change};
 use actix::prelude::*;
 
 impl Handler<ControlJobs> for SchedulerActor {
     type Result = ResponseFuture<Vec<Outcome>>;
 
     fn handle(&mut self, m: ControlJobs, ctx: &mut Self::Context) -> Self::Result {
-        let now = self.now();
-        let mut out = Outbox::default();
+        let mut cx = Cx::at(self.now());
         let mut outcomes = Vec::with_capacity(m.jobs.len());
         let updates = match &m.action {
             ControlAction::Update(updates) => self.translate(updates, &m.ended),
@@ -25,19 +24,19 @@ impl Handler<ControlJobs> for SchedulerActor {
         };
         for job in &m.jobs {
             let result = match &m.action {
-                ControlAction::Hold => self.core.hold(job, Hold::User, now, &mut out),
-                ControlAction::Release => self.core.release(job, now, &mut out),
-                ControlAction::Requeue => self.core.requeue(job, false, now, &mut out),
-                ControlAction::RequeueHold => self.core.requeue(job, true, now, &mut out),
-                ControlAction::Suspend => self.core.suspend(job, now, &mut out),
-                ControlAction::Resume => self.core.resume(job, now, &mut out),
+                ControlAction::Hold => self.core.hold(job, Hold::User, &mut cx),
+                ControlAction::Release => self.core.release(job, &mut cx),
+                ControlAction::Requeue => self.core.requeue(job, false, &mut cx),
+                ControlAction::RequeueHold => self.core.requeue(job, true, &mut cx),
+                ControlAction::Suspend => self.core.suspend(job, &mut cx),
+                ControlAction::Resume => self.core.resume(job, &mut cx),
                 ControlAction::Notify(text) => self.notify_job(job, text),
-                ControlAction::Top => self.core.top(job, now, &mut out),
-                ControlAction::Update(_) => self.core.update(job, &updates, now, &mut out),
+                ControlAction::Top => self.core.top(job, &mut cx),
+                ControlAction::Update(_) => self.core.update(job, &updates, &mut cx),
             };
             outcomes.push(Outcome { target: job.clone(), result });
         }
-        let reply = self.reply_after(out, outcomes);
+        let reply = self.reply_after(cx.out, outcomes);
         self.ask_round(ctx);
         reply
     }
@@ -47,10 +46,10 @@ impl Handler<CancelJobs> for SchedulerActor {
     type Result = ResponseFuture<Vec<Outcome>>;
 
     fn handle(&mut self, CancelJobs(ask): CancelJobs, ctx: &mut Self::Context) -> Self::Result {
-        let mut out = Outbox::default();
+        let mut cx = Cx::at(self.now());
         let targets = self.targets(&ask);
-        let outcomes = targets.iter().map(|target| self.cancel_one(target, &ask, &mut out)).collect();
-        let reply = self.reply_after(out, outcomes);
+        let outcomes = targets.iter().map(|target| self.cancel_one(target, &ask, &mut cx)).collect();
+        let reply = self.reply_after(cx.out, outcomes);
         self.ask_round(ctx);
         reply
     }
@@ -150,10 +149,9 @@ impl SchedulerActor {
             .collect()
     }
 
-    fn cancel_one(&mut self, target: &JobRef, ask: &CancelAsk, out: &mut Outbox) -> Outcome {
-        let now = self.now();
+    fn cancel_one(&mut self, target: &JobRef, ask: &CancelAsk, cx: &mut Cx) -> Outcome {
         let result = match ask.signal {
-            None => self.core.cancel(target, ask.uid, now, out),
+            None => self.core.cancel(target, ask.uid, cx),
             Some(signal) => {
                 let whom = match target.step {
                     Some(step) => SignalTarget::Step(step),
@@ -161,7 +159,7 @@ impl SchedulerActor {
                     None if ask.batch => SignalTarget::Batch,
                     None => SignalTarget::Steps,
                 };
-                self.core.signal(target, whom, signal, ask.uid, now, out)
+                self.core.signal(target, whom, signal, ask.uid, cx)
             }
         };
         Outcome { target: target.clone(), result }

@@ -8,7 +8,7 @@ use crate::model::view::JobView;
 use crate::model::{Job, Refusal, StepKey};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::StepLaunch;
-use crate::sched::{Effect, EndCause, Outbox, StepAsker, StepOutcome, StepStart, StopCause};
+use crate::sched::{Cx, Effect, EndCause, Outbox, StepAsker, StepOutcome, StepStart, StopCause};
 use actix::prelude::*;
 use std::os::fd::OwnedFd;
 
@@ -59,11 +59,11 @@ impl Handler<AttachClient> for SchedulerActor {
         let Some(view) = self.view(m.job) else {
             return Box::pin(async move { Err(Refusal::Forgotten { job: m.job, step: None }) });
         };
-        let mut out = Outbox::default();
+        let mut cx = Cx::at(self.now());
         if !view.run.state.is_terminal() {
             self.watch(m.job, m.news.clone());
             if m.holds {
-                self.core.set_holder(m.job, m.client, &mut out);
+                self.core.set_holder(m.job, m.client, &mut cx);
             }
         }
         let known = m.step.and_then(|step| view.steps.iter().find(|known| known.id == step));
@@ -74,7 +74,7 @@ impl Handler<AttachClient> for SchedulerActor {
             (_, Some(step)) => self.rejoin(StepKey { job: m.job, step: step.id }, m.news),
             (None, None) => {}
         }
-        self.reply_after(out, Ok(view))
+        self.reply_after(cx.out, Ok(view))
     }
 }
 
@@ -82,31 +82,30 @@ impl Handler<CreateStep> for SchedulerActor {
     type Result = ResponseFuture<Result<(), Refusal>>;
 
     fn handle(&mut self, m: CreateStep, ctx: &mut Self::Context) -> Self::Result {
-        let now = self.now();
-        let mut out = Outbox::default();
+        let mut cx = Cx::at(self.now());
         let launch = &m.launch;
         if launch.again
             && let Some(step) = self.core.step_of(launch.job, launch.client).map(|step| step.id)
         {
             self.rejoin(StepKey { job: launch.job, step }, m.news);
-            return self.reply_after(out, Ok(()));
+            return self.reply_after(cx.out, Ok(()));
         }
         let asker = StepAsker { ticket: m.ticket, client: Some(launch.client) };
         let job = launch.job;
-        match self.core.create_step(job, launch.request.clone(), asker, now, &mut out) {
+        match self.core.create_step(job, launch.request.clone(), asker, &mut cx) {
             Err(refusal) => Box::pin(async move { Err(refusal) }),
             Ok(start) => {
                 let news = m.news.clone();
                 self.tickets.insert(m.ticket, Ticket { launch: m.launch, env: m.env, fds: m.fds, news: m.news });
                 match start {
                     StepStart::Now(step, alloc) => {
-                        out.effects.push(Effect::LaunchStep { step, ticket: m.ticket, alloc });
+                        cx.out.effects.push(Effect::LaunchStep { step, ticket: m.ticket, alloc });
                     }
                     StepStart::Waits => {
                         let _ = news.send(Answer::StepWaits);
                     }
                 }
-                self.commit(out, ctx);
+                self.commit(cx.out, ctx);
                 Box::pin(async { Ok(()) })
             }
         }
@@ -117,10 +116,10 @@ impl Handler<AbandonStep> for SchedulerActor {
     type Result = ();
 
     fn handle(&mut self, AbandonStep { ticket }: AbandonStep, ctx: &mut Self::Context) {
-        let mut out = Outbox::default();
-        self.core.cancel_step_wait(ticket, self.now(), &mut out);
+        let mut cx = Cx::at(self.now());
+        self.core.cancel_step_wait(ticket, &mut cx);
         self.tickets.remove(&ticket);
-        self.commit(out, ctx);
+        self.commit(cx.out, ctx);
     }
 }
 
@@ -169,10 +168,10 @@ impl Handler<StepEnded> for SchedulerActor {
     type Result = ();
 
     fn handle(&mut self, m: StepEnded, ctx: &mut Self::Context) {
-        let mut out = Outbox::default();
+        let mut cx = Cx::at(self.now());
         let record = &m.record;
         let outcome = StepOutcome { exit: record.exit, usage: record.usage, cause: m.cause, ended: record.ended };
-        self.core.on_step_ended(m.step, outcome, self.now(), &mut out);
+        self.core.on_step_ended(m.step, outcome, &mut cx);
         self.running_steps.remove(&m.step);
         let news = self.step_news.remove(&m.step);
         let told = match m.cause {
@@ -182,7 +181,7 @@ impl Handler<StepEnded> for SchedulerActor {
             }
         };
         self.commit_then(
-            out,
+            cx.out,
             Some(Box::new(move || {
                 if let Some(news) = news {
                     let _ = news.send(told);
