@@ -17,6 +17,7 @@ use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::field::helpformat;
 use crate::render::sacct::{self as render, Options, Rows, View, print};
+use crate::render::time::iso;
 use crate::render::{Ctx, json};
 use crate::spec;
 use crate::spec::SpecError;
@@ -211,18 +212,10 @@ fn window(args: &Sacct, origin: &Origin) -> Result<(Timestamp, Option<Timestamp>
     };
     let last = end.unwrap_or(origin.now);
     if start > last {
-        let (start, end) = (iso(start, origin), iso(last, origin));
+        let (start, end) = (iso(start, &origin.tz), iso(last, &origin.tz));
         return Err(CliError::error(1, format!("Start time ({start}) requested is after end time ({end}).")));
     }
     Ok((start, end))
-}
-
-/// `2026-11-20T23:40:20` in the user's time zone.
-fn iso(time: Timestamp, origin: &Origin) -> String {
-    match jiff::Timestamp::from_second(time.as_secs()) {
-        Ok(time) => time.to_zoned(origin.tz.clone()).strftime("%Y-%m-%dT%H:%M:%S").to_string(),
-        Err(_) => "Unknown".to_owned(),
-    }
 }
 
 /// `4` or `2-8`.

@@ -61,10 +61,16 @@ pub fn node(n: &NodeView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
         ("BootTime", time::instant(Timestamp::from_secs(h.boot_secs), ctx)),
         ("SlurmdStartTime", time::instant(n.daemon_start, ctx)),
     ]);
+    use_of_node(&mut r, n, ctx);
+    r.print(one_line, ctx)
+}
+
+/// Since when it is busy, what it has and what is taken, and the power that nobody measures.
+fn use_of_node(r: &mut Record, n: &NodeView, ctx: &Ctx) {
     // Since when an idle host is idle is not kept; it has been so at the latest from the start of the daemon on.
-    let busy = if state == State::Idle { n.daemon_start } else { n.now };
+    let busy = if State::of(n) == State::Idle { n.daemon_start } else { n.now };
     r.word("LastBusyTime", time::instant(busy, ctx));
-    r.word("CfgTRES", tres::node(&h.tres(), true, ctx.units));
+    r.word("CfgTRES", tres::node(&n.host.tres(), true, ctx.units));
     r.word("AllocTRES", tres::node(&n.allocated, false, ctx.units));
     r.word("CapWatts", "n/a");
     r.line(vec![("CurrentWatts", "0".to_owned()), ("AveWatts", "0".to_owned())]);
@@ -73,7 +79,6 @@ pub fn node(n: &NodeView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
         ("ExtSensorsWatts", "0".to_owned()),
         ("ExtSensorsTemp", "n/s".to_owned()),
     ]);
-    r.print(one_line, ctx)
 }
 
 /// All partitions.
