@@ -1,0 +1,142 @@
+//! Who waits for news of which job, and who is told of a start and of an end.
+
+use super::SchedulerActor;
+use crate::actors::messages::{NotifyEnd, WatchJob};
+use crate::actors::news::NewsSender;
+use crate::model::view::JobView;
+use crate::model::{ArrayRole, Job, JobId, JobRef};
+use crate::protocol::answer::Answer;
+use crate::sched::Effect;
+use actix::prelude::*;
+
+/// Who waits for news of a job.
+#[derive(Default)]
+pub(super) struct Watch {
+    senders: Vec<NewsSender>,
+    /// Those of them who wait for the start of a batch job.
+    of_starts: Vec<NewsSender>,
+    /// Of an array: the task that ended worst so far.
+    worst: Option<Box<JobView>>,
+}
+
+impl SchedulerActor {
+    pub(super) fn tell(&mut self, job: JobId, news: Answer) {
+        if let Some(watch) = self.watchers.get_mut(&job) {
+            watch.senders.retain(|watcher| watcher.send(news.clone()).is_ok());
+        }
+    }
+
+    /// Who waits for the start of a batch job, or of the array that it is a task of, hears that it runs.
+    pub(super) fn tell_start(&mut self, id: JobId) {
+        let array = self.core.job(id).and_then(Job::array_job_id).filter(|array| *array != id);
+        for watched in [Some(id), array].into_iter().flatten() {
+            let Some(watch) = self.watchers.get_mut(&watched) else { continue };
+            let waiting = std::mem::take(&mut watch.of_starts);
+            if waiting.is_empty() {
+                continue;
+            }
+            let Some(view) = self.view(id) else { continue };
+            for watcher in waiting {
+                // Whoever waited may have gone.
+                let _ = watcher.send(Answer::Granted { view: Box::new(view.clone()) });
+            }
+        }
+    }
+
+    /// Who waits for an array hears of its end when its last task is over, with the exit code of the worst.
+    pub(super) fn tell_array(&mut self, array: JobId, ended: &JobView) {
+        let Some(watch) = self.watchers.get_mut(&array) else { return };
+        let worse = |worst: &Option<Box<JobView>>, view: &JobView| {
+            worst.as_ref().is_none_or(|worst| view.run.exit.as_shell() > worst.run.exit.as_shell())
+        };
+        if worse(&watch.worst, ended) {
+            watch.worst = Some(Box::new(ended.clone()));
+        }
+        let ids = self.core.resolve(&JobRef::job(array));
+        if ids.iter().any(|id| self.core.job(*id).is_some_and(|job| !job.run.state.is_terminal())) {
+            return;
+        }
+        // An end counts when it is durable: one whose commit is under way will be announced, and asks again.
+        let is_under_way = |effect: &Effect| matches!(effect, Effect::Ended(id) if ids.contains(id));
+        if self.in_flight.iter().any(|commit| commit.effects.iter().any(is_under_way)) {
+            return;
+        }
+        let all: Vec<JobView> = ids.into_iter().filter_map(|id| self.view(id)).collect();
+        // Tasks that ended in the same commit are announced one after the other: the last word is about all of them.
+        let Some(mut watch) = self.watchers.remove(&array) else { return };
+        for view in all {
+            if worse(&watch.worst, &view) {
+                watch.worst = Some(Box::new(view));
+            }
+        }
+        if let Some(worst) = watch.worst {
+            for watcher in watch.senders {
+                let _ = watcher.send(Answer::Ended { view: worst.clone() });
+            }
+        }
+    }
+
+    pub(super) fn announce_end(&mut self, view: JobView) {
+        let id = view.id;
+        self.counters.end(view.run.state);
+        match &view.role {
+            ArrayRole::None => {
+                self.tell(id, Answer::Ended { view: Box::new(view.clone()) });
+                self.watchers.remove(&id);
+            }
+            role => {
+                if let Some(array) = role.array_job(id) {
+                    self.tell_array(array, &view);
+                }
+            }
+        }
+        // Steps whose end nobody reported: their runner was lost with the job.
+        self.running_steps.retain(|step, _| step.job != id);
+        for (_, news) in self.step_news.extract_if(|step, _| step.job == id) {
+            let _ = news.send(Answer::Ended { view: Box::new(view.clone()) });
+        }
+        self.outputs.notifier.do_send(NotifyEnd {
+            job_id: match &view.role {
+                ArrayRole::Task { array_job, task } => format!("{array_job}_{task}"),
+                _ => view.id.to_string(),
+            },
+            name: view.request.name.clone(),
+            state: view.run.state,
+            partition: view.partition.clone(),
+            reason: view.run.reason,
+        });
+    }
+
+    pub(super) fn watch(&mut self, job: JobId, news: NewsSender) {
+        let watch = self.watchers.entry(job).or_default();
+        watch.senders.retain(|watcher| !watcher.is_closed());
+        watch.senders.push(news);
+    }
+
+    pub(super) fn is_watched(&self, job: JobId) -> bool {
+        self.watchers.get(&job).is_some_and(|watch| watch.senders.iter().any(|w| !w.is_closed()))
+    }
+}
+
+impl Handler<WatchJob> for SchedulerActor {
+    type Result = Option<JobView>;
+
+    fn handle(&mut self, m: WatchJob, _: &mut Self::Context) -> Self::Result {
+        let mut views: Vec<JobView> =
+            self.core.resolve(&JobRef::job(m.job)).into_iter().filter_map(|id| self.view(id)).collect();
+        let live = views.iter().filter(|view| !view.run.state.is_terminal());
+        if let Some(live) = live.max_by_key(|view| view.run.state.is_active()).cloned() {
+            if m.start {
+                self.watchers.entry(m.job).or_default().of_starts.push(m.news.clone());
+            }
+            self.watch(m.job, m.news);
+            // Of an array those that are over already count too: the watch keeps the worst of them.
+            if let Some(watch) = self.watchers.get_mut(&m.job) {
+                views.retain(|view| view.run.state.is_terminal());
+                watch.worst = views.into_iter().max_by_key(|view| view.run.exit.as_shell()).map(Box::new);
+            }
+            return Some(live);
+        }
+        views.into_iter().max_by_key(|view| view.run.exit.as_shell())
+    }
+}
