@@ -133,14 +133,87 @@ fn input_comes_from_dev_null_or_a_file() {
 }
 
 #[test]
-fn a_working_directory_that_is_gone_is_replaced_and_told() {
+fn a_working_directory_that_is_not_there_is_refused_with_its_path() {
     let slotd = Slotd::start();
-    let out = slotd.path("out").display().to_string();
-    let missing = slotd.path("missing").display().to_string();
-    let job = slotd.wrap(&["-D", &missing, "-o", &out], "pwd");
+    let missing = slotd.path("typo").display().to_string();
+    slotd.write("file", "");
+    for (command, rest) in [("sbatch", &["--wrap", "pwd"][..]), ("srun", &["pwd"]), ("salloc", &["true"])] {
+        let out = slotd.cmd(command, &[&["-D", "typo"], rest].concat()).fails(1);
+        let said =
+            format!("{command}: error: unable to use the working directory {missing}: No such file or directory");
+        assert!(out.stderr.contains(&said), "{}", out.stderr);
+        assert!(slotd.cmd(command, &[&["-D", "file"], rest].concat()).fails(1).stderr.contains("Not a directory"));
+    }
+    assert!(!slotd.exists("typo") && slotd.all_records().is_empty());
+}
+
+#[test]
+fn a_job_that_waits_may_get_its_working_directory_from_others() {
+    let slotd = Slotd::start();
+    let first = slotd.begun(&[], "go", "mkdir made");
+    let after = format!("afterok:{first}");
+    let args = ["-d", &after, "-D", "made", "--parsable", "--wrap", "pwd"];
+    let out = slotd.cmd("sbatch", &args).ok();
+    assert!(out.stderr.contains("sbatch: warning: the working directory"), "{}", out.stderr);
+    let job: u32 = out.text().trim().parse().unwrap();
+    slotd.open("go");
     slotd.wait_state(job, "COMPLETED");
-    let text = slotd.read("out");
-    assert!(text.contains(&missing) && text.ends_with("/tmp\n"), "{text}");
+    assert_eq!(slotd.read(&format!("made/slurm-{job}.out")), format!("{}\n", slotd.path("made").display()));
+}
+
+#[test]
+fn a_working_directory_that_is_gone_at_the_start_fails_the_job_and_is_not_made() {
+    let slotd = Slotd::start();
+    std::fs::create_dir(slotd.path("gone")).unwrap();
+    let out = slotd.path("out").display().to_string();
+    let told = slotd.wrap(&["--hold", "-D", "gone", "-o", &out], "touch ran");
+    let untold = slotd.wrap(&["--hold", "-D", "gone"], "touch ran");
+    std::fs::remove_dir(slotd.path("gone")).unwrap();
+    let gone = slotd.path("gone").display().to_string();
+    for job in [told, untold] {
+        slotd.cmd("scontrol", &["release", &job.to_string()]).ok();
+        let record = slotd.wait_state(job, "FAILED");
+        assert_eq!((record.reason().as_str(), record.exit().as_str()), ("JobLaunchFailure", "0:53"));
+        assert!(slotd.show(job, "SystemComment").contains(&gone));
+    }
+    let why = format!("could not enter the working directory {gone}: No such file or directory");
+    assert_eq!(slotd.read("out"), format!("slurmstepd: error: {why}\n"));
+    assert!(!slotd.exists("gone") && !slotd.exists("ran"));
+}
+
+#[test]
+fn a_batch_job_has_the_limits_of_its_submitter_or_those_that_it_names() {
+    let slotd = Slotd::start();
+    let seen = |propagate: &str| {
+        let script = "ulimit -Sn; ulimit -Sc";
+        let out =
+            slotd.sh(&format!("ulimit -Sn 123; ulimit -Sc 0; sbatch --parsable {propagate} --wrap '{script}'")).ok();
+        let job: u32 = out.text().parse().unwrap();
+        slotd.wait_state(job, "COMPLETED");
+        slotd.output(job)
+    };
+    let own = seen("--propagate=NONE");
+    assert!(!own.starts_with("123\n"), "{own}");
+    let of_the_daemon = own.lines().next().unwrap().to_owned();
+    assert_eq!(seen(""), "123\n0\n");
+    assert_eq!(seen("--propagate"), "123\n0\n");
+    assert_eq!(seen("--propagate=NOFILE").lines().next(), Some("123"));
+    assert_eq!(seen("--propagate=CORE"), format!("{of_the_daemon}\n0\n"));
+    let out = slotd.cmd("sbatch", &["--propagate=FILES", "--wrap", "true"]).fails(255);
+    assert!(out.stderr.contains("Invalid --propagate specification: FILES"), "{}", out.stderr);
+}
+
+#[test]
+fn the_script_of_a_job_is_in_its_directory_from_its_submission_on() {
+    let slotd = Slotd::start();
+    let job = slotd.script(&["--hold"], "#!/bin/sh\necho held\n");
+    let stored = slotd.job_dir(job).join("script.sh");
+    assert_eq!(std::fs::read_to_string(&stored).unwrap(), "#!/bin/sh\necho held\n");
+    slotd.cmd("scontrol", &["release", &job.to_string()]).ok();
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "held\n");
+    let files = std::fs::read_dir(slotd.job_dir(job)).unwrap().count();
+    assert_eq!(files, 3, "script.sh, runner.sh and exit_status");
 }
 
 #[test]

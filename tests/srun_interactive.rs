@@ -339,3 +339,19 @@ fn an_escape_in_a_name_does_not_reach_the_terminal() {
     assert_eq!(slotd.cmd("squeue", &["-h", "-o", "%j"]).ok().stdout, "a\u{1b}[2Jb\n");
     slotd.cancel(job);
 }
+
+#[test]
+fn on_a_terminal_sbatch_tells_what_several_tasks_mean() {
+    let slotd = Slotd::setup().start();
+    let sbatch = |own: &str, script: &str| {
+        let mut command = slotd.command("sbatch");
+        command.env("SLOTD_BATCH_TASKS", own).args(["-n", "2", "--hold", "--wrap", script]);
+        Session::start(command)
+    };
+    sbatch("", "make -j $SLURM_NTASKS")
+        .shows("sbatch: the script runs once with room for 2 tasks: it reads SLURM_NTASKS (SLOTD_BATCH_TASKS=ranks");
+    sbatch("", "./app").shows("sbatch: the script runs 2 times, once for each task: it starts no tasks itself (");
+    sbatch("once", "./app").shows("once with room for 2 tasks: SLOTD_BATCH_TASKS is once");
+    // To a program nothing is told.
+    assert_eq!(slotd.cmd("sbatch", &["-n", "2", "--hold", "--wrap", "./app"]).ok().stderr, "");
+}

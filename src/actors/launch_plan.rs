@@ -4,7 +4,7 @@
 
 use crate::actors::messages::LaunchStep;
 use crate::exec::environment::{self, JobFacts, StepFacts};
-use crate::exec::launch_spec::{LaunchSpec, OwnEnd, Rlimit, Sink, Source, TaskSpec};
+use crate::exec::launch_spec::{LaunchSpec, OwnEnd, Sink, Source, TaskSpec};
 use crate::model::binding::{CpuBind, GpuBind};
 use crate::model::change::LaunchTexts;
 use crate::model::partition::Host;
@@ -133,6 +133,7 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
         argv: request.args.clone(),
         work_dir: PathBuf::from(&request.work_dir),
         umask: request.umask,
+        rlimits: request.rlimits.clone(),
         tasks,
         write_runner: true,
         ..LaunchSpec::default()
@@ -226,7 +227,7 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
         argv: launch.argv[0].clone(),
         work_dir: PathBuf::from(&launch.work_dir),
         umask: launch.umask,
-        rlimits: launch.rlimits.iter().map(|&(resource, soft, hard)| Rlimit { resource, soft, hard }).collect(),
+        rlimits: launch.rlimits.clone(),
         tasks: (0..ntasks).map(task).collect(),
         pty: launch.pty,
         kill_on_bad_exit: request.kill_on_bad_exit,

@@ -79,7 +79,6 @@ pub const SBATCH: &[Extra] = &[
     kept("gpu-bind", None, Value, "Bind tasks to GPUs"),
     kept("ignore-pbs", None, Nothing, "Do not read #PBS lines, which slotd never does"),
     kept("oom-kill-step", None, Maybe, "Kill the whole step when memory runs out"),
-    kept("propagate", None, Maybe, "Take the resource limits of this shell"),
     kept("wait-all-nodes", None, Value, "Start when all nodes are ready"),
     refused("scrontab", None, Nothing, "there is no scrontab"),
 ];
@@ -104,7 +103,6 @@ pub const SRUN: &[Extra] = &[
     kept("mpi", None, Value, "Kind of MPI"),
     kept("oom-kill-step", None, Maybe, "Kill the whole step when memory runs out"),
     kept("preserve-env", Some('E'), Nothing, "Take the node and task counts of the environment"),
-    kept("propagate", None, Maybe, "Take the resource limits of this shell"),
     kept("send-libs", None, Maybe, "Copy the libraries with the program"),
     kept("slurmd-debug", None, Value, "Messages of the node's daemon"),
     kept("threads", Some('T'), Value, "Threads of srun for the launch"),

@@ -4,6 +4,7 @@
 //! its arguments.
 
 use crate::model::Timestamp;
+use crate::model::request::Rlimit;
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
 
@@ -23,6 +24,8 @@ pub struct Origin {
     /// The environment, in its order. Values need not be UTF-8.
     pub env: Vec<(OsString, OsString)>,
     pub umask: u32,
+    /// The resource limits of this process, by the names of `--propagate`.
+    pub limits: Vec<(&'static str, Rlimit)>,
     pub now: Timestamp,
     pub tz: jiff::tz::TimeZone,
 }
@@ -73,6 +76,7 @@ pub(crate) mod tests {
             host: "vm".into(),
             env: env.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))).collect(),
             umask: 0o022,
+            limits: vec![("CORE", Rlimit { resource: 4, soft: 0, hard: 9 })],
             now: Timestamp::from_secs(1_795_176_000),
             tz: jiff::tz::TimeZone::UTC,
         }

@@ -9,7 +9,7 @@ use crate::args::options::JobOpts;
 use crate::args::origin::Origin;
 use crate::model::JobRequest;
 use crate::model::batch_tasks::BatchTasks;
-use crate::model::request::{GpuRequest, JobKind, MemRequest, Sharing};
+use crate::model::request::{GpuRequest, JobKind, MemRequest, Rlimit, Sharing};
 use crate::spec::error::shown;
 use crate::spec::gres::GpuAsk;
 use crate::spec::{self, SpecError};
@@ -116,6 +116,17 @@ impl Submission<'_> {
         self.per_task_resources(&mut request);
         self.tasks_per_gpu(&mut request)?;
         Ok(request)
+    }
+
+    /// The submitter's resource limits that the processes get.
+    ///
+    /// # Errors
+    /// A limit that does not exist.
+    pub fn rlimits(&self, propagate: &Option<Option<String>>) -> Result<Vec<Rlimit>, CliError> {
+        let text = propagate.clone().flatten().unwrap_or_default();
+        let names = self.choices.read("propagate", Some(&text), spec::propagate::parse)?.unwrap_or_default();
+        let limits = self.origin.limits.iter().filter(|(name, _)| names.contains(name));
+        Ok(limits.map(|(_, limit)| *limit).collect())
     }
 
     /// Where the job runs, absolute.

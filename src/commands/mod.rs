@@ -12,7 +12,7 @@ use crate::model::Refusal;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::sys::paths::Paths;
-use crate::sys::{proc, system, user};
+use crate::sys::{limits, proc, system, user};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -176,6 +176,7 @@ pub fn origin() -> Origin {
         host: system::probe_host_name(),
         env: std::env::vars_os().collect(),
         umask: proc::umask(),
+        limits: limits::propagated(),
         now: now(),
         tz: crate::sys::zone::local(),
     }

@@ -4,7 +4,7 @@ pub mod args;
 pub mod options;
 
 use super::output::print;
-use super::tasks::{Reporter, all_streams, caller, client, hand_in, tell, verdict};
+use super::tasks::{Reporter, all_streams, caller, check_work_dir, client, hand_in, tell, verdict};
 use super::{Done, Entry, paths, refused, submitting_origin, unexpected};
 use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
@@ -58,6 +58,7 @@ impl Session {
     }
 
     fn carry_out(self) -> Done {
+        check_work_dir(&self.salloc.request, "salloc")?;
         let mut caller = caller(paths()?);
         let request = self.salloc.request.clone();
         let submit = Submit {
@@ -183,7 +184,7 @@ impl Session {
             argv: vec![argv],
             work_dir: self.salloc.work_dir.clone(),
             umask: Some(self.umask),
-            rlimits: limits::propagated(),
+            rlimits: limits::propagated().into_iter().map(|(_, limit)| limit).collect(),
             streams: vec![none; ntasks as usize],
             pty: false,
             tie: None,

@@ -4,17 +4,18 @@ pub mod args;
 pub mod options;
 
 use super::output::print;
-use super::tasks::{client, hand_in, tell};
+use super::tasks::{check_work_dir, client, hand_in, tell};
 use super::{Done, Entry, paths, refused, submitting_origin, trial_refused, unexpected};
 use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
 use crate::client::connection::{ClientError, Connection, reopen};
 use crate::commands::pages::texts;
 use crate::commands::sbatch::args::{Sbatch, Text, parse};
-use crate::model::{JobId, Timestamp};
+use crate::model::batch_tasks::{BatchTasks, TaskRule};
+use crate::model::{JobId, JobRef, Timestamp};
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::{FrameError, MAX_RAW};
-use crate::protocol::request::{Request, Submit};
+use crate::protocol::request::{JobFilter, Request, Submit};
 use crate::sys::paths::Paths;
 use std::ffi::OsString;
 use std::fs::File;
@@ -67,8 +68,10 @@ fn submit(sbatch: Sbatch, tz: &jiff::tz::TimeZone) -> Done {
         report("sbatch", &sbatch.defined);
     }
     let with_exit = |error: CliError| error.with_exit(sbatch.error_exit);
+    check_work_dir(&sbatch.request, "sbatch").map_err(with_exit)?;
     let paths = paths()?;
     let raw = [sbatch.texts.script.as_slice(), &sbatch.texts.env].concat();
+    let (tasks, rule) = (sbatch.request.task_count(), sbatch.request.task_rule(BatchTasks::Auto));
     let submit = Submit {
         request: sbatch.request,
         script_len: sbatch.texts.script.len(),
@@ -86,6 +89,9 @@ fn submit(sbatch: Sbatch, tz: &jiff::tz::TimeZone) -> Done {
             Ok(0)
         }
         Answer::Submitted { job } => {
+            if !sbatch.quiet && tasks > 1 && io::stderr().is_terminal() {
+                tell_tasks(&paths, job, tasks, rule);
+            }
             let told = if sbatch.quiet {
                 Ok(0)
             } else {
@@ -101,6 +107,30 @@ fn submit(sbatch: Sbatch, tz: &jiff::tz::TimeZone) -> Done {
             if sbatch.wait { wait(conn, &paths, job).and_then(|code| told.map(|_| code)) } else { told }
         }
         other => Err(unexpected(&other)),
+    }
+}
+
+/// Tells what several tasks mean for the job. What the daemon is set to is its own to say.
+fn tell_tasks(paths: &Paths, job: JobId, tasks: u32, rule: TaskRule) {
+    let query = Request::Jobs(JobFilter { jobs: vec![JobRef::job(job)], without_steps: true, ..JobFilter::default() });
+    let answer = Connection::open(paths).and_then(|mut conn| conn.ask(&query, &[]));
+    let Ok((Answer::Jobs(list), _)) = answer else { return };
+    let Some(view) = list.jobs.first() else { return };
+    let rule = match view.batch_ranks == rule.ranks {
+        true => rule,
+        false => TaskRule { ranks: view.batch_ranks, reason: "the daemon is set so".to_owned() },
+    };
+    tell(&format!("sbatch: {}\n", tasks_line(tasks, &rule)));
+}
+
+fn tasks_line(tasks: u32, TaskRule { ranks, reason }: &TaskRule) -> String {
+    match ranks {
+        true => {
+            format!("the script runs {tasks} times, once for each task: {reason} (SLOTD_BATCH_TASKS=once changes that)")
+        }
+        false => {
+            format!("the script runs once with room for {tasks} tasks: {reason} (SLOTD_BATCH_TASKS=ranks changes that)")
+        }
     }
 }
 

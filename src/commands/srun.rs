@@ -4,7 +4,7 @@ pub mod args;
 pub mod options;
 
 use super::output::print;
-use super::tasks::{Reporter, all_streams, caller, client, hand_in, tell, verdict};
+use super::tasks::{Reporter, all_streams, caller, check_work_dir, client, hand_in, tell, verdict};
 use super::{Done, Entry, paths, refused, submitting_origin, unexpected};
 use crate::args::choices::definition;
 use crate::args::error::{CliError, Mark};
@@ -22,7 +22,7 @@ use crate::protocol::frame::FrameError;
 use crate::protocol::request::{JobFilter, Request, StepLaunch, Stream, Submit, TaskStreams};
 use crate::spec::multi_prog;
 use crate::sys::paths::Paths;
-use crate::sys::{limits, proc, system};
+use crate::sys::{proc, system};
 use nix::errno::Errno;
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -44,6 +44,7 @@ pub fn run(argv: &[OsString]) -> Done {
 }
 
 fn carry_out(srun: Srun, tz: &jiff::tz::TimeZone) -> Done {
+    check_work_dir(&srun.request, "srun")?;
     match &srun.inside {
         Some(job) if !srun.no_wait && !srun.test_only => {
             let job = job.clone();
@@ -294,7 +295,7 @@ fn plan(srun: &Srun, argv: Vec<Vec<String>>, view: &JobView, client: ClientProce
         argv,
         work_dir: srun.work_dir.clone(),
         umask: Some(proc::umask()),
-        rlimits: limits::propagated(),
+        rlimits: srun.rlimits.clone(),
         streams: vec![task; ntasks as usize],
         pty: false,
         tie: None,

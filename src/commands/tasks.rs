@@ -4,11 +4,12 @@ use crate::args::error::{CliError, Mark};
 use crate::client::connection::{ClientError, Connection, submit};
 use crate::client::foreground::{Caller, StepObserver, StepOptions, StepOutcome, StreamTasks};
 use crate::model::job::{Client, ClientProcess};
-use crate::model::{ExitCode, JobId, StepId};
+use crate::model::{ExitCode, JobId, JobRequest, StepId};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Submit;
 use crate::sys::paths::Paths;
 use crate::sys::proc;
+use nix::errno::Errno;
 use std::ffi::CStr;
 use std::io::{self, Write};
 
@@ -47,6 +48,30 @@ pub fn hand_in(paths: &Paths, submission: Submit, raw: &[u8], command: &str) -> 
         ),
         error => error.into(),
     })
+}
+
+/// Looks for the working directory of a job. One that waits for other jobs or for a time may get it from them: then a
+/// warning is enough.
+///
+/// # Errors
+/// It is not there, or no directory.
+pub fn check_work_dir(request: &JobRequest, command: &str) -> Result<(), CliError> {
+    let dir = &request.work_dir;
+    let why = match std::fs::metadata(dir) {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => "Not a directory".to_owned(),
+        Err(error) => match error.raw_os_error() {
+            Some(number) => Errno::from_raw(number).desc().to_owned(),
+            None => error.to_string(),
+        },
+    };
+    let waits = !request.dependency.is_empty() || request.begin.is_some_and(|begin| begin > super::now());
+    if !waits {
+        return Err(CliError::error(1, format!("unable to use the working directory {dir}: {why}"))
+            .and(Mark::Bare, "  hint: make it, or name another one with --chdir"));
+    }
+    tell(&format!("{command}: warning: the working directory {dir} must be there when the job starts: {why}\n"));
+    Ok(())
 }
 
 /// The kernel's word for a signal: `Killed`, `Segmentation fault`.

@@ -8,15 +8,18 @@ use crate::actors::news::NewsSender;
 use crate::actors::{ReaderActor, SchedulerActor};
 use crate::daemon::requests::Requests;
 use crate::daemon::wire::FrameReader;
+use crate::exec;
 use crate::exec::launch_spec::{SignalTarget, StepCommand};
 use crate::model::change::LaunchTexts;
 use crate::model::job::ClientProcess;
+use crate::model::request::JobKind;
 use crate::model::view::JobList;
 use crate::model::{JobId, Refusal, Timestamp};
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::{Frame, FrameError};
 use crate::protocol::request::{ControlAction, Request, StepLaunch, Submit};
 use crate::sched::EndedJob;
+use crate::sys::paths::Paths;
 use crate::sys::socket::send_all_async;
 use actix::Addr;
 use std::cell::Cell;
@@ -30,6 +33,7 @@ use tokio::sync::mpsc;
 pub struct Hub {
     pub scheduler: Addr<SchedulerActor>,
     pub reader: Addr<ReaderActor>,
+    pub paths: Paths,
     /// `scontrol show config`.
     pub config: Vec<(String, String)>,
     pub clock: fn() -> Timestamp,
@@ -284,6 +288,7 @@ impl Session {
             }));
         }
         let waits = submit.wait || submit.client.holds;
+        let script = (submit.request.kind == JobKind::Batch).then(|| texts.script.clone());
         let message = SubmitJob {
             request: submit.request,
             texts,
@@ -295,10 +300,22 @@ impl Session {
         Ok(plain(match self.hub.scheduler.send(message).await? {
             Ok(job) => {
                 self.ties.allocation = submit.client.holds.then_some((job, submit.client.process));
+                if let Some(script) = script {
+                    self.store_script(job, script).await;
+                }
                 Answer::Submitted { job }
             }
             Err(refused) => Answer::Refused(refused),
         }))
+    }
+
+    /// Puts the script of a job that is durable into the job's directory. The job runs without that file, too.
+    async fn store_script(&self, job: JobId, script: Vec<u8>) {
+        let job_dir = self.hub.paths.job_dir(job);
+        let stored = tokio::task::spawn_blocking(move || exec::store_script(&job_dir, &script)).await;
+        if let Ok(Err(why)) = stored {
+            log::warn!("job {job}: {why}");
+        }
     }
 
     async fn launch_step(

@@ -74,6 +74,7 @@ pub fn start(parts: Parts) -> Hub {
     Hub {
         scheduler,
         reader: start_reader(paths.db(), node, batch_tasks),
+        paths,
         config: shown,
         clock: clock::now,
         next_ticket: Cell::new(1),

@@ -8,6 +8,9 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// The batch script in the directory of its job.
+pub(super) const SCRIPT: &str = "script.sh";
+
 /// What an error of the system says, without Rust's "(os error 2)".
 pub(super) fn reason(e: &io::Error) -> String {
     e.raw_os_error().map_or_else(|| e.to_string(), |code| Errno::from_raw(code).desc().to_string())
@@ -15,16 +18,79 @@ pub(super) fn reason(e: &io::Error) -> String {
 
 /// Writes a file of the job directory that only the user may read and run.
 pub(super) fn write_program(path: &Path, text: &[u8]) -> Result<(), String> {
+    // Always a new file in the place of the old one, which a process of an earlier run may have open for execution.
+    let write = || fs::rename(fresh_program(path, text)?, path);
+    write().map_err(|e| format!("could not write {}: {}", path.display(), reason(&e)))
+}
+
+/// A program beside its place, which is its own: others may make one at the same time.
+fn fresh_program(path: &Path, text: &[u8]) -> io::Result<PathBuf> {
+    let new = path.with_extension(format!("sh.{}", std::process::id()));
+    let _ = fs::remove_file(&new);
+    OpenOptions::new().write(true).create_new(true).mode(0o700).open(&new)?.write_all(text)?;
+    Ok(new)
+}
+
+/// Puts the script of a job that was submitted into its directory, unless the job's start was quicker.
+///
+/// # Errors
+/// The text says what could not be made and why.
+pub fn store_script(job_dir: &Path, script: &[u8]) -> Result<(), String> {
+    make_dir(job_dir, 0o700)?;
+    let path = job_dir.join(SCRIPT);
     let write = || {
-        // A requeued job finds the file of its last run, which a process of that run may still have open for
-        // execution: it gets a new file instead of a changed one.
-        match fs::remove_file(path) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
-            _ => {}
-        }
-        OpenOptions::new().write(true).create_new(true).mode(0o700).open(path)?.write_all(text)
+        let new = fresh_program(&path, script)?;
+        let linked = fs::hard_link(&new, &path);
+        fs::remove_file(&new)?;
+        linked.or_else(|e| if e.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(e) })
     };
     write().map_err(|e| format!("could not write {}: {}", path.display(), reason(&e)))
+}
+
+/// Why a step cannot start in its working directory.
+pub(super) fn no_work_dir(dir: &Path, e: &io::Error) -> String {
+    format!("could not enter the working directory {}: {}", dir.display(), reason(e))
+}
+
+/// Looks whether the working directory can be entered. Where not, the reason goes to the standard error of the tasks
+/// as well, as far as that can be opened without making directories.
+pub(super) fn check_work_dir(spec: &LaunchSpec, handed: &[OwnedFd]) -> Result<(), String> {
+    let access = nix::unistd::access(&spec.work_dir, nix::unistd::AccessFlags::X_OK).map_err(io::Error::from);
+    let found = access.and_then(|()| match fs::metadata(&spec.work_dir)?.is_dir() {
+        true => Ok(()),
+        false => Err(Errno::ENOTDIR.into()),
+    });
+    let Err(e) = found else { return Ok(()) };
+    let why = no_work_dir(&spec.work_dir, &e);
+    let mut told: Vec<&Sink> = Vec::new();
+    for task in &spec.tasks {
+        let sink = if task.stderr == Sink::SameAsStdout { &task.stdout } else { &task.stderr };
+        if !told.contains(&sink) {
+            told.push(sink);
+        }
+    }
+    let line = format!("slurmstepd: error: {why}\n");
+    for sink in told {
+        // Where it cannot be told, the job's comment still has it.
+        let _ = match sink {
+            Sink::File { path, append } => {
+                let mut options = OpenOptions::new();
+                options.append(true).create(true).mode(0o666).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+                let file = options.open(path);
+                file.and_then(|mut file| {
+                    if !append {
+                        file.set_len(0)?;
+                    }
+                    file.write_all(line.as_bytes())
+                })
+            }
+            Sink::Fd(place) => handed
+                .get(*place)
+                .map_or(Ok(()), |fd| nix::unistd::write(fd, line.as_bytes()).map(drop).map_err(io::Error::from)),
+            Sink::Null | Sink::SameAsStdout => Ok(()),
+        };
+    }
+    Err(why)
 }
 
 /// Makes a directory and its parents.

@@ -2,6 +2,7 @@
 //!
 //! Data only. How it travels is `wire`; who sends what is told in `launcher` and `watcher`.
 
+pub use crate::model::request::Rlimit;
 use crate::model::tres::Usage;
 use crate::model::{ExitCode, JobId, StepId, StepKey, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -31,7 +32,7 @@ pub struct LaunchSpec {
     pub unset_env: Vec<String>,
     /// With a script its arguments, otherwise the command and its arguments.
     pub argv: Vec<String>,
-    /// Where it cannot be entered, the tasks run in /tmp and say so, as with Slurm.
+    /// Where it cannot be entered, nothing is launched.
     pub work_dir: PathBuf,
     pub umask: Option<u32>,
     pub rlimits: Vec<Rlimit>,
@@ -92,14 +93,6 @@ pub struct OwnEnd {
     pub node: String,
     /// Local time against UTC, seconds, for the line.
     pub utc_offset_secs: i32,
-}
-
-/// A resource limit: the number that `setrlimit` takes, and the two values. `u64::MAX` is unlimited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rlimit {
-    pub resource: u32,
-    pub soft: u64,
-    pub hard: u64,
 }
 
 /// One process with a rank.

@@ -274,14 +274,21 @@ async fn a_missing_interpreter_is_named() {
 }
 
 #[tokio::test]
-async fn a_missing_working_directory_is_replaced_by_tmp() {
+async fn a_missing_working_directory_fails_the_launch_and_is_not_made() {
     let lab = lab();
     let mut spec = lab.batch("pwd");
     let missing = lab.path("missing");
     spec.work_dir = missing.clone();
-    assert_eq!(lab.run(&spec).await.exit, ExitCode::OK);
-    let said = format!("slurmstepd: error: couldn't chdir to `{}': No such file or directory", missing.display());
-    assert_eq!(lab.out(), format!("{said}: going to /tmp instead\n/tmp\n"));
+    let record = lab.run(&spec).await;
+    assert_eq!(record.exit, ExitCode::LAUNCH_FAILED);
+    let why = format!("could not enter the working directory {}: No such file or directory", missing.display());
+    assert_eq!(record.launch_error, Some(why.clone()));
+    assert_eq!(lab.out(), format!("slurmstepd: error: {why}\n"));
+    // An output below it is not opened: that would make the directory.
+    spec.run = 1;
+    spec.tasks[0].stdout = Sink::File { path: missing.join("out"), append: false };
+    assert_eq!(lab.run(&spec).await.launch_error, Some(why));
+    assert!(!missing.exists());
 }
 
 #[tokio::test]

@@ -22,6 +22,7 @@ mod watcher;
 pub mod wire;
 
 pub use adopt::Adoption;
+pub use job_files::store_script;
 pub use launch_spec::{
     ExitRecord, LaunchSpec, Rlimit, SignalTarget, Sink, Source, StepCommand, StepEvent, StepUsage, TaskSpec,
 };

@@ -26,7 +26,7 @@ pub(super) fn runner_script(spec: &LaunchSpec) -> Vec<u8> {
     line(b"# slotd itself does not run this file. Limits of cgroups are not part of it.");
     line(format!("umask {:04o}", spec.umask.unwrap_or(0o022) & 0o777).as_bytes());
     let dir = quote(spec.work_dir.as_os_str().as_encoded_bytes());
-    line(&[b"cd ", dir.as_slice(), b" || cd /tmp || exit 1"].concat());
+    line(&[b"cd ", dir.as_slice(), b" || exit 1"].concat());
     for parent in parents(spec) {
         line(&[b"mkdir -p ", quote(parent.as_os_str().as_encoded_bytes()).as_slice()].concat());
     }
@@ -158,7 +158,7 @@ mod tests {
             body,
             [
                 "umask 0022",
-                "cd '/w d' || cd /tmp || exit 1",
+                "cd '/w d' || exit 1",
                 "mkdir -p /o",
                 ": >/o/out",
                 "exec env -i \\",

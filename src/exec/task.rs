@@ -1,7 +1,7 @@
 //! Making one task: its environment, and everything between fork and exec.
 
 use crate::exec::affinity;
-use crate::exec::job_files::{Stream, Streams, reason};
+use crate::exec::job_files::{self, Stream, Streams, reason};
 use crate::exec::launch_spec::{LaunchSpec, Rlimit, TaskSpec};
 use nix::errno::Errno;
 use std::collections::HashMap;
@@ -56,7 +56,7 @@ pub(super) fn command(spec: &LaunchSpec, task: &TaskSpec) -> Vec<Vec<u8>> {
 
 /// `<job_dir>/script.sh`.
 pub(super) fn script_path(spec: &LaunchSpec) -> PathBuf {
-    spec.job_dir.join("script.sh")
+    spec.job_dir.join(job_files::SCRIPT)
 }
 
 /// What a fork needs to know beside the spec.
@@ -180,11 +180,7 @@ fn prepare(birth: &Birth) -> Result<(), String> {
     for limit in birth.nofile.iter().chain(&spec.rlimits) {
         set_limit(limit);
     }
-    if let Err(e) = std::env::set_current_dir(&spec.work_dir) {
-        // The text of golden K-43.
-        say(&format!("error: couldn't chdir to `{}': {}: going to /tmp instead", spec.work_dir.display(), reason(&e)));
-        let _ = std::env::set_current_dir("/tmp");
-    }
+    std::env::set_current_dir(&spec.work_dir).map_err(|e| job_files::no_work_dir(&spec.work_dir, &e))?;
     reset_signals();
     close_on_exec();
     Ok(())

@@ -58,7 +58,7 @@ pub(super) fn watch(control: OwnedFd, lock: File) -> ! {
 
 fn run(control: OwnedFd, lock: File) -> io::Result<()> {
     become_watcher()?;
-    let nofile = limits::raise_descriptors().map(|(resource, soft, hard)| Rlimit { resource, soft, hard });
+    let nofile = limits::raise_descriptors();
     let Some((spec, handed, early)) = read_launch(&control)? else { return Ok(()) };
     let mut peer = Some(Peer::new(UnixStream::from(control), early)?);
 
@@ -232,6 +232,7 @@ impl Watcher {
         if let Some(script) = &spec.script {
             job_files::write_program(&task::script_path(spec), script)?;
         }
+        job_files::check_work_dir(spec, &handed)?;
         let mut files = Files::default();
         let mut streams = Vec::with_capacity(spec.tasks.len());
         // Not the watcher's own first three descriptors: a task puts its streams there one after the other.

@@ -145,6 +145,14 @@ pub enum Sharing {
     Oversubscribe,
 }
 
+/// A resource limit: the number that `setrlimit` takes, and the two values. `u64::MAX` is unlimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Rlimit {
+    pub resource: u32,
+    pub soft: u64,
+    pub hard: u64,
+}
+
 /// One submission.
 ///
 /// `None` and empty mean "not asked for"; defaults are applied on admission.
@@ -262,6 +270,9 @@ pub struct JobRequest {
     /// umask of the submitter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub umask: Option<u32>,
+    /// The submitter's resource limits that the processes of a job get which the daemon launches (`--propagate`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rlimits: Vec<Rlimit>,
     /// CPU binding of a `Run` (`srun --no-wait --cpu-bind`).
     #[serde(skip_serializing_if = "is_default")]
     pub cpu_bind: CpuBind,

@@ -2,6 +2,7 @@
 
 use crate::model::job::{Client, ClientProcess};
 use crate::model::query::AcctFilter;
+use crate::model::request::Rlimit;
 use crate::model::{Job, JobId, JobRef, JobRequest, JobState, StepId, StepKey, StepRequest};
 use serde::{Deserialize, Serialize};
 
@@ -249,9 +250,9 @@ pub struct StepLaunch {
     pub argv: Vec<Vec<String>>,
     pub work_dir: String,
     pub umask: Option<u32>,
-    /// Soft and hard limits of the client, as `(RLIMIT number, soft, hard)`.
+    /// Of the client (`--propagate`).
     #[serde(default)]
-    pub rlimits: Vec<(u32, u64, u64)>,
+    pub rlimits: Vec<Rlimit>,
     /// By rank: one for each task of the request.
     pub streams: Vec<TaskStreams>,
     /// Task 0 gets its standard input as its controlling terminal.

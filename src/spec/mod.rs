@@ -23,6 +23,7 @@ pub mod mem;
 pub mod moment;
 pub mod multi_prog;
 pub mod nodes;
+pub mod propagate;
 pub mod script;
 pub mod script_tasks;
 pub mod signal;

@@ -1,34 +1,35 @@
 //! The resource limits of this process, as `setrlimit` numbers them.
 
+use crate::model::request::Rlimit;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// A limit: the number that `setrlimit` takes, the soft and the hard value. `u64::MAX` is unlimited.
-pub type Limit = (u32, u64, u64);
-
-/// Those that Slurm propagates from the client to its tasks (srun man page, `--propagate`).
-const PROPAGATED: [Resource; 9] = [
-    Resource::RLIMIT_CPU,
-    Resource::RLIMIT_FSIZE,
-    Resource::RLIMIT_DATA,
-    Resource::RLIMIT_STACK,
-    Resource::RLIMIT_CORE,
-    Resource::RLIMIT_NOFILE,
-    Resource::RLIMIT_MEMLOCK,
-    Resource::RLIMIT_AS,
-    Resource::RLIMIT_NPROC,
+/// Those that Slurm propagates to tasks, by the names of `--propagate` (sbatch man page).
+const PROPAGATED: [(&str, Resource); 10] = [
+    ("AS", Resource::RLIMIT_AS),
+    ("CORE", Resource::RLIMIT_CORE),
+    ("CPU", Resource::RLIMIT_CPU),
+    ("DATA", Resource::RLIMIT_DATA),
+    ("FSIZE", Resource::RLIMIT_FSIZE),
+    ("MEMLOCK", Resource::RLIMIT_MEMLOCK),
+    ("NOFILE", Resource::RLIMIT_NOFILE),
+    ("NPROC", Resource::RLIMIT_NPROC),
+    ("RSS", Resource::RLIMIT_RSS),
+    ("STACK", Resource::RLIMIT_STACK),
 ];
 
-/// The limits of this process that its tasks get.
-pub fn propagated() -> Vec<Limit> {
-    let one = |kind: Resource| getrlimit(kind).ok().map(|(soft, hard)| (kind as u32, soft, hard));
+/// The limits of this process that its tasks may get, with their names.
+pub fn propagated() -> Vec<(&'static str, Rlimit)> {
+    let one = |(name, kind): (&'static str, Resource)| {
+        getrlimit(kind).ok().map(|(soft, hard)| (name, Rlimit { resource: kind as u32, soft, hard }))
+    };
     PROPAGATED.into_iter().filter_map(one).collect()
 }
 
 /// Raises the limit on open descriptors to what it may be. What it was, where that was less.
-pub fn raise_descriptors() -> Option<Limit> {
+pub fn raise_descriptors() -> Option<Rlimit> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok().filter(|(soft, hard)| soft != hard)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).ok()?;
-    Some((Resource::RLIMIT_NOFILE as u32, soft, hard))
+    Some(Rlimit { resource: Resource::RLIMIT_NOFILE as u32, soft, hard })
 }
 
 #[cfg(test)]
@@ -39,7 +40,7 @@ mod tests {
     fn each_limit_is_told_once_with_its_number() {
         let limits = propagated();
         assert_eq!(limits.len(), PROPAGATED.len());
-        let files = limits.iter().find(|(kind, ..)| *kind == Resource::RLIMIT_NOFILE as u32).unwrap();
-        assert!(files.1 > 0 && files.1 <= files.2);
+        let files = limits.iter().find(|(name, _)| *name == "NOFILE").unwrap().1;
+        assert!(files.soft > 0 && files.soft <= files.hard);
     }
 }

@@ -81,7 +81,9 @@ pub fn parse(
     let (options, choices) = reader.finish::<SbatchOpts>(origin, &directives)?;
     let job = &options.job;
     let default_name = source.as_ref().map_or("wrap", |source| source.name.as_str());
-    let mut request = Submission { job, choices: &choices, origin }.request(JobKind::Batch, default_name, argv)?;
+    let submission = Submission { job, choices: &choices, origin };
+    let mut request = submission.request(JobKind::Batch, default_name, argv)?;
+    request.rlimits = submission.rlimits(&options.propagate)?;
 
     let operands = choices.operands.iter().map(|operand| operand.text.clone());
     let script = match source {

@@ -39,6 +39,9 @@ pub struct SbatchOpts {
     /// Print the id only
     #[arg(long)]
     pub parsable: bool,
+    /// Resource limits of this shell that the job gets: ALL, NONE, or names (CORE,NOFILE)
+    #[arg(long, value_name = "LIMITS", num_args = 0..=1, require_equals = true)]
+    pub propagate: Option<Option<String>>,
     /// Requeue the job once when it fails
     #[arg(long, overrides_with = "no_requeue")]
     pub requeue: bool,

@@ -10,7 +10,7 @@ use crate::args::step::{Stream, Streams};
 use crate::args::submit::{Submission, base_name};
 use crate::commands::sbatch::args::error_exit;
 use crate::commands::srun::options::{SrunOpts, VARIABLES};
-use crate::model::request::{ExportSpec, GpuRequest, JobKind, MemRequest};
+use crate::model::request::{ExportSpec, GpuRequest, JobKind, MemRequest, Rlimit};
 use crate::model::step_request::StepKind;
 use crate::model::{JobRef, JobRequest, StepRequest};
 use crate::spec;
@@ -42,6 +42,8 @@ pub struct Srun {
     pub env: Vec<u8>,
     /// `-D`, absolute: where the tasks start.
     pub work_dir: String,
+    /// `--propagate`: the limits that the tasks get.
+    pub rlimits: Vec<Rlimit>,
     /// `--no-wait`: let the daemon run it, and return.
     pub no_wait: bool,
     /// `--multi-prog`: the command is a file that gives each rank its program.
@@ -95,7 +97,9 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
         return Err(CliError::fatal(1, "--relative option invalid for job allocation request"));
     }
     let streams = streams(&options);
+    let rlimits = submission.rlimits(&options.propagate)?;
     if options.no_wait {
+        request.rlimits.clone_from(&rlimits);
         request.args = command.clone();
         request.command = Some(program.clone());
         request.cpu_bind = cpu_bind.clone().unwrap_or_default();
@@ -132,6 +136,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
         streams,
         command,
         env,
+        rlimits,
         no_wait: options.no_wait,
         multi_prog: options.multi_prog,
         wait_secs: options.wait.filter(|secs| *secs > 0).map(u64::from),

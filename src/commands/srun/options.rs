@@ -61,6 +61,9 @@ pub struct SrunOpts {
     /// Take nothing from the other steps of the job
     #[arg(long)]
     pub overlap: bool,
+    /// Resource limits of this shell that the job gets: ALL, NONE, or names (CORE,NOFILE)
+    #[arg(long, value_name = "LIMITS", num_args = 0..=1, require_equals = true)]
+    pub propagate: Option<Option<String>>,
     /// Run task 0 in a pseudo terminal
     #[arg(long, value_name = "DESCRIPTOR", num_args = 0..=1, require_equals = true)]
     pub pty: Option<Option<String>>,
