@@ -332,3 +332,19 @@ fn a_step_that_is_none_is_named_by_scancel() {
     let out = slotd.cmd("scancel", &["7.3"]).fails(1);
     assert_eq!(out.stderr, "scancel: error: Kill job error on job step id 7.3: Invalid job id specified\n");
 }
+
+#[test]
+fn a_filter_cancels_of_an_array_what_it_names_and_no_more() {
+    let slotd = Slotd::start();
+    let array = slotd.wrap(&["-H", "-a", "0-1"], "exec sleep 1000");
+    // The held task gets a record of its own; the one that runs keeps the number of the array.
+    slotd.cmd("scontrol", &["release", &format!("{array}_1")]).ok();
+    let task = |task: u64| slotd.records(array).into_iter().find(|record| record.task() == Some(task));
+    slotd.wait("its start", || task(1).filter(|record| record.state() == "RUNNING"));
+    slotd.cmd("scancel", &["-t", "RUNNING", "--me"]).ok();
+    slotd.wait("its end", || task(1).filter(|record| record.state() == "CANCELLED"));
+    let live = slotd.cmd("squeue", &["-h", "-r", "-o", "%i %T"]).ok().stdout;
+    assert_eq!(live, format!("{array}_0 PENDING\n"));
+    slotd.cmd("scancel", &["-t", "PENDING", &array.to_string()]).ok();
+    assert_eq!(slotd.cmd("squeue", &["-h"]).ok().stdout, "");
+}

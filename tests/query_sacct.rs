@@ -501,3 +501,18 @@ fn sacct_knows_nothing_of_unknown_jobs_and_says_so_by_a_header() {
     slotd.expect("sacct -u nosuchuser", 1, "", "sacct: error: Invalid user id: nosuchuser\n");
     slotd.expect("sacct --nosuch", 1, "", "sacct: unrecognized option '--nosuch'\n");
 }
+
+#[test]
+fn states_are_a_filter_of_what_jobs_are_now() {
+    let slotd = Slotd::start();
+    let failed = slotd.wrap(&[], "exit 3");
+    slotd.wait_end(failed);
+    let running = slotd.endless(&[]);
+    let found = |words: &[&str]| slotd.cmd("sacct", &[&["-n", "-P", "-X", "-o", "JobID"], words].concat()).ok().stdout;
+    assert_eq!(found(&["-s", "FAILED"]), format!("{failed}\n"));
+    assert_eq!(found(&["-s", "RUNNING"]), format!("{running}\n"));
+    assert_eq!(found(&["-s", "COMPLETED"]), "");
+    assert_eq!(found(&["-s", "FAILED", "-j", &failed.to_string()]), format!("{failed}\n"));
+    // A window that is named is asked for who was in the state in it.
+    assert_eq!(found(&["-s", "RUNNING", "-S", "now-1hours"]), format!("{failed}\n{running}\n"));
+}

@@ -352,21 +352,57 @@ fn squeue_fails_for_a_single_unknown_id_only() {
     slotd.expect(&format!("squeue -h -o %i -j {array}_2"), 0, &format!("{array}_2\n"), "");
 }
 
+/// Waits until the daemon has only the database to know a job from.
+fn forgotten(slotd: &Slotd, job: u32) {
+    let is_shown = || slotd.line("scontrol -o show job").stdout.contains(&format!("JobId={job} "));
+    slotd.wait("the record to leave the memory", || (!is_shown()).then_some(()));
+}
+
 #[test]
-fn squeue_tells_ended_jobs_from_unknown_ones_and_forgets_them() {
-    let mut slotd = Slotd::setup().set("SLOTD_MIN_JOB_AGE", 0).prepare();
-    slotd.start_daemon();
+fn jobs_that_left_the_memory_of_the_daemon_are_found_in_the_database() {
+    let slotd = Slotd::setup().set("SLOTD_MIN_JOB_AGE", 0).start();
     let job = slotd.wrap(&[], "true");
     slotd.wait_end(job);
-    // The record leaves the memory with its age; accounting and the book's `show job` keep it.
-    slotd.wait("the record to be forgotten", || (slotd.line(&format!("squeue -j {job}")).code == 1).then_some(()));
-    assert_eq!(slotd.sacct(job, "JobID,State"), format!("{job}|COMPLETED"));
+    forgotten(&slotd, job);
+    let shown = |words: &[&str]| slotd.cmd("squeue", &[&["-h", "-o", "%i %T"], words].concat()).ok().stdout;
+    let (id, line) = (job.to_string(), format!("{job} COMPLETED\n"));
+    assert_eq!(shown(&["-j", &id]), "", "it is known, and over");
+    for words in [&["--all"][..], &["-t", "CD"], &["-t", "all", "-j", &id], &["--all", "-j", &id]] {
+        assert_eq!(shown(words), line, "{words:?}");
+    }
+    assert_eq!(shown(&["-t", "F"]), "");
     let out = slotd.line(&format!("scontrol show job {job}")).ok();
     assert!(out.stdout.contains("JobState=COMPLETED"), "{}", out.stdout);
     let pending = slotd.wrap(&["-H"], "true");
     let both = slotd.line(&format!("scontrol -o show job {pending},{job}")).ok();
-    let ids: Vec<&str> = both.lines().iter().filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(ids, [format!("JobId={pending}"), format!("JobId={job}")]);
+    let mut ids: Vec<&str> = both.lines().iter().filter_map(|line| line.split_whitespace().next()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [format!("JobId={job}"), format!("JobId={pending}")]);
+    slotd.expect("squeue -j 999999", 1, "", "slurm_load_jobs error: Invalid job id specified\n");
+}
+
+#[test]
+fn a_job_that_left_the_memory_is_over_to_scontrol_and_runs_again_when_it_is_requeued() {
+    let slotd = Slotd::setup().set("SLOTD_MIN_JOB_AGE", 0).start();
+    let job = slotd.wrap(&[], "echo again >> runs");
+    let array = slotd.wrap(&["-a", "1-2"], "echo $SLURM_ARRAY_TASK_ID >> tasks");
+    slotd.wait_end(job);
+    slotd.wait_array(array, 2);
+    forgotten(&slotd, job);
+    forgotten(&slotd, array);
+    let over = format!("Job has already finished for job {job}\n");
+    slotd.expect(
+        &format!("scontrol hold {job}"),
+        1,
+        "",
+        &format!("{over}slurm_suspend error: Job has already finished\n"),
+    );
+    slotd.expect(&format!("scontrol update JobId={job} Comment=x"), 1, "", &over);
+    slotd.cmd("scontrol", &["requeue", &format!("{job},{array}_1")]).ok();
+    slotd.wait("the second runs", || (slotd.read("runs").lines().count() == 2).then_some(()));
+    slotd.wait("the task's second run", || (slotd.read("tasks").matches("1\n").count() == 2).then_some(()));
+    assert_eq!(slotd.wait_state(job, "COMPLETED").restarts(), 1);
+    assert_eq!(slotd.read("tasks").matches("2\n").count(), 1);
 }
 
 #[test]

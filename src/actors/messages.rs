@@ -7,11 +7,11 @@ use crate::model::change::{Change, LaunchTexts};
 use crate::model::diagnostics::Diagnostics;
 use crate::model::job::{Client, ClientProcess};
 use crate::model::partition::{Gpu, Host};
-use crate::model::query::AcctFilter;
+use crate::model::query::JobQuery;
 use crate::model::view::{JobList, JobView, NodeView};
 use crate::model::{ExitCode, Job, JobId, JobRef, JobRequest, JobState, Reason, Refusal, StepId, StepKey};
 use crate::protocol::answer::Outcome;
-use crate::protocol::request::{CancelAsk, ControlAction, JobFilter, StepLaunch, UsageAsk};
+use crate::protocol::request::{CancelAsk, ControlAction, StepLaunch, UsageAsk};
 use crate::sched::{EndCause, EndedJob, Estimate, JobOutcome, SignalTarget, StopCause};
 use crate::store::StoreError;
 use actix::Message;
@@ -44,7 +44,7 @@ pub struct TestSubmission {
 
 #[derive(Message)]
 #[rtype(result = "JobList")]
-pub struct QueryJobs(pub JobFilter);
+pub struct QueryJobs(pub JobQuery);
 
 /// The running steps of these jobs with their present use, and their processes.
 #[derive(Message)]
@@ -75,7 +75,8 @@ pub struct ControlJobs {
     pub action: ControlAction,
     /// What the database knows of the targets of an updated dependency.
     pub ended: Vec<EndedJob>,
-    pub uid: u32,
+    /// Those of the jobs that ended too long ago to be in memory.
+    pub recalled: Vec<Job>,
 }
 
 #[derive(Message)]
@@ -249,7 +250,12 @@ impl From<StoreError> for ReadError {
 
 #[derive(Message)]
 #[rtype(result = "Result<Vec<JobView>, ReadError>")]
-pub struct PastJobs(pub AcctFilter);
+pub struct PastJobs(pub JobQuery);
+
+/// The records of these jobs, as they are in the database.
+#[derive(Message)]
+#[rtype(result = "Result<Vec<Job>, ReadError>")]
+pub struct PastRecords(pub Vec<JobRef>);
 
 #[derive(Message)]
 #[rtype(result = "Result<Vec<EndedJob>, ReadError>")]

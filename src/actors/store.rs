@@ -9,11 +9,11 @@
 //! [`ReaderActor`] answers queries of the past on a connection of its own, so that a large sacct delays no commit.
 
 use crate::actors::launch_plan::fill_paths;
-use crate::actors::messages::{BatchTexts, Commit, Committed, DiskFull, EndedFacts, PastJobs, ReadError};
+use crate::actors::messages::{BatchTexts, Commit, Committed, DiskFull, EndedFacts, PastJobs, PastRecords, ReadError};
 use crate::model::Job;
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::change::LaunchTexts;
-use crate::model::query::AcctFilter;
+use crate::model::query::JobQuery;
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, JobId, JobRef, JobState};
 use crate::sched::{EndedJob, view_of};
@@ -142,6 +142,14 @@ impl Handler<PastJobs> for ReaderActor {
     }
 }
 
+impl Handler<PastRecords> for ReaderActor {
+    type Result = Result<Vec<Job>, ReadError>;
+
+    fn handle(&mut self, PastRecords(named): PastRecords, _: &mut Self::Context) -> Self::Result {
+        Ok(self.reader.accounting(&JobQuery::of(named))?)
+    }
+}
+
 impl Handler<EndedFacts> for ReaderActor {
     type Result = Result<Vec<EndedJob>, ReadError>;
 
@@ -166,7 +174,7 @@ pub fn ended_facts(reader: &mut Reader, ids: &[JobId]) -> Result<Vec<EndedJob>, 
     if ids.is_empty() {
         return Ok(Vec::new());
     }
-    let filter = AcctFilter { jobs: ids.iter().copied().map(JobRef::job).collect(), ..AcctFilter::default() };
+    let filter = JobQuery::of(ids.iter().copied().map(JobRef::job).collect());
     let fact = |job: Job| {
         let ended = job.run.end.filter(|_| job.run.state.is_terminal())?;
         let array = match job.role {

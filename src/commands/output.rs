@@ -4,8 +4,7 @@ use super::Done;
 use crate::args::error::{CliError, Mark};
 use crate::args::options::Machine;
 use crate::args::origin::Origin;
-use crate::model::view::JobView;
-use crate::model::{JobState, Timestamp};
+use crate::model::Timestamp;
 use crate::render::json;
 use crate::render::size::Units;
 use crate::render::{Columns, Ctx, FormatError, TimeFormat};
@@ -111,21 +110,6 @@ pub fn marked_format_error(mark: Mark, error: FormatError) -> CliError {
     refusal.and(Mark::Bare, error.hint)
 }
 
-/// Whether a list of names leaves this value in. Empty lists leave everything in.
-pub fn listed(names: &[String], value: &str) -> bool {
-    names.is_empty() || names.iter().any(|name| name == value)
-}
-
-/// As [`listed`], for something a job need not have.
-pub fn maybe_listed(names: &[String], value: Option<&str>) -> bool {
-    names.is_empty() || value.is_some_and(|value| listed(names, value))
-}
-
-/// Whether a job has a place on one of these nodes: only what runs or ran has one.
-pub fn on_nodes(nodes: &[String], job: &JobView, node: &str) -> bool {
-    nodes.is_empty() || (job.run.state != JobState::Pending && nodes.iter().any(|name| is_node(name, node)))
-}
-
 /// Whether a name is that of the one node. Examples call it `localhost`.
 pub fn is_node(name: &str, node: &str) -> bool {
     name == node || name == "localhost"
@@ -135,10 +119,4 @@ pub fn is_node(name: &str, node: &str) -> bool {
 pub fn unknown_users(users: &[String]) -> Vec<&String> {
     let known = |user: &String| user.parse::<u32>().is_ok() || crate::sys::user::uid_of(user).is_some();
     users.iter().filter(|user| !known(user)).collect()
-}
-
-/// Names for the numbers that users were given by.
-pub fn user_names(users: &[String]) -> Vec<String> {
-    let name = |user: &String| user.parse::<u32>().map_or_else(|_| user.clone(), crate::sys::user::user_name);
-    users.iter().map(name).collect()
 }

@@ -1,6 +1,6 @@
 //! `sacct`: what the database knows, jobs that run and wait included.
 
-use super::output::{self, LineOpts, ctx, format_error, listed, maybe_listed, on_nodes};
+use super::output::{self, LineOpts, ctx, format_error};
 use super::{Done, Entry, ask, origin, unexpected};
 use crate::args::choices::{Applet, Choices, Reader, definition};
 use crate::args::error::{CliError, Mark};
@@ -10,7 +10,7 @@ use crate::args::options::{CommonOpts, DataOpts};
 use crate::args::origin::Origin;
 use crate::args::value::{Names, hosts, job_or_step, named, value};
 use crate::commands::pages::texts;
-use crate::model::query::AcctFilter;
+use crate::model::query::JobQuery;
 use crate::model::view::{JobList, JobView};
 use crate::model::{ArrayRole, JobId, JobRef, Timestamp};
 use crate::protocol::answer::Answer;
@@ -72,7 +72,7 @@ pub struct Sacct {
     /// Earlier runs of requeued jobs too
     #[arg(short = 'D', long)]
     pub duplicates: bool,
-    /// Jobs that were there before this time; with -s and -S if not given the start, else now
+    /// Jobs that were there before this time; if not given now
     #[arg(short = 'E', long, value_name = "TIME")]
     pub endtime: Option<String>,
     /// The environments of the jobs
@@ -121,7 +121,7 @@ pub struct Sacct {
     /// Jobs of these qualities of service
     #[arg(short, long, value_name = "NAMES")]
     pub qos: Vec<String>,
-    /// Jobs that were there after this time; if not given midnight, with -j 1970, with -s now
+    /// Jobs that were there after this time; if not given midnight, with -j 1970
     #[arg(short = 'S', long, value_name = "TIME")]
     pub starttime: Option<String>,
     /// Jobs that were in these states: now, or from -S to -E
@@ -190,11 +190,9 @@ fn state(text: &str) -> Result<StateFilter, CliError> {
     })
 }
 
-/// sacct's man page, "DEFAULT TIME WINDOW": where states are named, the window is the present, or the one second that
-/// is named as its start.
+/// From midnight, or ever where jobs are named, until now.
 fn window(args: &Sacct, origin: &Origin) -> Result<(Timestamp, Option<Timestamp>), CliError> {
     let jobs_named = !args.jobs.is_empty();
-    let states_named = matches!(spec::states::union(&args.state), Some(StateFilter::Some(_)));
     let read = |text: &str, is_end: bool| {
         spec::acct_time::parse(text, origin.now, &origin.tz, is_end)
             .map_err(|error| CliError::new(Mark::Bare, 1, error.to_string()).maybe_hint(error.hint))
@@ -203,12 +201,7 @@ fn window(args: &Sacct, origin: &Origin) -> Result<(Timestamp, Option<Timestamp>
     let start = match args.starttime.as_deref() {
         Some(text) => read(text, false)?,
         None if jobs_named => Timestamp::default(),
-        None if states_named => origin.now,
         None => read("midnight", false)?,
-    };
-    let end = match end {
-        None if states_named && args.starttime.is_some() => Some(start),
-        end => end,
     };
     let last = end.unwrap_or(origin.now);
     if start > last {
@@ -272,28 +265,13 @@ fn carry_out(args: &Sacct, origin: &Origin) -> Done {
     if let Some(user) = output::unknown_users(users).first() {
         return Err(CliError::error(1, format!("Invalid user id: {user}")));
     }
-    let (start, end) = args.window;
-    let filter = AcctFilter {
-        jobs: args.jobs.clone(),
-        names: args.name.clone(),
-        users: output::user_names(users),
-        partitions: args.partition.clone(),
-        accounts: args.accounts.clone(),
-        states: match spec::states::union(&args.state) {
-            None | Some(StateFilter::All) => None,
-            Some(StateFilter::Some(states)) => Some(states),
-        },
-        since: Some(start),
-        until: end.map(to_end_of_second),
-        duplicates: args.duplicates,
-    };
-    let mut list = match ask(&Request::Accounting(filter), &[])?.0 {
+    let mut list = match ask(&Request::Accounting(query(args, users, &origin.host)), &[])?.0 {
         Answer::Jobs(list) => list,
         other => return Err(unexpected(&other)),
     };
     let mut ctx = ctx(origin, list.now);
     output::units(&mut ctx, args.units, args.noconvert);
-    choose(args, &mut list, &ctx);
+    arrange(args, &mut list);
     if args.batch_script {
         return texts(&list.jobs, Text::Script);
     }
@@ -306,19 +284,41 @@ fn carry_out(args: &Sacct, origin: &Origin) -> Done {
     output::print(&table(args, &list.jobs, &ctx)?)
 }
 
-fn choose(args: &Sacct, list: &mut JobList, ctx: &Ctx) {
-    list.jobs.retain(|job| {
-        let request = &job.request;
-        let limit = request.time_limit_secs.unwrap_or(u64::MAX);
-        listed(&args.group, &request.group)
-            && maybe_listed(&args.qos, Some(request.qos.as_deref().unwrap_or("normal")))
-            && maybe_listed(&args.wckeys, request.wckey.as_deref())
-            && on_nodes(args.nodelist.as_deref().unwrap_or_default(), job, &ctx.node)
-            && args.timelimit_min.flatten().is_none_or(|min| limit >= min)
-            && args.timelimit_max.flatten().is_none_or(|max| limit <= max)
-            && args.ncpus.is_none_or(|(low, high)| (low..=high).contains(&job.tres.cpus))
-            && args.nnodes.is_none_or(|(low, high)| (low..=high).contains(&1))
-    });
+fn query(args: &Sacct, users: &[String], host: &str) -> JobQuery {
+    let (start, end) = args.window;
+    let mut query = JobQuery {
+        jobs: args.jobs.clone(),
+        names: args.name.clone(),
+        users: users.to_vec(),
+        groups: args.group.clone(),
+        partitions: args.partition.clone(),
+        accounts: args.accounts.clone(),
+        qos: args.qos.clone(),
+        wckeys: args.wckeys.clone(),
+        states: match spec::states::union(&args.state) {
+            None | Some(StateFilter::All) => None,
+            Some(StateFilter::Some(states)) => Some(states),
+        },
+        // In a window that is asked for a state counts that a job was in then.
+        states_then: args.starttime.is_some() || args.endtime.is_some(),
+        since: Some(start),
+        until: end.map(to_end_of_second),
+        limit_min_secs: args.timelimit_min.flatten(),
+        limit_max_secs: args.timelimit_max.flatten(),
+        cpus: args.ncpus,
+        duplicates: args.duplicates,
+        ..JobQuery::default()
+    };
+    query.limit_to_nodes(args.nodelist.as_deref().unwrap_or_default(), |name| output::is_node(name, host));
+    // Every job has one node.
+    if args.nnodes.is_some_and(|(least, most)| !(least..=most).contains(&1)) {
+        query.states = Some(Vec::new());
+    }
+    query
+}
+
+/// Their order, and what is shown of each.
+fn arrange(args: &Sacct, list: &mut JobList) {
     list.jobs.sort_by_key(order);
     if args.allocations && args.data.machine().is_some() {
         list.jobs.iter_mut().for_each(|job| job.steps.clear());

@@ -237,7 +237,7 @@ fn farewell(job: JobId, state: JobState) -> String {
 
 fn cancel(conn: &mut Connection, job: JobId) {
     let ask = crate::protocol::request::CancelAsk {
-        refs: vec![crate::model::JobRef::job(job)],
+        query: crate::model::query::JobQuery::of(vec![crate::model::JobRef::job(job)]),
         ..crate::protocol::request::CancelAsk::default()
     };
     let _ = conn.ask(&Request::Cancel(ask), &[]);

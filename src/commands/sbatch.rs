@@ -12,10 +12,11 @@ use crate::client::connection::{ClientError, Connection, reopen};
 use crate::commands::pages::texts;
 use crate::commands::sbatch::args::{Sbatch, Text, parse};
 use crate::model::batch_tasks::{BatchTasks, TaskRule};
+use crate::model::query::JobQuery;
 use crate::model::{JobId, JobRef, Timestamp};
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::{FrameError, MAX_RAW};
-use crate::protocol::request::{JobFilter, Request, Submit};
+use crate::protocol::request::{Request, Submit};
 use crate::sys::paths::Paths;
 use std::ffi::OsString;
 use std::fs::File;
@@ -112,7 +113,7 @@ fn submit(sbatch: Sbatch, tz: &jiff::tz::TimeZone) -> Done {
 
 /// Tells what several tasks mean for the job. What the daemon is set to is its own to say.
 fn tell_tasks(paths: &Paths, job: JobId, tasks: u32, rule: TaskRule) {
-    let query = Request::Jobs(JobFilter { jobs: vec![JobRef::job(job)], without_steps: true, ..JobFilter::default() });
+    let query = Request::Jobs(JobQuery { without_steps: true, ..JobQuery::of(vec![JobRef::job(job)]) });
     let answer = Connection::open(paths).and_then(|mut conn| conn.ask(&query, &[]));
     let Ok((Answer::Jobs(list), _)) = answer else { return };
     let Some(view) = list.jobs.first() else { return };

@@ -1,6 +1,6 @@
 //! `scancel`. An unknown or finished job is no error of a cancellation, as in Slurm; of a signal it is one.
 
-use super::output::maybe_listed;
+use super::output;
 use super::{Done, Entry, ask, origin, unexpected};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
@@ -10,10 +10,11 @@ use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::args::value::{Names, hosts, names, value};
 use crate::commands::pages::texts;
+use crate::model::query::JobQuery;
 use crate::model::view::JobView;
-use crate::model::{ArrayRole, JobRef, JobState, Refusal};
+use crate::model::{JobRef, JobState, Refusal};
 use crate::protocol::answer::{Answer, Outcome};
-use crate::protocol::request::{CancelAsk, CancelFilter, JobFilter, Request};
+use crate::protocol::request::{CancelAsk, Request};
 use crate::render::text::printable;
 use crate::spec;
 use crate::spec::error::shown;
@@ -138,10 +139,35 @@ impl Scancel {
         self.operands.concat()
     }
 
-    /// What limits the jobs that are meant; users as they were written.
-    pub fn filter(&self) -> CancelFilter {
+    /// The filters as Slurm names them; users as they were written.
+    fn filters(&self) -> [(&'static str, Names); 9] {
         let list = |names: &Option<Names>| names.clone().unwrap_or_default();
-        CancelFilter {
+        let states = self.state.iter().flatten().map(|state| state.name().to_owned()).collect();
+        [
+            ("account", list(&self.account)),
+            ("job_name", list(&self.name)),
+            ("nodelist", list(&self.nodelist)),
+            ("partition", list(&self.partition)),
+            ("qos", list(&self.qos)),
+            ("reservation", list(&self.reservation)),
+            ("state", states),
+            ("user_name", list(&self.user)),
+            ("wckey", list(&self.wckey)),
+        ]
+    }
+
+    /// What the filters ask for; `None` where there are none.
+    pub fn query(&self, host: &str) -> Option<JobQuery> {
+        if self.filters().iter().all(|(_, list)| list.is_empty()) {
+            return None;
+        }
+        let list = |names: &Option<Names>| names.clone().unwrap_or_default();
+        let mut states = self.state.clone().or(JobQuery::live().states).unwrap_or_default();
+        // A job that is ending runs, to who asks for those.
+        if states.contains(&JobState::Running) {
+            states.push(JobState::Completing);
+        }
+        let mut query = JobQuery {
             users: list(&self.user),
             names: list(&self.name),
             partitions: list(&self.partition),
@@ -149,9 +175,11 @@ impl Scancel {
             qos: list(&self.qos),
             reservations: list(&self.reservation),
             wckeys: list(&self.wckey),
-            nodes: list(&self.nodelist),
-            states: self.state.clone().unwrap_or_default(),
-        }
+            states: Some(states),
+            ..JobQuery::default()
+        };
+        query.limit_to_nodes(&list(&self.nodelist), |name| output::is_node(name, host));
+        Some(query)
     }
 }
 
@@ -162,7 +190,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Scancel, CliError> {
     if args.me {
         args.user.get_or_insert_default().push(origin.user.clone());
     }
-    if args.operands.is_empty() && args.filter() == CancelFilter::default() {
+    if args.operands.is_empty() && args.filters().iter().all(|(_, list)| list.is_empty()) {
         return Err(CliError::error(1, "No job identification provided"));
     }
     Ok(args)
@@ -170,30 +198,29 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Scancel, CliError> {
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
-    cancel(&parse(argv, &origin)?, origin.uid)
+    cancel(&parse(argv, &origin)?, origin.uid, &origin.host)
 }
 
-fn cancel(args: &Scancel, uid: u32) -> Done {
-    let filter = args.filter();
-    if let Some(user) = super::output::unknown_users(&filter.users).first() {
+fn cancel(args: &Scancel, uid: u32, host: &str) -> Done {
+    if let Some(user) = output::unknown_users(args.user.as_deref().unwrap_or_default()).first() {
         return Err(CliError::error(1, format!("Invalid user name: {user}")));
     }
-    let filter = CancelFilter { users: super::output::user_names(&filter.users), ..filter };
+    let filter = args.query(host);
     let mut code = 0;
-    let refs = if args.interactive { confirmed(&args.jobs(), &filter, &mut code)? } else { args.jobs() };
+    let jobs = if args.interactive { confirmed(&args.jobs(), filter.as_ref(), &mut code)? } else { args.jobs() };
     // Without a job the filter alone would choose, and nobody has said yes to that.
-    if args.interactive && refs.is_empty() {
+    if args.interactive && jobs.is_empty() {
         return Ok(code);
     }
-    let named = !refs.is_empty();
-    let filters = filter_words(&filter);
-    let cancel = CancelAsk { refs, filter, signal: args.signal, batch: args.batch, full: args.full, uid };
+    let named = !jobs.is_empty();
+    let query = JobQuery { jobs, ..filter.unwrap_or_default() };
+    let cancel = CancelAsk { query, signal: args.signal, batch: args.batch, full: args.full, uid };
     let outcomes = match ask(&Request::Cancel(cancel), &[])?.0 {
         Answer::Done(outcomes) => outcomes,
         other => return Err(unexpected(&other)),
     };
     if outcomes.is_empty() && !named && args.common.verbose > 0 {
-        eprintln!("scancel: error: No active jobs match ALL job filters, including: {filters}");
+        eprintln!("scancel: error: No active jobs match ALL job filters, including: {}", filter_words(args));
     }
     for Outcome { target, result } in outcomes {
         let is_step = target.step.is_some();
@@ -219,42 +246,29 @@ fn cancel(args: &Scancel, uid: u32) -> Done {
     Ok(code)
 }
 
-/// The filter as Slurm tells of it (golden I-25): a blank stands after each word.
-fn filter_words(filter: &CancelFilter) -> String {
-    let states: Vec<String> = filter.states.iter().map(|state| state.name().to_owned()).collect();
-    let lists = [
-        ("account", &filter.accounts),
-        ("job_name", &filter.names),
-        ("nodelist", &filter.nodes),
-        ("partition", &filter.partitions),
-        ("qos", &filter.qos),
-        ("reservation", &filter.reservations),
-        ("state", &states),
-        ("user_name", &filter.users),
-        ("wckey", &filter.wckeys),
-    ];
-    lists.iter().filter(|(_, list)| !list.is_empty()).map(|(key, list)| format!("{key}={} ", list.join(","))).collect()
+/// The filter as Slurm tells of it: a blank stands after each word.
+fn filter_words(args: &Scancel) -> String {
+    let given = args.filters().into_iter().filter(|(_, list)| !list.is_empty());
+    given.map(|(key, list)| format!("{key}={} ", list.join(","))).collect()
 }
 
 /// `-i`: the jobs that the user said yes to, of those that were named or, where none was, that pass the filter. A named
-/// job that is over or unknown is an error here, as in Slurm (golden I-55).
-fn confirmed(refs: &[JobRef], filter: &CancelFilter, code: &mut u8) -> Result<Vec<JobRef>, CliError> {
+/// job that is over or unknown is an error here, as in Slurm.
+fn confirmed(refs: &[JobRef], filter: Option<&JobQuery>, code: &mut u8) -> Result<Vec<JobRef>, CliError> {
+    let of = |jobs: Vec<JobRef>| JobQuery { jobs, ..filter.cloned().unwrap_or_else(JobQuery::live) };
     let mut taken = Vec::new();
     if refs.is_empty() {
-        for view in live(&[], filter)? {
-            let job = match &view.role {
-                ArrayRole::Rest { tasks, .. } => JobRef { job: view.id, tasks: Some(tasks.clone()), step: None },
-                _ => JobRef::job(view.id),
-            };
+        for view in live(of(Vec::new()))? {
+            let job = view.own_ref();
             taken.extend(says_yes(&job, &view).then_some(job));
         }
     }
     for job in refs {
-        let whole = JobRef { step: None, ..job.clone() };
-        match live(std::slice::from_ref(&whole), filter)?.first() {
+        let whole = vec![JobRef { step: None, ..job.clone() }];
+        match live(of(whole.clone()))?.first() {
             Some(view) => taken.extend(says_yes(job, view).then(|| job.clone())),
             // A job that is there but for the filter is passed over in silence.
-            None if !live(std::slice::from_ref(&whole), &CancelFilter::default())?.is_empty() => {}
+            None if !live(JobQuery { jobs: whole, ..JobQuery::live() })?.is_empty() => {}
             None => {
                 let what = if job.step.is_some() { "job step id" } else { "job id" };
                 eprintln!("scancel: error: Kill job error on {what} {job}: {}", Refusal::UnknownJob);
@@ -265,32 +279,12 @@ fn confirmed(refs: &[JobRef], filter: &CancelFilter, code: &mut u8) -> Result<Ve
     Ok(taken)
 }
 
-/// The records that are not over, of these jobs (or of all), that pass the filter.
-fn live(jobs: &[JobRef], filter: &CancelFilter) -> Result<Vec<JobView>, CliError> {
-    let wanted = JobFilter {
-        jobs: jobs.to_vec(),
-        live_only: true,
-        states: (!filter.states.is_empty()).then(|| filter.states.clone()),
-        users: filter.users.clone(),
-        names: filter.names.clone(),
-        partitions: filter.partitions.clone(),
-        accounts: filter.accounts.clone(),
-        without_paths: true,
-        without_steps: true,
-        ..JobFilter::default()
-    };
-    let mut list = match ask(&Request::Jobs(wanted), &[])?.0 {
-        Answer::Jobs(list) => list,
-        other => return Err(unexpected(&other)),
-    };
-    // What the queue is not asked by.
-    list.jobs.retain(|job| {
-        maybe_listed(&filter.qos, job.request.qos.as_deref())
-            && maybe_listed(&filter.reservations, job.request.reservation.as_deref())
-            && maybe_listed(&filter.wckeys, job.request.wckey.as_deref())
-            && (filter.nodes.is_empty() || job.run.state.is_active())
-    });
-    Ok(list.jobs)
+fn live(query: JobQuery) -> Result<Vec<JobView>, CliError> {
+    let query = JobQuery { without_paths: true, without_steps: true, ..query };
+    match ask(&Request::Jobs(query), &[])?.0 {
+        Answer::Jobs(list) => Ok(list.jobs),
+        other => Err(unexpected(&other)),
+    }
 }
 
 /// Asks. Anything but a yes, the end of the input included, is a no.

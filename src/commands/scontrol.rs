@@ -14,14 +14,13 @@ use crate::client::connection::{ClientError, Connection, reopen};
 use crate::commands::pages::texts;
 use crate::commands::scontrol::args::{Command, Scontrol, Target, command, parse};
 use crate::commands::scontrol::show_args::Show;
-use crate::commands::scontrol::update_args::JobChange;
-use crate::model::query::{AcctFilter, names_record};
+use crate::model::query::{JobQuery, names_record};
 use crate::model::update::Update;
 use crate::model::view::{JobList, JobView, NodeView};
 use crate::model::{ArrayRole, JobRef, Refusal};
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::FrameError;
-use crate::protocol::request::{ControlAction, JobFilter, Request};
+use crate::protocol::request::{ControlAction, Request};
 use crate::render::{json, show};
 use crate::spec::hostlist;
 use std::ffi::OsString;
@@ -71,7 +70,7 @@ impl Session<'_> {
             Command::Suspend(targets) => self.control(&self.jobs_of(targets)?, ControlAction::Suspend, None),
             Command::Resume(targets) => self.control(&self.jobs_of(targets)?, ControlAction::Resume, None),
             Command::Top(jobs) => self.control(jobs, ControlAction::Top, None),
-            Command::Update { target, changes } => self.update(target, changes),
+            Command::Update { target, updates } => self.update(target, updates),
             Command::WriteScript { job, file } => write_script(job, file.as_deref()),
             Command::Notify { job, message } => {
                 let tell = ControlAction::Notify(message.clone());
@@ -174,8 +173,8 @@ impl Session<'_> {
     }
 
     fn query(&self, jobs: &[JobRef]) -> Result<JobList, CliError> {
-        let filter = JobFilter { jobs: jobs.to_vec(), expected_starts: true, ..JobFilter::default() };
-        match ask(&Request::Jobs(filter), &[])?.0 {
+        let query = JobQuery { expected_starts: true, ..JobQuery::of(jobs.to_vec()) };
+        match ask(&Request::Jobs(query), &[])?.0 {
             Answer::Jobs(list) => Ok(list),
             other => Err(unexpected(&other)),
         }
@@ -195,13 +194,15 @@ impl Session<'_> {
             match target {
                 Target::Jobs(jobs) => refs.extend(jobs.iter().cloned()),
                 Target::Name(name) => {
-                    let live = self.query(&[])?;
-                    let mine = |job: &&JobView| job.request.name == *name && !job.run.state.is_terminal();
-                    let found: Vec<JobRef> = live.jobs.iter().filter(mine).map(own_ref).collect();
+                    let query = JobQuery { names: vec![name.clone()], ..JobQuery::live() };
+                    let found = match ask(&Request::Jobs(query), &[])?.0 {
+                        Answer::Jobs(list) => list.jobs,
+                        other => return Err(unexpected(&other)),
+                    };
                     if found.is_empty() {
                         return Err(CliError::error(1, format!("No jobs with name '{name}'")));
                     }
-                    refs.extend(found);
+                    refs.extend(found.iter().map(|job| job.own_ref()));
                 }
             }
         }
@@ -232,71 +233,9 @@ impl Session<'_> {
         Ok(code)
     }
 
-    fn update(&self, target: &Target, changes: &[(String, JobChange)]) -> Done {
+    fn update(&self, target: &Target, updates: &[Update]) -> Done {
         let jobs = self.jobs_of(std::slice::from_ref(target))?;
-        let mut code = 0;
-        for job in &jobs {
-            let mut updates = Vec::with_capacity(changes.len());
-            for (word, change) in changes {
-                updates.push(self.update_of(job, word, change)?);
-            }
-            code = code.max(self.control(std::slice::from_ref(job), ControlAction::Update(updates), None)?);
-        }
-        Ok(code)
-    }
-
-    fn update_of(&self, job: &JobRef, word: &str, change: &JobChange) -> Result<Update, CliError> {
-        Ok(match change.clone() {
-            JobChange::Name(name) => Update::JobName(name),
-            JobChange::Partition(name) => Update::Partition(name),
-            JobChange::TimeLimit(secs) => Update::TimeLimit(secs),
-            JobChange::TimeLimitBy(by) => {
-                let list = self.query(std::slice::from_ref(job))?;
-                let Some(view) = list.jobs.first() else {
-                    return Err(bare(format!("Invalid job id specified for job {job}")));
-                };
-                let Some(now) = view.request.time_limit_secs else {
-                    return Err(bare(format!("job {job} has no time limit that could be changed by {word}")));
-                };
-                Update::TimeLimit(Some(now.saturating_add_signed(by)))
-            }
-            JobChange::Priority(n) => Update::Priority(n),
-            JobChange::Nice(n) => Update::Nice(n),
-            JobChange::Dependency(dependency) => Update::Dependency(dependency),
-            JobChange::NumCpus(n) => Update::NumCpus(n),
-            JobChange::NumTasks(n) => Update::NumTasks(n),
-            JobChange::CpusPerTask(n) => Update::CpusPerTask(n),
-            JobChange::NumNodes(min, _) if min <= 1 => Update::Nodes,
-            JobChange::MemPerNode(mb) => Update::MinMemoryNode(mb),
-            JobChange::MemPerCpu(mb) => Update::MinMemoryCpu(mb),
-            JobChange::Gpus(gpu) => match gpu.per_task {
-                Some(each) => Update::GpusPerTask(each),
-                None => Update::Gpus(gpu.total.or(gpu.per_node).unwrap_or(0)),
-            },
-            JobChange::Begin(at) => Update::StartTime(Some(at)),
-            JobChange::Deadline(at) => Update::Deadline(Some(at)),
-            JobChange::ArrayThrottle(limit) => Update::ArrayTaskThrottle(limit),
-            JobChange::Requeue(yes) => Update::Requeue(yes),
-            JobChange::Comment(text) => Update::Comment(text),
-            JobChange::Account(text) => Update::Account(text),
-            JobChange::Qos(text) => Update::Qos(text),
-            JobChange::Features(constraint) => Update::Features(constraint),
-            JobChange::StdOut(path) => Update::StdOut(path),
-            JobChange::StdErr(path) => Update::StdErr(path),
-            JobChange::StdIn(path) => Update::StdIn(path),
-            JobChange::WorkDir(path) => Update::WorkDir(path),
-            JobChange::NumNodes(..) => {
-                return Err(bare(format!("Requested node configuration is not available for job {job}: {word}")));
-            }
-            JobChange::TimeMin(secs) => Update::TimeMin(secs),
-            JobChange::PriorityReset => Update::PriorityReset,
-            JobChange::WcKey(text) => Update::WcKey(text),
-            JobChange::Reservation(text) => Update::Reservation(text),
-            JobChange::Licenses(text) => Update::Licenses(text),
-            JobChange::MailType(text) => Update::MailType(text),
-            JobChange::MailUser(text) => Update::MailUser(text),
-            JobChange::Exclusive(yes) => Update::Exclusive(yes),
-        })
+        self.control(&jobs, ControlAction::Update(updates.to_vec()), None)
     }
 
     fn ping(&self) -> Done {
@@ -383,19 +322,9 @@ impl Session<'_> {
         }
     }
 
-    /// In memory, else from the database: the book's `show job` is for ended jobs too.
     fn show_jobs(&self, refs: Option<&[JobRef]>) -> Done {
         let wanted = refs.unwrap_or_default();
         let mut list = self.query(wanted)?;
-        let is_named = |named: &JobRef, jobs: &[JobView]| jobs.iter().any(|job| names_record(named, job.id, &job.role));
-        let missing: Vec<JobRef> = wanted.iter().filter(|named| !is_named(named, &list.jobs)).cloned().collect();
-        if !missing.is_empty() {
-            let filter = AcctFilter { jobs: missing.clone(), ..AcctFilter::default() };
-            match ask(&Request::Accounting(filter), &[])?.0 {
-                Answer::Jobs(past) => list.jobs.extend(past.jobs),
-                other => return Err(unexpected(&other)),
-            }
-        }
         if let (true, Some(first)) = (list.jobs.is_empty(), wanted.first()) {
             // A task of a job that is no array, or not of this array.
             return match list.unknown.contains(&first.job) {
@@ -450,15 +379,6 @@ fn nothing(what: &str) -> Done {
         "licenses" => output::print("No licenses configured in Slurm.\n"),
         "burstbuffer" | "bbstat" | "dwstat" | "federation" => Ok(0),
         other => output::print(&format!("No {other} in the system\n")),
-    }
-}
-
-/// A job as the user would name it.
-fn own_ref(job: &JobView) -> JobRef {
-    match &job.role {
-        ArrayRole::None | ArrayRole::Task { .. } => JobRef::job(job.id),
-        ArrayRole::Rest { tasks, .. } => JobRef { job: job.id, tasks: Some(tasks.clone()), step: None },
-        ArrayRole::Part { array_job, tasks } => JobRef { job: *array_job, tasks: Some(tasks.clone()), step: None },
     }
 }
 

@@ -8,7 +8,7 @@ use crate::args::getopt::Operands;
 use crate::args::origin::Origin;
 use crate::args::value::value;
 use crate::commands::pages::texts;
-use crate::model::query::{AcctFilter, names_record};
+use crate::model::query::{JobQuery, names_record};
 use crate::model::tres::Usage;
 use crate::model::view::JobView;
 use crate::model::{JobRef, JobState};
@@ -80,8 +80,8 @@ pub fn run(argv: &[OsString]) -> Done {
 
 fn carry_out(args: &Seff, origin: &Origin) -> Done {
     let jobs = args.jobs();
-    let filter = AcctFilter { jobs: jobs.clone(), ..AcctFilter::default() };
-    let mut list = match ask(&Request::Accounting(filter), &[])?.0 {
+    let query = JobQuery::of(jobs.clone());
+    let mut list = match ask(&Request::Accounting(query), &[])?.0 {
         Answer::Jobs(list) => list,
         other => return Err(unexpected(&other)),
     };

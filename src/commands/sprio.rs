@@ -10,9 +10,10 @@ use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::args::value::{job, value};
 use crate::commands::pages::texts;
+use crate::model::query::JobQuery;
 use crate::model::{JobRef, JobState};
 use crate::protocol::answer::Answer;
-use crate::protocol::request::{JobFilter, Request};
+use crate::protocol::request::Request;
 use crate::render::sprio::{self, DEFAULT_SORT, Layout, Sort, default_layout};
 use clap::Args;
 use std::ffi::OsString;
@@ -85,16 +86,16 @@ pub fn run(argv: &[OsString]) -> Done {
     if let Some(user) = output::unknown_users(&args.user).first() {
         return Err(CliError::error(1, format!("Invalid user: {user}")));
     }
-    let filter = JobFilter {
+    let query = JobQuery {
         jobs: args.jobs.clone(),
         states: Some(vec![JobState::Pending]),
-        users: output::user_names(&args.user),
+        users: args.user.clone(),
         partitions: args.partition.clone(),
         without_paths: true,
         without_steps: true,
-        ..JobFilter::default()
+        ..JobQuery::default()
     };
-    let list = match ask(&Request::Jobs(filter), &[])?.0 {
+    let list = match ask(&Request::Jobs(query), &[])?.0 {
         Answer::Jobs(list) => list,
         other => return Err(unexpected(&other)),
     };

@@ -1,6 +1,6 @@
 //! `squeue`: jobs that wait and run.
 
-use super::output::{self, ctx, default_columns, format_error, maybe_listed, on_nodes};
+use super::output::{self, ctx, default_columns, format_error};
 use super::{Done, Entry, ask, origin, unexpected};
 use crate::args::choices::{Applet, Choices, Reader, definition};
 use crate::args::error::{CliError, Mark};
@@ -10,16 +10,16 @@ use crate::args::options::{CommonOpts, DataOpts, Machine};
 use crate::args::origin::Origin;
 use crate::args::value::{Names, hosts, job, named, value};
 use crate::commands::pages::texts;
-use crate::model::query::names_record;
+use crate::model::query::{JobQuery, names_record};
 use crate::model::view::JobList;
-use crate::model::{JobRef, JobState};
+use crate::model::{JobRef, JobState, Refusal, Timestamp};
 use crate::protocol::answer::Answer;
-use crate::protocol::request::{JobFilter, Request};
+use crate::protocol::request::Request;
 use crate::render::field::{Need, helpformat};
 use crate::render::layout;
 use crate::render::squeue::{self as render, Layout, Options, Sort, Steps, View, print, print_steps};
 use crate::render::time::date_line;
-use crate::render::{Columns, Ctx, json};
+use crate::render::{Columns, json};
 use crate::spec;
 use crate::spec::error::shown;
 use crate::spec::states::StateFilter;
@@ -64,7 +64,7 @@ pub struct Squeue {
     /// Jobs of these accounts
     #[arg(short = 'A', long, alias = "accounts", value_name = "NAMES")]
     pub account: Vec<String>,
-    /// Jobs in all states, ended ones too
+    /// Jobs in all states, those that ended in the last day too
     #[arg(short, long)]
     pub all: bool,
     /// A row for each task of an array
@@ -196,6 +196,9 @@ fn columns(args: &Squeue, choices: &Choices) -> Result<Format, CliError> {
     })
 }
 
+/// How long ago a job may have ended that `--all` and `-t` show without being named.
+const ENDED_SHOWN_SECS: i64 = 86_400;
+
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
     let args = parse(argv, &origin)?;
@@ -260,7 +263,7 @@ impl Table {
 }
 
 /// What the daemon is asked for: no more than what is shown.
-fn filter(args: &Squeue, table: &Table) -> JobFilter {
+fn query(args: &Squeue, table: &Table, now: Timestamp) -> JobQuery {
     let (planned, paths) = match table {
         Table::Machine(_) => (true, true),
         Table::Steps(_) => (false, false),
@@ -269,21 +272,35 @@ fn filter(args: &Squeue, table: &Table) -> JobFilter {
             (needs(Need::Plan), needs(Need::Paths))
         }
     };
-    JobFilter {
+    let mut query = JobQuery {
         jobs: if args.jobs.is_empty() { &args.steps } else { &args.jobs }.clone(),
-        expected_starts: planned || args.start,
-        live_only: args.states().is_none(),
-        states: match args.states() {
-            None | Some(StateFilter::All) => None,
-            Some(StateFilter::Some(states)) => Some(states),
-        },
         users: args.user.clone(),
         names: args.name.clone(),
         partitions: args.partition.clone(),
         accounts: args.account.clone(),
+        qos: args.qos.clone(),
+        reservations: args.reservation.clone(),
+        licenses: args.licenses.clone(),
+        on_node: args.nodelist.iter().flatten().next().is_some(),
+        states: match args.states() {
+            None => JobQuery::live().states,
+            Some(StateFilter::All) => None,
+            Some(StateFilter::Some(states)) => Some(states),
+        },
+        expected_starts: planned || args.start,
         without_paths: !paths,
         without_steps: matches!(table, Table::Jobs { .. }),
+        ..JobQuery::default()
+    };
+    if args.start {
+        let pending = |state: &JobState| *state == JobState::Pending;
+        query.states = Some(query.states.unwrap_or(vec![JobState::Pending]).into_iter().filter(pending).collect());
     }
+    // Ended jobs leave the memory of the daemon in minutes, and last night's are asked for as well.
+    if query.jobs.is_empty() && query.wants_ended() {
+        query.since = Some(Timestamp::from_secs(now.as_secs() - ENDED_SHOWN_SECS));
+    }
+    query
 }
 
 fn once(args: &Squeue, table: &Table, origin: &Origin) -> Done {
@@ -291,16 +308,16 @@ fn once(args: &Squeue, table: &Table, origin: &Origin) -> Done {
         // Slurm ends this message in an empty line.
         eprintln!("squeue: error: Invalid user: {user}\n");
     }
-    let mut list = match ask(&Request::Jobs(filter(args, table)), &[])?.0 {
+    let mut list = match ask(&Request::Jobs(query(args, table, super::now())), &[])?.0 {
         Answer::Jobs(list) => list,
         other => return Err(unexpected(&other)),
     };
     // Slurm minds an unknown id only where it is the only one; steps it always asks for all.
     if !list.unknown.is_empty() && args.jobs.len() == 1 {
-        return Err(CliError::new(Mark::Bare, 1, "slurm_load_jobs error: Invalid job id specified"));
+        return Err(CliError::new(Mark::Bare, 1, format!("slurm_load_jobs error: {}", Refusal::UnknownJob)));
     }
     let ctx = ctx(origin, list.now);
-    choose(args, &mut list, &ctx);
+    choose_steps(args, &mut list);
     let header = !args.noheader;
     let listing = match table {
         Table::Machine(machine) => return output::print_machine(&json::jobs(&list.jobs, &ctx), *machine),
@@ -314,16 +331,8 @@ fn once(args: &Squeue, table: &Table, origin: &Origin) -> Done {
     output::print(&(date + &listing))
 }
 
-/// What the daemon's filter does not look at.
-fn choose(args: &Squeue, list: &mut JobList, ctx: &Ctx) {
-    list.jobs.retain(|job| {
-        let request = &job.request;
-        maybe_listed(&args.qos, Some(request.qos.as_deref().unwrap_or("normal")))
-            && maybe_listed(&args.reservation, request.reservation.as_deref())
-            && maybe_listed(&args.licenses, request.licenses.as_deref())
-            && on_nodes(args.nodelist.as_deref().unwrap_or_default(), job, &ctx.node)
-            && (!args.start || job.run.state == JobState::Pending)
-    });
+/// A query is about jobs: which steps of them are shown is decided here.
+fn choose_steps(args: &Squeue, list: &mut JobList) {
     if args.steps.is_empty() {
         return;
     }
@@ -346,10 +355,10 @@ mod tests {
         }
     }
 
-    fn asked(words: &[&str]) -> JobFilter {
+    fn asked(words: &[&str]) -> JobQuery {
         let squeue = read(words);
         let Ok(table) = Table::of(&squeue, Columns::Own) else { panic!("{words:?}") };
-        filter(&squeue, &table)
+        query(&squeue, &table, Timestamp::from_secs(1_000_000))
     }
 
     #[test]
@@ -372,8 +381,10 @@ mod tests {
 
     #[test]
     fn without_states_only_what_is_not_over_is_asked_for() {
-        assert!(asked(&[]).live_only && asked(&["-j", "5"]).live_only);
-        assert!(!asked(&["-t", "all"]).live_only && asked(&["-t", "all"]).states.is_none());
+        assert!([asked(&[]), asked(&["-j", "5"])].iter().all(|query| !query.wants_ended() && query.since.is_none()));
+        let all = asked(&["-t", "all"]);
+        assert_eq!((all.states, all.since), (None, Some(Timestamp::from_secs(913_600))), "of the last day");
+        assert_eq!(asked(&["-t", "all", "-j", "5"]).since, None, "a job that is named may be as old as it is");
         assert_eq!(asked(&["-t", "CD,R"]).states, Some(vec![JobState::Completed, JobState::Running]));
     }
 

@@ -14,12 +14,13 @@ use crate::client::foreground::{Caller, Grant, StepOptions, StreamTasks, end_by_
 use crate::commands::pages::texts;
 use crate::commands::srun::args::{Srun, parse};
 use crate::model::job::ClientProcess;
+use crate::model::query::JobQuery;
 use crate::model::request::OpenMode;
 use crate::model::view::JobView;
 use crate::model::{ExitCode, JobId, JobRef, JobRequest, JobState, Reason};
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::FrameError;
-use crate::protocol::request::{JobFilter, Request, StepLaunch, Stream, Submit, TaskStreams};
+use crate::protocol::request::{Request, StepLaunch, Stream, Submit, TaskStreams};
 use crate::spec::multi_prog;
 use crate::sys::paths::Paths;
 use crate::sys::{proc, system};
@@ -84,10 +85,9 @@ fn submit_only(srun: Srun, tz: &jiff::tz::TimeZone) -> Done {
 
 /// A step of a job that runs.
 fn inside(srun: Srun, job: &JobRef) -> Done {
-    let filter =
-        JobFilter { jobs: vec![job.clone()], without_paths: true, without_steps: true, ..JobFilter::default() };
+    let query = JobQuery { without_paths: true, without_steps: true, ..JobQuery::of(vec![job.clone()]) };
     let paths = paths()?;
-    let (mut conn, answer) = confirm(&paths, job, &Request::Jobs(filter))?;
+    let (mut conn, answer) = confirm(&paths, job, &Request::Jobs(query))?;
     let jobs = match answer {
         Answer::Jobs(list) => list.jobs,
         Answer::Refused(why) => return Err(CliError::error(1, why.to_string())),

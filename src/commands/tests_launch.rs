@@ -273,11 +273,11 @@ fn scancel_takes_many_ids_of_all_kinds() {
 #[test]
 fn scancel_filters() {
     let got = scancel(&["-u", "root", "--me", "-n", "a,b", "-p", "cpu", "-t", "PD", "-w", "n[1-2]", "-A", "x", "-Qvi"]);
-    let filter = got.filter();
+    let filter = got.query("n2").expect("a filter");
     assert_eq!(filter.users, ["root", "lab"]);
     assert_eq!(filter.names, ["a", "b"]);
-    assert_eq!(filter.states, [JobState::Pending]);
-    assert_eq!(filter.nodes, ["n1", "n2"]);
+    assert_eq!((filter.states, filter.on_node), (Some(vec![JobState::Pending]), true));
+    assert_eq!(got.query("other").expect("a filter").states, Some(Vec::new()), "nothing is on other hosts");
     assert!(got.quiet && got.interactive && got.common.verbose == 1);
     assert!(scancel(&["--name", "x", "-b", "-f"]).batch);
 }

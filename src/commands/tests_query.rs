@@ -7,10 +7,11 @@ use crate::args::origin::tests::lab;
 use crate::commands::sacct::{self, Sacct, SacctFormat};
 use crate::commands::scontrol::args as scontrol;
 use crate::commands::scontrol::args::{Command, Scontrol, Show, Target};
-use crate::commands::scontrol::update_args::JobChange;
 use crate::commands::sinfo::{self, Sinfo, SinfoFormat};
 use crate::commands::squeue::{self, Format, Squeue};
 use crate::commands::{sattach, sdiag, seff, sprio, sstat};
+use crate::model::request::GpuRequest;
+use crate::model::update::Update;
 use crate::model::{JobId, JobRef, JobState, Timestamp};
 use crate::render::sinfo::States;
 use crate::spec::states::StateFilter;
@@ -240,17 +241,18 @@ fn sacct_lists_add_up() {
 }
 
 #[test]
-fn sacct_looks_for_states_in_the_present_or_in_the_window_that_is_named() {
-    let (now, noon) = (Timestamp::from_secs(1_795_176_000), "2026-11-20T11:00:00");
+fn sacct_looks_for_states_from_midnight_or_in_the_window_that_is_named() {
+    let noon = "2026-11-20T11:00:00";
+    let (midnight, then) = (sacct(&[]).window.0, sacct(&["-S", noon]).window.0);
     let window = |words: &[&str]| sacct(words).window;
-    let then = sacct(&["-S", noon]).window.0;
-    assert_eq!(window(&["-s", "F"]), (now, None));
-    assert_eq!(window(&["-s", "F", "-E", "now"]), (now, Some(now)));
-    assert_eq!(window(&["-s", "F", "-S", noon]), (then, Some(then)));
-    assert_eq!(window(&["-s", "F", "-S", noon, "-E", "now"]), (then, Some(now)));
+    assert_eq!(window(&["-s", "F"]), (midnight, None));
     assert_eq!(window(&["-s", "F", "-j", "7"]), (Timestamp::default(), None));
-    assert_eq!(window(&["-s", "F", "-j", "7", "-S", noon]), (then, Some(then)));
-    let (message, exit) = sacct_or(&["-s", "F", "-E", noon]).map(|_| ()).expect_err("it ends before now");
+    let now = lab(&[]).now;
+    assert_eq!(window(&["-s", "F", "-E", "now"]), (midnight, Some(now)));
+    assert_eq!(window(&["-s", "F", "-S", noon]), (then, None), "until now");
+    assert_eq!(window(&["-s", "F", "-S", noon, "-E", "now"]), (then, Some(now)));
+    assert_eq!(window(&["-s", "F", "-j", "7", "-S", noon]), (then, None));
+    let (message, exit) = sacct_or(&["-S", "now", "-E", noon]).map(|_| ()).expect_err("it ends before now");
     assert!(message.contains("requested is after end time") && exit == 1, "{message}");
 }
 
@@ -455,11 +457,11 @@ fn scontrol_steers_jobs_with_and_without_the_word_job() {
     assert_eq!(command(&["listpids", "1.0", "vm"]), Command::ListPids(crate::spec::ids::parse_job("1.0").ok()));
 }
 
-fn changes(words: &[&str]) -> Vec<JobChange> {
+fn changes(words: &[&str]) -> Vec<Update> {
     match command(&[&["update", "JobId=191"], words].concat()) {
-        Command::Update { target, changes } => {
+        Command::Update { target, updates } => {
             assert_eq!(target, Target::Jobs(vec![job(191)]));
-            changes.into_iter().map(|(_, change)| change).collect()
+            updates
         }
         other => panic!("{other:?}"),
     }
@@ -467,30 +469,36 @@ fn changes(words: &[&str]) -> Vec<JobChange> {
 
 #[test]
 fn scontrol_update_knows_the_books_keys() {
-    assert_eq!(changes(&["JobName=renamed"]), [JobChange::Name("renamed".into())]);
-    assert_eq!(changes(&["Name=x"]), [JobChange::Name("x".into())]);
-    assert_eq!(changes(&["Partition=gpu"]), [JobChange::Partition("gpu".into())]);
-    assert_eq!(changes(&["TimeLimit=02:00:00"]), [JobChange::TimeLimit(Some(7200))]);
-    assert_eq!(changes(&["Time=UNLIMITED"]), [JobChange::TimeLimit(None)]);
-    assert_eq!(changes(&["Priority=7"]), [JobChange::Priority(7)]);
+    assert_eq!(changes(&["JobName=renamed"]), [Update::JobName("renamed".into())]);
+    assert_eq!(changes(&["Name=x"]), [Update::JobName("x".into())]);
+    assert_eq!(changes(&["Partition=gpu"]), [Update::Partition("gpu".into())]);
+    assert_eq!(changes(&["TimeLimit=02:00:00"]), [Update::TimeLimit(Some(7200))]);
+    assert_eq!(changes(&["Time=UNLIMITED"]), [Update::TimeLimit(None)]);
+    assert_eq!(changes(&["Priority=7"]), [Update::Priority(7)]);
     let book = command(&["update", "job", "10", "TimeLimit=02:00:00"]);
-    let change = ("TimeLimit=02:00:00".to_owned(), JobChange::TimeLimit(Some(7200)));
-    assert_eq!(book, Command::Update { target: Target::Jobs(vec![job(10)]), changes: vec![change] });
+    let updates = vec![Update::TimeLimit(Some(7200))];
+    assert_eq!(book, Command::Update { target: Target::Jobs(vec![job(10)]), updates });
 }
 
 #[test]
 fn scontrol_update_knows_slurms_keys() {
-    assert_eq!(changes(&["TimeLimit=+10"]), [JobChange::TimeLimitBy(600)]);
-    assert_eq!(changes(&["TimeLimit=-10"]), [JobChange::TimeLimitBy(-600)]);
-    assert_eq!(changes(&["Nice=100", "NumCPUs=2"]), [JobChange::Nice(100), JobChange::NumCpus(2)]);
-    assert_eq!(changes(&["MinMemoryNode=50", "Requeue=0"]), [JobChange::MemPerNode(50), JobChange::Requeue(false)]);
-    assert_eq!(changes(&["ArrayTaskThrottle=0"]), [JobChange::ArrayThrottle(None)]);
-    assert_eq!(changes(&["Comment=new c"]), [JobChange::Comment("new c".into())]);
-    assert_eq!(changes(&["StartTime=now+1hour"]), [JobChange::Begin(lab(&[]).now.plus_secs(3600))]);
-    assert_eq!(changes(&["WorkDir=x"]), [JobChange::WorkDir("/work/x".into())]);
-    assert!(matches!(&changes(&["Gres=gpu:2"])[..], [JobChange::Gpus(gpu)] if gpu.per_node == Some(2)));
-    assert!(matches!(&changes(&["Dependency=afterany:190"])[..], [JobChange::Dependency(d)] if d.terms.len() == 1));
-    assert!(matches!(&changes(&["Dependency="])[..], [JobChange::Dependency(d)] if d.is_empty()));
+    assert_eq!(changes(&["TimeLimit=+10"]), [Update::TimeLimitBy(600)]);
+    assert_eq!(changes(&["TimeLimit=-10"]), [Update::TimeLimitBy(-600)]);
+    assert_eq!(changes(&["Nice=100", "NumCPUs=2"]), [Update::Nice(100), Update::NumCpus(2)]);
+    assert_eq!(changes(&["MinMemoryNode=50", "Requeue=0"]), [Update::MinMemoryNode(50), Update::Requeue(false)]);
+    assert_eq!(changes(&["ArrayTaskThrottle=0"]), [Update::ArrayTaskThrottle(None)]);
+    assert_eq!(changes(&["Comment=new c"]), [Update::Comment("new c".into())]);
+    assert_eq!(changes(&["StartTime=now+1hour"]), [Update::StartTime(lab(&[]).now.plus_secs(3600))]);
+    assert_eq!(changes(&["WorkDir=x"]), [Update::WorkDir("/work/x".into())]);
+    let gpus = |per_node, model: Option<&str>| {
+        [Update::Gpus(GpuRequest { per_node, model: model.map(str::to_owned), ..GpuRequest::default() })]
+    };
+    assert_eq!(changes(&["Gres=gpu:2"]), gpus(Some(2), None));
+    assert_eq!(changes(&["Gres=gpu:a100:2"]), gpus(Some(2), Some("a100")));
+    assert_eq!(changes(&["Gres="]), gpus(Some(0), None));
+    assert_eq!(changes(&["Gres=gpu:0"]), gpus(Some(0), None));
+    assert!(matches!(&changes(&["Dependency=afterany:190"])[..], [Update::Dependency(d)] if d.terms.len() == 1));
+    assert!(matches!(&changes(&["Dependency="])[..], [Update::Dependency(d)] if d.is_empty()));
     let named = command(&["update", "JobName=runningx", "TimeLimit=5"]);
     assert!(matches!(named, Command::Update { target: Target::Name(name), .. } if name == "runningx"));
 }

@@ -31,7 +31,7 @@ pub fn recover(config: sched::Config, store: &mut Store, database: &Path) -> Res
     let jobs = store.load_live(since).map_err(failed(WHERE))?;
     let next_id = store.next_job_id().map_err(failed(WHERE))?;
     let targets = sched::dependency_targets(
-        jobs.iter().filter(|job| job.run.state == JobState::Pending).map(|job| job.request.as_ref()),
+        jobs.iter().filter(|job| job.run.state == JobState::Pending).map(|job| &job.request.dependency),
     );
     let ended =
         Reader::open(database).and_then(|mut reader| ended_facts(&mut reader, &targets)).map_err(failed(WHERE))?;

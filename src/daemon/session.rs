@@ -11,18 +11,22 @@ use crate::daemon::wire::FrameReader;
 use crate::exec;
 use crate::exec::launch_spec::{SignalTarget, StepCommand};
 use crate::model::change::LaunchTexts;
+use crate::model::dependency::Dependency;
 use crate::model::job::ClientProcess;
+use crate::model::query::{JobQuery, names_record};
 use crate::model::request::JobKind;
-use crate::model::view::JobList;
-use crate::model::{JobId, Refusal, Timestamp};
-use crate::protocol::answer::Answer;
+use crate::model::update::Update;
+use crate::model::view::{JobList, JobView};
+use crate::model::{JobId, JobRef, Refusal, Timestamp};
+use crate::protocol::answer::{Answer, Outcome};
 use crate::protocol::frame::{Frame, FrameError};
 use crate::protocol::request::{ControlAction, Request, StepLaunch, Submit};
-use crate::sched::EndedJob;
+use crate::sched::{EndedJob, dependency_targets};
 use crate::sys::paths::Paths;
 use crate::sys::socket::send_all_async;
 use actix::Addr;
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Instant;
@@ -173,8 +177,8 @@ impl Session {
                 plain(Answer::Pong { version: env!("CARGO_PKG_VERSION").to_owned(), pid: std::process::id() })
             }
             Request::Submit(submit) => return self.submit(*submit, raw).await,
-            Request::Jobs(filter) => plain(Answer::Jobs(hub.scheduler.send(QueryJobs(filter)).await?)),
-            Request::Accounting(filter) => match hub.reader.send(PastJobs(filter)).await? {
+            Request::Jobs(query) => return self.jobs(query).await,
+            Request::Accounting(query) => match hub.reader.send(PastJobs(query)).await? {
                 Ok(jobs) => {
                     let now = (hub.clock)();
                     let jobs = hub.scheduler.send(RefreshLive(jobs)).await?;
@@ -198,14 +202,7 @@ impl Session {
                 }
                 plain(Answer::Diagnostics(Box::new(answer)))
             }
-            Request::Control { jobs, action } => {
-                let ended = match &action {
-                    ControlAction::Update(updates) => self.facts_of(updates_targets(updates)).await?,
-                    _ => Vec::new(),
-                };
-                let uid = self.uid;
-                plain(Answer::Done(hub.scheduler.send(ControlJobs { jobs, action, ended, uid }).await?))
-            }
+            Request::Control { jobs, action } => return self.control(jobs, action).await,
             Request::Cancel(ask) => plain(Answer::Done(hub.scheduler.send(CancelJobs(ask)).await?)),
             Request::WaitStart(job) => {
                 match hub.scheduler.send(WatchJob { job, start: true, news: self.news.clone() }).await? {
@@ -256,6 +253,41 @@ impl Session {
         })
     }
 
+    /// What memory knows, and what the database knows of jobs that ended too long ago to be there.
+    async fn jobs(&self, query: JobQuery) -> Result<Option<Reply>, actix::MailboxError> {
+        let mut list = self.hub.scheduler.send(QueryJobs(query.clone())).await?;
+        if let Some(past) = past_query(&query, &list) {
+            match self.hub.reader.send(PastJobs(past)).await? {
+                Ok(found) => add_past(&query, &mut list, found),
+                Err(e) => return Ok(Some(refused(Refusal::Database(e.0)))),
+            }
+        }
+        Ok(plain(Answer::Jobs(list)))
+    }
+
+    async fn control(&self, jobs: Vec<JobRef>, action: ControlAction) -> Result<Option<Reply>, actix::MailboxError> {
+        let ended = match &action {
+            ControlAction::Update(updates) => {
+                self.facts_of(dependency_targets(updates.iter().filter_map(dependency_of))).await?
+            }
+            _ => Vec::new(),
+        };
+        let first = ControlJobs { jobs, action: action.clone(), ended: ended.clone(), recalled: Vec::new() };
+        let mut outcomes = self.hub.scheduler.send(first).await?;
+        let is_unknown = |outcome: &&mut Outcome| outcome.result == Err(Refusal::UnknownJob);
+        let jobs: Vec<JobRef> = outcomes.iter_mut().filter(is_unknown).map(|outcome| outcome.target.clone()).collect();
+        if !jobs.is_empty() {
+            let recalled = match self.hub.reader.send(PastRecords(jobs.clone())).await? {
+                Ok(recalled) => recalled,
+                Err(e) => return Ok(Some(refused(Refusal::Database(e.0)))),
+            };
+            let again = ControlJobs { jobs, action, ended, recalled };
+            let again = self.hub.scheduler.send(again).await?;
+            outcomes.iter_mut().filter(is_unknown).zip(again).for_each(|(outcome, known)| *outcome = known);
+        }
+        Ok(plain(Answer::Done(outcomes)))
+    }
+
     /// What the database knows of jobs that a dependency names.
     async fn facts_of(&self, ids: Vec<JobId>) -> Result<Vec<EndedJob>, actix::MailboxError> {
         if ids.is_empty() {
@@ -274,7 +306,7 @@ impl Session {
         }
         let env = raw.split_off(submit.script_len);
         let texts = LaunchTexts { script: raw, env };
-        let ended = self.facts_of(crate::sched::dependency_targets([&submit.request])).await?;
+        let ended = self.facts_of(dependency_targets([&submit.request.dependency])).await?;
         if submit.test_only {
             let test = TestSubmission { request: submit.request, ended };
             return Ok(plain(match self.hub.scheduler.send(test).await? {
@@ -355,16 +387,45 @@ impl Session {
     }
 }
 
-fn updates_targets(updates: &[crate::model::update::Update]) -> Vec<JobId> {
-    use crate::model::update::Update;
-    let probes: Vec<_> = updates
-        .iter()
-        .filter_map(|update| match update {
-            Update::Dependency(dependency) => {
-                Some(crate::model::JobRequest { dependency: dependency.clone(), ..Default::default() })
-            }
-            _ => None,
-        })
-        .collect();
-    crate::sched::dependency_targets(&probes)
+fn dependency_of(update: &Update) -> Option<&Dependency> {
+    match update {
+        Update::Dependency(dependency) => Some(dependency),
+        _ => None,
+    }
+}
+
+/// What to ask the database for, where memory does not know everything: the named jobs that are not there, or those that
+/// ended in a window. `None` where memory has it all.
+fn past_query(query: &JobQuery, list: &JobList) -> Option<JobQuery> {
+    let numbers: HashSet<JobId> =
+        list.jobs.iter().flat_map(|job| [Some(job.id), job.array_job_id()]).flatten().collect();
+    let is_there = |named: &&JobRef| match named.tasks {
+        None => numbers.contains(&named.job),
+        Some(_) => list.jobs.iter().any(|job| names_record(named, job.id, &job.role)),
+    };
+    let missing: Vec<JobRef> = query.jobs.iter().filter(|named| !is_there(named)).cloned().collect();
+    if !missing.is_empty() {
+        return Some(JobQuery::of(missing));
+    }
+    let is_window = query.jobs.is_empty() && query.since.is_some() && query.wants_ended();
+    is_window.then(|| query.clone())
+}
+
+/// Adds what the database found. What is not over there is known better in memory.
+fn add_past(query: &JobQuery, list: &mut JobList, found: Vec<JobView>) {
+    let known: HashSet<JobId> = list.jobs.iter().map(|job| job.id).collect();
+    for mut job in found.into_iter().filter(|job| job.run.state.is_terminal()) {
+        list.unknown.retain(|id| *id != job.id && Some(*id) != job.array_job_id());
+        if known.contains(&job.id) || !query.matches(&job) {
+            continue;
+        }
+        if query.without_paths {
+            job.clear_paths();
+        }
+        if query.without_steps {
+            job.steps.clear();
+        }
+        list.jobs.push(job);
+    }
+    list.jobs.sort_by_key(|job| job.id);
 }

@@ -1,63 +1,137 @@
-//! Questions about jobs of the past, and the rules that tell which jobs answer them.
+//! Questions about jobs, and the rules that tell which jobs answer them: the same for squeue, scancel, sacct and the rest.
 
 use crate::model::array::TaskSet;
-use crate::model::{ArrayRole, Job, JobId, JobRef, JobState, Timestamp};
+use crate::model::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
 
-/// What sacct asks for. Empty lists and `None` leave a matter open; lists are alternatives; all parts must hold.
+/// Which jobs are asked for, and how much of each. Empty lists and `None` leave a matter open; lists are alternatives;
+/// all parts must hold.
 ///
-/// The defaults of sacct's man page (since midnight where no job is named, and so on) are applied by the client.
+/// The defaults of the commands (squeue: what is not over; sacct: since midnight) are applied by the client.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub struct AcctFilter {
+pub struct JobQuery {
     /// Jobs by number: a plain job, an array with all its tasks, some tasks of an array, or the number of a
     /// task's own record. A step that is named here picks its job; which steps are shown is not decided here.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "is_default")]
     pub jobs: Vec<JobRef>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "is_default")]
     pub names: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// By name or number.
+    #[serde(skip_serializing_if = "is_default")]
     pub users: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "is_default")]
+    pub groups: Vec<String>,
+    #[serde(skip_serializing_if = "is_default")]
     pub partitions: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "is_default")]
     pub accounts: Vec<String>,
+    /// A job that asked for none has `normal`.
+    #[serde(skip_serializing_if = "is_default")]
+    pub qos: Vec<String>,
+    #[serde(skip_serializing_if = "is_default")]
+    pub reservations: Vec<String>,
+    #[serde(skip_serializing_if = "is_default")]
+    pub wckeys: Vec<String>,
+    #[serde(skip_serializing_if = "is_default")]
+    pub licenses: Vec<String>,
+    /// Only what has, or had, a place on the node.
+    #[serde(skip_serializing_if = "is_default")]
+    pub on_node: bool,
     /// `None`: any state. An empty list matches nothing: only states were named that slotd does not have.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "is_default")]
     pub states: Option<Vec<JobState>>,
+    /// The states count that a job was in at any time of the window, and not the one it is in now.
+    #[serde(skip_serializing_if = "is_default")]
+    pub states_then: bool,
     /// Start of the time window.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "is_default")]
     pub since: Option<Timestamp>,
     /// End of the time window.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "is_default")]
     pub until: Option<Timestamp>,
+    /// The least time limit, seconds.
+    #[serde(skip_serializing_if = "is_default")]
+    pub limit_min_secs: Option<u64>,
+    /// The largest time limit, seconds.
+    #[serde(skip_serializing_if = "is_default")]
+    pub limit_max_secs: Option<u64>,
+    /// The fewest and the most CPUs.
+    #[serde(skip_serializing_if = "is_default")]
+    pub cpus: Option<(u32, u32)>,
+
+    // How much of each.
     /// The earlier runs of jobs that went back to the queue too.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "is_default")]
     pub duplicates: bool,
+    /// Work out when pending jobs would start.
+    #[serde(skip_serializing_if = "is_default")]
+    pub expected_starts: bool,
+    /// The paths of the standard streams are not asked for: they cost more than most of a view.
+    #[serde(skip_serializing_if = "is_default")]
+    pub without_paths: bool,
+    /// Steps are not asked for: a job may have thousands.
+    #[serde(skip_serializing_if = "is_default")]
+    pub without_steps: bool,
 }
 
-impl AcctFilter {
+impl JobQuery {
+    /// These jobs, whatever their state.
+    pub fn of(jobs: Vec<JobRef>) -> Self {
+        JobQuery { jobs, ..JobQuery::default() }
+    }
+
+    /// Everything that is not over.
+    pub fn live() -> Self {
+        JobQuery { states: Some(JobState::live().collect()), ..JobQuery::default() }
+    }
+
+    /// Only what has a place on one of these nodes; `is_node` tells which names are those of the one node.
+    pub fn limit_to_nodes(&mut self, nodes: &[String], is_node: impl Fn(&str) -> bool) {
+        if nodes.iter().any(|name| is_node(name)) {
+            self.on_node = true;
+        } else if !nodes.is_empty() {
+            self.states = Some(Vec::new());
+        }
+    }
+
+    /// Whether jobs that have ended are asked for.
+    pub fn wants_ended(&self) -> bool {
+        self.states.as_ref().is_none_or(|states| states.iter().any(|state| state.is_terminal()))
+    }
+
     /// Whether this record answers the question.
     pub fn matches(&self, job: &Job) -> bool {
-        fn among<'a>(list: &[String], value: impl Into<Option<&'a str>>) -> bool {
-            list.is_empty() || value.into().is_some_and(|v| list.iter().any(|l| l == v))
-        }
         (self.jobs.is_empty() || self.jobs.iter().any(|r| names_record(r, job.id, &job.role)))
-            && among(&self.names, job.request.name.as_str())
-            && among(&self.users, job.request.user.as_str())
+            && self.matches_request(&job.request)
             && among(&self.partitions, job.partition.as_str())
-            && among(&self.accounts, job.request.account.as_deref())
+            && (!self.on_node || job.run.state != JobState::Pending)
+            && self.cpus.is_none_or(|(least, most)| (least..=most).contains(&job.tres.cpus))
             && self.matches_time_and_state(job)
     }
 
+    fn matches_request(&self, request: &JobRequest) -> bool {
+        let is_user = |wanted: &String| *wanted == request.user || wanted.parse() == Ok(request.uid);
+        let limit = request.time_limit_secs.unwrap_or(u64::MAX);
+        (self.users.is_empty() || self.users.iter().any(is_user))
+            && among(&self.names, request.name.as_str())
+            && among(&self.groups, request.group.as_str())
+            && among(&self.accounts, request.account.as_deref())
+            && among(&self.qos, request.qos.as_deref().unwrap_or("normal"))
+            && among(&self.reservations, request.reservation.as_deref())
+            && among(&self.wckeys, request.wckey.as_deref())
+            && among(&self.licenses, request.licenses.as_deref())
+            && self.limit_min_secs.is_none_or(|least| limit >= least)
+            && self.limit_max_secs.is_none_or(|most| limit <= most)
+    }
+
     fn matches_time_and_state(&self, job: &Job) -> bool {
-        let windowed = self.since.is_some() || self.until.is_some();
+        let is_in = |state: &JobState| match self.states_then {
+            true => self.was_in_state(job, *state),
+            false => job.run.state == *state,
+        };
         self.overlaps(job.submit, job.last_instant())
-            && self.states.as_ref().is_none_or(|states| {
-                states
-                    .iter()
-                    .any(|state| if windowed { self.was_in_state(job, *state) } else { job.run.state == *state })
-            })
+            && self.states.as_ref().is_none_or(|states| states.iter().any(is_in))
     }
 
     /// sacct's rule (man page, `--state`): the job was in that state at some time in the window. A terminal state
@@ -94,10 +168,38 @@ impl AcctFilter {
     }
 }
 
+fn among<'a>(list: &[String], value: impl Into<Option<&'a str>>) -> bool {
+    list.is_empty() || value.into().is_some_and(|value| list.iter().any(|wanted| wanted == value))
+}
+
 impl Job {
     /// When nothing happened to it any more; `None` while something may.
     fn last_instant(&self) -> Option<Timestamp> {
         if self.run.state.is_terminal() { self.run.end.or(self.run.start).or(Some(self.submit)) } else { None }
+    }
+}
+
+impl Job {
+    /// The name that means this record and no other. The number alone may be that of the whole array, which its last task
+    /// keeps.
+    pub fn own_ref(&self) -> JobRef {
+        let (job, tasks) = match &self.role {
+            ArrayRole::None => (self.id, None),
+            ArrayRole::Rest { tasks, .. } => (self.id, Some(tasks.clone())),
+            ArrayRole::Part { array_job, tasks } => (*array_job, Some(tasks.clone())),
+            ArrayRole::Task { array_job, task } => (*array_job, Some(TaskSet::one(*task))),
+        };
+        JobRef { job, tasks, step: None }
+    }
+
+    /// What `named` means of this record: of tasks that wait together those that are named, and the step.
+    pub fn part_named(&self, named: &JobRef) -> JobRef {
+        let own = self.own_ref();
+        let tasks = match (own.tasks, &named.tasks) {
+            (Some(own), Some(wanted)) => Some(own.intersection(wanted)),
+            (own, _) => own,
+        };
+        JobRef { tasks, step: named.step, ..own }
     }
 }
 
@@ -138,11 +240,12 @@ mod tests {
     }
 
     fn found(job: (JobState, Option<i64>, Option<i64>), states: Option<&[JobState]>, since: i64, until: i64) -> bool {
-        let filter = AcctFilter {
+        let filter = JobQuery {
             states: states.map(<[JobState]>::to_vec),
             since: Some(Timestamp(since)),
             until: Some(Timestamp(until)),
-            ..AcctFilter::default()
+            states_then: true,
+            ..JobQuery::default()
         };
         filter.matches(&self::job(job.0, job.1, job.2))
     }
@@ -208,10 +311,28 @@ mod tests {
     }
 
     #[test]
-    fn without_a_window_the_present_state_decides() {
-        let filter = AcctFilter { states: Some(vec![JobState::Running]), ..AcctFilter::default() };
-        assert!(filter.matches(&job(JobState::Running, Some(20), None)));
-        assert!(!filter.matches(&job(JobState::Failed, Some(20), Some(30))));
+    fn the_present_state_decides_where_nothing_else_is_said() {
+        for since in [None, Some(Timestamp(25))] {
+            let query = JobQuery { states: Some(vec![JobState::Running]), since, ..JobQuery::default() };
+            assert!(query.matches(&job(JobState::Running, Some(20), None)));
+            assert!(!query.matches(&job(JobState::Failed, Some(20), Some(30))), "it ran, and does not now");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_record_means_no_other() {
+        let task = |id, task| Job {
+            id: JobId(id),
+            role: ArrayRole::Task { array_job: JobId(7), task },
+            ..job(JobState::Running, Some(20), None)
+        };
+        // The last task keeps the number of the array.
+        let (first, last) = (task(8, 0), task(7, 1));
+        assert_eq!((first.own_ref().to_string(), last.own_ref().to_string()), ("7_0".into(), "7_1".into()));
+        assert!(!names_record(&last.own_ref(), first.id, &first.role));
+        let wanted =
+            JobRef { tasks: TaskRange::new(0, 3, 1).map(|r| TaskSet::from_ranges(vec![r])), ..JobRef::job(JobId(7)) };
+        assert_eq!(last.part_named(&wanted).to_string(), "7_1");
     }
 
     #[test]
@@ -219,11 +340,11 @@ mod tests {
         let request = JobRequest { name: "a".to_owned(), user: "ann".to_owned(), ..JobRequest::default() };
         let job = Job { request: Arc::new(request), ..job(JobState::Pending, None, None) };
         let words = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
-        let filter = AcctFilter { names: words(&["b", "a"]), users: words(&["ann"]), ..AcctFilter::default() };
+        let filter = JobQuery { names: words(&["b", "a"]), users: words(&["ann"]), ..JobQuery::default() };
         assert!(filter.matches(&job));
-        assert!(!AcctFilter { users: words(&["bob"]), ..filter.clone() }.matches(&job));
-        assert!(!AcctFilter { accounts: words(&["lab"]), ..filter.clone() }.matches(&job), "it has no account");
-        assert!(!AcctFilter { partitions: words(&["gpu"]), ..filter }.matches(&job));
+        assert!(!JobQuery { users: words(&["bob"]), ..filter.clone() }.matches(&job));
+        assert!(!JobQuery { accounts: words(&["lab"]), ..filter.clone() }.matches(&job), "it has no account");
+        assert!(!JobQuery { partitions: words(&["gpu"]), ..filter }.matches(&job));
     }
 
     #[test]
@@ -245,9 +366,9 @@ mod tests {
 
     #[test]
     fn a_filter_survives_the_wire() {
-        let filter = AcctFilter { states: Some(Vec::new()), since: Some(Timestamp(3)), ..AcctFilter::default() };
+        let filter = JobQuery { states: Some(Vec::new()), since: Some(Timestamp(3)), ..JobQuery::default() };
         let text = serde_json::to_string(&filter).expect("plain data");
-        assert_eq!(serde_json::from_str::<AcctFilter>(&text).expect("what was written"), filter);
-        assert_eq!(serde_json::from_str::<AcctFilter>("{}").expect("all is optional"), AcctFilter::default());
+        assert_eq!(serde_json::from_str::<JobQuery>(&text).expect("what was written"), filter);
+        assert_eq!(serde_json::from_str::<JobQuery>("{}").expect("all is optional"), JobQuery::default());
     }
 }

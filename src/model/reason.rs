@@ -38,7 +38,7 @@ reasons! {
     TimeLimit => "TimeLimit",
     OutOfMemory => "OutOfMemory",
     JobLaunchFailure => "JobLaunchFailure",
-    /// The book's name for a cancellation by the user.
+    /// Cancelled by its user. Slurm has no name for it.
     CancelledByUser => "CancelledByUser",
     /// The process that watched the job died, and with it the knowledge of how the job ended.
     RunnerLost => "RunnerLost",

@@ -39,6 +39,11 @@ impl JobState {
         JobState::OutOfMemory,
     ];
 
+    /// The states of jobs that are not over.
+    pub fn live() -> impl Iterator<Item = JobState> {
+        Self::ALL.into_iter().filter(|state| !state.is_terminal())
+    }
+
     /// The long name: `PENDING`.
     pub const fn name(self) -> &'static str {
         match self {

@@ -44,6 +44,15 @@ impl Deref for JobView {
     }
 }
 
+impl JobView {
+    /// For who does not look at the paths of the standard streams.
+    pub fn clear_paths(&mut self) {
+        for path in [&mut self.std_out, &mut self.std_err, &mut self.std_in] {
+            path.clear();
+        }
+    }
+}
+
 impl DerefMut for JobView {
     fn deref_mut(&mut self) -> &mut Job {
         &mut self.job

@@ -1,9 +1,9 @@
 //! What clients ask.
 
 use crate::model::job::{Client, ClientProcess};
-use crate::model::query::AcctFilter;
+use crate::model::query::JobQuery;
 use crate::model::request::Rlimit;
-use crate::model::{Job, JobId, JobRef, JobRequest, JobState, StepId, StepKey, StepRequest};
+use crate::model::{JobId, JobRef, JobRequest, StepId, StepKey, StepRequest};
 use serde::{Deserialize, Serialize};
 
 /// One request. The raw part of its frame is empty but for [`Request::Submit`] and [`Request::LaunchStep`].
@@ -13,10 +13,10 @@ pub enum Request {
     Ping,
     /// A job. Raw part: the script (`script_len` bytes), then the environment (`KEY=VALUE\0` entries).
     Submit(Box<Submit>),
-    /// Job records in memory: pending, active and lately ended ones.
-    Jobs(JobFilter),
+    /// Jobs that wait, run or have lately ended; of those that are named, and of a window, older ones too.
+    Jobs(JobQuery),
     /// Records of the database.
-    Accounting(AcctFilter),
+    Accounting(JobQuery),
     Node,
     Config,
     /// Hold, release, update and the like, on each job in turn.
@@ -114,45 +114,6 @@ pub struct Submit {
     pub again: bool,
 }
 
-/// Which jobs a query is about. Empty lists mean "all".
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct JobFilter {
-    pub jobs: Vec<JobRef>,
-    /// Work out when pending jobs would start.
-    pub expected_starts: bool,
-    /// Only records that are not over.
-    pub live_only: bool,
-    /// Only records in these states; `None`: any. An empty list matches nothing.
-    pub states: Option<Vec<JobState>>,
-    /// Users by name or number.
-    pub users: Vec<String>,
-    pub names: Vec<String>,
-    pub partitions: Vec<String>,
-    pub accounts: Vec<String>,
-    /// The paths of the standard streams are not asked for: they cost more than most of a view.
-    pub without_paths: bool,
-    /// Steps are not asked for: a job may have thousands.
-    pub without_steps: bool,
-}
-
-impl JobFilter {
-    /// Whether a record passes. Whether it is one of [`Self::jobs`] is not looked at here.
-    pub fn matches(&self, job: &Job) -> bool {
-        fn among(list: &[String], value: &str) -> bool {
-            list.is_empty() || list.iter().any(|wanted| wanted == value)
-        }
-        let request = &job.request;
-        let of_user = |wanted: &String| *wanted == request.user || wanted.parse() == Ok(request.uid);
-        !(self.live_only && job.run.state.is_terminal())
-            && self.states.as_ref().is_none_or(|states| states.contains(&job.run.state))
-            && (self.users.is_empty() || self.users.iter().any(of_user))
-            && among(&self.names, &request.name)
-            && among(&self.partitions, &job.partition)
-            && (self.accounts.is_empty() || request.account.as_ref().is_some_and(|a| self.accounts.contains(a)))
-    }
-}
-
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum ControlAction {
     Hold,
@@ -182,9 +143,8 @@ pub struct UsageAsk {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CancelAsk {
-    /// Named jobs and steps. Empty: every job that the filter takes.
-    pub refs: Vec<JobRef>,
-    pub filter: CancelFilter,
+    /// Jobs and steps that are named and nothing else: each is answered for. Otherwise what matches is cancelled.
+    pub query: JobQuery,
     /// Send this signal instead of cancelling.
     pub signal: Option<i32>,
     /// `-b`: the batch shell alone.
@@ -192,26 +152,6 @@ pub struct CancelAsk {
     /// `-f`: the batch shell and its children.
     pub full: bool,
     pub uid: u32,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct CancelFilter {
-    pub users: Vec<String>,
-    pub names: Vec<String>,
-    pub partitions: Vec<String>,
-    pub accounts: Vec<String>,
-    pub qos: Vec<String>,
-    pub reservations: Vec<String>,
-    pub wckeys: Vec<String>,
-    pub nodes: Vec<String>,
-    pub states: Vec<JobState>,
-}
-
-impl CancelFilter {
-    pub fn is_empty(&self) -> bool {
-        *self == CancelFilter::default()
-    }
 }
 
 /// Where a stream of a task comes from or goes to. Indices count the descriptors that came with the frame.

@@ -145,7 +145,7 @@ impl Core {
     }
 
     /// The partitions that a job may go to, in the order it named them.
-    fn partitions_for(&self, request: &JobRequest) -> Result<Vec<&Partition>, Refusal> {
+    pub(super) fn partitions_for(&self, request: &JobRequest) -> Result<Vec<&Partition>, Refusal> {
         match &request.partition {
             None => {
                 let default = self.config.partitions.iter().find(|partition| partition.is_default);

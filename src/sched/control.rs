@@ -6,12 +6,14 @@
 use super::array::covers;
 use super::core::Core;
 use super::lifecycle::Ending;
-use super::types::{Cx, Effect, SignalTarget, StopCause, Update};
+use super::types::{Cx, Effect, SignalTarget, StopCause};
 use crate::model::change::Change;
 use crate::model::job::Hold;
+use crate::model::query::{JobQuery, names_record};
 use crate::model::request::JobKind;
 use crate::model::run::Run;
-use crate::model::{JobId, JobRef, JobState, Reason, Refusal, StepKey};
+use crate::model::update::Update;
+use crate::model::{Job, JobId, JobRef, JobState, Reason, Refusal, StepKey};
 
 const SIGKILL: i32 = 9;
 
@@ -38,6 +40,31 @@ impl Core {
         };
         found.sort_unstable();
         found
+    }
+
+    /// The records in memory that answer a question, by number.
+    pub fn find(&self, query: &JobQuery) -> Vec<JobId> {
+        if query.jobs.is_empty() {
+            return self.jobs().filter(|job| query.matches(job)).map(|job| job.id).collect();
+        }
+        let matches = |id: &JobId| self.job(*id).is_some_and(|job| query.matches(job));
+        let mut found: Vec<JobId> = query.jobs.iter().flat_map(|named| self.resolve(named)).filter(matches).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// What scancel means by a question: each record that answers it, and of tasks that wait together those that are
+    /// named.
+    pub fn targets(&self, query: &JobQuery) -> Vec<JobRef> {
+        let of = |job: &Job| -> Vec<JobRef> {
+            let naming = query.jobs.iter().filter(|named| names_record(named, job.id, &job.role));
+            match query.jobs.is_empty() {
+                true => vec![job.own_ref()],
+                false => naming.map(|named| job.part_named(named)).collect(),
+            }
+        };
+        self.find(query).into_iter().filter_map(|id| self.job(id)).flat_map(of).collect()
     }
 
     /// The records that a command is about, each wholly meant: pending compact records are split where only some of
@@ -318,7 +345,7 @@ impl Core {
         }
         let highest = self.jobs.values().filter(|r| r.job.run.state == JobState::Pending).map(|r| r.job.priority).max();
         let above = highest.unwrap_or(0).saturating_add(1);
-        self.update(sel, &[Update::Nice(0), Update::Priority(above)], cx)
+        self.update(sel, &[Update::Nice(0), Update::Priority(above)], &[], cx)
     }
 
     pub(super) fn tell_limit(&self, id: JobId, cx: &mut Cx) {

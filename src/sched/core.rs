@@ -14,7 +14,7 @@ use crate::model::dependency::{Dependency, DependencyTerm};
 use crate::model::diagnostics::RoundFacts;
 use crate::model::partition::Host;
 use crate::model::request::Sharing;
-use crate::model::{ArrayRole, Job, JobId, JobRequest, JobState, Partition, Timestamp};
+use crate::model::{ArrayRole, Job, JobId, JobState, Partition, Timestamp};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -68,10 +68,10 @@ pub struct Core {
 }
 
 /// The jobs that these dependencies name: what to ask the store about before `submit` and `recover`.
-pub fn dependency_targets<'a>(requests: impl IntoIterator<Item = &'a JobRequest>) -> Vec<JobId> {
-    let mut targets: Vec<JobId> = requests
+pub fn dependency_targets<'a>(dependencies: impl IntoIterator<Item = &'a Dependency>) -> Vec<JobId> {
+    let mut targets: Vec<JobId> = dependencies
         .into_iter()
-        .flat_map(|request| request.dependency.terms.iter())
+        .flat_map(|dependency| &dependency.terms)
         .filter_map(|term| match term {
             DependencyTerm::On { job, .. } => Some(job.job),
             DependencyTerm::Singleton => None,

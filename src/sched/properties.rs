@@ -7,6 +7,7 @@ use super::*;
 use crate::model::dependency::{Dependency, DependencyKind};
 use crate::model::job::Hold;
 use crate::model::request::Sharing;
+use crate::model::update::Update;
 use crate::model::*;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
@@ -234,13 +235,13 @@ fn happen(d: &mut Double, event: Event) {
         Event::Renice { which, priority } => {
             if let Some(job) = choose(d, which, is_pending) {
                 let key = Update::Priority(priority);
-                d.act(|core, cx| core.update(&named(&job, None), &[key], cx)).expect("it is pending");
+                d.act(|core, cx| core.update(&named(&job, None), &[key], &[], cx)).expect("it is pending");
             }
         }
         Event::Throttle { which, limit } => {
             if let Some(job) = choose(d, which, |job| is_pending(job) && job.array_job_id().is_some()) {
                 let key = Update::ArrayTaskThrottle(limit);
-                d.act(|core, cx| core.update(&named(&job, None), &[key], cx)).expect("it is an array");
+                d.act(|core, cx| core.update(&named(&job, None), &[key], &[], cx)).expect("it is an array");
             }
         }
         Event::Lost { which } => {

@@ -18,15 +18,10 @@ impl Core {
         let known = Known::new(&ended);
         core.next_id = next_id.0.max(1);
         let mut ids = Vec::with_capacity(jobs.len());
-        for mut job in jobs {
+        for job in jobs {
             core.next_id = core.next_id.max(job.id.0.saturating_add(1));
-            let numbered = job.steps.iter().filter_map(|step| match step.id {
-                StepId::Num(number) => Some(number.saturating_add(1)),
-                StepId::Batch | StepId::Interactive => None,
-            });
-            job.next_step = job.next_step.max(numbered.max().unwrap_or(0)).max(job.first_step());
             ids.push(job.id);
-            core.add_record(job, None);
+            core.restore(job);
         }
         ids.sort_unstable();
         for id in &ids {
@@ -50,6 +45,26 @@ impl Core {
             core.arm(*id, now);
         }
         core
+    }
+
+    /// A job that ended too long ago to be in memory is there again, for what is to be done to it now. It leaves at the
+    /// next look at what is due, unless it is queued again meanwhile.
+    pub fn recall(&mut self, job: Job) {
+        if job.run.state.is_terminal() && !self.jobs.contains_key(&job.id) {
+            let id = job.id;
+            self.restore(job);
+            self.readopt(id);
+        }
+    }
+
+    /// A record of the store. The number of its next step is found from the steps.
+    fn restore(&mut self, mut job: Job) {
+        let numbered = job.steps.iter().filter_map(|step| match step.id {
+            StepId::Num(number) => Some(number.saturating_add(1)),
+            StepId::Batch | StepId::Interactive => None,
+        });
+        job.next_step = job.next_step.max(numbered.max().unwrap_or(0)).max(job.first_step());
+        self.add_record(job, None);
     }
 
     /// The jobs that were being stopped when the daemon went, and why: their ladders have to be run again.

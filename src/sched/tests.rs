@@ -8,6 +8,7 @@ use crate::model::job::ClientProcess;
 use crate::model::job::Hold;
 use crate::model::request::{GpuRequest, MemRequest};
 use crate::model::tres::Usage;
+use crate::model::update::Update;
 use crate::model::*;
 
 use DependencyKind::{After, AfterAny, AfterCorr, AfterNotOk, AfterOk};
@@ -639,13 +640,22 @@ fn a_held_job_stays_pending_until_it_is_released() {
 }
 
 #[test]
-fn an_update_of_the_gpus_replaces_the_request_for_them() {
-    let mut d = Double::new(1, 1000, 2);
-    let id = d.submit(ask().held());
-    for gpus in [1, 0] {
-        d.act(|core, cx| core.update(&JobRef::job(id), &[Update::Gpus(gpus)], cx)).unwrap();
-        assert_eq!(d.core.job(id).unwrap().request.gpu, GpuRequest { total: Some(gpus), ..GpuRequest::default() });
+fn an_update_of_the_gpus_takes_count_and_model() {
+    let mut d = Double::new(1, 1000, 0);
+    let mut host = d.core.config().host.clone();
+    host.gpus = vec![partition::Gpu { id: 0, model: Some("nvidia_t4".to_string()) }];
+    let partitions = d.core.config().partitions.clone();
+    d.act(|core, cx| core.set_host(host, partitions, cx.now));
+    let id = d.submit(ask().held().with(|r| r.gpu.cpus_per_gpu = Some(1)));
+    for (count, model) in [(1, Some("t4".to_string())), (0, None)] {
+        let gpu = GpuRequest { per_node: Some(count), model, ..GpuRequest::default() };
+        d.act(|core, cx| core.update(&JobRef::job(id), &[Update::Gpus(gpu.clone())], &[], cx)).unwrap();
+        let job = d.core.job(id).unwrap();
+        assert_eq!((job.tres.gpus, &job.request.gpu), (count, &GpuRequest { cpus_per_gpu: Some(1), ..gpu }));
     }
+    let gpu = GpuRequest { per_node: Some(1), model: Some("none_such".into()), ..GpuRequest::default() };
+    let refused = d.act(|core, cx| core.update(&JobRef::job(id), &[Update::Gpus(gpu)], &[], cx));
+    assert_eq!(refused, Err(Refusal::ConfigNotAvailable), "the model counts");
 }
 
 #[test]
@@ -861,7 +871,7 @@ fn the_throttle_of_an_array_can_be_changed() {
     let array = d.submit(ask().array(1, 9, Some(1)));
     d.plan();
     let throttle = |d: &mut Double, n| {
-        d.act(|core, cx| core.update(&JobRef::job(array), &[Update::ArrayTaskThrottle(n)], cx)).unwrap();
+        d.act(|core, cx| core.update(&JobRef::job(array), &[Update::ArrayTaskThrottle(n)], &[], cx)).unwrap();
         d.plan();
         d.started().len()
     };
@@ -1082,7 +1092,7 @@ fn a_singleton_goes_when_the_name_before_it_is_changed() {
     let second = d.submit(ask().name("one").singleton());
     d.plan();
     assert_eq!(d.reason(second), Reason::Dependency);
-    d.act(|core, cx| core.update(&JobRef::job(first), &[Update::JobName("x".into())], cx)).unwrap();
+    d.act(|core, cx| core.update(&JobRef::job(first), &[Update::JobName("x".into())], &[], cx)).unwrap();
     d.plan();
     assert_eq!(d.state(second), JobState::Running);
 }
@@ -1090,12 +1100,43 @@ fn a_singleton_goes_when_the_name_before_it_is_changed() {
 // Update.
 
 #[test]
+fn of_several_partitions_the_first_that_is_named_is_taken() {
+    let mut d = Double::new(4, 1000, 2);
+    let id = d.submit(ask().held());
+    let update = |d: &mut Double, names: &str| {
+        let key = [Update::Partition(names.into())];
+        d.act(|core, cx| core.update(&JobRef::job(id), &key, &[], cx))
+    };
+    for (names, chosen) in [("gpu,cpu", "gpu"), ("cpu,gpu", "cpu")] {
+        update(&mut d, names).unwrap();
+        let job = d.core.job(id).unwrap();
+        assert_eq!((job.partition.as_str(), job.request.partition.as_deref()), (chosen, Some(names)));
+    }
+    assert_eq!(update(&mut d, "cpu,nope"), Err(Refusal::UnknownPartition("nope".into())));
+}
+
+#[test]
+fn a_difference_of_the_time_limit_counts_for_each_job() {
+    let mut d = Double::new(4, 1000, 0);
+    let (limited, endless) = (d.submit(ask().with(|r| r.time_limit_secs = Some(600))), d.submit(ask()));
+    let update = |d: &mut Double, id, by| {
+        let key = [Update::TimeLimitBy(by)];
+        d.act(|core, cx| core.update(&JobRef::job(id), &key, &[], cx))
+    };
+    for (by, secs) in [(60, 660), (-120, 540), (-10_000, 0)] {
+        update(&mut d, limited, by).unwrap();
+        assert_eq!(d.core.job(limited).unwrap().request.time_limit_secs, Some(secs));
+    }
+    assert_eq!(update(&mut d, endless, 60), Err(Refusal::NoTimeLimit));
+}
+
+#[test]
 fn keys_for_pending_jobs_are_refused_on_running_ones_and_the_time_limit_is_not() {
     let mut d = Double::new(1, 1000, 0);
     let running = d.submit(ask());
     let pending = d.submit(ask());
     d.plan();
-    let update = |d: &mut Double, id, u| d.act(|core, cx| core.update(&JobRef::job(id), &[u], cx));
+    let update = |d: &mut Double, id, u| d.act(|core, cx| core.update(&JobRef::job(id), &[u], &[], cx));
     for key in [Update::JobName("x".into()), Update::Partition("gpu".into()), Update::Priority(5)] {
         assert_eq!(update(&mut d, running, key), Err(Refusal::NotPending));
     }
@@ -1122,7 +1163,7 @@ fn a_changed_priority_changes_the_order_and_zero_holds() {
     d.submit(ask());
     d.plan();
     let (a, b) = (d.submit(ask()), d.submit(ask()));
-    let update = |d: &mut Double, id, u| d.act(|core, cx| core.update(&JobRef::job(id), &[u], cx)).unwrap();
+    let update = |d: &mut Double, id, u| d.act(|core, cx| core.update(&JobRef::job(id), &[u], &[], cx)).unwrap();
     update(&mut d, b, Update::Priority(100));
     assert_eq!(d.core.queue.first().map(|key| key.id), Some(b));
     d.act(|core, cx| core.top(&JobRef::job(a), cx)).unwrap();
@@ -1138,8 +1179,8 @@ fn a_changed_dependency_is_checked_and_waited_for() {
     d.plan();
     let id = d.submit(ask());
     let update = |d: &mut Double, terms| {
-        let key = Update::Dependency(Dependency { terms, any: false }, Vec::new());
-        d.act(|core, cx| core.update(&JobRef::job(id), &[key], cx))
+        let key = Update::Dependency(Dependency { terms, any: false });
+        d.act(|core, cx| core.update(&JobRef::job(id), &[key], &[], cx))
     };
     assert!(matches!(
         update(&mut d, vec![on(AfterOk, JobId(99))]),

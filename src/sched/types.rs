@@ -2,11 +2,10 @@
 
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::change::{Change, LaunchTexts};
-use crate::model::dependency::Dependency;
-use crate::model::job::{Client, ClientProcess, Hold};
+use crate::model::job::{Client, ClientProcess};
 use crate::model::partition::Host;
 use crate::model::tres::{Allocation, Usage};
-use crate::model::{Constraint, ExitCode, Job, JobId, JobRequest, Partition, Refusal, StepId, StepKey, Timestamp};
+use crate::model::{ExitCode, Job, JobId, JobRequest, Partition, Refusal, StepId, StepKey, Timestamp};
 
 /// What the core has to know about the host and its settings.
 #[derive(Debug, Clone)]
@@ -14,7 +13,7 @@ pub struct Config {
     pub host: Host,
     /// In the order of the configuration; the default one is marked.
     pub partitions: Vec<Partition>,
-    /// Memory of a job that asked for none, MB (book: 512).
+    /// Memory of a job that asked for none, MB.
     pub default_mem_mb: u64,
     pub batch_tasks: BatchTasks,
     /// How long a job that has ended stays in memory, seconds (Slurm `MinJobAge`: 300).
@@ -190,52 +189,6 @@ pub struct StepOutcome {
     pub usage: Usage,
     pub cause: EndCause,
     pub ended: Timestamp,
-}
-
-/// One `KEY=VALUE` of `scontrol update job`.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Update {
-    JobName(String),
-    Partition(String),
-    /// Seconds; `None` is unlimited.
-    TimeLimit(Option<u64>),
-    /// 0 holds the job, as in Slurm.
-    Priority(u32),
-    Nice(i64),
-    /// With what the store knows of its targets, as in [`Submission::ended`].
-    Dependency(Dependency, Vec<EndedJob>),
-    NumCpus(u32),
-    NumTasks(u32),
-    CpusPerTask(u32),
-    MinMemoryNode(u64),
-    MinMemoryCpu(u64),
-    Gpus(u32),
-    /// `None`: now.
-    StartTime(Option<Timestamp>),
-    Deadline(Option<Timestamp>),
-    Comment(String),
-    Account(String),
-    Qos(String),
-    WorkDir(String),
-    StdOut(String),
-    StdErr(String),
-    StdIn(String),
-    /// `None` or 0: no limit.
-    ArrayTaskThrottle(Option<u32>),
-    Requeue(bool),
-    Features(Option<Constraint>),
-    Hold(Hold),
-    WcKey(String),
-    Reservation(String),
-    Licenses(String),
-    MailType(String),
-    MailUser(String),
-    /// Seconds.
-    TimeMin(Option<u64>),
-    /// As if no priority had ever been set; a hold is released by it.
-    PriorityReset,
-    GpusPerTask(u32),
-    Exclusive(bool),
 }
 
 /// What a plan would give a job (`sbatch --test-only`).

@@ -1,15 +1,17 @@
 //! `scontrol update job`: which keys may change when, and what follows from it.
 //!
-//! Name, partition and priority may be changed while the job is PENDING, the time limit until it has ended (book); of
+//! Name, partition and priority may be changed while the job is PENDING, the time limit until it has ended; of
 //! Slurm's further keys, those that decide about the start follow the first rule and those that only describe the job
 //! the second. All keys of one command are checked before any is applied.
 
 use super::core::Core;
 use super::queue::shown_priority;
-use super::types::{Cx, Update};
+use super::types::{Cx, EndedJob};
+use crate::model::dependency::{Dependency, DependencyTerm};
 use crate::model::job::Hold;
-use crate::model::request::{MemRequest, Sharing};
-use crate::model::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Refusal};
+use crate::model::request::{GpuRequest, MemRequest, Sharing};
+use crate::model::update::Update;
+use crate::model::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Refusal, Tres};
 use std::sync::Arc;
 
 /// Whether the key may only be changed before the job starts.
@@ -18,8 +20,9 @@ fn is_for_pending(update: &Update) -> bool {
         Update::JobName(_)
         | Update::Partition(_)
         | Update::Priority(_)
+        | Update::PriorityReset
         | Update::Nice(_)
-        | Update::Dependency(..)
+        | Update::Dependency(_)
         | Update::NumCpus(_)
         | Update::NumTasks(_)
         | Update::CpusPerTask(_)
@@ -27,17 +30,16 @@ fn is_for_pending(update: &Update) -> bool {
         | Update::MinMemoryCpu(_)
         | Update::Gpus(_)
         | Update::StartTime(_)
-        | Update::Features(..)
+        | Update::Features(_)
         | Update::WorkDir(_)
         | Update::StdOut(_)
         | Update::StdErr(_)
         | Update::StdIn(_)
         | Update::TimeMin(_)
-        | Update::PriorityReset
-        | Update::GpusPerTask(_)
-        | Update::Exclusive(_)
-        | Update::Hold(_) => true,
+        | Update::Exclusive(_) => true,
         Update::TimeLimit(_)
+        | Update::TimeLimitBy(_)
+        | Update::NumNodes(_)
         | Update::Deadline(_)
         | Update::Comment(_)
         | Update::Account(_)
@@ -52,20 +54,56 @@ fn is_for_pending(update: &Update) -> bool {
     }
 }
 
+/// What a job would be after its updates.
+struct Changed {
+    request: JobRequest,
+    partition: String,
+    tres: Tres,
+}
+
 impl Core {
-    /// Changes pending and running jobs. The records that were changed.
-    pub fn update(&mut self, sel: &JobRef, updates: &[Update], cx: &mut Cx) -> Result<Vec<JobId>, Refusal> {
+    /// Changes pending and running jobs. `ended`: what the store knows of the targets of a new dependency. The records
+    /// that were changed.
+    pub fn update(
+        &mut self,
+        sel: &JobRef,
+        updates: &[Update],
+        ended: &[EndedJob],
+        cx: &mut Cx,
+    ) -> Result<Vec<JobId>, Refusal> {
         let is_throttle = |update: &&Update| matches!(update, Update::ArrayTaskThrottle(_));
         if sel.tasks.is_some() && updates.iter().any(|update| is_throttle(&update)) {
             // The throttle is the whole array's, whichever task is named.
             let (throttle, others): (Vec<_>, Vec<_>) = updates.iter().cloned().partition(|update| is_throttle(&update));
-            let mut done = self.update(&JobRef::job(sel.job), &throttle, cx)?;
+            let mut done = self.update(&JobRef::job(sel.job), &throttle, ended, cx)?;
             if !others.is_empty() {
-                done = self.update(sel, &others, cx)?;
+                done = self.update(sel, &others, ended, cx)?;
             }
             return Ok(done);
         }
-        // Checked on the records as they are, before one is split for it.
+        let only_pending = updates.iter().any(is_for_pending);
+        self.check_update(sel, updates, only_pending, ended)?;
+        let mut done = Vec::new();
+        for id in self.pick_live(sel, cx)? {
+            let Some(job) = self.job(id) else { continue };
+            if only_pending && job.run.state != JobState::Pending {
+                continue;
+            }
+            self.apply(id, updates, ended, cx)?;
+            done.push(id);
+        }
+        self.settle(cx);
+        Ok(done)
+    }
+
+    /// Refuses what cannot be, on the records as they are, before one is split for it.
+    fn check_update(
+        &self,
+        sel: &JobRef,
+        updates: &[Update],
+        only_pending: bool,
+        ended: &[EndedJob],
+    ) -> Result<(), Refusal> {
         let mut found: Vec<&Job> = self.resolve(sel).into_iter().filter_map(|id| self.job(id)).collect();
         if found.is_empty() {
             return Err(Refusal::UnknownJob);
@@ -75,144 +113,61 @@ impl Core {
             return Err(Refusal::AlreadyFinished);
         }
         // Of an array, keys for pending jobs change its pending tasks.
-        let only_pending = updates.iter().any(is_for_pending);
-        if only_pending && !found.iter().any(|job| job.run.state == JobState::Pending) {
+        if only_pending {
+            found.retain(|job| job.run.state == JobState::Pending);
+        }
+        if found.is_empty() {
             return Err(Refusal::NotPending);
         }
-        for job in &found {
-            if only_pending && job.run.state != JobState::Pending {
-                continue;
-            }
-            self.changed(job, updates)?;
-        }
-        let mut done = Vec::new();
-        for id in self.pick_live(sel, cx)? {
-            let Some(job) = self.job(id) else { continue };
-            if only_pending && job.run.state != JobState::Pending {
-                continue;
-            }
-            self.apply(id, updates, cx)?;
-            done.push(id);
-        }
-        self.settle(cx);
-        Ok(done)
+        found.into_iter().try_for_each(|job| self.changed(job, updates, ended).map(drop))
     }
 
-    /// The request and partition that a job would have.
-    fn changed(&self, job: &Job, updates: &[Update]) -> Result<(JobRequest, String), Refusal> {
+    /// What a job would be.
+    fn changed(&self, job: &Job, updates: &[Update], ended: &[EndedJob]) -> Result<Changed, Refusal> {
         let mut request = JobRequest::clone(&job.request);
-        let mut partition = job.partition.clone();
         for update in updates {
             match update {
-                Update::JobName(name) => request.name.clone_from(name),
-                Update::Partition(name) => {
-                    let known = self.config.partitions.iter().find(|p| name.split(',').any(|n| n == p.name));
-                    let Some(known) = known else { return Err(Refusal::UnknownPartition(name.clone())) };
-                    partition.clone_from(&known.name);
-                    request.partition = Some(name.clone());
+                Update::Dependency(dependency) => self.check_new_dependency(job, dependency, ended)?,
+                Update::Features(Some(wanted)) if !self.config.host.meets(wanted) => {
+                    return Err(Refusal::MissingFeature(wanted.to_string()));
                 }
-                Update::TimeLimit(limit) => request.time_limit_secs = *limit,
-                Update::Priority(0) | Update::Hold(_) => {}
-                // What is asked for last is what the job has: in Slurm too a new priority ends the nice value.
-                Update::Priority(priority) => (request.priority, request.nice) = (Some(*priority), 0),
-                Update::Nice(nice) => request.nice = *nice,
-                Update::Dependency(dependency, ended) => {
-                    let known = super::depend::Known::new(ended);
-                    if dependency.terms.iter().any(|term| depends_on_itself(job, term)) {
-                        return Err(Refusal::DependsOnItself(job.id));
-                    }
-                    self.check_dependency(dependency, &known)?;
-                    request.dependency = dependency.clone();
-                }
-                Update::NumCpus(cpus) => set_cpus(&mut request, *cpus),
-                Update::NumTasks(tasks) => {
-                    request.ntasks = Some(*tasks);
-                    request.mincpus = None;
-                }
-                Update::CpusPerTask(cpus) => {
-                    request.cpus_per_task = Some(*cpus);
-                    request.mincpus = None;
-                }
-                Update::MinMemoryNode(mb) => request.mem = MemRequest::PerNode(*mb),
-                Update::MinMemoryCpu(mb) => request.mem = MemRequest::PerCpu(*mb),
-                Update::Gpus(gpus) => {
-                    // A GPU partition gives one where nothing is said, so none is said too.
-                    request.gpu.total = Some(*gpus);
-                    request.gpu.per_node = None;
-                    request.gpu.per_task = None;
-                    request.gpu.per_socket = None;
-                }
-                Update::StartTime(begin) => request.begin = *begin,
-                Update::Deadline(deadline) => request.deadline = *deadline,
-                Update::Comment(text) => request.comment = kept(text),
-                Update::Account(text) => request.account = kept(text),
-                Update::Qos(text) => request.qos = kept(text),
-                Update::WcKey(text) => request.wckey = kept(text),
-                Update::Reservation(text) => request.reservation = kept(text),
-                Update::Licenses(text) => request.licenses = kept(text),
-                Update::MailType(text) => request.mail_type = kept(text),
-                Update::MailUser(text) => request.mail_user = kept(text),
-                Update::TimeMin(secs) => request.time_min_secs = *secs,
-                Update::PriorityReset => request.priority = None,
-                Update::GpusPerTask(gpus) => {
-                    request.gpu.total = None;
-                    request.gpu.per_node = None;
-                    request.gpu.per_task = Some(*gpus);
-                    request.gpu.per_socket = None;
-                }
-                Update::Exclusive(yes) => {
-                    request.sharing = if *yes { Sharing::Exclusive } else { Sharing::Default };
-                }
-                Update::WorkDir(path) => request.work_dir.clone_from(path),
-                Update::StdOut(path) => request.std_out = Some(path.clone()),
-                Update::StdErr(path) => request.std_err = Some(path.clone()),
-                Update::StdIn(path) => request.std_in = Some(path.clone()),
-                Update::ArrayTaskThrottle(limit) => match &mut request.array {
-                    Some(array) => array.limit = limit.filter(|limit| *limit > 0),
-                    None => return Err(Refusal::NotAnArray),
-                },
-                Update::Requeue(yes) => request.no_requeue = !yes,
-                Update::Features(constraint) => {
-                    if let Some(wanted) = constraint.as_ref().filter(|wanted| !self.config.host.meets(wanted)) {
-                        return Err(Refusal::MissingFeature(wanted.to_string()));
-                    }
-                    request.constraint.clone_from(constraint);
-                }
+                _ => {}
             }
+            set(&mut request, update)?;
         }
-        if job.run.state == JobState::Pending && self.resized(&request, &partition).is_none() {
-            return Err(Refusal::ConfigNotAvailable);
+        let moves = updates.iter().any(|update| matches!(update, Update::Partition(_)));
+        if job.run.state != JobState::Pending {
+            return Ok(Changed { request, partition: job.partition.clone(), tres: job.tres });
         }
-        Ok((request, partition))
+        let partitions = if moves {
+            self.partitions_for(&request)?.into_iter().map(|partition| partition.name.clone()).collect()
+        } else {
+            vec![job.partition.clone()]
+        };
+        let fit = partitions.into_iter().find_map(|name| Some((self.resized(&request, &name)?, name)));
+        let (tres, partition) = fit.ok_or(Refusal::ConfigNotAvailable)?;
+        Ok(Changed { request, partition, tres })
     }
 
-    fn apply(&mut self, id: JobId, updates: &[Update], cx: &mut Cx) -> Result<(), Refusal> {
+    fn check_new_dependency(&self, job: &Job, dependency: &Dependency, ended: &[EndedJob]) -> Result<(), Refusal> {
+        if dependency.terms.iter().any(|term| depends_on_itself(job, term)) {
+            return Err(Refusal::DependsOnItself(job.id));
+        }
+        self.check_dependency(dependency, &super::depend::Known::new(ended))
+    }
+
+    fn apply(&mut self, id: JobId, updates: &[Update], ended: &[EndedJob], cx: &mut Cx) -> Result<(), Refusal> {
         let Some(job) = self.job(id) else { return Ok(()) };
-        let (request, partition) = self.changed(job, updates)?;
-        let tres = if job.run.state == JobState::Pending { self.resized(&request, &partition) } else { None };
+        let Changed { request, partition, tres } = self.changed(job, updates, ended)?;
         let old_name = (job.request.uid, job.request.name.clone());
         let is_limit_changed = request.time_limit_secs != job.request.time_limit_secs;
         let limit = request.array.as_ref().and_then(|array| array.limit);
-        let request = Arc::new(request);
         self.reshape(id, |job| {
             job.priority = shown_priority(&request);
             job.partition = partition;
-            job.tres = tres.unwrap_or(job.tres);
-            job.request = Arc::clone(&request);
-            for update in updates {
-                match update {
-                    // In Slurm a priority of 0 holds the job, and any other releases it.
-                    Update::Priority(0) => job.hold = Hold::User,
-                    Update::Priority(_) | Update::PriorityReset => job.hold = Hold::No,
-                    Update::Hold(hold) => job.hold = *hold,
-                    Update::ArrayTaskThrottle(_) => {
-                        if let ArrayRole::Rest { limit: own, .. } = &mut job.role {
-                            *own = limit;
-                        }
-                    }
-                    _ => {}
-                }
-            }
+            job.tres = tres;
+            job.request = Arc::new(request);
+            updates.iter().for_each(|update| set_beside_request(job, update, limit));
         });
         if updates.iter().any(|update| matches!(update, Update::ArrayTaskThrottle(_)))
             && let Some(array) = self.job(id).and_then(Job::array_job_id)
@@ -222,13 +177,13 @@ impl Core {
             self.refresh_array(id, cx.now);
         }
         for update in updates {
-            if let Update::Dependency(_, ended) = update {
+            if let Update::Dependency(_) = update {
                 let known = super::depend::Known::new(ended);
                 self.learn(&known);
                 self.set_waits(id, &known);
             }
         }
-        if updates.iter().any(|u| matches!(u, Update::StartTime(_) | Update::Dependency(..)))
+        if updates.iter().any(|u| matches!(u, Update::StartTime(_) | Update::Dependency(_)))
             && let Some(record) = self.jobs.get_mut(&id)
         {
             record.job.run.eligible = None;
@@ -246,17 +201,79 @@ impl Core {
     }
 }
 
+/// What an update changes of a job beside its request. `limit`: of the tasks of its array that run at once.
+fn set_beside_request(job: &mut Job, update: &Update, limit: Option<u32>) {
+    match (update, &mut job.role) {
+        // In Slurm a priority of 0 holds the job, and any other releases it.
+        (Update::Priority(0), _) => job.hold = Hold::User,
+        (Update::Priority(_) | Update::PriorityReset, _) => job.hold = Hold::No,
+        (Update::ArrayTaskThrottle(_), ArrayRole::Rest { limit: own, .. }) => *own = limit,
+        _ => {}
+    }
+}
+
+/// Writes one update into a request.
+fn set(request: &mut JobRequest, update: &Update) -> Result<(), Refusal> {
+    match update {
+        Update::JobName(name) => request.name.clone_from(name),
+        Update::Partition(names) => request.partition = Some(names.clone()),
+        Update::TimeLimit(limit) => request.time_limit_secs = *limit,
+        Update::TimeLimitBy(by) => {
+            let limit = request.time_limit_secs.ok_or(Refusal::NoTimeLimit)?;
+            request.time_limit_secs = Some(limit.saturating_add_signed(*by));
+        }
+        Update::TimeMin(secs) => request.time_min_secs = *secs,
+        // It holds the job, and leaves the priority for its release.
+        Update::Priority(0) => {}
+        // What is asked for last is what the job has: in Slurm too a new priority ends the nice value.
+        Update::Priority(priority) => (request.priority, request.nice) = (Some(*priority), 0),
+        Update::PriorityReset => request.priority = None,
+        Update::Nice(nice) => request.nice = *nice,
+        Update::Dependency(dependency) => request.dependency.clone_from(dependency),
+        Update::NumCpus(cpus) => set_cpus(request, *cpus),
+        Update::NumTasks(tasks) => (request.ntasks, request.mincpus) = (Some(*tasks), None),
+        Update::CpusPerTask(cpus) => (request.cpus_per_task, request.mincpus) = (Some(*cpus), None),
+        Update::NumNodes(0 | 1) => {}
+        Update::NumNodes(_) => return Err(Refusal::OneNodeOnly),
+        Update::MinMemoryNode(mb) => request.mem = MemRequest::PerNode(*mb),
+        Update::MinMemoryCpu(mb) => request.mem = MemRequest::PerCpu(*mb),
+        Update::Gpus(gpu) => {
+            request.gpu = GpuRequest { cpus_per_gpu: request.gpu.cpus_per_gpu, ..gpu.clone() };
+        }
+        Update::StartTime(begin) => request.begin = Some(*begin),
+        Update::Deadline(deadline) => request.deadline = Some(*deadline),
+        Update::ArrayTaskThrottle(limit) => match &mut request.array {
+            Some(array) => array.limit = limit.filter(|limit| *limit > 0),
+            None => return Err(Refusal::NotAnArray),
+        },
+        Update::Requeue(yes) => request.no_requeue = !yes,
+        Update::Features(wanted) => request.constraint.clone_from(wanted),
+        Update::Exclusive(yes) => request.sharing = if *yes { Sharing::Exclusive } else { Sharing::Default },
+        Update::WorkDir(path) => request.work_dir.clone_from(path),
+        Update::StdOut(path) => request.std_out = Some(path.clone()),
+        Update::StdErr(path) => request.std_err = Some(path.clone()),
+        Update::StdIn(path) => request.std_in = Some(path.clone()),
+        Update::Comment(text) => request.comment = kept(text),
+        Update::Account(text) => request.account = kept(text),
+        Update::Qos(text) => request.qos = kept(text),
+        Update::WcKey(text) => request.wckey = kept(text),
+        Update::Reservation(text) => request.reservation = kept(text),
+        Update::Licenses(text) => request.licenses = kept(text),
+        Update::MailType(text) => request.mail_type = kept(text),
+        Update::MailUser(text) => request.mail_user = kept(text),
+    }
+    Ok(())
+}
+
 /// An empty text takes what was there away, as in Slurm.
 fn kept(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
-fn depends_on_itself(job: &Job, term: &crate::model::dependency::DependencyTerm) -> bool {
+fn depends_on_itself(job: &Job, term: &DependencyTerm) -> bool {
     match term {
-        crate::model::dependency::DependencyTerm::On { job: target, .. } => {
-            target.job == job.id || Some(target.job) == job.array_job_id()
-        }
-        crate::model::dependency::DependencyTerm::Singleton => false,
+        DependencyTerm::On { job: target, .. } => target.job == job.id || Some(target.job) == job.array_job_id(),
+        DependencyTerm::Singleton => false,
     }
 }
 

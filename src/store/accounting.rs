@@ -3,7 +3,7 @@
 //! It has a connection of its own that cannot write, so a long answer never delays a commit.
 
 use crate::model::change::LaunchTexts;
-use crate::model::query::AcctFilter;
+use crate::model::query::JobQuery;
 use crate::model::{Job, JobId, JobRef, JobState};
 use crate::store::error::StoreError;
 use crate::store::row::JobRow;
@@ -41,7 +41,7 @@ impl Reader {
     ///
     /// # Errors
     /// The database can't be read, or holds what no version of slotd writes.
-    pub fn accounting(&mut self, filter: &AcctFilter) -> Result<Vec<Job>, StoreError> {
+    pub fn accounting(&mut self, filter: &JobQuery) -> Result<Vec<Job>, StoreError> {
         self.conn.transaction(|conn| present(conn, filter))
     }
 
@@ -49,7 +49,7 @@ impl Reader {
     ///
     /// # Errors
     /// The database can't be read, or holds what no version of slotd writes.
-    pub fn accounting_with_runs(&mut self, filter: &AcctFilter) -> Result<(Vec<EarlierRun>, Vec<Job>), StoreError> {
+    pub fn accounting_with_runs(&mut self, filter: &JobQuery) -> Result<(Vec<EarlierRun>, Vec<Job>), StoreError> {
         self.conn.transaction(|conn| Ok((earlier(conn, filter)?, present(conn, filter)?)))
     }
 
@@ -58,7 +58,7 @@ impl Reader {
     /// # Errors
     /// The database can't be read, or holds what no version of slotd writes.
     pub fn job(&mut self, job: JobId) -> Result<Option<Job>, StoreError> {
-        let named = AcctFilter { jobs: vec![JobRef::job(job)], ..AcctFilter::default() };
+        let named = JobQuery { jobs: vec![JobRef::job(job)], ..JobQuery::default() };
         Ok(self.accounting(&named)?.into_iter().find(|found| found.id == job))
     }
 
@@ -72,7 +72,7 @@ impl Reader {
 }
 
 /// To be called in a transaction: a job that ends between two of these queries is neither lost nor seen twice.
-fn present(conn: &mut SqliteConnection, filter: &AcctFilter) -> Result<Vec<Job>, StoreError> {
+fn present(conn: &mut SqliteConnection, filter: &JobQuery) -> Result<Vec<Job>, StoreError> {
     let rows = if filter.jobs.is_empty() { rows_of_time(conn, filter)? } else { load::named_rows(conn, &filter.jobs)? };
     let (mut jobs, _) = load::assemble(conn, rows)?;
     // The rows are candidates; the rules of the model decide.
@@ -80,7 +80,7 @@ fn present(conn: &mut SqliteConnection, filter: &AcctFilter) -> Result<Vec<Job>,
     Ok(jobs)
 }
 
-fn earlier(conn: &mut SqliteConnection, filter: &AcctFilter) -> Result<Vec<EarlierRun>, StoreError> {
+fn earlier(conn: &mut SqliteConnection, filter: &JobQuery) -> Result<Vec<EarlierRun>, StoreError> {
     // What was ended for the requeue is in no state that can be asked for but those that it was in before.
     let mut of_requeued = filter.clone();
     of_requeued.states.iter_mut().for_each(|states| states.retain(|state| !state.is_terminal()));
@@ -109,7 +109,7 @@ fn earlier(conn: &mut SqliteConnection, filter: &AcctFilter) -> Result<Vec<Earli
 type Candidates<'a> = IntoBoxed<'a, Select<InnerJoin<jobs::table, requests::table>, AsSelect<JobRow, Sqlite>>, Sqlite>;
 
 /// Candidates where no job was named: the window bounds what is read.
-fn rows_of_time(conn: &mut SqliteConnection, filter: &AcctFilter) -> Result<Vec<JobRow>, StoreError> {
+fn rows_of_time(conn: &mut SqliteConnection, filter: &JobQuery) -> Result<Vec<JobRow>, StoreError> {
     let failed = StoreError::sql("read the history of jobs");
     let mut rows = Vec::new();
     for query in [live(filter), ended(filter)].into_iter().flatten() {
@@ -120,13 +120,13 @@ fn rows_of_time(conn: &mut SqliteConnection, filter: &AcctFilter) -> Result<Vec<
 }
 
 /// Jobs that have not ended, by their states; `None` where none of them can answer.
-fn live(filter: &AcctFilter) -> Option<Candidates<'_>> {
+fn live(filter: &JobQuery) -> Option<Candidates<'_>> {
     let states = wanted_states(filter, false);
     (!states.is_empty()).then(|| candidates(filter).filter(jobs::state.eq_any(states)))
 }
 
 /// Jobs that have ended, by the time they did; `None` where none of them can answer.
-fn ended(filter: &AcctFilter) -> Option<Candidates<'_>> {
+fn ended(filter: &JobQuery) -> Option<Candidates<'_>> {
     let states = wanted_states(filter, true);
     if states.is_empty() {
         return None;
@@ -141,7 +141,7 @@ fn ended(filter: &AcctFilter) -> Option<Candidates<'_>> {
     Some(query)
 }
 
-fn candidates(filter: &AcctFilter) -> Candidates<'_> {
+fn candidates(filter: &JobQuery) -> Candidates<'_> {
     let mut query = jobs::table.inner_join(requests::table).select(JobRow::as_select()).into_boxed();
     if let Some(until) = filter.until {
         query = query.filter(jobs::submit_us.le(until.0));
@@ -149,7 +149,8 @@ fn candidates(filter: &AcctFilter) -> Candidates<'_> {
     if !filter.names.is_empty() {
         query = query.filter(requests::name.eq_any(&filter.names));
     }
-    if !filter.users.is_empty() {
+    // A number is not what the column has.
+    if !filter.users.is_empty() && filter.users.iter().all(|user| user.parse::<u32>().is_err()) {
         query = query.filter(requests::user.eq_any(&filter.users));
     }
     if !filter.accounts.is_empty() {
@@ -163,18 +164,17 @@ fn candidates(filter: &AcctFilter) -> Candidates<'_> {
 
 /// The present states, terminal or not, of jobs that may answer. In a window, a job that has ended may have
 /// been pending or running.
-fn wanted_states(filter: &AcctFilter, terminal: bool) -> Vec<&'static str> {
-    let windowed = filter.since.is_some() || filter.until.is_some();
+fn wanted_states(filter: &JobQuery, terminal: bool) -> Vec<&'static str> {
     let asked = |state: &JobState| match &filter.states {
         None => true,
-        Some(states) if windowed && !only_terminal(filter) => !states.is_empty(),
+        Some(states) if filter.states_then && !only_terminal(filter) => !states.is_empty(),
         Some(states) => states.contains(state),
     };
     JobState::ALL.into_iter().filter(|s| s.is_terminal() == terminal).filter(asked).map(JobState::name).collect()
 }
 
 /// Only states are asked for in which a job stays.
-fn only_terminal(filter: &AcctFilter) -> bool {
+fn only_terminal(filter: &JobQuery) -> bool {
     filter.states.as_ref().is_some_and(|states| states.iter().all(|state| state.is_terminal()))
 }
 
@@ -188,7 +188,7 @@ mod tests {
     use proptest::option;
     use proptest::prelude::*;
 
-    fn any_filter() -> impl Strategy<Value = AcctFilter> {
+    fn any_filter() -> impl Strategy<Value = JobQuery> {
         let words = |from: &'static [&'static str]| vec(proptest::sample::select(from).prop_map(str::to_owned), 0..2);
         let tasks = (0u32..60, 0u32..60, 1u32..4).prop_map(|(first, last, step)| {
             TaskSet::from_ranges(TaskRange::new(first, last, step).into_iter().collect())
@@ -205,17 +205,21 @@ mod tests {
             states,
             time(),
             time(),
+            any::<bool>(),
         )
-            .prop_map(|(jobs, names, users, partitions, accounts, states, since, until)| AcctFilter {
-                jobs,
-                names,
-                users,
-                partitions,
-                accounts,
-                states,
-                since,
-                until,
-                duplicates: false,
+            .prop_map(|(jobs, names, users, partitions, accounts, states, since, until, states_then)| {
+                JobQuery {
+                    jobs,
+                    names,
+                    users,
+                    partitions,
+                    accounts,
+                    states,
+                    since,
+                    until,
+                    states_then,
+                    ..JobQuery::default()
+                }
             })
     }
 
@@ -256,13 +260,13 @@ mod tests {
         let since = Some(Timestamp::from_secs(1));
         let word = || vec!["x".to_owned()];
         let windows = [
-            AcctFilter::default(),
-            AcctFilter { since, ..AcctFilter::default() },
-            AcctFilter { since, until: since, ..AcctFilter::default() },
-            AcctFilter { since, states: Some(vec![JobState::Failed]), ..AcctFilter::default() },
-            AcctFilter { since, states: Some(vec![JobState::Running]), ..AcctFilter::default() },
-            AcctFilter { since, names: word(), users: word(), partitions: word(), ..AcctFilter::default() },
-            AcctFilter { names: word(), ..AcctFilter::default() },
+            JobQuery::default(),
+            JobQuery { since, ..JobQuery::default() },
+            JobQuery { since, until: since, ..JobQuery::default() },
+            JobQuery { since, states: Some(vec![JobState::Failed]), ..JobQuery::default() },
+            JobQuery { since, states: Some(vec![JobState::Running]), states_then: true, ..JobQuery::default() },
+            JobQuery { since, names: word(), users: word(), partitions: word(), ..JobQuery::default() },
+            JobQuery { names: word(), ..JobQuery::default() },
         ];
         for filter in windows {
             for query in [live(&filter), ended(&filter)].into_iter().flatten() {
@@ -270,7 +274,7 @@ mod tests {
                 assert!(plan.iter().all(|line| !line.starts_with("SCAN")), "{filter:?}: {plan:#?}");
             }
         }
-        let in_window = AcctFilter { since, ..AcctFilter::default() };
+        let in_window = JobQuery { since, ..JobQuery::default() };
         let by_end = plan(conn, &diesel::debug_query::<Sqlite, _>(&ended(&in_window).unwrap()).to_string());
         assert!(
             by_end.contains(&"SEARCH jobs USING INDEX jobs_by_state (state=? AND end_us>?)".to_owned()),
@@ -321,8 +325,7 @@ mod tests {
         put(&mut store, [rest, task(11, 0), task(12, 1), job(13)].iter().map(insert).collect());
         let mut reader = place.reader();
         let mut ids = |tasks: Option<TaskSet>, job: u32| -> Vec<u32> {
-            let filter =
-                AcctFilter { jobs: vec![JobRef { tasks, ..JobRef::job(JobId(job)) }], ..AcctFilter::default() };
+            let filter = JobQuery { jobs: vec![JobRef { tasks, ..JobRef::job(JobId(job)) }], ..JobQuery::default() };
             reader.accounting(&filter).unwrap().iter().map(|job| job.id.0).collect()
         };
         assert_eq!(ids(None, 10), [10, 11, 12]);

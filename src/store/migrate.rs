@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use crate::model::array::{TaskRange, TaskSet};
     use crate::model::job::{Client, ClientProcess, Hold};
-    use crate::model::query::AcctFilter;
+    use crate::model::query::JobQuery;
     use crate::model::run::{Run, RunState};
     use crate::model::tres::{Allocation, Spread, TaskUsage, Usage};
     use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp, Tres};
@@ -267,8 +267,8 @@ mod tests {
 
         let read = || {
             let mut reader = place.reader();
-            let records = reader.accounting(&AcctFilter::default()).unwrap();
-            let all = AcctFilter { duplicates: true, ..AcctFilter::default() };
+            let records = reader.accounting(&JobQuery::default()).unwrap();
+            let all = JobQuery { duplicates: true, ..JobQuery::default() };
             let earlier = reader.accounting_with_runs(&all).unwrap().0.remove(0);
             (records, Run { requeued: earlier.requeued, run: earlier.record.run, steps: earlier.record.steps })
         };

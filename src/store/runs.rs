@@ -55,7 +55,7 @@ pub(super) fn of_jobs(
 #[cfg(test)]
 mod tests {
     use crate::model::change::Change;
-    use crate::model::query::AcctFilter;
+    use crate::model::query::JobQuery;
     use crate::model::run::{Run, RunState};
     use crate::model::{ExitCode, JobId, JobRef, JobState, StepId, Timestamp};
     use crate::store::testing::{Place, ended_job, insert, put, step};
@@ -79,7 +79,7 @@ mod tests {
             let run = Box::new(run(number, end, requeued));
             put(&mut store, vec![Change::EndRun { job: JobId(1), run }]);
         }
-        let found = |filter: AcctFilter| -> Vec<(u32, u32, bool, usize)> {
+        let found = |filter: JobQuery| -> Vec<(u32, u32, bool, usize)> {
             let found = place.reader().accounting_with_runs(&filter).unwrap().0;
             found
                 .iter()
@@ -87,11 +87,11 @@ mod tests {
                 .collect()
         };
         let all = [(1, 0, false, 1), (1, 1, true, 1)];
-        assert_eq!(found(AcctFilter::default()), all);
-        assert_eq!(found(AcctFilter { jobs: vec![JobRef::job(JobId(1))], ..AcctFilter::default() }), all);
-        assert_eq!(found(AcctFilter { jobs: vec![JobRef::job(JobId(2))], ..AcctFilter::default() }), []);
-        assert_eq!(found(AcctFilter { since: Some(Timestamp::from_secs(40)), ..AcctFilter::default() }), all[1..]);
-        let cancelled = AcctFilter { states: Some(vec![JobState::Cancelled]), ..AcctFilter::default() };
+        assert_eq!(found(JobQuery::default()), all);
+        assert_eq!(found(JobQuery { jobs: vec![JobRef::job(JobId(1))], ..JobQuery::default() }), all);
+        assert_eq!(found(JobQuery { jobs: vec![JobRef::job(JobId(2))], ..JobQuery::default() }), []);
+        assert_eq!(found(JobQuery { since: Some(Timestamp::from_secs(40)), ..JobQuery::default() }), all[1..]);
+        let cancelled = JobQuery { states: Some(vec![JobState::Cancelled]), ..JobQuery::default() };
         assert_eq!(found(cancelled), all[..1], "a requeued run was not cancelled");
         let mut reader = place.reader();
         assert_eq!(reader.job(JobId(1)).unwrap().unwrap().steps, [], "they went with their run");

@@ -163,7 +163,7 @@ fn a_request_that_asks_for_the_impossible_is_refused() {
         json!({ "Attach": { "job": 5, "client": { "pid": 1, "start_ticks": 0 }, "step": null, "holds": true } }),
         json!({ "WaitEnd": 12345 }),
         json!({ "BatchScript": 12345 }),
-        json!({ "Cancel": { "refs": [{ "job": 4_294_967_295u32 }], "signal": 4096 } }),
+        json!({ "Cancel": { "query": { "jobs": [{ "job": 4_294_967_295u32 }] }, "signal": 4096 } }),
     ] {
         drop(ask(&slotd.root, &request));
     }

@@ -5,6 +5,7 @@ use crate::model::JobRequest;
 use crate::model::array::ArraySpec;
 use crate::model::job::Client;
 use crate::model::partition::Host;
+use crate::model::query::JobQuery;
 use crate::model::{Refusal, TaskSet};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
@@ -180,14 +181,14 @@ async fn who_waits_for_an_array_hears_of_its_last_task() {
     let (news, mut heard) = mpsc::unbounded_channel();
     assert!(lab.scheduler.send(WatchJob { job: id, start: false, news }).await.expect("an answer").is_some());
     let cancel = crate::protocol::request::CancelAsk {
-        refs: vec![JobRef { job: id, tasks: Some(TaskSet::one(2)), step: None }],
+        query: JobQuery::of(vec![JobRef { job: id, tasks: Some(TaskSet::one(2)), step: None }]),
         ..Default::default()
     };
     let one = lab.scheduler.send(CancelJobs(cancel.clone()));
     lab.acknowledge().await;
     assert!(one.await.expect("an answer")[0].result.is_ok());
     assert!(heard.try_recv().is_err(), "two tasks are left");
-    let rest = crate::protocol::request::CancelAsk { refs: vec![JobRef::job(id)], ..cancel };
+    let rest = crate::protocol::request::CancelAsk { query: JobQuery::of(vec![JobRef::job(id)]), ..cancel };
     let rest = lab.scheduler.send(CancelJobs(rest));
     lab.acknowledge().await;
     rest.await.expect("an answer");
@@ -206,7 +207,7 @@ async fn the_end_of_an_array_is_told_only_when_all_of_it_is_durable() {
     assert!(lab.scheduler.send(WatchJob { job: id, start: false, news }).await.expect("an answer").is_some());
     let cancel = |tasks: Option<TaskSet>| {
         CancelJobs(crate::protocol::request::CancelAsk {
-            refs: vec![JobRef { job: id, tasks, step: None }],
+            query: JobQuery::of(vec![JobRef { job: id, tasks, step: None }]),
             ..Default::default()
         })
     };

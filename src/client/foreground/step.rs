@@ -6,6 +6,7 @@ use super::streams::{ClientStreams, StreamEvent};
 use super::{Caller, StepObserver, StepOutcome};
 use crate::client::connection::{ClientError, Connection, SocketWatch};
 use crate::client::terminal::Raw;
+use crate::model::query::JobQuery;
 use crate::model::{ExitCode, JobId, JobRef, StepId, StepKey, TaskSet};
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::FrameError;
@@ -299,7 +300,7 @@ impl Foreground<'_> {
         self.stop_wanted = true;
         if self.away.is_none() {
             let ask = CancelAsk {
-                refs: vec![JobRef { job: self.job, tasks: None, step: Some(step) }],
+                query: JobQuery::of(vec![JobRef { job: self.job, tasks: None, step: Some(step) }]),
                 signal: Some(libc::SIGKILL),
                 uid: nix::unistd::getuid().as_raw(),
                 ..CancelAsk::default()

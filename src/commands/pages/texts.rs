@@ -211,7 +211,10 @@ pub const SLOTD: Page = Page {
         ("SLOTD_MEMORY_MB", "Memory to give out, in MB. Default: MemTotal of the kernel."),
         ("SLOTD_BATCH_TASKS", "ranks, once or auto: what --ntasks means for a batch script. Default: auto."),
         ("SLOTD_KILL_WAIT", "Seconds between SIGTERM and SIGKILL. Default: 30."),
-        ("SLOTD_MIN_JOB_AGE", "Seconds for which squeue and scontrol still know an ended job. Default: 300."),
+        (
+            "SLOTD_MIN_JOB_AGE",
+            "Seconds for which an ended job stays in the memory of the daemon; the database is asked for older ones. Default: 300.",
+        ),
         ("SLOTD_LOG", "error, warn, info, debug or trace. Default: info."),
     ],
     exits: &[

@@ -7,8 +7,9 @@ use crate::args::getopt::Operands;
 use crate::args::options::{CommonOpts, DataOpts, Machine};
 use crate::args::origin::Origin;
 use crate::commands::scontrol::show_args::show;
-use crate::commands::scontrol::update_args::{JobChange, update};
+use crate::commands::scontrol::update_args::update;
 use crate::model::JobRef;
+use crate::model::update::Update;
 use crate::spec;
 use crate::spec::error::shown;
 use clap::Args;
@@ -68,10 +69,10 @@ pub enum Command {
     RequeueHold(Vec<JobRef>),
     Suspend(Vec<Target>),
     Resume(Vec<Target>),
-    /// `update JobId=…`: the changes with the words they came from, for messages. Never empty.
+    /// `update JobId=…`. Never empty.
     Update {
         target: Target,
-        changes: Vec<(String, JobChange)>,
+        updates: Vec<Update>,
     },
     Top(Vec<JobRef>),
     /// `write batch_script`; the file is `-` for standard output, `None` for `slurm-<id>.sh`.

@@ -5,59 +5,11 @@
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
 use crate::commands::scontrol::args::{Command, Target, bare, job_list, without_job_word};
-use crate::model::Timestamp;
-use crate::model::dependency::Dependency;
 use crate::model::request::GpuRequest;
+use crate::model::update::Update;
 use crate::spec;
 use crate::spec::SpecError;
 use crate::spec::error::shown;
-
-/// A change of one key of a job; times in seconds, memory in MB.
-#[derive(Debug, Clone, PartialEq)]
-pub enum JobChange {
-    Name(String),
-    Partition(String),
-    /// `None` is unlimited.
-    TimeLimit(Option<u64>),
-    /// `TimeLimit=+10`, `TimeLimit=-10`: seconds more or less.
-    TimeLimitBy(i64),
-    TimeMin(Option<u64>),
-    /// 0 is a hold.
-    Priority(u32),
-    /// `Priority=-1`: as if it had never been set.
-    PriorityReset,
-    Nice(i64),
-    /// Empty: none any more.
-    Dependency(Dependency),
-    NumCpus(u32),
-    NumTasks(u32),
-    CpusPerTask(u32),
-    NumNodes(u32, u32),
-    MemPerNode(u64),
-    MemPerCpu(u64),
-    Gpus(GpuRequest),
-    Begin(Timestamp),
-    Deadline(Timestamp),
-    /// At most so many tasks of the array at once; `None` is no limit.
-    ArrayThrottle(Option<u32>),
-    Requeue(bool),
-    Comment(String),
-    Account(String),
-    Qos(String),
-    WcKey(String),
-    Reservation(String),
-    Licenses(String),
-    Features(Option<crate::model::Constraint>),
-    StdOut(String),
-    StdErr(String),
-    StdIn(String),
-    /// Absolute.
-    WorkDir(String),
-    MailType(String),
-    MailUser(String),
-    /// `true` shuts other jobs out.
-    Exclusive(bool),
-}
 
 /// Keys of jobs that Slurm knows and that change nothing here.
 const IDLE: [&str; 26] = [
@@ -103,7 +55,7 @@ const OTHERS: [(&str, &str); 7] = [
 /// Reads the words after `update`: `JobId=12 TimeLimit=2:00:00`, `job 12 TimeLimit=2:00:00`, `JobName=x Comment=y`.
 ///
 /// # Errors
-/// Slurm's texts (golden H), exit code 1.
+/// Slurm's texts, exit code 1.
 pub fn update(words: &[String], origin: &Origin) -> Result<Command, CliError> {
     let pairs = without_job_word(words);
     if pairs.is_empty() {
@@ -111,7 +63,7 @@ pub fn update(words: &[String], origin: &Origin) -> Result<Command, CliError> {
     }
     let mut target = None;
     let mut name = None;
-    let mut changes = Vec::new();
+    let mut updates = Vec::new();
     let mut named_job = pairs.len() < words.len();
     for word in pairs {
         let Some((key, value)) = word.split_once('=') else {
@@ -130,9 +82,9 @@ pub fn update(words: &[String], origin: &Origin) -> Result<Command, CliError> {
             "jobid" | "job" | "jobs" => {
                 target = Some(Target::Jobs(job_list(&[value.to_owned()])?));
             }
-            "jobname" | "name" => name = Some((word.clone(), value.to_owned())),
+            "jobname" | "name" => name = Some(value.to_owned()),
             lower => match change(lower, value, origin) {
-                Some(Ok(change)) => changes.push((word.clone(), change)),
+                Some(Ok(update)) => updates.push(update),
                 Some(Err(error)) => {
                     return Err(bare(error.to_string()).and(Mark::Bare, "Request aborted"));
                 }
@@ -143,18 +95,18 @@ pub fn update(words: &[String], origin: &Origin) -> Result<Command, CliError> {
     }
     // A name says which jobs only where no id does.
     let target = match (target, name) {
-        (Some(target), Some((word, name))) => {
-            changes.insert(0, (word, JobChange::Name(name)));
+        (Some(target), Some(name)) => {
+            updates.insert(0, Update::JobName(name));
             target
         }
         (Some(target), None) => target,
-        (None, Some((_, name))) => Target::Name(name),
+        (None, Some(name)) => Target::Name(name),
         (None, None) => return Err(bare("No valid entity in update command")),
     };
-    if changes.is_empty() {
+    if updates.is_empty() {
         return Err(bare("No changes specified"));
     }
-    Ok(Command::Update { target, changes })
+    Ok(Command::Update { target, updates })
 }
 
 fn unsupported(word: &str) -> CliError {
@@ -162,92 +114,96 @@ fn unsupported(word: &str) -> CliError {
 }
 
 /// The change of a key in lower case; `None` for a key that changes nothing here.
-fn change(key: &str, value: &str, origin: &Origin) -> Option<Result<JobChange, SpecError>> {
+fn change(key: &str, value: &str, origin: &Origin) -> Option<Result<Update, SpecError>> {
     let text = || value.to_owned();
     let moment = |option: &str| spec::begin::parse_for(value, option, origin.now, &origin.tz);
     let count = |name: &str| spec::count::parse(value, name);
     Some(match key {
-        "partition" => Ok(JobChange::Partition(text())),
+        "partition" => Ok(Update::Partition(text())),
         "timelimit" | "time" => time_limit(value, value),
         "timelimit+" => time_limit(&format!("+{value}"), value),
         "timelimit-" => time_limit(&format!("-{value}"), value),
-        "timemin" => spec::time::parse_limit_for(value, "TimeMin").map(JobChange::TimeMin),
+        "timemin" => spec::time::parse_limit_for(value, "TimeMin").map(Update::TimeMin),
         "priority" => priority(value),
         "nice" => nice(value),
-        "dependency" => spec::dependency::parse(value).map(JobChange::Dependency),
-        "numcpus" | "reqcpus" | "mincpus" => count("NumCPUs").map(JobChange::NumCpus),
-        "numtasks" | "reqprocs" | "ntasks" => count("NumTasks").map(JobChange::NumTasks),
-        "cpuspertask" | "cpus/task" => count("CPUsPerTask").map(JobChange::CpusPerTask),
-        "numnodes" | "reqnodes" => spec::nodes::parse(value).map(|nodes| JobChange::NumNodes(nodes.min, nodes.max)),
-        "minmemorynode" | "mem" => spec::mem::parse_mb_for(value, "MinMemoryNode").map(JobChange::MemPerNode),
-        "minmemorycpu" => spec::mem::parse_mb_for(value, "MinMemoryCPU").map(JobChange::MemPerCpu),
+        "dependency" => spec::dependency::parse(value).map(Update::Dependency),
+        "numcpus" | "reqcpus" | "mincpus" => count("NumCPUs").map(Update::NumCpus),
+        "numtasks" | "reqprocs" | "ntasks" => count("NumTasks").map(Update::NumTasks),
+        "cpuspertask" | "cpus/task" => count("CPUsPerTask").map(Update::CpusPerTask),
+        "numnodes" | "reqnodes" => spec::nodes::parse(value).map(|nodes| Update::NumNodes(nodes.min)),
+        "minmemorynode" | "mem" => spec::mem::parse_mb_for(value, "MinMemoryNode").map(Update::MinMemoryNode),
+        "minmemorycpu" => spec::mem::parse_mb_for(value, "MinMemoryCPU").map(Update::MinMemoryCpu),
         "gres" | "trespernode" => gpus(value, |gpu, count| gpu.per_node = Some(count)),
         "tresperjob" => gpus(value, |gpu, count| gpu.total = Some(count)),
         "trespertask" => gpus(value, |gpu, count| gpu.per_task = Some(count)),
-        "starttime" | "eligibletime" | "begin" => moment("StartTime").map(JobChange::Begin),
-        "deadline" => moment("Deadline").map(JobChange::Deadline),
+        "starttime" | "eligibletime" | "begin" => moment("StartTime").map(Update::StartTime),
+        "deadline" => moment("Deadline").map(Update::Deadline),
         "arraytaskthrottle" => spec::count::parse_or_zero(value, "ArrayTaskThrottle")
-            .map(|limit| JobChange::ArrayThrottle(Some(limit).filter(|limit| *limit > 0))),
-        "requeue" => yes_or_no("Requeue", value).map(JobChange::Requeue),
-        "comment" => Ok(JobChange::Comment(text())),
-        "account" => Ok(JobChange::Account(text())),
-        "qos" => Ok(JobChange::Qos(text())),
-        "wckey" => Ok(JobChange::WcKey(text())),
-        "reservation" => Ok(JobChange::Reservation(text())),
-        "licenses" => Ok(JobChange::Licenses(text())),
+            .map(|limit| Update::ArrayTaskThrottle(Some(limit).filter(|limit| *limit > 0))),
+        "requeue" => yes_or_no("Requeue", value).map(Update::Requeue),
+        "comment" => Ok(Update::Comment(text())),
+        "account" => Ok(Update::Account(text())),
+        "qos" => Ok(Update::Qos(text())),
+        "wckey" => Ok(Update::WcKey(text())),
+        "reservation" => Ok(Update::Reservation(text())),
+        "licenses" => Ok(Update::Licenses(text())),
         "features" | "constraint" => match value {
-            "" => Ok(JobChange::Features(None)),
-            _ => spec::constraint::parse(value).map(|constraint| JobChange::Features(Some(constraint))),
+            "" => Ok(Update::Features(None)),
+            _ => spec::constraint::parse(value).map(|constraint| Update::Features(Some(constraint))),
         },
-        "stdout" => Ok(JobChange::StdOut(text())),
-        "stderr" => Ok(JobChange::StdErr(text())),
-        "stdin" => Ok(JobChange::StdIn(text())),
-        "workdir" => Ok(JobChange::WorkDir(origin.absolute(value))),
-        "mailtype" => Ok(JobChange::MailType(text())),
-        "mailuser" => Ok(JobChange::MailUser(text())),
-        "oversubscribe" => yes_or_no("OverSubscribe", value).map(|shares| JobChange::Exclusive(!shares)),
-        "exclusive" => yes_or_no("Exclusive", value).map(JobChange::Exclusive),
+        "stdout" => Ok(Update::StdOut(text())),
+        "stderr" => Ok(Update::StdErr(text())),
+        "stdin" => Ok(Update::StdIn(text())),
+        "workdir" => Ok(Update::WorkDir(origin.absolute(value))),
+        "mailtype" => Ok(Update::MailType(text())),
+        "mailuser" => Ok(Update::MailUser(text())),
+        "oversubscribe" => yes_or_no("OverSubscribe", value).map(|shares| Update::Exclusive(!shares)),
+        "exclusive" => yes_or_no("Exclusive", value).map(Update::Exclusive),
         _ => return None,
     })
 }
 
 /// A limit, or with a sign what is added to it or taken off.
-fn time_limit(value: &str, written: &str) -> Result<JobChange, SpecError> {
+fn time_limit(value: &str, written: &str) -> Result<Update, SpecError> {
     let invalid = || SpecError::value(format!("Invalid TimeLimit value: {}", shown(written)));
     let (sign, text) = match value.split_at_checked(1) {
         Some(("+", rest)) => (1, rest),
         Some(("-", rest)) => (-1, rest),
-        _ => return spec::time::parse_limit(value).map(JobChange::TimeLimit).map_err(|_| invalid()),
+        _ => return spec::time::parse_limit(value).map(Update::TimeLimit).map_err(|_| invalid()),
     };
     let secs = spec::time::parse_limit(text).map_err(|_| invalid())?.ok_or_else(invalid)?;
     let secs = i64::try_from(secs).map_err(|_| invalid())?;
-    Ok(JobChange::TimeLimitBy(sign * secs))
+    Ok(Update::TimeLimitBy(sign * secs))
 }
 
-fn priority(value: &str) -> Result<JobChange, SpecError> {
+fn priority(value: &str) -> Result<Update, SpecError> {
     match value.parse::<i64>() {
-        Ok(-1) => Ok(JobChange::PriorityReset),
+        Ok(-1) => Ok(Update::PriorityReset),
         Ok(priority) => u32::try_from(priority)
-            .map(JobChange::Priority)
+            .map(Update::Priority)
             .map_err(|_| SpecError::value(format!("Invalid Priority value: {}", shown(value)))),
         Err(_) => Err(SpecError::value(format!("Invalid Priority value: {}", shown(value)))),
     }
 }
 
-fn nice(value: &str) -> Result<JobChange, SpecError> {
+fn nice(value: &str) -> Result<Update, SpecError> {
     match value.parse::<i64>() {
-        Ok(nice) if nice.abs() <= 2_147_483_645 => Ok(JobChange::Nice(nice)),
+        Ok(nice) if nice.abs() <= 2_147_483_645 => Ok(Update::Nice(nice)),
         _ => Err(SpecError::value(format!("Invalid Nice value: {}", shown(value)))),
     }
 }
 
-fn gpus(value: &str, put: impl Fn(&mut GpuRequest, u32)) -> Result<JobChange, SpecError> {
+fn gpus(value: &str, put: impl Fn(&mut GpuRequest, u32)) -> Result<Update, SpecError> {
     let mut gpu = GpuRequest::default();
-    if let Some(ask) = spec::gres::parse(value)? {
-        put(&mut gpu, ask.count);
-        gpu.model = ask.model;
+    match spec::gres::parse(value)?.filter(|ask| ask.count > 0) {
+        Some(ask) => {
+            put(&mut gpu, ask.count);
+            gpu.model = ask.model;
+        }
+        // A GPU partition gives one where nothing is said, so none is said too.
+        None => put(&mut gpu, 0),
     }
-    Ok(JobChange::Gpus(gpu))
+    Ok(Update::Gpus(gpu))
 }
 
 fn yes_or_no(key: &str, value: &str) -> Result<bool, SpecError> {
