@@ -154,3 +154,20 @@ fn show_job_tells_whether_a_failure_would_run_again() {
     // It has.
     assert_eq!(shown(again), "Requeue=0");
 }
+
+#[test]
+fn an_update_decides_whether_a_failure_runs_again() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-H"], "exit 1").to_string();
+    let shown = || {
+        let text = slotd.cmd("scontrol", &["show", "job", &job]).ok().stdout;
+        let word = text.split_whitespace().find(|word| word.starts_with("Requeue=")).map(str::to_owned);
+        word.unwrap_or_else(|| panic!("{text}"))
+    };
+    for word in ["Requeue=1", "Requeue=0", "Requeue=1"] {
+        slotd.cmd("scontrol", &["update", "job", &job, word]).ok();
+        assert_eq!(shown(), word);
+    }
+    slotd.cmd("scontrol", &["release", &job]).ok();
+    assert_eq!(slotd.wait_state(job.parse().expect("a number"), "FAILED").restarts(), 1);
+}

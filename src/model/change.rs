@@ -9,7 +9,7 @@ use crate::model::{Job, JobId, Step, StepId};
 #[derive(Debug, Clone)]
 pub enum Change {
     /// A new record, with the texts that only its launch needs. A task that splits off an array shares the
-    /// texts of the array: `texts` is `TextsOf::Job(array)`.
+    /// texts of the array: `texts` is `Texts::SameAs(array)`.
     Insert { job: Box<Job>, texts: Texts },
     /// The record's present state, request included, replaces the stored one. Steps are not touched.
     Update(Box<Job>),

@@ -63,7 +63,7 @@ pub struct Core {
     pub(super) expiring: BTreeSet<JobId>,
     pub(super) step_waits: BTreeMap<JobId, VecDeque<StepWait>>,
     /// Records whose state has changed and whose dependents have not been told yet.
-    pub(super) news: VecDeque<JobId>,
+    pub(super) changed: VecDeque<JobId>,
     pub(super) last_round: RoundFacts,
 }
 
@@ -104,7 +104,7 @@ impl Core {
             purges: BTreeSet::new(),
             expiring: BTreeSet::new(),
             step_waits: BTreeMap::new(),
-            news: VecDeque::new(),
+            changed: VecDeque::new(),
             last_round: RoundFacts::default(),
         }
     }
@@ -303,7 +303,7 @@ impl Core {
             let end = self.job(id).and_then(|job| job.run.end).unwrap_or(now);
             self.purges.insert((end.plus_secs(self.config.min_job_age_secs), id));
         }
-        self.news.push_back(id);
+        self.changed.push_back(id);
         if was_at_limit != self.is_array_at_limit(id) {
             self.refresh_array(id, now);
         }
@@ -385,7 +385,7 @@ impl Core {
 
     /// Tells those who wait for the jobs whose state has changed, and those who wait for them in turn, and so on.
     pub(super) fn settle(&mut self, cx: &mut Cx) {
-        while let Some(id) = self.news.pop_front() {
+        while let Some(id) = self.changed.pop_front() {
             let Some(job) = self.job(id) else { continue };
             let (array, name) = (job.array_job_id(), (job.request.uid, job.request.name.clone()));
             let task = match &job.role {

@@ -232,7 +232,7 @@ impl Core {
         }
         let mut corr = Corr { targets, ..Corr::default() };
         for task in tasks.iter() {
-            self.judge_corr(&mut corr, task, known);
+            self.update_corr(&mut corr, task, known);
         }
         Some(corr)
     }
@@ -248,7 +248,7 @@ impl Core {
         }
     }
 
-    fn judge_corr(&self, corr: &mut Corr, task: u32, known: &Known) {
+    fn update_corr(&self, corr: &mut Corr, task: u32, known: &Known) {
         let facts: Vec<Option<Fact>> = corr.targets.iter().map(|target| self.task_fact(*target, task, known)).collect();
         corr.ready.remove(&task);
         corr.failed.remove(&task);
@@ -308,10 +308,10 @@ impl Core {
                 if let Some(corr) = &mut waits.corr {
                     match (task, record.job.compact_tasks()) {
                         (Some(task), Some(tasks)) if tasks.contains(task) => {
-                            self.judge_corr(corr, task, &known);
+                            self.update_corr(corr, task, &known);
                         }
                         (None, Some(tasks)) => {
-                            tasks.iter().for_each(|task| self.judge_corr(corr, task, &known));
+                            tasks.iter().for_each(|task| self.update_corr(corr, task, &known));
                         }
                         (Some(_), Some(_)) | (_, None) => {}
                     }

@@ -72,7 +72,7 @@ impl Ledger {
         if exclusive {
             self.exclusive = Some(job);
         }
-        self.reckon(host);
+        self.update_room(host);
     }
 
     pub fn give_back(&mut self, job: JobId, allocation: &Allocation, host: &Host) {
@@ -90,10 +90,10 @@ impl Ledger {
         if self.exclusive == Some(job) {
             self.exclusive = None;
         }
-        self.reckon(host);
+        self.update_room(host);
     }
 
-    fn reckon(&mut self, host: &Host) {
+    fn update_room(&mut self, host: &Host) {
         let free_cpus = (host.cpu_ids.len() as u32).saturating_sub(self.used.cpus).min(self.free_cpus.len() as u32);
         let mut gpus: Vec<u32> = host.gpus.iter().map(|gpu| gpu.id).filter(|id| !self.used_gpus.contains(id)).collect();
         gpus.sort_unstable();

@@ -2,7 +2,7 @@
 //!
 //! A state that says how a job ended is never overwritten: what was decided first (cancelled, given back, requeued) is
 //! kept in the record's reason while the job is COMPLETING, so that it also survives a restart of the daemon. Only
-//! OUT_OF_MEMORY is preferred to CANCELLED, as the book has it.
+//! OUT_OF_MEMORY is preferred to CANCELLED.
 
 use super::core::Core;
 use super::depend::Known;
@@ -14,7 +14,7 @@ use crate::model::job::{Client, ClientProcess};
 use crate::model::request::JobKind;
 use crate::model::run::{Run, RunState};
 use crate::model::tres::Usage;
-use crate::model::{ExitCode, JobId, JobState, Reason, Step, Timestamp};
+use crate::model::{ExitCode, Job, JobId, JobState, Reason, Step, Timestamp};
 use std::sync::Arc;
 
 const SIGTERM: i32 = 15;
@@ -58,67 +58,44 @@ impl Ending {
             EndCause::Stopped | EndCause::NeverLaunched => ending(JobState::Cancelled, Reason::None),
         }
     }
+
+    /// Of a job that was stopped: cancelled, given back, or its client was lost.
+    fn of_stopped(job: &Job, outcome: &JobOutcome) -> Self {
+        let RunState { reason, cancelled_by: by, .. } = job.run;
+        if outcome.cause == EndCause::OutOfMemory {
+            return Ending { by, ..Ending::exited(ExitCode::OUT_OF_MEMORY) };
+        }
+        if by.is_none() && !matches!(reason, Reason::CancelledByUser | Reason::ClientLost | Reason::DeadLine) {
+            // An allocation that was given back: it ended as its command did.
+            return Ending::exited(job.run.exit);
+        }
+        // Of a script that never ran, or whose end nobody saw, the signal is what is known.
+        let is_unseen = matches!(outcome.cause, EndCause::NeverLaunched | EndCause::RunnerLost);
+        let is_signalled = is_unseen && job.request.kind != JobKind::Allocation;
+        let exit = if is_signalled { ExitCode::signal(SIGTERM) } else { outcome.exit };
+        Ending { state: JobState::Cancelled, reason, exit, by }
+    }
 }
 
 impl Core {
     /// All processes of a job are gone, or it never had any.
-    pub fn on_job_ended(&mut self, id: JobId, mut outcome: JobOutcome, cx: &mut Cx) {
+    pub fn on_job_ended(&mut self, id: JobId, outcome: JobOutcome, cx: &mut Cx) {
         let Some(job) = self.job(id) else { return };
-        let (state, reason, by, kept_exit) = (job.run.state, job.run.reason, job.run.cancelled_by, job.run.exit);
-        let has_script = job.request.kind != JobKind::Allocation;
-        let may_retry = job.runs_again();
-        match state {
-            JobState::Completing if reason == Reason::Requeued => {
-                let ended = job.run.clone().ended_as(outcome.exit, outcome.usage, outcome.ended);
-                let run = RunState { state: JobState::Cancelled, reason: Reason::None, ..ended };
+        match job.run.state {
+            JobState::Completing if job.run.reason == Reason::Requeued => {
+                let run = job.run.clone().ended_as(outcome.exit, outcome.usage, outcome.ended);
+                let run = RunState { state: JobState::Cancelled, reason: Reason::None, ..run };
                 self.back_to_queue(id, Some(Run { requeued: true, run, steps: Vec::new() }), cx);
             }
-            JobState::Completing if reason != Reason::TimeLimit => {
-                let is_cancelled =
-                    by.is_some() || matches!(reason, Reason::CancelledByUser | Reason::ClientLost | Reason::DeadLine);
-                let ending = if outcome.cause == EndCause::OutOfMemory {
-                    Ending { by, ..Ending::exited(ExitCode::OUT_OF_MEMORY) }
-                } else if is_cancelled {
-                    // Of a script that never ran, or whose end nobody saw, the signal is what is known.
-                    if has_script && matches!(outcome.cause, EndCause::NeverLaunched | EndCause::RunnerLost) {
-                        outcome.exit = ExitCode::signal(SIGTERM);
-                    }
-                    Ending { state: JobState::Cancelled, reason, exit: outcome.exit, by }
-                } else {
-                    // An allocation that was given back: it ended as its command did.
-                    Ending::exited(kept_exit)
-                };
+            JobState::Completing if job.run.reason != Reason::TimeLimit => {
+                let ending = Ending::of_stopped(job, &outcome);
                 self.finish(id, ending, outcome.usage, outcome.ended, cx);
             }
-            JobState::Running | JobState::Suspended | JobState::Completing => {
-                // The limit was reached, however its processes ended then, and whether a daemon saw it or not.
-                if state == JobState::Completing && matches!(outcome.cause, EndCause::Exited | EndCause::Stopped) {
-                    outcome.cause = EndCause::TimeLimit;
-                }
-                if outcome.cause == EndCause::NeverLaunched && has_script {
-                    self.back_to_queue(id, None, cx);
-                } else {
-                    let ending = Ending::of_running(&outcome);
-                    let is_failure = match ending.state {
-                        JobState::Failed | JobState::Timeout | JobState::OutOfMemory => true,
-                        JobState::Completed | JobState::Cancelled => false,
-                        JobState::Pending | JobState::Running | JobState::Suspended | JobState::Completing => false,
-                    };
-                    if let Some(record) = self.jobs.get_mut(&id) {
-                        record.job.run.system_comment = outcome.why;
-                    }
-                    if is_failure && may_retry {
-                        let run = self.job(id).map(|job| {
-                            let ended = job.run.clone().ended_as(ending.exit, outcome.usage, outcome.ended);
-                            let run = RunState { state: ending.state, reason: ending.reason, ..ended };
-                            Run { requeued: false, run, steps: Vec::new() }
-                        });
-                        self.back_to_queue(id, run, cx);
-                    } else {
-                        self.finish(id, ending, outcome.usage, outcome.ended, cx);
-                    }
-                }
+            // The limit was reached, however its processes ended then, and whether a daemon saw it or not.
+            JobState::Completing if matches!(outcome.cause, EndCause::Exited | EndCause::Stopped) => {
+                self.end_running(id, JobOutcome { cause: EndCause::TimeLimit, ..outcome }, cx);
             }
+            JobState::Running | JobState::Suspended | JobState::Completing => self.end_running(id, outcome, cx),
             JobState::Pending
             | JobState::Completed
             | JobState::Failed
@@ -127,6 +104,28 @@ impl Core {
             | JobState::OutOfMemory => {}
         }
         self.settle(cx);
+    }
+
+    /// A job that nobody stopped, except for its time limit, is over: for good, or to run again.
+    fn end_running(&mut self, id: JobId, outcome: JobOutcome, cx: &mut Cx) {
+        let Some(job) = self.jobs.get_mut(&id).map(|record| &mut record.job) else { return };
+        if outcome.cause == EndCause::NeverLaunched && job.request.kind != JobKind::Allocation {
+            return self.back_to_queue(id, None, cx);
+        }
+        let ending = Ending::of_running(&outcome);
+        let is_failure = match ending.state {
+            JobState::Failed | JobState::Timeout | JobState::OutOfMemory => true,
+            JobState::Completed | JobState::Cancelled => false,
+            JobState::Pending | JobState::Running | JobState::Suspended | JobState::Completing => false,
+        };
+        job.run.system_comment = outcome.why;
+        if is_failure && job.runs_again() {
+            let run = job.run.clone().ended_as(ending.exit, outcome.usage, outcome.ended);
+            let run = RunState { state: ending.state, reason: ending.reason, ..run };
+            self.back_to_queue(id, Some(Run { requeued: false, run, steps: Vec::new() }), cx);
+        } else {
+            self.finish(id, ending, outcome.usage, outcome.ended, cx);
+        }
     }
 
     /// The command of an allocation has ended: the resources come back, with its exit code.

@@ -2,8 +2,7 @@
 //!
 //! Higher priority first. Among equals the one that was served longest ago: a job that has never run was "served"
 //! when it was submitted, an array each time one of its tasks starts. So plain jobs go in the order of their
-//! submission, arrays take turns ("array tasks are interleaved by array group", book), and nobody can be overtaken
-//! without end: whoever comes later has a later turn.
+//! submission, arrays take turns, and no job starves: whoever comes later has a later turn.
 //!
 //! Job numbers are handed out in order, to submissions and to tasks that start, so the number of the last task that
 //! started says when an array had its turn. That survives a restart without being written down.
@@ -13,8 +12,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-/// The priority of a job that asked for none. Low, so that an explicit priority overrides the order of submission
-/// (book), and not 0, which in Slurm means held.
+/// The priority of a job that asked for none. Low, so that an explicit priority overrides the order of
+/// submission, and not 0, which in Slurm means held.
 pub const DEFAULT_PRIORITY: u32 = 1;
 
 /// The place of a record in the queue; the smallest is first.

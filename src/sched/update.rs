@@ -246,7 +246,7 @@ fn set(request: &mut JobRequest, update: &Update) -> Result<(), Refusal> {
             Some(array) => array.limit = limit.filter(|limit| *limit > 0),
             None => return Err(Refusal::NotAnArray),
         },
-        Update::Requeue(yes) => request.no_requeue = !yes,
+        Update::Requeue(yes) => (request.requeue, request.no_requeue) = (*yes, !*yes),
         Update::Features(wanted) => request.constraint.clone_from(wanted),
         Update::Exclusive(yes) => request.sharing = if *yes { Sharing::Exclusive } else { Sharing::Default },
         Update::WorkDir(path) => request.work_dir.clone_from(path),

@@ -13,7 +13,7 @@ use jiff::tz::TimeZone;
 /// daylight saving makes a wall time ambiguous, the window is made the larger one: `is_end` says which end it is.
 ///
 /// # Errors
-/// `Invalid time specification (pos=0): foo` (golden G, `sacct -S foo`).
+/// `Invalid time specification (pos=0): foo` (`sacct -S foo`).
 pub fn parse(text: &str, now: Timestamp, tz: &TimeZone, is_end: bool) -> Result<Timestamp, SpecError> {
     let toward = if is_end { Toward::PastEnd } else { Toward::PastStart };
     moment::parse(text, now, tz, toward).map_err(|pos| {

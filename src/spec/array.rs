@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 /// Only contrived texts come near it, and they would keep a client busy for seconds.
 const MAX_NAMED: u64 = 64 * (MAX_TASK_ID as u64 + 1);
 
-/// The tasks of an array and how many may run at once (`%4`; `%0` and a bare `%` set no limit, golden C-20, C-22).
+/// The tasks of an array and how many may run at once (`%4`; `%0` and a bare `%` set no limit).
 ///
-/// Ids go up to [`MAX_TASK_ID`]; the order is free and repeats are allowed (golden C-05, C-27, C-29); brackets
+/// Ids go up to [`MAX_TASK_ID`]; the order is free and repeats are allowed; brackets
 /// around the list are dropped. The empty text, which Slurm takes for a plain job, is the caller's affair.
 ///
 /// # Errors
-/// `Invalid job array specification: …`, as Slurm's controller refuses it (golden C-15 to C-19, C-24).
+/// `Invalid job array specification: …`, as Slurm's controller refuses it.
 pub fn parse(text: &str) -> Result<ArraySpec, SpecError> {
     spec(text).ok_or_else(|| {
         SpecError::submission(format!("Invalid job array specification: {}", shown(text))).with_hint(FORMS)

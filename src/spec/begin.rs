@@ -1,4 +1,4 @@
-//! The earliest start of a job: `--begin`, and `--deadline` in the same forms (sbatch man page; book, "Delayed Start").
+//! The earliest start of a job: `--begin`, and `--deadline` in the same forms (sbatch man page).
 
 use crate::model::Timestamp;
 use crate::spec::error::SpecError;
@@ -13,7 +13,7 @@ use jiff::tz::TimeZone;
 /// times that daylight saving skips are moved forward by the gap; of those that it repeats, the first is meant.
 ///
 /// # Errors
-/// `Invalid --begin specification: …` (golden A-108).
+/// `Invalid --begin specification: …`.
 pub fn parse(text: &str, now: Timestamp, tz: &TimeZone) -> Result<Timestamp, SpecError> {
     parse_for(text, "--begin", now, tz)
 }

@@ -8,7 +8,7 @@ pub const MAX: u32 = i32::MAX as u32;
 /// A positive count given to `option` (`--ntasks`).
 ///
 /// # Errors
-/// `Invalid numeric value "abc" for --ntasks.` with exit code 1 (golden ), also for zero.
+/// `Invalid numeric value "abc" for --ntasks.` with exit code 1, also for zero.
 pub fn parse(text: &str, option: &str) -> Result<u32, SpecError> {
     parse_or_zero(text, option).and_then(|count| if count == 0 { Err(invalid(text, option)) } else { Ok(count) })
 }

@@ -1,4 +1,4 @@
-//! What a job waits for: `--dependency` (sbatch man page; book, "Dependencies").
+//! What a job waits for: `--dependency` (sbatch man page).
 
 use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
 use crate::spec::array;
@@ -21,7 +21,7 @@ const KINDS: [DependencyKind; 5] = [
 /// Array ids: `12_3`, `12_[1-3]`, `12_*`.
 ///
 /// # Errors
-/// `Job dependency problem: …`, as Slurm's controller refuses it (golden D-01 to D-07); also for `expand:` and
+/// `Job dependency problem: …`, as Slurm's controller refuses it; also for `expand:` and
 /// `afterburstbuffer:`, which have no meaning on one host.
 pub fn parse(text: &str) -> Result<Dependency, SpecError> {
     if text.is_empty() || text == "0" {

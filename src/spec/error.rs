@@ -68,7 +68,7 @@ impl fmt::Display for SpecError {
 
 impl std::error::Error for SpecError {}
 
-/// `value` as an error may repeat it: no control characters that a terminal would obey, and not without end.
+/// `value` as an error may repeat it: no control characters, which a terminal would act on, and of limited length.
 pub fn shown(value: &str) -> String {
     let mut out = String::new();
     for (i, c) in value.chars().enumerate() {

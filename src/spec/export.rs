@@ -1,13 +1,13 @@
-//! What of the environment a job gets: `--export`, `--export-file` (sbatch man page; book, "Environment Export").
+//! What of the environment a job gets: `--export`, `--export-file` (sbatch man page).
 //!
 //! Only the words are understood here; the values of names come from the submitter's environment later.
 
 use crate::model::request::ExportSpec;
 use crate::spec::error::{SpecError, shown};
 
-/// `ALL`, `NONE`, `NIL`, the empty text (nothing, golden E-34), `NAME`, `KEY=VALUE`, and lists of them with commas.
+/// `ALL`, `NONE`, `NIL`, the empty text (nothing), `NAME`, `KEY=VALUE`, and lists of them with commas.
 ///
-/// Without `ALL`, only what is named is passed on (golden E-21 to E-30). Quotes group, as in a shell, and are
+/// Without `ALL`, only what is named is passed on. Quotes group, as in a shell, and are
 /// dropped: `NEW='a,b'`. Names and values are kept in the order written; a name may be named twice.
 ///
 /// # Errors

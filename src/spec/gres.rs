@@ -31,7 +31,7 @@ impl GpuAsk {
 /// `None` where `none` or nothing was named.
 ///
 /// # Errors
-/// `Invalid generic resource (gres) specification: …` for any other resource (golden A-95), exit code 1, and for two
+/// `Invalid generic resource (gres) specification: …` for any other resource, exit code 1, and for two
 /// models at once, of which one job on one host gets only one.
 pub fn parse(text: &str) -> Result<Option<GpuAsk>, SpecError> {
     gres(text).ok_or_else(|| invalid(text))
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(parse_gpus("2"), Ok(ask(None, 2)));
         assert_eq!(parse_gpus("a100:2"), Ok(ask(Some("a100"), 2)));
         assert_eq!(parse_gpus("a100:1,a100:2"), Ok(ask(Some("a100"), 3)));
-        // As in Slurm a bare word is a model, which the host then lacks (golden M, `--gpus=abc`).
+        // As in Slurm a bare word is a model, which the host then lacks (`--gpus=abc`).
         assert_eq!(parse_gpus("abc"), Ok(ask(Some("abc"), 1)));
         assert_eq!(parse_gpus("gpu:2"), Ok(ask(None, 2)));
     }

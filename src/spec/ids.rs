@@ -13,7 +13,7 @@ pub const MAX_JOB_ID: u32 = u32::MAX - 2;
 /// (`12_[3-9%2]`), so that what was printed can be pasted; the limit means nothing here.
 ///
 /// # Errors
-/// `Invalid job id 12x` (golden I-08, I-09, I-12).
+/// `Invalid job id 12x`.
 pub fn parse_job(text: &str) -> Result<JobRef, SpecError> {
     job_ref(text).ok_or_else(|| SpecError::value(format!("Invalid job id {}", shown(text))))
 }

@@ -10,7 +10,7 @@ pub const MAX_MB: u64 = 1 << 40;
 /// Zero is a value of its own (the host's whole memory), so it is returned as it is.
 ///
 /// # Errors
-/// `Invalid --mem specification: …` (golden A-72): fractions and signs are refused as in Slurm.
+/// `Invalid --mem specification: …`: fractions and signs are refused as in Slurm.
 pub fn parse_mb(text: &str) -> Result<u64, SpecError> {
     parse_mb_for(text, "--mem")
 }

@@ -294,7 +294,7 @@ impl<'a> Reader<'a> {
             self.pos = self.text.len() - (unit.len() - letters);
             number.parse::<i64>().ok().and_then(|n| n.checked_mul(factor))
         } else {
-            // The book's `now+00:10:00`: the forms of a time limit.
+            // `now+00:10:00`: the forms of a time limit.
             self.pos += length;
             time::seconds(number).and_then(|secs| i64::try_from(secs).ok())
         };

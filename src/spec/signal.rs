@@ -25,7 +25,7 @@ const NAMES: [&str; 31] = [
 /// The number of a signal: `USR1`, `SIGUSR1` or `10`, in any case; also `RTMIN+2` and `RTMAX-1`.
 ///
 /// # Errors
-/// `Unknown job signal: FOO` (golden I-42), also for numbers that Linux does not have.
+/// `Unknown job signal: FOO`, also for numbers that Linux does not have.
 pub fn parse(text: &str) -> Result<i32, SpecError> {
     number(text)
         .ok_or_else(|| SpecError::value(format!("Unknown job signal: {}", shown(text))).with_hint(hint("", text)))
@@ -46,7 +46,7 @@ pub fn name(signal: i32) -> Option<&'static str> {
 /// `[R][B]:SIG[@seconds]`. `R` (reservation) is accepted and means nothing: one host has no reservations.
 ///
 /// # Errors
-/// `Invalid --signal specification: …` (golden A-106).
+/// `Invalid --signal specification: …`.
 pub fn parse_warn(text: &str) -> Result<WarnSignal, SpecError> {
     warn(text)
         .ok_or_else(|| SpecError::invalid_option("--signal", text).with_hint(hint("[B:]SIGNAL[@SECONDS], ", text)))

@@ -79,7 +79,7 @@ const ABSENT: [(&str, &str); 21] = [
     ("UNKNOWN", "UN"),
 ];
 
-/// What squeue lists after an unknown state (golden F, `squeue -t bogus`).
+/// What squeue lists after an unknown state (`squeue -t bogus`).
 pub const VALID_NAMES: &str = "PENDING,RUNNING,SUSPENDED,COMPLETED,CANCELLED,FAILED,TIMEOUT,NODE_FAIL,PREEMPTED,\
     BOOT_FAIL,DEADLINE,OUT_OF_MEMORY,COMPLETING,CONFIGURING,RESIZING,RESV_DEL_HOLD,REQUEUED,REQUEUE_FED,REQUEUE_HOLD,\
     REVOKED,SIGNALING,SPECIAL_EXIT,STAGE_OUT,STOPPED";

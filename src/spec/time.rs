@@ -15,7 +15,7 @@ const MAX_SECS: u64 = (u32::MAX as u64 - 2) * 60;
 /// or more are rounded up to whole minutes as Slurm keeps them; shorter ones stay exact, which Slurm cannot.
 ///
 /// # Errors
-/// `Invalid --time specification: …` (golden A-47). Unlike Slurm, `-5` is refused: there it becomes a limit of
+/// `Invalid --time specification: …`. Unlike Slurm, `-5` is refused: there it becomes a limit of
 /// eight thousand years that no command can show.
 pub fn parse_limit(text: &str) -> Result<Option<u64>, SpecError> {
     parse_limit_for(text, "--time")
@@ -64,7 +64,7 @@ pub(crate) fn seconds(text: &str) -> Option<u64> {
         Some((days, rest)) => (Some(number(days)?), rest),
         None => (None, text),
     };
-    // `1-` is one day (golden A-53).
+    // `1-` is one day.
     let fields: Vec<u64> = match (days, rest) {
         (Some(_), "") => Vec::new(),
         _ => rest.splitn(4, ':').map(number).collect::<Option<_>>()?,

@@ -104,7 +104,8 @@ mod tests {
     #[test]
     fn an_unknown_text_is_an_error_that_names_table_column_and_value() {
         let row = JobRow::new(&job(1), 1).expect("a small job");
-        for (known, unknown) in [("PENDING", "NODE_FAIL"), ("\"None\",\"exit\"", "\"Whim\",\"exit\""), ("cpus", "cups")]
+        for (known, unknown) in
+            [("PENDING", "NODE_FAIL"), ("\"None\",\"exit\"", "\"NoSuchReason\",\"exit\""), ("cpus", "cups")]
         {
             let body = row.body.replacen(known, unknown, 1);
             assert_ne!(body, row.body, "{known}");

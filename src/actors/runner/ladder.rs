@@ -204,7 +204,7 @@ impl RunnerActor {
         }));
     }
 
-    /// The step's client is told how long it may take, in Slurm's reckoning: the grace, and two seconds for the rest.
+    /// The step's client is told how long it may take, as Slurm counts it: the grace, and two seconds for the rest.
     fn tell_stopping(&self, step: StepId) {
         let wait_secs = self.setup.kill_wait.as_secs() + 2;
         let step = StepKey { job: self.id, step };

@@ -1,0 +1,90 @@
+//! Job arrays.
+
+use super::*;
+
+#[test]
+fn a_pending_array_is_one_record_and_its_last_task_has_its_number() {
+    let mut d = Double::new(4, 1000, 0);
+    let array = d.submit(ask().array(1, 3, None));
+    assert_eq!(d.core.jobs().count(), 1);
+    d.plan();
+    let started = d.started();
+    assert_eq!(d.labels(&started), ["1_1", "1_2", "1_3"]);
+    assert_eq!(started, [JobId(2), JobId(3), array]);
+    assert_eq!(d.store.len(), 3);
+}
+
+#[test]
+fn a_million_tasks_cost_what_one_costs() {
+    let mut d = Double::new(2, 1000, 0);
+    let array = d.submit(ask().array(0, 999_999, Some(2)));
+    d.plan();
+    assert_eq!(d.started().len(), 2);
+    assert_eq!((d.core.jobs().count(), d.reason(array)), (3, Reason::JobArrayTaskLimit));
+    d.cancel(&JobRef::job(array)).unwrap();
+    assert_eq!((d.core.jobs().count(), d.state(array)), (3, JobState::Cancelled));
+}
+
+#[test]
+fn array_limit_blocks_third_task() {
+    let mut d = Double::new(4, 1000, 0);
+    let array = d.submit(ask().array(1, 9, Some(2)));
+    let other = d.submit(ask());
+    d.plan();
+    let started = d.started();
+    assert_eq!(d.labels(&started), ["1_1", "3", "1_2"].map(|l| l.replace('3', &other.to_string())));
+    assert_eq!(d.reason(array), Reason::JobArrayTaskLimit);
+    d.exit(started[0], 0);
+    let next = d.started();
+    assert_eq!(d.labels(&next), ["1_3"]);
+}
+
+#[test]
+fn single_tasks_and_ranges_of_a_pending_array_can_be_cancelled() {
+    let mut d = Double::new(1, 1000, 0);
+    let array = d.submit(ask().array(1, 9, None).held());
+    let one = d.cancel(&tasks_of(array, &[5])).unwrap();
+    let range = d.cancel(&tasks_of(array, &[7, 8])).unwrap();
+    assert_eq!(d.labels(&one), ["1_5"]);
+    assert_eq!(d.labels(&range), ["1_[7-8]"]);
+    assert_eq!(d.label(array), "1_[1-4,6,9]");
+    assert_eq!(
+        [one[0], range[0], array].map(|id| d.state(id)),
+        [JobState::Cancelled, JobState::Cancelled, JobState::Pending]
+    );
+    assert_eq!(d.cancel(&tasks_of(array, &[5])), Err(Refusal::AlreadyDone));
+    assert_eq!(d.cancel(&tasks_of(array, &[77])), Err(Refusal::UnknownJob));
+    d.cancel(&tasks_of(array, &(0..20).collect::<Vec<u32>>())).unwrap();
+    assert_eq!((d.state(array), d.label(array)), (JobState::Cancelled, "1_[1-4,6,9]".to_string()));
+}
+
+#[test]
+fn tasks_that_are_held_together_stay_one_record_and_run_when_released() {
+    let mut d = Double::new(9, 1000, 0);
+    let array = d.submit(ask().array(1, 9, None));
+    let held = d.act(|core, cx| core.hold(&tasks_of(array, &[2, 3, 4]), Hold::User, cx)).unwrap();
+    assert_eq!(d.labels(&held), ["1_[2-4]"]);
+    d.plan();
+    assert_eq!((d.started().len(), d.reason(held[0])), (6, Reason::JobHeldUser));
+    d.act(|core, cx| core.release(&tasks_of(array, &[2, 3, 4]), cx)).unwrap();
+    d.plan();
+    let started = d.started();
+    assert_eq!(d.labels(&started), ["1_2", "1_3", "1_4"]);
+    assert_eq!(started[2], held[0]);
+}
+
+#[test]
+fn the_throttle_of_an_array_can_be_changed() {
+    let mut d = Double::new(9, 1000, 0);
+    let array = d.submit(ask().array(1, 9, Some(1)));
+    d.plan();
+    let throttle = |d: &mut Double, n| {
+        d.act(|core, cx| core.update(&JobRef::job(array), &[Update::ArrayTaskThrottle(n)], &[], cx)).unwrap();
+        d.plan();
+        d.started().len()
+    };
+    assert_eq!(d.started().len(), 1);
+    assert_eq!(throttle(&mut d, Some(3)), 2);
+    assert_eq!(throttle(&mut d, Some(2)), 0);
+    assert_eq!(throttle(&mut d, None), 6);
+}

@@ -1,0 +1,129 @@
+//! CPUs and GPUs, reservations, jobs that pass others, the forecast.
+
+use super::*;
+
+#[test]
+fn cpus_and_gpus_are_given_by_number_lowest_first_and_come_back() {
+    let mut d = Double::new(4, 1000, 2);
+    let a = d.submit(ask().cpus(2).gpus(1));
+    let b = d.submit(ask().cpus(1).gpus(1));
+    d.plan();
+    let alloc = |d: &Double, id| d.core.job(id).unwrap().run.alloc.clone().unwrap();
+    assert_eq!((alloc(&d, a).cpu_ids, alloc(&d, a).gpu_ids), (vec![0, 1], vec![0]));
+    assert_eq!((alloc(&d, b).cpu_ids, alloc(&d, b).gpu_ids), (vec![2], vec![1]));
+    d.exit(a, 0);
+    let c = d.submit(ask().cpus(3).gpus(1));
+    d.plan();
+    assert_eq!((alloc(&d, c).cpu_ids, alloc(&d, c).gpu_ids), (vec![0, 1, 3], vec![0]));
+    assert_eq!(d.core.gpus_in_use(), [0, 1]);
+}
+
+#[test]
+fn the_first_that_does_not_fit_waits_for_resources_and_the_others_for_it() {
+    let mut d = Double::new(1, 1000, 0);
+    let running = d.submit(ask());
+    let first = d.submit(ask());
+    let second = d.submit(ask());
+    d.plan();
+    assert_eq!(
+        (d.reason(running), d.reason(first), d.reason(second)),
+        (Reason::None, Reason::Resources, Reason::Priority)
+    );
+}
+
+#[test]
+fn a_wide_job_is_not_starved_by_a_stream_of_narrow_ones_without_limits() {
+    let mut d = Double::new(2, 1000, 0);
+    let first = d.submit(ask());
+    d.plan();
+    let wide = d.submit(ask().cpus(2));
+    let narrow = d.submit(ask());
+    d.plan();
+    assert_eq!(d.state(narrow), JobState::Pending);
+    d.exit(first, 0);
+    assert_eq!(d.state(wide), JobState::Running);
+}
+
+#[test]
+fn a_later_job_passes_if_its_limit_ends_before_the_reservation() {
+    let mut d = Double::new(2, 1000, 0);
+    d.submit(ask().limit(600));
+    d.plan();
+    let wide = d.submit(ask().cpus(2).limit(60));
+    let too_long = d.submit(ask().limit(601));
+    let short = d.submit(ask().limit(600));
+    d.plan();
+    assert_eq!(
+        [wide, too_long, short].map(|id| d.state(id)),
+        [JobState::Pending, JobState::Pending, JobState::Running]
+    );
+}
+
+#[test]
+fn a_later_job_passes_if_it_uses_only_what_is_spare() {
+    let mut d = Double::new(4, 1000, 0);
+    d.submit(ask().cpus(3).limit(600));
+    d.plan();
+    let wide = d.submit(ask().cpus(3));
+    let endless = d.submit(ask());
+    let another = d.submit(ask());
+    d.plan();
+    assert_eq!(
+        [wide, endless, another].map(|id| d.state(id)),
+        [JobState::Pending, JobState::Running, JobState::Pending]
+    );
+    d.wait(600);
+    assert_eq!(d.core.expected_starts(d.now).get(&wide), Some(&d.now.plus_secs(1)));
+}
+
+#[test]
+fn without_limits_what_is_spare_is_counted_from_the_oldest_jobs() {
+    let mut d = Double::new(4, 1000, 0);
+    let old = d.submit(ask().cpus(2));
+    d.plan();
+    d.now = d.now.plus_secs(1);
+    d.submit(ask());
+    d.plan();
+    let wide = d.submit(ask().cpus(3));
+    let narrow = d.submit(ask());
+    d.plan();
+    assert_eq!(d.state(narrow), JobState::Pending, "it would take the CPU that the wide job gets when {old} ends");
+    d.exit(old, 0);
+    assert_eq!(d.state(wide), JobState::Running);
+}
+
+#[test]
+fn an_exclusive_job_waits_for_an_empty_host_and_keeps_it() {
+    let mut d = Double::new(4, 1000, 0);
+    let first = d.submit(ask());
+    d.plan();
+    let alone = d.submit(ask().exclusive());
+    let other = d.submit(ask());
+    d.plan();
+    assert_eq!((d.state(alone), d.reason(alone)), (JobState::Pending, Reason::Exclusive));
+    assert_eq!((d.state(other), d.reason(other)), (JobState::Pending, Reason::Priority));
+    d.exit(first, 0);
+    assert_eq!(d.state(alone), JobState::Running);
+    assert_eq!(d.core.job(alone).unwrap().run.alloc.as_ref().unwrap().cpu_ids, [0, 1, 2, 3]);
+    assert_eq!(d.reason(other), Reason::Exclusive);
+    d.exit(alone, 0);
+    assert_eq!(d.state(other), JobState::Running);
+}
+
+#[test]
+fn the_forecast_says_when_each_job_starts() {
+    let mut d = Double::new(1, 1000, 0);
+    d.submit(ask().limit(100));
+    d.plan();
+    let start = d.now;
+    let second = d.submit(ask().limit(50));
+    let third = d.submit(ask());
+    let never = d.submit(ask());
+    let held = d.submit(ask().held());
+    let starts = d.core.expected_starts(d.now);
+    assert_eq!(starts.get(&second), Some(&start.plus_secs(100)));
+    assert_eq!(starts.get(&third), Some(&start.plus_secs(150)));
+    assert_eq!((starts.get(&never), starts.get(&held)), (None, None));
+    let estimate = d.core.test_only(&Submission { request: ask().0, ..Submission::default() }, d.now).unwrap();
+    assert_eq!((estimate.id, estimate.start, estimate.cpus), (d.core.next_id(), None, 1));
+}

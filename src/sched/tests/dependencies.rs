@@ -1,0 +1,217 @@
+//! Dependencies and singletons.
+
+use super::*;
+
+#[test]
+fn each_kind_of_dependency_waits_for_its_condition() {
+    for (kind, status, is_met) in [
+        (AfterOk, 0, true),
+        (AfterOk, 1, false),
+        (AfterNotOk, 0, false),
+        (AfterNotOk, 1, true),
+        (AfterAny, 0, true),
+        (AfterAny, 1, true),
+        (After, 0, true),
+        (After, 1, true),
+        (AfterCorr, 0, true),
+        (AfterCorr, 1, false),
+    ] {
+        let mut d = Double::new(2, 1000, 0);
+        let first = d.submit(ask());
+        let second = d.submit(ask().after(kind, first));
+        assert_eq!(d.reason(second), Reason::Dependency);
+        let text = d.core.view(second, d.now).unwrap().dependency;
+        assert_eq!(text, format!("{}:{first}(unfulfilled)", kind.name()));
+        d.plan();
+        d.plan();
+        assert_eq!(d.state(second) == JobState::Running, kind == After, "{kind:?} while it runs");
+        d.exit(first, status);
+        if is_met {
+            assert_eq!(d.state(second), JobState::Running, "{kind:?} after exit {status}");
+        } else {
+            assert_eq!(d.reason(second), Reason::DependencyNeverSatisfied, "{kind:?} after exit {status}");
+            assert_eq!(d.core.view(second, d.now).unwrap().dependency, format!("{}:{first}(failed)", kind.name()));
+        }
+    }
+}
+
+#[test]
+fn after_with_minutes_counts_from_the_start() {
+    let mut d = Double::new(2, 1000, 0);
+    let first = d.submit(ask());
+    let term = DependencyTerm::On { kind: After, job: JobRef::job(first), delay_minutes: 5 };
+    let second = d.submit(ask().dependency(Dependency { terms: vec![term], any: false }));
+    d.plan();
+    d.wait(100);
+    assert_eq!(d.state(second), JobState::Pending);
+    assert_eq!(d.core.next_due(), Some(Timestamp::from_secs(T0 + 300)));
+    d.wait(200);
+    assert_eq!(d.state(second), JobState::Running);
+}
+
+#[test]
+fn a_cancelled_job_counts_as_started_and_as_failed() {
+    let mut d = Double::new(2, 1000, 0);
+    let first = d.submit(ask().held());
+    let after = d.submit(ask().after(After, first));
+    let ok = d.submit(ask().after(AfterOk, first));
+    d.cancel(&JobRef::job(first)).unwrap();
+    d.plan();
+    assert_eq!((d.state(after), d.reason(ok)), (JobState::Running, Reason::DependencyNeverSatisfied));
+}
+
+#[test]
+fn all_terms_must_hold_or_with_a_question_mark_one() {
+    let mut d = Double::new(4, 1000, 0);
+    let (good, bad) = (d.submit(ask()), d.submit(ask()));
+    let terms = vec![on(AfterOk, good), on(AfterOk, bad)];
+    let all = d.submit(ask().dependency(Dependency { terms: terms.clone(), any: false }));
+    let any = d.submit(ask().dependency(Dependency { terms, any: true }));
+    d.plan();
+    d.exit(bad, 1);
+    assert_eq!((d.reason(all), d.reason(any)), (Reason::DependencyNeverSatisfied, Reason::Dependency));
+    d.exit(good, 0);
+    assert_eq!((d.state(all), d.state(any)), (JobState::Pending, JobState::Running));
+}
+
+#[test]
+fn kill_on_invalid_dep_cancels_a_whole_chain() {
+    let mut d = Double::new(1, 1000, 0);
+    let mut last = d.submit(ask());
+    let first = last;
+    for _ in 0..2000 {
+        last = d.submit(ask().after(AfterOk, last).with(|r| r.kill_on_invalid_dep = true));
+    }
+    d.plan();
+    d.exit(first, 1);
+    assert_eq!((d.state(last), d.reason(last)), (JobState::Cancelled, Reason::DependencyNeverSatisfied));
+}
+
+#[test]
+fn a_dependency_on_an_unknown_job_is_refused_and_names_it() {
+    let mut d = Double::new(1, 1000, 0);
+    assert_eq!(
+        refusal(&mut d, ask().after(AfterOk, JobId(99))),
+        ["no job 99 for dependency afterok:99", "Batch job submission failed: Job dependency problem"]
+    );
+    assert_eq!(d.core.next_id(), JobId(1));
+}
+
+#[test]
+fn a_job_that_has_left_the_memory_can_still_be_depended_on() {
+    let mut d = Double::new(4, 1000, 0);
+    let fact = |id, ok| EndedJob { id: JobId(id), array: None, ok, start: None, ended: d.now };
+    let ended = vec![fact(70, true), fact(71, false)];
+    let mut submit = |kind, id| {
+        let request = ask().after(kind, JobId(id)).0;
+        let s = Submission { request, ended: ended.clone(), ..Submission::default() };
+        d.act(|core, cx| core.submit(s, cx)).unwrap()
+    };
+    let ids = [submit(AfterOk, 70), submit(AfterOk, 71), submit(AfterAny, 71), submit(AfterNotOk, 71)];
+    d.plan();
+    assert_eq!(ids.map(|id| d.state(id) == JobState::Running), [true, false, true, true]);
+    assert_eq!(d.reason(ids[1]), Reason::DependencyNeverSatisfied);
+}
+
+#[test]
+fn an_array_id_means_all_its_tasks() {
+    let mut d = Double::new(1, 1000, 0);
+    let array = d.submit(ask().array(1, 3, None));
+    let ok = d.submit(ask().after(AfterOk, array));
+    let any = d.submit(ask().after(AfterAny, array));
+    let one = d.submit(ask().dependency(Dependency {
+        terms: vec![DependencyTerm::On { kind: AfterOk, job: tasks_of(array, &[1]), delay_minutes: 0 }],
+        any: false,
+    }));
+    assert_eq!(d.core.view(ok, d.now).unwrap().dependency, "afterok:1_*(unfulfilled)");
+    d.plan();
+    let first = d.started();
+    d.exit(first[0], 0);
+    assert_ne!(d.reason(one), Reason::Dependency);
+    assert_eq!((d.reason(ok), d.reason(any)), (Reason::Dependency, Reason::Dependency));
+    // Everything ends well but the last task.
+    while let [id] = d.started()[..] {
+        let is_last = d.label(id) == "1_3";
+        d.exit(id, i32::from(is_last));
+    }
+    assert_eq!((d.reason(ok), d.state(any)), (Reason::DependencyNeverSatisfied, JobState::Completed));
+}
+
+#[test]
+fn aftercorr_waits_for_the_task_of_the_same_number() {
+    let mut d = Double::new(3, 1000, 0);
+    let first = d.submit(ask().array(1, 3, None));
+    let second = d.submit(ask().array(1, 3, None).after(AfterCorr, first));
+    d.plan();
+    let tasks = d.started();
+    assert_eq!(d.reason(second), Reason::Dependency);
+    d.exit(tasks[1], 0);
+    let started = d.started();
+    assert_eq!(d.labels(&started), [format!("{second}_2")]);
+    d.exit(tasks[0], 1);
+    assert_eq!(d.reason(second), Reason::Dependency);
+    d.exit(tasks[2], 0);
+    let started = d.started();
+    assert_eq!(d.labels(&started), [format!("{second}_3")]);
+    assert_eq!((d.label(second), d.reason(second)), (format!("{second}_[1]"), Reason::DependencyNeverSatisfied));
+}
+
+#[test]
+fn a_task_that_is_held_out_of_an_aftercorr_array_still_waits_for_its_own_counterpart() {
+    let mut d = Double::new(4, 1000, 0);
+    let first = d.submit(ask().array(1, 2, None));
+    let second = d.submit(ask().array(1, 2, None).after(AfterCorr, first));
+    let own = d.act(|core, cx| core.hold(&tasks_of(second, &[2]), Hold::User, cx)).unwrap()[0];
+    d.act(|core, cx| core.release(&tasks_of(second, &[2]), cx)).unwrap();
+    d.plan();
+    let tasks = d.started();
+    assert_eq!((tasks.len(), d.reason(own)), (2, Reason::Dependency));
+    d.exit(tasks[1], 0);
+    assert_eq!(d.state(own), JobState::Running);
+}
+
+#[test]
+fn the_rest_of_an_aftercorr_array_is_looked_at_again_when_a_ready_task_leaves_it() {
+    let mut d = Double::new(1, 1000, 0);
+    let first = d.submit(ask().array(0, 1, None));
+    d.plan();
+    let task = d.started();
+    d.exit(task[0], 1);
+    let task = d.started();
+    d.exit(task[0], 0);
+    d.submit(ask());
+    d.plan();
+    let second = d.submit(ask().array(0, 1, None).after(AfterCorr, first));
+    assert_eq!(d.reason(second), Reason::Resources);
+    d.act(|core, cx| core.hold(&tasks_of(second, &[1]), Hold::User, cx)).unwrap();
+    assert_eq!(d.reason(second), Reason::DependencyNeverSatisfied);
+    assert!(d.core.queue.first().is_none());
+}
+
+#[test]
+fn two_queued_singletons_never_block_each_other_and_run_one_after_the_other() {
+    let mut d = Double::new(4, 1000, 0);
+    let ids: Vec<JobId> = (0..3).map(|_| d.submit(ask().name("one").singleton())).collect();
+    let other = d.submit(ask().name("two").singleton());
+    d.plan();
+    assert_eq!(d.started(), [ids[0], other]);
+    assert_eq!(d.core.view(ids[1], d.now).unwrap().dependency, "singleton(unfulfilled)");
+    d.exit(ids[0], 0);
+    assert_eq!(d.started(), [ids[1]]);
+    d.cancel(&JobRef::job(ids[1])).unwrap();
+    d.end(ids[1], EndCause::Stopped, ExitCode::OK);
+    d.plan();
+    assert_eq!(d.started(), [ids[2]]);
+}
+
+#[test]
+fn a_singleton_goes_when_the_name_before_it_is_changed() {
+    let mut d = Double::new(4, 1000, 0);
+    let first = d.submit(ask().name("one").held());
+    let second = d.submit(ask().name("one").singleton());
+    d.plan();
+    assert_eq!(d.reason(second), Reason::Dependency);
+    d.act(|core, cx| core.update(&JobRef::job(first), &[Update::JobName("x".into())], &[], cx)).unwrap();
+    d.plan();
+    assert_eq!(d.state(second), JobState::Running);
+}

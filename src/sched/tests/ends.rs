@@ -1,0 +1,167 @@
+//! How jobs end.
+
+use super::*;
+
+#[test]
+fn exit_codes_and_causes_make_the_states_of_the_book() {
+    use EndCause::*;
+    let ended = |cause, exit| {
+        let mut d = Double::new(1, 1000, 0);
+        let id = d.submit(ask());
+        d.plan();
+        d.end(id, cause, exit);
+        let job = d.core.job(id).unwrap().clone();
+        assert_eq!(d.store[&id], job, "the end is in the store");
+        (job.run.state, job.run.reason)
+    };
+    assert_eq!(ended(Exited, ExitCode::OK), (JobState::Completed, Reason::None));
+    assert_eq!(ended(Exited, ExitCode::status(3)), (JobState::Failed, Reason::NonZeroExitCode));
+    assert_eq!(ended(Exited, ExitCode::signal(9)), (JobState::Failed, Reason::RaisedSignal));
+    assert_eq!(ended(TimeLimit, ExitCode::signal(15)), (JobState::Timeout, Reason::TimeLimit));
+    assert_eq!(ended(OutOfMemory, ExitCode::signal(9)), (JobState::OutOfMemory, Reason::OutOfMemory));
+    assert_eq!(ended(LaunchFailed, ExitCode::LAUNCH_FAILED), (JobState::Failed, Reason::JobLaunchFailure));
+    assert_eq!(ended(RunnerLost, ExitCode::OK), (JobState::Failed, Reason::RunnerLost));
+}
+
+#[test]
+fn a_terminal_state_is_never_overwritten() {
+    let mut d = Double::new(1, 1000, 0);
+    let id = d.submit(ask());
+    d.plan();
+    d.end(id, EndCause::TimeLimit, ExitCode::signal(15));
+    d.end(id, EndCause::Exited, ExitCode::OK);
+    assert_eq!(d.cancel(&JobRef::job(id)), Err(Refusal::AlreadyDone));
+    assert_eq!(d.state(id), JobState::Timeout);
+}
+
+#[test]
+fn a_failed_job_is_requeued_once_and_a_completed_or_cancelled_one_never() {
+    for (cause, exit) in [
+        (EndCause::Exited, ExitCode::status(1)),
+        (EndCause::TimeLimit, ExitCode::signal(15)),
+        (EndCause::OutOfMemory, ExitCode::signal(9)),
+    ] {
+        let mut d = Double::new(1, 1000, 0);
+        let id = d.submit(ask().with(|r| r.requeue = true));
+        d.plan();
+        d.end(id, cause, exit);
+        assert_eq!((d.state(id), d.core.job(id).unwrap().run.restarts), (JobState::Pending, 1));
+        d.plan();
+        let Some(Effect::Launch(launch)) = d.effects.last() else { panic!("{:?}", d.effects) };
+        assert_eq!(launch.run.restarts, 1);
+        d.end(id, cause, exit);
+        assert!(d.state(id).is_terminal());
+    }
+    let mut d = Double::new(2, 1000, 0);
+    let good = d.submit(ask().with(|r| r.requeue = true));
+    let cancelled = d.submit(ask().with(|r| r.requeue = true));
+    d.plan();
+    d.end(good, EndCause::Exited, ExitCode::OK);
+    d.cancel(&JobRef::job(cancelled)).unwrap();
+    d.end(cancelled, EndCause::Stopped, ExitCode::signal(15));
+    assert_eq!((d.state(good), d.state(cancelled)), (JobState::Completed, JobState::Cancelled));
+}
+
+#[test]
+fn a_job_that_was_never_launched_is_pending_again_without_a_restart() {
+    let mut d = Double::new(1, 1000, 0);
+    let id = d.submit(ask());
+    d.plan();
+    d.end(id, EndCause::NeverLaunched, ExitCode::OK);
+    let job = d.core.job(id).unwrap();
+    assert_eq!((job.run.state, job.run.restarts, job.run.start, &job.run.alloc), (JobState::Pending, 0, None, &None));
+    d.plan();
+    assert_eq!(d.started(), [id, id]);
+}
+
+#[test]
+fn cancelling_goes_through_completing_and_says_who_did_it() {
+    let mut d = Double::new(1, 1000, 0);
+    let running = d.submit(ask());
+    let pending = d.submit(ask());
+    d.plan();
+    d.cancel(&JobRef::job(pending)).unwrap();
+    d.cancel(&JobRef::job(running)).unwrap();
+    assert_eq!((d.state(pending), d.reason(pending)), (JobState::Cancelled, Reason::CancelledByUser));
+    assert_eq!(d.state(running), JobState::Completing);
+    assert_eq!(d.stops(), [(running, StopCause::Cancelled { by: 1001 })]);
+    assert_eq!(d.cancel(&JobRef::job(running)), Err(Refusal::AlreadyDone));
+    d.end(running, EndCause::Stopped, ExitCode::signal(15));
+    let job = d.core.job(running).unwrap();
+    assert_eq!(
+        (job.run.state, job.run.cancelled_by, job.run.exit),
+        (JobState::Cancelled, Some(1001), ExitCode::signal(15))
+    );
+    assert_eq!(d.cancel(&JobRef::job(JobId(99))), Err(Refusal::UnknownJob));
+}
+
+#[test]
+fn a_cancelled_job_that_ran_out_of_memory_is_out_of_memory() {
+    let mut d = Double::new(1, 1000, 0);
+    let id = d.submit(ask());
+    d.plan();
+    d.cancel(&JobRef::job(id)).unwrap();
+    d.end(id, EndCause::OutOfMemory, ExitCode::signal(9));
+    assert_eq!(d.state(id), JobState::OutOfMemory);
+}
+
+#[test]
+fn resources_stay_taken_until_the_processes_are_gone() {
+    let mut d = Double::new(1, 1000, 0);
+    let first = d.submit(ask());
+    let next = d.submit(ask());
+    d.plan();
+    d.cancel(&JobRef::job(first)).unwrap();
+    d.plan();
+    assert_eq!(d.state(next), JobState::Pending);
+    d.end(first, EndCause::Stopped, ExitCode::signal(15));
+    d.plan();
+    assert_eq!(d.state(next), JobState::Running);
+}
+
+#[test]
+fn the_lost_client_of_an_allocation_ends_it() {
+    let mut d = Double::new(1, 1000, 0);
+    let running = d.submit(ask().allocation());
+    let pending = d.submit(ask().allocation());
+    d.plan();
+    for id in [running, pending] {
+        d.act(|core, cx| core.client_lost(id, cx));
+    }
+    assert_eq!((d.state(pending), d.reason(pending)), (JobState::Cancelled, Reason::ClientLost));
+    assert_eq!(d.stops(), [(running, StopCause::ClientLost)]);
+    d.end(running, EndCause::Stopped, ExitCode::OK);
+    assert_eq!((d.state(running), d.reason(running)), (JobState::Cancelled, Reason::ClientLost));
+}
+
+#[test]
+fn a_released_allocation_ends_as_its_command_did_after_its_steps_are_gone() {
+    let mut d = Double::new(2, 1000, 0);
+    let plain = d.submit(ask().allocation());
+    let with_steps = d.submit(ask().allocation());
+    d.plan();
+    d.act(|core, cx| core.create_step(with_steps, step(1), StepAsker::default(), cx)).unwrap();
+    for id in [plain, with_steps] {
+        d.act(|core, cx| core.release_allocation(id, ExitCode::status(3), cx));
+    }
+    assert_eq!((d.state(plain), d.core.job(plain).unwrap().run.exit), (JobState::Failed, ExitCode::status(3)));
+    assert_eq!(d.state(with_steps), JobState::Completing);
+    assert_eq!(d.stops(), [(with_steps, StopCause::Released)]);
+    d.end(with_steps, EndCause::Stopped, ExitCode::signal(9));
+    let job = d.core.job(with_steps).unwrap();
+    assert_eq!((job.run.state, job.run.exit), (JobState::Failed, ExitCode::status(3)));
+    assert!(job.steps.iter().all(|step| step.state.is_terminal()));
+}
+
+#[test]
+fn ended_jobs_leave_the_memory_after_a_while() {
+    let mut d = Double::new(1, 1000, 0);
+    let id = d.submit(ask());
+    d.plan();
+    d.exit(id, 0);
+    d.wait(299);
+    assert!(d.core.job(id).is_some());
+    d.wait(1);
+    assert!(d.core.job(id).is_none());
+    assert_eq!(d.effects.last(), Some(&Effect::Gone(id)));
+}

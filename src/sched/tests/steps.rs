@@ -1,0 +1,155 @@
+//! Steps inside an allocation.
+
+use super::*;
+
+#[test]
+fn a_job_that_reached_its_limit_is_a_timeout_however_it_ended_then() {
+    for cause in [EndCause::Exited, EndCause::Stopped, EndCause::TimeLimit] {
+        let mut d = Double::new(4, 1000, 0);
+        let id = d.submit(ask());
+        d.plan();
+        d.act(|core, cx| core.limit_reached(id, cx));
+        assert_eq!(d.state(id), JobState::Completing);
+        let jobs = d.store.values().cloned().collect();
+        let again = Core::recover(d.core.config().clone(), jobs, Vec::new(), JobId(2), d.now);
+        assert_eq!(again.unfinished_stops(), [(id, StopCause::TimeLimit)]);
+        d.end(id, cause, ExitCode::OK);
+        assert_eq!((d.state(id), d.core.job(id).unwrap().run.reason), (JobState::Timeout, Reason::TimeLimit));
+    }
+}
+
+#[test]
+fn a_step_that_was_never_launched_leaves_nothing_behind_and_its_client_asks_anew() {
+    let mut d = Double::new(2, 1000, 0);
+    let id = d.submit(ask().allocation().cpus(2));
+    d.plan();
+    let client = ClientProcess { pid: 7, start_ticks: 70 };
+    let asker = StepAsker { ticket: 7, client: Some(client) };
+    let start = d.act(|core, cx| core.create_step(id, step(1), asker, cx)).unwrap();
+    let StepStart::Now(key, _) = start else { panic!("{start:?}") };
+    assert_eq!(d.core.step_of(id, client).map(|step| step.id), Some(key.step));
+    assert_eq!(d.core.step_of(id, ClientProcess { start_ticks: 71, ..client }), None);
+    d.act(|core, cx| {
+        let (exit, usage) = (ExitCode::OK, Usage::default());
+        core.on_step_ended(key, StepOutcome { exit, usage, cause: EndCause::NeverLaunched, ended: cx.now }, cx);
+    });
+    assert_eq!(d.core.step_of(id, client), None);
+    assert_eq!(d.store[&id].steps, []);
+    let again = d.act(|core, cx| core.create_step(id, step(1), asker, cx)).unwrap();
+    let StepStart::Now(next, _) = again else { panic!("its CPUs are free: {again:?}") };
+    assert_eq!(next, key, "its number is free as well");
+}
+
+#[test]
+fn steps_get_disjoint_cpus_and_wait_while_the_allocation_is_full() {
+    let mut d = Double::new(4, 1000, 0);
+    let job = d.submit(ask().allocation().cpus(2));
+    d.plan();
+    let narrow = || StepRequest { cpus_per_task: Some(1), ..step(1) };
+    let StepStart::Now(first, a) = create(&mut d, job, narrow(), 1).unwrap() else { panic!() };
+    let StepStart::Now(_, b) = create(&mut d, job, narrow(), 2).unwrap() else { panic!() };
+    assert_eq!((a.cpu_ids, b.cpu_ids), (vec![0], vec![1]));
+    assert_eq!(create(&mut d, job, narrow(), 3).unwrap(), StepStart::Waits);
+    let overlapping = StepRequest { overlap: true, ..narrow() };
+    let StepStart::Now(third, _) = create(&mut d, job, overlapping, 4).unwrap() else { panic!() };
+    assert_eq!(third.step, StepId::Num(2));
+    end_step(&mut d, first, ExitCode::status(4));
+    let Some(Effect::LaunchStep { step, ticket: 3, alloc }) = d.effects.last() else { panic!("{:?}", d.effects) };
+    assert_eq!((step.step, alloc.cpu_ids.clone()), (StepId::Num(3), vec![0]));
+    assert_eq!(d.core.job(job).unwrap().run.derived_exit, ExitCode::status(4));
+}
+
+#[test]
+fn a_step_that_waits_for_more_does_not_keep_back_one_that_fits() {
+    let mut d = Double::new(4, 1000, 0);
+    let job = d.submit(ask().allocation().cpus(3));
+    d.plan();
+    let StepStart::Now(first, _) = create(&mut d, job, step(2), 1).unwrap() else { panic!() };
+    assert_eq!(create(&mut d, job, step(3), 2).unwrap(), StepStart::Waits);
+    assert!(matches!(create(&mut d, job, step(1), 3).unwrap(), StepStart::Now(..)), "it fits beside the first");
+    assert_eq!(create(&mut d, job, step(1), 4).unwrap(), StepStart::Waits);
+    end_step(&mut d, first, ExitCode::OK);
+    let Some(Effect::LaunchStep { ticket, .. }) = d.effects.last() else { panic!("{:?}", d.effects) };
+    assert_eq!(*ticket, 4, "all three CPUs are not free yet");
+}
+
+#[test]
+fn a_step_has_no_cpus_per_task_from_its_job() {
+    let mut d = Double::new(4, 1000, 0);
+    let job = d.submit(ask().allocation().cpus(2));
+    d.plan();
+    let two = d.act(|core, cx| core.create_step(job, step(2), StepAsker::default(), cx));
+    assert!(matches!(two, Ok(StepStart::Now(..))), "{two:?}");
+}
+
+#[test]
+fn a_step_that_asks_for_more_than_its_job_has_is_refused() {
+    let mut d = Double::new(4, 1000, 0);
+    let job = d.submit(ask().allocation().cpus(2).mem(100));
+    let refused = |d: &mut Double, request| create(d, job, request, 7).unwrap_err();
+    assert_eq!(refused(&mut d, step(1)), Refusal::Pending);
+    d.plan();
+    assert_eq!(refused(&mut d, step(3)), Refusal::StepTooManyCpus);
+    let large = StepRequest { mem: MemRequest::PerNode(5000), ..step(1) };
+    assert_eq!(refused(&mut d, large), Refusal::StepTooMuchMemory);
+}
+
+#[test]
+fn steps_that_name_gpus_get_different_ones() {
+    let mut d = Double::new(4, 1000, 2);
+    let job = d.submit(ask().allocation().cpus(4).gpus(2));
+    d.plan();
+    let gpu = || GpuRequest { total: Some(1), ..GpuRequest::default() };
+    let one = || StepRequest { gpu: gpu(), cpus_per_task: Some(1), ..step(1) };
+    let mut gpus = |request| match create(&mut d, job, request, 7).unwrap() {
+        StepStart::Now(_, alloc) => Some(alloc.gpu_ids),
+        StepStart::Waits => None,
+    };
+    assert_eq!([gpus(one()), gpus(one()), gpus(one())], [Some(vec![0]), Some(vec![1]), None]);
+}
+
+#[test]
+fn steps_that_wait_are_refused_when_their_job_ends() {
+    let mut d = Double::new(1, 1000, 0);
+    let job = d.submit(ask().allocation());
+    d.plan();
+    for _ in 0..2 {
+        d.act(|core, cx| core.create_step(job, step(1), StepAsker { ticket: 7, client: None }, cx)).unwrap();
+    }
+    d.cancel(&JobRef::job(job)).unwrap();
+    assert!(d.effects.iter().any(|effect| matches!(effect, Effect::StepRefused { ticket: 7, .. })));
+    assert_eq!(d.core.view(job, d.now).unwrap().steps.len(), 1);
+}
+
+#[test]
+fn nothing_starts_in_a_suspended_job_until_it_is_resumed() {
+    let mut d = Double::new(2, 1000, 0);
+    let job = d.submit(ask().with(|r| r.ntasks = Some(2)).allocation());
+    d.plan();
+    let Ok(StepStart::Now(first, _)) = create(&mut d, job, step(1), 1) else { panic!("the job has room") };
+    d.act(|core, cx| core.suspend(&JobRef::job(job), cx)).unwrap();
+    assert_eq!(create(&mut d, job, step(1), 2), Ok(StepStart::Waits));
+    let hurried = StepRequest { immediate: true, ..step(1) };
+    assert_eq!(create(&mut d, job, hurried, 3), Err(Refusal::Busy));
+    // Not even when a step of it ends.
+    end_step(&mut d, first, ExitCode::OK);
+    let launched = |d: &Double| d.effects.iter().any(|e| matches!(e, Effect::LaunchStep { ticket: 2, .. }));
+    assert!(!launched(&d));
+    d.act(|core, cx| core.resume(&JobRef::job(job), cx)).unwrap();
+    assert!(launched(&d));
+}
+
+#[test]
+fn cancelling_and_signalling_a_step_leaves_its_job_alone() {
+    let mut d = Double::new(1, 1000, 0);
+    let job = d.submit(ask().allocation());
+    d.plan();
+    d.act(|core, cx| core.create_step(job, step(1), StepAsker::default(), cx)).unwrap();
+    let sel = JobRef { job, tasks: None, step: Some(StepId::Num(0)) };
+    d.cancel(&sel).unwrap();
+    let key = StepKey { job, step: StepId::Num(0) };
+    assert_eq!(d.effects.last(), Some(&Effect::StopStep { step: key, cause: StopCause::Cancelled { by: 1001 } }));
+    assert_eq!(d.state(job), JobState::Running);
+    let unknown = JobRef { step: Some(StepId::Num(9)), ..sel };
+    assert_eq!(d.cancel(&unknown), Err(Refusal::UnknownStep));
+}

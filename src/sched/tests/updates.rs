@@ -1,0 +1,100 @@
+//! `scontrol update`.
+
+use super::*;
+
+#[test]
+fn of_several_partitions_the_first_that_is_named_is_taken() {
+    let mut d = Double::new(4, 1000, 2);
+    let id = d.submit(ask().held());
+    let update = |d: &mut Double, names: &str| {
+        let key = [Update::Partition(names.into())];
+        d.act(|core, cx| core.update(&JobRef::job(id), &key, &[], cx))
+    };
+    for (names, chosen) in [("gpu,cpu", "gpu"), ("cpu,gpu", "cpu")] {
+        update(&mut d, names).unwrap();
+        let job = d.core.job(id).unwrap();
+        assert_eq!((job.partition.as_str(), job.request.partition.as_deref()), (chosen, Some(names)));
+    }
+    assert_eq!(update(&mut d, "cpu,nope"), Err(Refusal::UnknownPartition("nope".into())));
+}
+
+#[test]
+fn a_difference_of_the_time_limit_counts_for_each_job() {
+    let mut d = Double::new(4, 1000, 0);
+    let (limited, endless) = (d.submit(ask().with(|r| r.time_limit_secs = Some(600))), d.submit(ask()));
+    let update = |d: &mut Double, id, by| {
+        let key = [Update::TimeLimitBy(by)];
+        d.act(|core, cx| core.update(&JobRef::job(id), &key, &[], cx))
+    };
+    for (by, secs) in [(60, 660), (-120, 540), (-10_000, 0)] {
+        update(&mut d, limited, by).unwrap();
+        assert_eq!(d.core.job(limited).unwrap().request.time_limit_secs, Some(secs));
+    }
+    assert_eq!(update(&mut d, endless, 60), Err(Refusal::NoTimeLimit));
+}
+
+#[test]
+fn keys_for_pending_jobs_are_refused_on_running_ones_and_the_time_limit_is_not() {
+    let mut d = Double::new(1, 1000, 0);
+    let running = d.submit(ask());
+    let pending = d.submit(ask());
+    d.plan();
+    let update = |d: &mut Double, id, u| d.act(|core, cx| core.update(&JobRef::job(id), &[u], &[], cx));
+    for key in [Update::JobName("x".into()), Update::Partition("gpu".into()), Update::Priority(5)] {
+        assert_eq!(update(&mut d, running, key), Err(Refusal::NotPending));
+    }
+    update(&mut d, running, Update::TimeLimit(Some(600))).unwrap();
+    let start = d.now;
+    assert_eq!(
+        d.effects.last(),
+        Some(&Effect::SetTimeLimit { job: running, limit_secs: Some(600), start, suspended_us: 0 })
+    );
+    update(&mut d, pending, Update::JobName("x".into())).unwrap();
+    assert_eq!(d.store[&pending].request.name, "x");
+    assert_eq!(update(&mut d, pending, Update::Partition("no".into())), Err(Refusal::UnknownPartition("no".into())));
+    assert_eq!(
+        update(&mut d, pending, Update::NumCpus(99)).unwrap_err().to_string(),
+        "Requested partition configuration not available now"
+    );
+    d.exit(running, 0);
+    assert_eq!(update(&mut d, running, Update::TimeLimit(None)), Err(Refusal::AlreadyFinished));
+}
+
+#[test]
+fn a_changed_priority_changes_the_order_and_zero_holds() {
+    let mut d = Double::new(1, 1000, 0);
+    d.submit(ask());
+    d.plan();
+    let (a, b) = (d.submit(ask()), d.submit(ask()));
+    let update = |d: &mut Double, id, u| d.act(|core, cx| core.update(&JobRef::job(id), &[u], &[], cx)).unwrap();
+    update(&mut d, b, Update::Priority(100));
+    assert_eq!(d.core.queue.first().map(|key| key.id), Some(b));
+    d.act(|core, cx| core.top(&JobRef::job(a), cx)).unwrap();
+    assert_eq!(d.core.queue.first().map(|key| key.id), Some(a));
+    update(&mut d, a, Update::Priority(0));
+    assert_eq!(d.reason(a), Reason::JobHeldUser);
+}
+
+#[test]
+fn a_changed_dependency_is_checked_and_waited_for() {
+    let mut d = Double::new(1, 1000, 0);
+    let running = d.submit(ask());
+    d.plan();
+    let id = d.submit(ask());
+    let update = |d: &mut Double, terms| {
+        let key = Update::Dependency(Dependency { terms, any: false });
+        d.act(|core, cx| core.update(&JobRef::job(id), &[key], &[], cx))
+    };
+    assert!(matches!(
+        update(&mut d, vec![on(AfterOk, JobId(99))]),
+        Err(Refusal::UnknownDependency(_) | Refusal::DependsOnItself(_))
+    ));
+    assert!(matches!(
+        update(&mut d, vec![on(AfterOk, id)]),
+        Err(Refusal::UnknownDependency(_) | Refusal::DependsOnItself(_))
+    ));
+    update(&mut d, vec![on(AfterOk, running)]).unwrap();
+    assert_eq!(d.reason(id), Reason::Dependency);
+    update(&mut d, Vec::new()).unwrap();
+    assert_eq!(d.reason(id), Reason::Resources);
+}
