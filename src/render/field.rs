@@ -1,6 +1,7 @@
 //! A command's columns: each is one row of its field table, and every format, view and order of rows is made of these.
 
 use crate::render::Ctx;
+use crate::render::job_texts::TextOf;
 use crate::render::value::Value;
 use std::fmt;
 
@@ -17,6 +18,11 @@ pub trait Table: fmt::Debug + Clone + Copy + Default + PartialEq + Eq + 'static 
 
     /// Every field. `--helpformat` and `%all` sort them; abbreviations look through them in this order.
     fn fields() -> &'static [Field<Self>];
+
+    /// The cell of a text that is kept with the job of the line.
+    fn text(_row: &Self::Row<'_>, _text: TextOf) -> Value {
+        Value::NONE
+    }
 
     /// Slurm's words for something that is no field.
     fn unknown(place: Place, word: &str) -> String {
@@ -60,7 +66,16 @@ impl Place {
 /// How a row's value is read.
 pub type Get<T> = for<'a, 'r, 'c> fn(&'r <T as Table>::Row<'a>, &'c Ctx) -> Value;
 
+/// Where the value of a field comes from.
+#[derive(Debug, Clone, Copy)]
+enum Source<T: Table> {
+    Row(Get<T>),
+    /// A text that is kept with the job, of the table of those.
+    Text(TextOf),
+}
+
 /// One column that a command knows.
+#[derive(Debug, Clone, Copy)]
 pub struct Field<T: Table> {
     /// The letters after `%`.
     pub codes: &'static str,
@@ -75,7 +90,7 @@ pub struct Field<T: Table> {
     pub need: Need,
     /// Whether `--helpformat` lists it: not, where it comes from a release of Slurm later than the one that is followed.
     pub is_listed: bool,
-    pub get: Get<T>,
+    source: Source<T>,
 }
 
 /// What a column that is narrower than its text does with it.
@@ -108,6 +123,15 @@ pub enum Need {
 impl<T: Table> Field<T> {
     /// A column that is 20 wide in `-O`, and is cut where it is narrower than its text.
     pub const fn new(names: &'static [&'static str], header: &'static str, get: Get<T>) -> Self {
+        Self::from(names, header, Source::Row(get))
+    }
+
+    /// The same of a text that is kept with the job.
+    pub const fn text(names: &'static [&'static str], header: &'static str, text: TextOf) -> Self {
+        Self::from(names, header, Source::Text(text))
+    }
+
+    const fn from(names: &'static [&'static str], header: &'static str, source: Source<T>) -> Self {
         Field {
             codes: "",
             names,
@@ -117,7 +141,7 @@ impl<T: Table> Field<T> {
             cut: Cut::Always,
             need: Need::Nothing,
             is_listed: true,
-            get,
+            source,
         }
     }
 
@@ -155,6 +179,14 @@ impl<T: Table> Field<T> {
     pub const fn unlisted(mut self) -> Self {
         self.is_listed = false;
         self
+    }
+
+    /// Its cell in this row.
+    pub fn value(&self, row: &T::Row<'_>, ctx: &Ctx) -> Value {
+        match self.source {
+            Source::Row(get) => get(row, ctx),
+            Source::Text(text) => T::text(row, text),
+        }
     }
 
     /// What stands above it in a table with bars.
@@ -224,6 +256,7 @@ impl FormatError {
                 names.push(name);
             }
         }
+        names.sort_by_key(|name| name.to_ascii_lowercase());
         let known = match (codes.is_empty(), names.is_empty()) {
             (true, _) => format!("known fields: {}", names.join(" ")),
             (false, true) => format!("known codes: {}", codes.join(" ")),

@@ -8,11 +8,11 @@ use crate::render::Ctx;
 use std::time::Duration;
 
 /// The quality of service that jobs without one have in Slurm.
-pub const DEFAULT_QOS: &str = "normal";
+const DEFAULT_QOS: &str = "normal";
 
 /// Its quality of service.
-pub fn qos(job: &JobView) -> String {
-    job.request.qos.clone().unwrap_or_else(|| DEFAULT_QOS.to_owned())
+pub fn qos(job: &JobView) -> &str {
+    job.request.qos.as_deref().unwrap_or(DEFAULT_QOS)
 }
 
 /// When it started. A job that ended without starting "started" when it ended, as in Slurm.

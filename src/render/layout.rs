@@ -225,7 +225,7 @@ impl<T: Table> Layout<T> {
     }
 
     fn cells(&self, row: &T::Row<'_>, ctx: &Ctx) -> Vec<Cow<'static, str>> {
-        self.fields().map(|(_, field)| printable((field.get)(row, ctx).text(ctx), ctx.is_terminal)).collect()
+        self.fields().map(|(_, field)| printable(field.value(row, ctx).text(ctx), ctx.is_terminal)).collect()
     }
 
     /// The widths come from the header and all rows; without a header from the rows alone.

@@ -12,6 +12,7 @@ pub mod array;
 pub mod ctx;
 pub mod field;
 pub mod job;
+pub mod job_texts;
 pub mod json;
 pub mod layout;
 pub mod pids;

@@ -49,7 +49,7 @@ impl<T: Table> Sort<T> {
         }
         // Each value is worked out once, not once a comparison.
         let values = |row: &T::Row<'_>| -> Vec<Value> {
-            self.keys.iter().map(|key| (T::fields()[key.field].get)(row, ctx)).collect()
+            self.keys.iter().map(|key| T::fields()[key.field].value(row, ctx)).collect()
         };
         let mut keyed: Vec<_> = std::mem::take(rows).into_iter().map(|row| (values(&row), row)).collect();
         keyed.sort_by(|(a, _), (b, _)| self.compare(a, b));

@@ -81,7 +81,7 @@ static FIELDS: &[F] = &[
     }),
     number("j", &["JobSizeShare"], "JOBSIZE", unweighed_share),
     number("J", &["JobSize"], "JOBSIZE", unweighed),
-    field("n", &["QOSName"], "QOSNAME", |r, _| of_job(r, job::qos)),
+    field("n", &["QOSName"], "QOSNAME", |r, _| of_job(r, |j| job::qos(j).to_owned())),
     number("N", &["Nice"], "NICE", |r, _| of_job(r, |job| Value::Number(job.request.nice))),
     field("o", &["Account"], "ACCOUNT", |r, _| of_job(r, |job| job.request.account.clone().unwrap_or_default())),
     number("p", &["PartitionShare"], "PARTITION", unweighed_share),

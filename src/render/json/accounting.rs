@@ -4,8 +4,8 @@ use crate::model::tres::{Spread, Usage};
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, ExitCode, JobState, Step, Tres};
 use crate::render::array::Shown;
-use crate::render::json::document::{document, epoch, minutes, or_empty, text_of};
-use crate::render::{Ctx, job as facts, seff};
+use crate::render::json::document::{document, epoch, minutes, text_of};
+use crate::render::{Ctx, job as facts, job_texts, seff};
 use serde_json::{Value, json};
 
 /// The document with these records.
@@ -15,13 +15,12 @@ pub fn accounting(jobs: &[JobView], ctx: &Ctx) -> Value {
 
 fn job(j: &JobView, ctx: &Ctx) -> Value {
     let q = &j.request;
-    json!({
-        "job_id": j.id.0, "name": q.name, "user": q.user, "group": q.group, "account": q.account, "association": null,
-        "cluster": ctx.cluster, "partition": j.partition, "qos": facts::qos(j),
+    let mut record = json!({
+        "job_id": j.id.0, "name": q.name, "user": q.user, "group": q.group, "association": null,
+        "cluster": ctx.cluster, "partition": j.partition,
         "priority": facts::priority(j), "constraints": text_of(q.constraint.as_ref()), "container": null,
-        "comment": { "administrator": null, "job": q.comment, "system": j.run.system_comment },
-        "wckey": { "wckey": or_empty(q.wckey.as_deref()), "flags": [] },
-        "reservation": { "id": 0, "name": or_empty(q.reservation.as_deref()) }, "mcs": { "label": "" },
+        "comment": { "administrator": null }, "wckey": { "flags": [] }, "reservation": { "id": 0 },
+        "mcs": { "label": "" },
         "het": { "job_id": 0, "job_offset": null }, "flags": [], "array": array(j, ctx),
         "state": { "current": facts::state_name(j), "reason": j.run.reason.name() },
         "exit_code": exit_code(facts::recorded_exit(j), j.run.state),
@@ -35,7 +34,9 @@ fn job(j: &JobView, ctx: &Ctx) -> Value {
             "requested": tres(&j.tres, true),
         },
         "steps": j.steps.iter().map(|s| step(j, s, ctx)).collect::<Vec<_>>(),
-    })
+    });
+    job_texts::put_accounting(j, &mut record);
+    record
 }
 
 fn or_none_assigned(node: &str) -> &str {

@@ -6,7 +6,7 @@ use crate::model::{ArrayRole, ExitCode};
 use crate::render::array::Shown;
 use crate::render::json::document::{document, epoch, merged, minutes, or_empty, text_of};
 use crate::render::show::ranges;
-use crate::render::{Ctx, job as facts, tres};
+use crate::render::{Ctx, job as facts, job_texts, tres};
 use serde_json::{Value, json};
 
 /// The document with these jobs.
@@ -20,7 +20,7 @@ fn wait_status(exit: ExitCode) -> Value {
 }
 
 fn job(j: &JobView, ctx: &Ctx) -> Value {
-    merged(&[identity(j, ctx), request(j, ctx), life(j, ctx), place(j, ctx), absent()])
+    merged(&[identity(j, ctx), job_texts::queue(j), request(j, ctx), life(j, ctx), place(j, ctx), absent()])
 }
 
 fn identity(j: &JobView, ctx: &Ctx) -> Value {
@@ -40,11 +40,7 @@ fn identity(j: &JobView, ctx: &Ctx) -> Value {
     json!({
         "job_id": j.id.0, "array_job_id": array, "array_task_id": task, "array_task_string": tasks,
         "array_max_tasks": limit.unwrap_or(0), "name": q.name, "user_id": q.uid, "user_name": q.user,
-        "group_id": q.gid, "group_name": q.group, "account": or_empty(q.account.as_deref()),
-        "qos": facts::qos(j), "wckey": or_empty(q.wckey.as_deref()),
-        "comment": or_empty(q.comment.as_deref()), "system_comment": or_empty(j.run.system_comment.as_deref()),
-        "cluster": ctx.cluster, "partition": j.partition, "resv_name": or_empty(q.reservation.as_deref()),
-        "licenses": or_empty(q.licenses.as_deref()),
+        "group_id": q.gid, "group_name": q.group, "cluster": ctx.cluster, "partition": j.partition,
     })
 }
 

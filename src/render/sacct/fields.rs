@@ -3,11 +3,13 @@
 
 use crate::model::tres::{Spread, TaskUsage, Usage};
 use crate::model::view::JobView;
-use crate::model::{JobRequest, Step, StepId, Timestamp};
+use crate::model::{Step, StepId, Timestamp};
 use crate::render::array::Shown;
 use crate::render::field::{Cut, Field, Place, Table};
+use crate::render::job_texts::{TextOf, sacct_fields};
 use crate::render::value::Value;
 use crate::render::{Ctx, job, seff, size, time, tres};
+use std::sync::LazyLock;
 
 /// A line of sacct: a job or one of its steps.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +28,12 @@ impl Table for Sacct {
     const ABBREVIATED: bool = true;
 
     fn fields() -> &'static [Field<Self>] {
-        FIELDS
+        static ALL: LazyLock<Vec<F>> = LazyLock::new(|| with_texts(FIELDS.to_vec()));
+        &ALL
+    }
+
+    fn text(row: &Row<'_>, text: TextOf) -> Value {
+        of_job(row, |job| text(job).unwrap_or_default().to_owned())
     }
 
     fn unknown(place: Place, word: &str) -> String {
@@ -76,11 +83,6 @@ fn with_step(id: String, row: &Row<'_>) -> Value {
 /// A value that only the job's line has.
 fn of_job<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&JobView) -> V) -> Value {
     if row.step.is_none() { get(row.job).into() } else { Value::NONE }
-}
-
-/// A text of the job's line that need not be there.
-fn of_job_text(row: &Row<'_>, get: impl FnOnce(&JobRequest) -> &Option<String>) -> Value {
-    of_job(row, |job| get(&job.request).clone().unwrap_or_default())
 }
 
 /// A value that only a step's line has.
@@ -288,9 +290,20 @@ fn cpu_freq(row: &Row<'_>, _: &Ctx) -> Value {
     if is_batch { "0" } else { "Unknown" }.into()
 }
 
-/// Slurm's fields in Slurm's order: where a name is abbreviated, the first that fits is meant.
+/// The table with the texts that are kept with a job: each where its name stands in the alphabet, among the fields of
+/// its kind.
+fn with_texts(mut fields: Vec<F>) -> Vec<F> {
+    let lower = |field: &F| field.names.first().map(|name| name.to_ascii_lowercase());
+    for text in sacct_fields() {
+        let follows = |field: &F| field.is_listed == text.is_listed && lower(field) > lower(&text);
+        let place = fields.iter().position(follows).unwrap_or(fields.len());
+        fields.insert(place, text);
+    }
+    fields
+}
+
+/// Slurm's fields in Slurm's order, but for those texts: where a name is abbreviated, the first that fits is meant.
 static FIELDS: &[F] = &[
-    text(10, &["Account"], |r, _| of_job_text(r, |q| &q.account)),
     text(20, &["AdminComment"], nothing),
     number(10, &["AllocCPUS"], |r, _| cpus(r).into()).code("C"),
     number(10, &["AllocNodes"], |r, _| (r.step.is_some() || r.job.run.start.is_some()).into()),
@@ -305,7 +318,6 @@ static FIELDS: &[F] = &[
     text(10, &["AveVMSize"], |r, _| vm(r, |s| Value::Kib(mean(r, s)))),
     text(16, &["BlockID"], nothing),
     text(10, &["Cluster"], |_, c| c.cluster.clone().into()),
-    text(14, &["Comment"], |r, _| of_job_text(r, |q| &q.comment)),
     text(19, &["Constraints"], |r, _| {
         of_job(r, |j| j.request.constraint.as_ref().map(ToString::to_string).unwrap_or_default())
     }),
@@ -353,7 +365,6 @@ static FIELDS: &[F] = &[
     number(8, &["NTasks"], |r, _| of_step(r, |s| s.ntasks)),
     number(10, &["Priority"], |r, _| of_job(r, job::priority)),
     text(10, &["Partition"], |r, _| of_job(r, |j| j.partition.clone())),
-    text(10, &["QOS"], |r, _| of_job(r, job::qos)),
     number(6, &["QOSRAW"], |r, _| of_job(r, |_| "1")),
     text(22, &["Reason"], |r, _| of_job(r, |j| j.run.reason.name())),
     text(10, &["ReqCPUFreq"], cpu_freq),
@@ -364,7 +375,6 @@ static FIELDS: &[F] = &[
     text(10, &["ReqMem"], |r, _| of_job(r, |j| Value::Mib(j.tres.mem_mb))),
     text(8, &["ReqNodes"], |r, _| of_job(r, |_| "1")),
     text(10, &["ReqTRES"], |r, c| of_job(r, |j| tres::sacct_job(&j.tres, c.units))),
-    text(20, &["Reservation"], |r, _| of_job_text(r, |q| &q.reservation)),
     number(8, &["ReservationId"], nothing),
     text(10, &["Reserved"], |r, c| of_job(r, |_| Value::Long(Some(waited(r, c))))),
     text(10, &["ResvCPU"], |r, c| of_job(r, |_| Value::Long(Some(waited_cpu_secs(r, c))))),
@@ -374,7 +384,6 @@ static FIELDS: &[F] = &[
     text(19, &["Submit"], |r, _| instant(Some(r.step.map_or(r.job.submit, |s| s.start)))),
     text(20, &["SubmitLine"], |r, _| r.step.map_or(&r.job.request.submit_line, |s| &s.submit_line).clone().into()),
     text(10, &["Suspended"], |r, _| of_job(r, |j| Value::Long(Some(j.run.suspended_us / 1_000_000)))),
-    text(15, &["SystemComment"], |r, _| of_job(r, |j| j.run.system_comment.clone().unwrap_or_default())),
     text(10, &["SystemCPU"], |r, _| Value::Cpu(usage(r).system_us)),
     text(10, &["Timelimit"], |r, _| of_job(r, |j| Value::Long(j.request.time_limit_secs))),
     text(10, &["TimelimitRaw"], |r, _| of_job(r, |j| minutes(j.request.time_limit_secs))),
@@ -398,7 +407,6 @@ static FIELDS: &[F] = &[
     number(6, &["UID"], |r, _| of_job(r, |j| j.request.uid)),
     text(9, &["User"], |r, _| of_job(r, |j| j.request.user.clone())),
     text(10, &["UserCPU"], |r, _| Value::Cpu(usage(r).user_us)),
-    text(10, &["WCKey"], |r, _| of_job_text(r, |q| &q.wckey)),
     number(10, &["WCKeyID"], |r, _| of_job(r, |_| "0")),
     text(20, &["WorkDir"], |r, _| of_job(r, |j| j.request.work_dir.clone())),
     // slotd's own.
@@ -412,11 +420,9 @@ static FIELDS: &[F] = &[
     // Fields of Slurm releases after 22.05.
     text(14, &["Extra"], nothing).unlisted(),
     text(8, &["FailedNode"], nothing).unlisted(),
-    text(10, &["Licenses"], |r, _| of_job_text(r, |q| &q.licenses)).unlisted(),
     text(10, &["Planned"], |r, c| of_job(r, |_| Value::Long(Some(waited(r, c))))).unlisted(),
     text(10, &["PlannedCPU"], |r, c| of_job(r, |_| Value::Long(Some(waited_cpu_secs(r, c))))).unlisted(),
     number(13, &["PlannedCPURAW"], |r, c| of_job(r, |_| waited_cpu_secs(r, c))).unlisted(),
-    text(10, &["QOSREQ"], |r, _| of_job_text(r, |q| &q.qos)).unlisted(),
     number(8, &["Restarts"], |r, _| of_job(r, |j| j.run.restarts)).unlisted(),
     text(20, &["StdErr"], |r, _| of_job(r, |j| j.std_err.clone())).unlisted(),
     text(20, &["StdIn"], |r, _| of_job(r, |j| j.std_in.clone())).unlisted(),
@@ -429,3 +435,25 @@ static FIELDS: &[F] = &[
     of_each("V", "Submit", |r, _| instant(Some(r.job.submit))),
     of_each("Z", "WorkDir", |r, _| r.job.request.work_dir.clone().into()),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_texts_of_a_job_stand_where_slurm_has_them() {
+        let names: Vec<&str> = Sacct::fields().iter().filter_map(|field| field.names.first().copied()).collect();
+        assert_eq!(names[0], "Account");
+        for three in [
+            ["Cluster", "Comment", "Constraints"],
+            ["Partition", "QOS", "QOSRAW"],
+            ["ReqTRES", "Reservation", "ReservationId"],
+            ["Suspended", "SystemComment", "SystemCPU"],
+            ["UserCPU", "WCKey", "WCKeyID"],
+            ["FailedNode", "Licenses", "Planned"],
+            ["PlannedCPURAW", "QOSREQ", "Restarts"],
+        ] {
+            assert!(names.windows(3).any(|names| names == three), "{three:?}");
+        }
+    }
+}

@@ -4,6 +4,7 @@ use crate::model::request::JobKind;
 use crate::model::view::JobView;
 use crate::model::{JobState, Reason, Timestamp};
 use crate::render::array::Shown;
+use crate::render::job_texts::{self, Place};
 use crate::render::show::hostlist::ranges;
 use crate::render::show::record::Record;
 use crate::render::{Ctx, job as facts, size, time, tres};
@@ -25,7 +26,7 @@ pub fn job(j: &JobView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
     who_and_what(&mut r, j, ctx);
     times(&mut r, j, detail, ctx);
     place_and_size(&mut r, j, detail, ctx);
-    request(&mut r, j, ctx);
+    request(&mut r, j);
     additions(&mut r, j, ctx);
     let mut out = r.print(one_line, ctx);
     if !one_line {
@@ -54,15 +55,8 @@ fn who_and_what(r: &mut Record, j: &JobView, ctx: &Ctx) {
         ("GroupId", format!("{}({})", q.group, q.gid)),
         ("MCS_label", "N/A".to_owned()),
     ]);
-    let mut priority = vec![
-        ("Priority", facts::priority(j).to_string()),
-        ("Nice", q.nice.to_string()),
-        ("Account", facts::or_null(q.account.as_deref())),
-        ("QOS", q.qos.clone().unwrap_or_else(|| facts::DEFAULT_QOS.to_owned())),
-    ];
-    if let Some(wckey) = &q.wckey {
-        priority.push(("WCKey", wckey.clone()));
-    }
+    let mut priority = vec![("Priority", facts::priority(j).to_string()), ("Nice", q.nice.to_string())];
+    priority.extend(job_texts::show(j, Place::Priority));
     r.line(priority);
     r.line(vec![
         ("JobState", j.run.state.name().to_owned()),
@@ -163,25 +157,17 @@ fn place_and_size(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
     ]);
 }
 
-fn request(r: &mut Record, j: &JobView, _ctx: &Ctx) {
+fn request(r: &mut Record, j: &JobView) {
     let q = &j.request;
-    let null = || "(null)".to_owned();
     r.line(vec![("Features", facts::value_or_null(q.constraint.as_ref())), ("DelayBoot", time::long(0))]);
-    r.word_if("Reservation", q.reservation.clone());
-    r.line(vec![
-        ("OverSubscribe", facts::over_subscribe(j).to_owned()),
-        ("Contiguous", "0".to_owned()),
-        ("Licenses", facts::or_null(q.licenses.as_deref())),
-        ("Network", null()),
-    ]);
+    job_texts::show(j, Place::Features).into_iter().for_each(|word| r.line(vec![word]));
+    let mut sharing = vec![("OverSubscribe", facts::over_subscribe(j).to_owned()), ("Contiguous", "0".to_owned())];
+    sharing.extend(job_texts::show(j, Place::Sharing));
+    sharing.push(("Network", "(null)".to_owned()));
+    r.line(sharing);
     r.word("Command", facts::or_null(facts::command(j).as_deref()));
     r.word("WorkDir", q.work_dir.clone());
-    if let Some(comment) = &q.comment {
-        r.odd_line("", vec![("Comment", comment.clone())], " ");
-    }
-    if let Some(comment) = &j.run.system_comment {
-        r.odd_line("", vec![("SystemComment", comment.clone())], " ");
-    }
+    job_texts::show(j, Place::WorkDir).into_iter().for_each(|word| r.odd_line("", vec![word], " "));
     if !j.std_out.is_empty() {
         r.word("StdErr", j.std_err.clone());
         r.word("StdIn", j.std_in.clone());
@@ -192,8 +178,9 @@ fn request(r: &mut Record, j: &JobView, _ctx: &Ctx) {
     r.word_if("TresPerNode", facts::tres_per_node(j));
     r.word_if("TresPerSocket", facts::tres_per_socket(j));
     r.word_if("TresPerTask", facts::tres_per_task(j));
-    if let Some(user) = q.mail_user.as_ref().or(q.mail_type.as_ref().map(|_| &q.user)) {
-        r.line(vec![("MailUser", user.clone()), ("MailType", q.mail_type.clone().unwrap_or("NONE".to_owned()))]);
+    let last = job_texts::show(j, Place::Last);
+    if !last.is_empty() {
+        r.line(last);
     }
 }
 

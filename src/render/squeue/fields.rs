@@ -4,9 +4,11 @@ use crate::model::request::MemRequest;
 use crate::model::{ExitCode, Timestamp};
 use crate::render::array::Shown;
 use crate::render::field::{Cut, Field, Need, Table};
+use crate::render::job_texts::{TextOf, squeue_fields};
 use crate::render::squeue::Row;
 use crate::render::value::Value;
 use crate::render::{Ctx, job, tres};
+use std::sync::LazyLock;
 
 /// The table of squeue's fields.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -16,7 +18,12 @@ impl Table for Squeue {
     type Row<'a> = Row<'a>;
 
     fn fields() -> &'static [Field<Self>] {
-        FIELDS
+        static ALL: LazyLock<Vec<F>> = LazyLock::new(|| FIELDS.iter().copied().chain(squeue_fields()).collect());
+        &ALL
+    }
+
+    fn text(row: &Row<'_>, text: TextOf) -> Value {
+        Value::or_null(text(row.job))
     }
 }
 
@@ -71,8 +78,8 @@ fn gres_each(gpus: Option<u64>) -> Value {
     Value::or_not_available(gpus.map(|n| format!("gres:gpu:{n}")))
 }
 
-/// Slurm's fields, in the order of its man page.
-pub static FIELDS: &[F] = &[
+/// Slurm's fields but for the texts that are kept with a job.
+static FIELDS: &[F] = &[
     F::new(&["JobArrayID"], "JOBID", |r, c| ranked(r, r.shown.squeue_id(c))).code("i"),
     F::new(&["JobID"], "JOBID", |r, _| r.shown.raw().0.into()).code("A"),
     F::new(&["ArrayJobID"], "ARRAY_JOB_ID", |r, _| r.shown.array_job().0.into()).code("F"),
@@ -120,12 +127,6 @@ pub static FIELDS: &[F] = &[
     F::new(&["PriorityLong"], "PRIORITY", |r, _| job::priority(r.job).into()).code("Q"),
     F::new(&["Priority"], "PRIORITY", |r, _| Value::Share(f64::from(job::priority(r.job)) / f64::from(u32::MAX), 14))
         .code("p"),
-    F::new(&["Account"], "ACCOUNT", |r, _| Value::or_null(r.job.request.account.as_deref())).code("a"),
-    F::new(&["Comment"], "COMMENT", |r, _| Value::or_null(r.job.request.comment.as_deref())).code("k"),
-    F::new(&["QOS"], "QOS", |r, _| job::qos(r.job).into()).code("q"),
-    F::new(&["WCKey"], "WCKEY", |r, _| Value::or_null(r.job.request.wckey.as_deref())).code("w"),
-    F::new(&["Reservation"], "RESERVATION", |r, _| Value::or_null(r.job.request.reservation.as_deref())).code("v"),
-    F::new(&["Licenses"], "LICENSES", |r, _| Value::or_null(r.job.request.licenses.as_deref())).code("W"),
     F::new(&["Dependency"], "DEPENDENCY", |r, _| Value::or_null(job::dependency(r.job).as_deref())).code("E"),
     F::new(&["Feature", "Features"], "FEATURES", |r, _| Value::or_null(r.job.request.constraint.as_ref())).code("f"),
     F::new(&["ReqNodes"], "REQ_NODES", |r, _| r.job.request.nodelist.to_string().into()).code("n"),
@@ -207,7 +208,6 @@ pub static FIELDS: &[F] = &[
     F::new(&["STDERR"], "STDERR", |r, _| path(&r.job.std_err)).needs(Need::Paths),
     F::new(&["STDIN"], "STDIN", |r, _| path(&r.job.std_in)).needs(Need::Paths),
     F::new(&["STDOUT"], "STDOUT", |r, _| path(&r.job.std_out)).needs(Need::Paths),
-    F::new(&["system_comment"], "SYSTEM_COMMENT", |r, _| Value::or_null(r.job.run.system_comment.as_deref())),
     F::new(&["tres", "tres-alloc"], "TRES_ALLOC", |r, c| {
         tres::scontrol(&job::allocated_or_asked(r.job), c.units).into()
     }),
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn every_letter_of_slurm_but_the_undefined_ones_has_one_field() {
         for c in ('a'..='z').chain('A'..='Z') {
-            assert_eq!(FIELDS.iter().filter(|f| f.codes.contains(c)).count(), 1, "%{c}");
+            assert_eq!(Squeue::fields().iter().filter(|f| f.codes.contains(c)).count(), 1, "%{c}");
         }
     }
 
@@ -244,8 +244,8 @@ mod tests {
             names
         };
         for names in [
-            spelled(FIELDS.iter().flat_map(|f| f.names).copied().collect()),
-            spelled(FIELDS.iter().flat_map(|f| f.own_names).copied().collect()),
+            spelled(Squeue::fields().iter().flat_map(|f| f.names).copied().collect()),
+            spelled(Squeue::fields().iter().flat_map(|f| f.own_names).copied().collect()),
         ] {
             let mut distinct = names.clone();
             distinct.dedup();
