@@ -497,7 +497,8 @@ fn sacct_knows_nothing_of_unknown_jobs_and_says_so_by_a_header() {
     slotd.expect("sacct -nX -j 999999.0 --format=Reason --noheader", 0, "", "");
     slotd.expect("sacct -j abc", 1, "", "sacct: fatal: Bad job/step specified: abc\n");
     slotd.expect("sacct -s bogus", 1, "", "sacct: fatal: unrecognized job state value 'bogus'\n");
-    slotd.expect("sacct -S foo", 1, "", "Invalid time specification (pos=0): foo\n");
+    let hint = "  hint: now-2days, today, noon, 14:30, 12/31, 2026-12-31, 2026-12-31T23:59\n";
+    slotd.expect("sacct -S foo", 1, "", &format!("Invalid time specification (pos=0): foo\n{hint}"));
     slotd.expect("sacct -u nosuchuser", 1, "", "sacct: error: Invalid user id: nosuchuser\n");
     slotd.expect("sacct --nosuch", 1, "", "sacct: unrecognized option '--nosuch'\n");
 }

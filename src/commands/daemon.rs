@@ -78,7 +78,7 @@ fn start(paths: &Paths, file: Option<&SettingsFile>) -> Done {
     let program = std::env::current_exe().map_err(|e| CliError::error(1, format!("this program: {e}")))?;
     warn_of_ignored(file);
     let settings: Vec<_> = file.iter().flat_map(|file| file.settings.iter()).collect();
-    let pid = detached::start(&program, paths, &settings)?;
+    let pid = detached::start(&program, paths, &settings, std::env::vars_os())?;
     say(0, &format!("the daemon of {} runs (process {pid}, log {})", paths.root().display(), paths.log().display()))
 }
 

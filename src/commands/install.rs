@@ -164,7 +164,7 @@ fn start(layout: &Layout, settings: &EnvFile) -> Result<(), CliError> {
     files::install_daemon_script(layout)?;
     stop_daemon(&layout.paths, None)?;
     let settings: Vec<_> = settings.iter().collect();
-    let pid = detached::start(&layout.program, &layout.paths, &settings)?;
+    let pid = detached::start(&layout.program, &layout.paths, &settings, std::env::vars_os())?;
     note(&format!("process {pid}, log {}", layout.paths.log().display()));
     note(&format!("after a reboot: {} start", layout.daemon_script.display()));
     Ok(())

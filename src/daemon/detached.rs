@@ -6,6 +6,7 @@ use crate::sys::{lock, proc};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
@@ -79,11 +80,16 @@ pub fn running_steps(paths: &Paths, daemon: Option<i32>) -> usize {
 }
 
 /// Starts `program` as the daemon of a root, apart from this process and its terminal, and waits until it serves. It gets
-/// these settings and none of this environment's: the caller may be a shell or a job with settings of its own.
+/// these settings, and of the caller's environment what is no setting: the caller may be a shell or a job with its own.
 ///
 /// # Errors
 /// It cannot be started, ends before it serves, or takes too long.
-pub fn start(program: &Path, paths: &Paths, settings: &[(&str, &str)]) -> Result<u32, DetachedError> {
+pub fn start(
+    program: &Path,
+    paths: &Paths,
+    settings: &[(&str, &str)],
+    environment: impl Iterator<Item = (OsString, OsString)>,
+) -> Result<u32, DetachedError> {
     let at = |path: PathBuf| move |e| DetachedError::Path(path, e);
     DirBuilder::new().recursive(true).mode(0o700).create(paths.run_dir()).map_err(at(paths.run_dir()))?;
     let log = paths.log();
@@ -91,9 +97,7 @@ pub fn start(program: &Path, paths: &Paths, settings: &[(&str, &str)]) -> Result
     let begin = out.seek(SeekFrom::End(0)).map_err(at(log.clone()))?;
     let manager = Manager::listen(paths).map_err(at(paths.run_dir()))?;
     let mut command = Command::new(program);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| !is_inherited(&name.to_string_lossy())) {
-        command.env_remove(name);
-    }
+    command.env_clear().envs(environment.filter(|(name, _)| is_inherited(&name.to_string_lossy())));
     command.args(["daemon", &format!("--{DETACHED_OPTION}")]).envs(settings.iter().copied());
     command.env("SLOTD_ROOT", paths.root()).env("NOTIFY_SOCKET", &manager.address).current_dir("/");
     let child = out

@@ -11,4 +11,4 @@ pub use frame::{Frame, FrameError};
 pub use request::Request;
 
 /// The version of the protocol. Raised whenever a request or an answer changes its meaning.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;

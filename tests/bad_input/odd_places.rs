@@ -113,9 +113,12 @@ fn more_clients_than_the_usual_limit_on_files_keep_nobody_out() {
     slotd.wait("the daemon", || slotd.ask(&json!("Ping")).ok());
     let socket = slotd.root.join("run/slotd.sock");
     let idle: Vec<UnixStream> = (0..300).map(|_| UnixStream::connect(&socket).unwrap()).collect();
-    let job = slotd.wrap(&["-o", "out"], "ulimit -Sn");
-    slotd.wait_state(job, "COMPLETED");
-    assert_eq!(slotd.read("out"), "128\n", "jobs keep the limit that the daemon was started with");
+    slotd.sh("ulimit -Sn 100; sbatch -W -o out --wrap 'ulimit -Sn'").ok();
+    assert_eq!(
+        slotd.read("out"),
+        "100\n",
+        "jobs have the limit of their submitter, not the one that the daemon raised"
+    );
     drop(idle);
     daemon.kill().unwrap();
     daemon.wait().unwrap();
