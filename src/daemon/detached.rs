@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn a_program_that_ends_before_it_serves_is_told_with_its_last_words() {
         let dir = tempfile::tempdir().unwrap();
-        let error = start(Path::new("/bin/cat"), &Paths::new(dir.path()), &[]).unwrap_err();
+        let error = start(Path::new("/bin/cat"), &Paths::new(dir.path()), &[], std::env::vars_os()).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("the daemon ended before it served (exit status: 1)"), "{text}");
         let DetachedError::Ended { said, .. } = error else { panic!("{error}") };
