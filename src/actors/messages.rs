@@ -2,17 +2,17 @@
 //! tense and have none.
 
 use crate::actors::news::NewsSender;
-use crate::exec::launch_spec::{ExitRecord, StepCommand, StepUsage};
+use crate::exec::launch_spec::{StepCommand, StepUsage};
 use crate::model::change::{Change, LaunchTexts};
 use crate::model::diagnostics::Diagnostics;
 use crate::model::job::{Client, ClientProcess};
 use crate::model::partition::{Gpu, Host};
 use crate::model::query::JobQuery;
 use crate::model::view::{JobList, JobView, NodeView};
-use crate::model::{ExitCode, Job, JobId, JobRef, JobRequest, JobState, Reason, Refusal, StepId, StepKey};
+use crate::model::{ExitCode, ExitRecord, Job, JobId, JobRef, JobRequest, JobState, Reason, Refusal, StepId, StepKey};
 use crate::protocol::answer::Outcome;
 use crate::protocol::request::{CancelAsk, ControlAction, StepLaunch, UsageAsk};
-use crate::sched::{EndCause, EndedJob, Estimate, JobOutcome, SignalTarget, StopCause};
+use crate::sched::{EndCause, EndedJob, Estimate, SignalTarget, StopCause};
 use crate::store::StoreError;
 use actix::Message;
 use std::os::fd::OwnedFd;
@@ -210,7 +210,9 @@ pub struct StepEnded {
 #[rtype(result = "()")]
 pub struct JobEnded {
     pub job: JobId,
-    pub outcome: JobOutcome,
+    /// Of its script or command. Of an allocation: no use; its steps have theirs.
+    pub record: ExitRecord,
+    pub cause: EndCause,
 }
 
 /// The actor that ran a job went away without a word.

@@ -16,14 +16,13 @@
 use crate::actors::launch_plan;
 use crate::actors::messages::*;
 use crate::exec::cgroup::{CgroupBase, JobCgroup};
-use crate::exec::launch_spec::{ExitRecord, SignalTarget as Whom, StepCommand, StepEvent, StepUsage};
+use crate::exec::launch_spec::{SignalTarget as Whom, StepCommand, StepEvent, StepUsage};
 use crate::exec::step_handle::StepCommands;
 use crate::exec::{Adoption, LaunchSpec, Launcher, StepHandle, adopt};
 use crate::model::partition::Host;
 use crate::model::request::JobKind;
-use crate::model::tres::Usage;
-use crate::model::{ExitCode, Job, JobId, StepId, StepKey, Timestamp};
-use crate::sched::{EndCause, JobOutcome, SignalTarget, StopCause};
+use crate::model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
+use crate::sched::{EndCause, SignalTarget, StopCause};
 use crate::sys::paths::Paths;
 use actix::prelude::*;
 use std::collections::BTreeMap;
@@ -212,15 +211,7 @@ impl RunnerActor {
     }
 
     fn launch_failed(&mut self, step: StepId, why: &str, ctx: &mut Context<Self>) {
-        let now = (self.setup.clock)();
-        let record = ExitRecord {
-            run: self.run(),
-            exit: ExitCode::LAUNCH_FAILED,
-            started: now,
-            ended: now,
-            launch_error: Some(why.to_owned()),
-            ..ExitRecord::default()
-        };
+        let record = ExitRecord::launch_failed(why.to_owned(), (self.setup.clock)());
         self.step_over(step, record, None, ctx);
     }
 
@@ -266,35 +257,31 @@ impl RunnerActor {
             return;
         }
         let now = (self.setup.clock)();
-        let mut outcome = match &self.main {
-            Some(record) => JobOutcome {
-                exit: record.exit,
-                usage: record.usage,
-                cause: self.ladder.main_cause.unwrap_or_else(|| self.cause_of(record, false)),
-                ended: record.ended,
-                why: record.launch_error.clone(),
-            },
+        let had_main = self.main.is_some();
+        let (record, mut cause) = match self.main.take() {
+            Some(record) => {
+                let cause = self.ladder.main_cause.unwrap_or_else(|| self.cause_of(&record, false));
+                (record, cause)
+            }
             // It was stopped before its script was launched; an allocation has none.
-            None => JobOutcome {
-                exit: if self.is_allocation() { ExitCode::OK } else { ExitCode::signal(libc::SIGTERM) },
-                usage: Usage::default(),
-                cause: if self.ladder.timed_out { EndCause::TimeLimit } else { EndCause::Stopped },
-                ended: now,
-                why: None,
-            },
+            None => {
+                let exit = if self.is_allocation() { ExitCode::OK } else { ExitCode::signal(libc::SIGTERM) };
+                let cause = if self.ladder.timed_out { EndCause::TimeLimit } else { EndCause::Stopped };
+                (ExitRecord::gone(exit, now), cause)
+            }
         };
         if let Some(cgroup) = self.cgroup.take() {
-            let oom = match &self.main {
-                Some(_) => cgroup.limit_ooms() > 0,
+            let is_oom = match had_main {
+                true => cgroup.limit_ooms() > 0,
                 // What its steps suffered before is theirs, and told by their clients.
-                None => cgroup.oom_kills() > self.ladder.ooms_before,
+                false => cgroup.oom_kills() > self.ladder.ooms_before,
             };
-            if oom {
-                outcome.cause = EndCause::OutOfMemory;
+            if is_oom {
+                cause = EndCause::OutOfMemory;
             }
             self.discard(cgroup);
         }
-        self.finish(outcome, ctx);
+        self.finish(record, cause, ctx);
     }
 
     fn discard(&self, cgroup: JobCgroup) {
@@ -303,9 +290,9 @@ impl RunnerActor {
         }
     }
 
-    fn finish(&mut self, outcome: JobOutcome, ctx: &mut Context<Self>) {
+    fn finish(&mut self, record: ExitRecord, cause: EndCause, ctx: &mut Context<Self>) {
         self.done = true;
-        self.setup.outputs.job_ended.do_send(JobEnded { job: self.id, outcome });
+        self.setup.outputs.job_ended.do_send(JobEnded { job: self.id, record, cause });
         ctx.stop();
     }
 
@@ -316,8 +303,7 @@ impl RunnerActor {
             Ok(Adoption::Running(handle)) => self.follow(step, handle, ctx),
             Ok(Adoption::Ended(record)) => self.step_over(step, record, None, ctx),
             Ok(Adoption::NeverLaunched) if at_start => {
-                let now = (self.setup.clock)();
-                let record = ExitRecord { run: self.run(), started: now, ended: now, ..ExitRecord::default() };
+                let record = ExitRecord::gone(ExitCode::OK, (self.setup.clock)());
                 self.step_over(step, record, Some(EndCause::NeverLaunched), ctx);
             }
             Ok(Adoption::NeverLaunched) => match self.steps.get_mut(&step) {
@@ -344,10 +330,8 @@ impl RunnerActor {
             "job {}: the process that watched it is gone; {killed} processes of it were killed",
             self.key(step)
         );
-        let now = (self.setup.clock)();
         // Nobody knows how it would have ended: what was left of it was killed, and whoever waits for it is told so.
-        let exit = ExitCode::signal(libc::SIGKILL);
-        let record = ExitRecord { run: self.run(), exit, started: now, ended: now, ..ExitRecord::default() };
+        let record = ExitRecord::gone(ExitCode::signal(libc::SIGKILL), (self.setup.clock)());
         self.step_over(step, record, Some(EndCause::RunnerLost), ctx);
     }
 
@@ -407,15 +391,8 @@ impl Handler<OpenAllocation> for RunnerActor {
                 self.broken = Some(e);
                 return;
             }
-            let now = (self.setup.clock)();
-            let outcome = JobOutcome {
-                exit: ExitCode::LAUNCH_FAILED,
-                usage: Usage::default(),
-                cause: EndCause::LaunchFailed,
-                ended: now,
-                why: Some(e),
-            };
-            self.finish(outcome, ctx);
+            let record = ExitRecord::launch_failed(e, (self.setup.clock)());
+            self.finish(record, EndCause::LaunchFailed, ctx);
         }
     }
 }
@@ -444,9 +421,7 @@ impl Handler<LaunchStep> for RunnerActor {
     fn handle(&mut self, m: LaunchStep, ctx: &mut Self::Context) {
         let step = m.step.step;
         if self.ladder.stopping.is_some() || self.done {
-            let now = (self.setup.clock)();
-            let record =
-                ExitRecord { exit: ExitCode::signal(libc::SIGTERM), started: now, ended: now, ..Default::default() };
+            let record = ExitRecord::gone(ExitCode::signal(libc::SIGTERM), (self.setup.clock)());
             return self.step_over(step, record, Some(EndCause::Stopped), ctx);
         }
         if let Some(why) = self.broken.clone() {

@@ -12,9 +12,9 @@ use crate::actors::runner::{RunnerActor, RunnerSeed};
 use crate::model::change::LaunchTexts;
 use crate::model::job::ClientProcess;
 use crate::model::view::JobView;
-use crate::model::{ExitCode, Job, JobId, JobRef, Partition, Refusal, StepKey, Timestamp};
+use crate::model::{ExitCode, ExitRecord, Job, JobId, JobRef, Partition, Refusal, StepKey, Timestamp};
 use crate::protocol::answer::Answer;
-use crate::sched::{Core, Cx, Effect, EndCause, JobOutcome, Outbox, Submission};
+use crate::sched::{Core, Cx, Effect, EndCause, Outbox, Submission};
 use actix::prelude::*;
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
@@ -429,7 +429,7 @@ impl Handler<JobEnded> for SchedulerActor {
     type Result = ();
 
     fn handle(&mut self, m: JobEnded, ctx: &mut Self::Context) {
-        self.decide(ctx, |core, cx| core.on_job_ended(m.job, m.outcome, cx));
+        self.decide(ctx, |core, cx| core.on_job_ended(m.job, m.record, m.cause, cx));
     }
 }
 
@@ -438,14 +438,8 @@ impl Handler<RunnerDied> for SchedulerActor {
 
     fn handle(&mut self, RunnerDied { job }: RunnerDied, ctx: &mut Self::Context) {
         let mut cx = Cx::at(self.now());
-        let outcome = JobOutcome {
-            exit: ExitCode::OK,
-            usage: Default::default(),
-            cause: EndCause::RunnerLost,
-            ended: cx.now,
-            why: None,
-        };
-        self.core.on_job_ended(job, outcome, &mut cx);
+        let record = ExitRecord::gone(ExitCode::OK, cx.now);
+        self.core.on_job_ended(job, record, EndCause::RunnerLost, &mut cx);
         self.commit(cx.out, ctx);
     }
 }

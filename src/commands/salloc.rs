@@ -135,7 +135,8 @@ impl Session {
             Err(ClientError::Interrupted(signal)) => return Ok(u8::try_from(128 + signal).unwrap_or(1)),
             other => other?,
         };
-        let interrupted = matches!(&outcome, StepOutcome::Ended { exit, .. } if reporter.was_interrupted(*exit));
+        let interrupted =
+            matches!(&outcome, StepOutcome::Ended { record, .. } if reporter.was_interrupted(record.exit));
         let done = self.end(conn, job, outcome);
         if interrupted {
             end_by_interrupt();

@@ -180,10 +180,11 @@ pub fn all_streams() -> StepOptions {
 /// The exit code of a step as a shell's, and the lines that srun says about it.
 pub fn verdict(node: &str, job: JobId, outcome: &StepOutcome) -> Result<(u8, Vec<String>), CliError> {
     match outcome {
-        StepOutcome::Ended { error: Some(error), .. } => {
-            Err(CliError::error(1, format!("task launch for StepId={job} failed: {error}")))
-        }
-        StepOutcome::Ended { step, exit, tasks, error: None, stopped } => {
+        StepOutcome::Ended { step, record, stopped } => {
+            let (exit, tasks) = (record.exit, &record.tasks);
+            if let Some(error) = &record.launch_error {
+                return Err(CliError::error(1, format!("task launch for StepId={job} failed: {error}")));
+            }
             let mut lines: Vec<String> =
                 failures(node, tasks).into_iter().map(|line| format!("error: {line}")).collect();
             // Of a step that was told to end srun has said so already.

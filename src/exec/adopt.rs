@@ -5,10 +5,10 @@
 //! launch that is under way holds the launcher's lock, so that after [`await_launches`] every launch that will
 //! ever happen has its mark.
 
-use crate::exec::launch_spec::{self, ExitRecord};
+use crate::exec::launch_spec;
 use crate::exec::launcher;
 use crate::exec::step_handle::{Identity, Opening, StepHandle};
-use crate::model::{StepId, StepKey};
+use crate::model::{ExitRecord, StepId, StepKey};
 use crate::sys::{lock, proc, socket};
 use std::io;
 use std::path::Path;

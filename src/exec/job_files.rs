@@ -1,6 +1,7 @@
 //! The files of a launch: the script, the exit record, and the tasks' output files.
 
-use crate::exec::launch_spec::{ExitRecord, LaunchSpec, Sink, Source, TaskSpec, exit_path};
+use crate::exec::launch_spec::{LaunchSpec, Sink, Source, TaskSpec, exit_path};
+use crate::model::ExitRecord;
 use nix::errno::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};

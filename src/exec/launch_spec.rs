@@ -4,7 +4,7 @@
 
 pub use crate::model::request::Rlimit;
 use crate::model::tres::Usage;
-use crate::model::{ExitCode, JobId, StepId, StepKey, Timestamp};
+use crate::model::{ExitCode, ExitRecord, JobId, StepId, StepKey, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -218,31 +218,6 @@ pub enum StepCommand {
     KillAll,
     /// Asks for `StepEvent::Usage`.
     Usage,
-}
-
-/// How a step ended. Kept as JSON in the job directory until the daemon has read it.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ExitRecord {
-    /// Of which run: an old record does not count for a requeued job.
-    pub run: u32,
-    /// The worst of the tasks.
-    pub exit: ExitCode,
-    /// Over all processes of the step, those that left their parents included.
-    pub usage: Usage,
-    pub started: Timestamp,
-    pub ended: Timestamp,
-    /// The kernel killed a process of the step's cgroup for its memory; of a batch step, of the job's for the job's limit.
-    pub oom: bool,
-    /// The step's own time limit was reached.
-    pub timed_out: bool,
-    /// The watcher ended the step, since a task of it failed ([`LaunchSpec::kill_on_bad_exit`]).
-    pub stopped: bool,
-    /// Why no task was started: state FAILED, reason JobLaunchFailure.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub launch_error: Option<String>,
-    /// By rank.
-    pub tasks: Vec<ExitCode>,
 }
 
 /// `<job_dir>/exit_status` for the batch step, `<job_dir>/<step>.exit` for the others.

@@ -2,10 +2,8 @@
 
 use super::adopt::{self, Adoption};
 use super::launcher;
-use super::{
-    ExitRecord, LaunchSpec, Launcher, SignalTarget, Sink, Source, StepCommand, StepEvent, StepHandle, TaskSpec,
-};
-use crate::model::{ExitCode, JobId, StepId, StepKey};
+use super::{LaunchSpec, Launcher, SignalTarget, Sink, Source, StepCommand, StepEvent, StepHandle, TaskSpec};
+use crate::model::{ExitCode, ExitRecord, JobId, StepId, StepKey};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;

@@ -18,14 +18,14 @@
 use crate::exec::cgroup::StepCgroup;
 use crate::exec::job_files::{self, Files};
 use crate::exec::launch_spec::{
-    ExitRecord, LaunchSpec, OwnEnd, Rlimit, SignalTarget, StepCommand, StepEvent, StepUsage, socket_name,
+    LaunchSpec, OwnEnd, Rlimit, SignalTarget, StepCommand, StepEvent, StepUsage, socket_name,
 };
 use crate::exec::meter::Meter;
 use crate::exec::peer::{Peer, poll, poll_fd, tell, tell_last};
 use crate::exec::task::{self, Birth};
 use crate::exec::{adopt, runner_script, wire};
 use crate::model::tres::Usage;
-use crate::model::{ExitCode, StepId, Timestamp};
+use crate::model::{ExitCode, ExitRecord, StepId, Timestamp};
 use crate::protocol::frame::Decoder;
 use crate::sys::clock::now;
 use crate::sys::{limits, proc, socket};

@@ -1,5 +1,7 @@
 //! How a process, a step or a job ended.
 
+use crate::model::Timestamp;
+use crate::model::tres::Usage;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -45,5 +47,60 @@ impl ExitCode {
 impl fmt::Display for ExitCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.status, self.signal)
+    }
+}
+
+/// How the processes of a step ended, and what they used. The process that watches them writes it into the job directory,
+/// as JSON, and sends it to the daemon; the scheduler takes it as it is, and so does the client that waits for the step.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExitRecord {
+    /// Of which run: an old record does not count for a requeued job.
+    pub run: u32,
+    /// The worst of the tasks.
+    pub exit: ExitCode,
+    /// Over all processes of the step, those that left their parents included.
+    pub usage: Usage,
+    pub started: Timestamp,
+    pub ended: Timestamp,
+    /// The kernel killed a process of the step's cgroup for its memory; of a batch step, of the job's for the job's limit.
+    pub oom: bool,
+    /// The step's own time limit was reached.
+    pub timed_out: bool,
+    /// The watcher ended the step, since a task of it failed (srun man page, `--kill-on-bad-exit`).
+    pub stopped: bool,
+    /// Why no task was started: state FAILED, reason JobLaunchFailure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub launch_error: Option<String>,
+    /// By rank.
+    pub tasks: Vec<ExitCode>,
+}
+
+impl ExitRecord {
+    /// Of processes that are gone at this moment, of which no more is known than this.
+    pub fn gone(exit: ExitCode, at: Timestamp) -> Self {
+        ExitRecord { exit, started: at, ended: at, ..ExitRecord::default() }
+    }
+
+    /// Of processes that could not be started.
+    pub fn launch_failed(why: String, at: Timestamp) -> Self {
+        ExitRecord { launch_error: Some(why), ..ExitRecord::gone(ExitCode::LAUNCH_FAILED, at) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Watchers outlive an upgrade of the daemon, and so do the records that they wrote.
+    #[test]
+    fn what_an_earlier_slotd_wrote_is_read() {
+        let text = r#"{"run":2,"exit":{"status":0,"signal":53},"usage":{"user_us":5,"system_us":6,"max_rss_kb":7},"started":7,"ended":9,"oom":false,
+            "timed_out":true,"stopped":false,"launch_error":"no","tasks":[{"status":3,"signal":0}]}"#;
+        let record: ExitRecord = serde_json::from_str(text).unwrap();
+        assert_eq!((record.run, record.exit, record.timed_out), (2, ExitCode::LAUNCH_FAILED, true));
+        assert_eq!((record.usage.user_us, record.launch_error.as_deref()), (5, Some("no")));
+        assert_eq!(record.tasks, [ExitCode::status(3)]);
+        assert_eq!(serde_json::from_str::<ExitRecord>("{}").unwrap(), ExitRecord::default());
     }
 }

@@ -29,7 +29,7 @@ pub mod view;
 
 pub use array::TaskSet;
 pub use constraint::Constraint;
-pub use exit::ExitCode;
+pub use exit::{ExitCode, ExitRecord};
 pub use hostlist::HostList;
 pub use ids::{JobId, JobRef, StepId, StepKey};
 pub use job::{ArrayRole, Job};

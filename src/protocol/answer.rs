@@ -2,7 +2,7 @@
 
 use crate::model::diagnostics::Diagnostics;
 use crate::model::view::{JobList, JobView, NodeView};
-use crate::model::{ExitCode, JobId, JobRef, Refusal, StepId, StepKey, Timestamp};
+use crate::model::{ExitCode, ExitRecord, JobId, JobRef, Refusal, StepId, StepKey, Timestamp};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -65,11 +65,7 @@ pub enum Answer {
     /// The daemon died before it started anything of the step: the launch is to be asked for again.
     StepLost,
     /// The step is over.
-    StepEnded {
-        exit: ExitCode,
-        tasks: Vec<ExitCode>,
-        error: Option<String>,
-    },
+    StepEnded(Box<ExitRecord>),
 }
 
 /// What became of one job of a list.

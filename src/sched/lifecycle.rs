@@ -6,7 +6,7 @@
 
 use super::core::Core;
 use super::depend::Known;
-use super::types::{Cx, Effect, EndCause, JobOutcome, StopCause};
+use super::types::{Cx, Effect, EndCause, StopCause};
 use super::waits::Outlook;
 use crate::model::change::Change;
 use crate::model::dependency::DependencyTerm;
@@ -14,7 +14,7 @@ use crate::model::job::{Client, ClientProcess};
 use crate::model::request::JobKind;
 use crate::model::run::{Run, RunState};
 use crate::model::tres::Usage;
-use crate::model::{ExitCode, Job, JobId, JobState, Reason, Step, Timestamp};
+use crate::model::{ExitCode, ExitRecord, Job, JobId, JobState, Reason, Step, Timestamp};
 use std::sync::Arc;
 
 const SIGTERM: i32 = 15;
@@ -46,10 +46,10 @@ impl Ending {
     }
 
     /// Of a running job, by what its processes came to.
-    fn of_running(outcome: &JobOutcome) -> Self {
-        let ending = |state, reason| Ending { state, reason, exit: outcome.exit, by: None };
-        match outcome.cause {
-            EndCause::Exited => Ending::exited(outcome.exit),
+    fn of_running(exit: ExitCode, cause: EndCause) -> Self {
+        let ending = |state, reason| Ending { state, reason, exit, by: None };
+        match cause {
+            EndCause::Exited => Ending::exited(exit),
             EndCause::TimeLimit => ending(JobState::Timeout, Reason::TimeLimit),
             EndCause::OutOfMemory => Ending::exited(ExitCode::OUT_OF_MEMORY),
             EndCause::LaunchFailed => ending(JobState::Failed, Reason::JobLaunchFailure),
@@ -60,9 +60,9 @@ impl Ending {
     }
 
     /// Of a job that was stopped: cancelled, given back, or its client was lost.
-    fn of_stopped(job: &Job, outcome: &JobOutcome) -> Self {
+    fn of_stopped(job: &Job, exit: ExitCode, cause: EndCause) -> Self {
         let RunState { reason, cancelled_by: by, .. } = job.run;
-        if outcome.cause == EndCause::OutOfMemory {
+        if cause == EndCause::OutOfMemory {
             return Ending { by, ..Ending::exited(ExitCode::OUT_OF_MEMORY) };
         }
         if by.is_none() && !matches!(reason, Reason::CancelledByUser | Reason::ClientLost | Reason::DeadLine) {
@@ -70,32 +70,32 @@ impl Ending {
             return Ending::exited(job.run.exit);
         }
         // Of a script that never ran, or whose end nobody saw, the signal is what is known.
-        let is_unseen = matches!(outcome.cause, EndCause::NeverLaunched | EndCause::RunnerLost);
+        let is_unseen = matches!(cause, EndCause::NeverLaunched | EndCause::RunnerLost);
         let is_signalled = is_unseen && job.request.kind != JobKind::Allocation;
-        let exit = if is_signalled { ExitCode::signal(SIGTERM) } else { outcome.exit };
+        let exit = if is_signalled { ExitCode::signal(SIGTERM) } else { exit };
         Ending { state: JobState::Cancelled, reason, exit, by }
     }
 }
 
 impl Core {
     /// All processes of a job are gone, or it never had any.
-    pub fn on_job_ended(&mut self, id: JobId, outcome: JobOutcome, cx: &mut Cx) {
+    pub fn on_job_ended(&mut self, id: JobId, record: ExitRecord, cause: EndCause, cx: &mut Cx) {
         let Some(job) = self.job(id) else { return };
         match job.run.state {
             JobState::Completing if job.run.reason == Reason::Requeued => {
-                let run = job.run.clone().ended_as(outcome.exit, outcome.usage, outcome.ended);
+                let run = job.run.clone().ended_as(record.exit, record.usage, record.ended);
                 let run = RunState { state: JobState::Cancelled, reason: Reason::None, ..run };
                 self.back_to_queue(id, Some(Run { requeued: true, run, steps: Vec::new() }), cx);
             }
             JobState::Completing if job.run.reason != Reason::TimeLimit => {
-                let ending = Ending::of_stopped(job, &outcome);
-                self.finish(id, ending, outcome.usage, outcome.ended, cx);
+                let ending = Ending::of_stopped(job, record.exit, cause);
+                self.finish(id, ending, record.usage, record.ended, cx);
             }
             // The limit was reached, however its processes ended then, and whether a daemon saw it or not.
-            JobState::Completing if matches!(outcome.cause, EndCause::Exited | EndCause::Stopped) => {
-                self.end_running(id, JobOutcome { cause: EndCause::TimeLimit, ..outcome }, cx);
+            JobState::Completing if matches!(cause, EndCause::Exited | EndCause::Stopped) => {
+                self.end_running(id, record, EndCause::TimeLimit, cx);
             }
-            JobState::Running | JobState::Suspended | JobState::Completing => self.end_running(id, outcome, cx),
+            JobState::Running | JobState::Suspended | JobState::Completing => self.end_running(id, record, cause, cx),
             JobState::Pending
             | JobState::Completed
             | JobState::Failed
@@ -107,24 +107,24 @@ impl Core {
     }
 
     /// A job that nobody stopped, except for its time limit, is over: for good, or to run again.
-    fn end_running(&mut self, id: JobId, outcome: JobOutcome, cx: &mut Cx) {
-        let Some(job) = self.jobs.get_mut(&id).map(|record| &mut record.job) else { return };
-        if outcome.cause == EndCause::NeverLaunched && job.request.kind != JobKind::Allocation {
+    fn end_running(&mut self, id: JobId, record: ExitRecord, cause: EndCause, cx: &mut Cx) {
+        let Some(job) = self.jobs.get_mut(&id).map(|known| &mut known.job) else { return };
+        if cause == EndCause::NeverLaunched && job.request.kind != JobKind::Allocation {
             return self.back_to_queue(id, None, cx);
         }
-        let ending = Ending::of_running(&outcome);
+        let ending = Ending::of_running(record.exit, cause);
         let is_failure = match ending.state {
             JobState::Failed | JobState::Timeout | JobState::OutOfMemory => true,
             JobState::Completed | JobState::Cancelled => false,
             JobState::Pending | JobState::Running | JobState::Suspended | JobState::Completing => false,
         };
-        job.run.system_comment = outcome.why;
+        job.run.system_comment = record.launch_error;
         if is_failure && job.runs_again() {
-            let run = job.run.clone().ended_as(ending.exit, outcome.usage, outcome.ended);
+            let run = job.run.clone().ended_as(ending.exit, record.usage, record.ended);
             let run = RunState { state: ending.state, reason: ending.reason, ..run };
             self.back_to_queue(id, Some(Run { requeued: false, run, steps: Vec::new() }), cx);
         } else {
-            self.finish(id, ending, outcome.usage, outcome.ended, cx);
+            self.finish(id, ending, record.usage, record.ended, cx);
         }
     }
 

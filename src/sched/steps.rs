@@ -6,12 +6,14 @@
 //! nothing and never waits; so does the shell of salloc.
 
 use super::core::Core;
-use super::types::{Cx, Effect, EndCause, StepAsker, StepOutcome, StepStart};
+use super::types::{Cx, Effect, EndCause, StepAsker, StepStart};
 use crate::model::change::Change;
 use crate::model::job::ClientProcess;
 use crate::model::step_request::StepKind;
 use crate::model::tres::Allocation;
-use crate::model::{ExitCode, Job, JobId, JobState, Refusal, Step, StepId, StepKey, StepRequest, Tres, tres::Usage};
+use crate::model::{
+    ExitCode, ExitRecord, Job, JobId, JobState, Refusal, Step, StepId, StepKey, StepRequest, Tres, tres::Usage,
+};
 use std::collections::BTreeSet;
 
 /// A step that waits for its turn.
@@ -84,7 +86,7 @@ impl Core {
 
     /// The processes of a step are gone. Its exit code counts towards the job's derived one, unless the job is being
     /// stopped.
-    pub fn on_step_ended(&mut self, key: StepKey, outcome: StepOutcome, cx: &mut Cx) {
+    pub fn on_step_ended(&mut self, key: StepKey, ended: &ExitRecord, cause: EndCause, cx: &mut Cx) {
         let Some(record) = self.jobs.get_mut(&key.job) else { return };
         let job = &mut record.job;
         let is_stopping = job.run.state == JobState::Completing;
@@ -92,7 +94,7 @@ impl Core {
         if !is_live(step) {
             return;
         }
-        if outcome.cause == EndCause::NeverLaunched {
+        if cause == EndCause::NeverLaunched {
             // Nothing of it ever was: its client asks anew, and nobody else has heard of it.
             job.steps.retain(|step| step.id != key.step);
             if key.step == StepId::Num(job.next_step.saturating_sub(1)) {
@@ -101,24 +103,24 @@ impl Core {
             cx.out.changes.push(Change::DropStep { job: key.job, step: key.step });
             return self.start_waiting_steps(key.job, cx);
         }
-        step.state = match outcome.cause {
+        step.state = match cause {
             // Who caught the signal and chose an exit code has FAILED with it, as in Slurm.
-            EndCause::Exited if is_stopping && outcome.exit.signal != 0 => JobState::Cancelled,
-            EndCause::Stopped if outcome.exit.signal != 0 => JobState::Cancelled,
-            EndCause::Exited | EndCause::Stopped if outcome.exit.is_success() => JobState::Completed,
+            EndCause::Exited if is_stopping && ended.exit.signal != 0 => JobState::Cancelled,
+            EndCause::Stopped if ended.exit.signal != 0 => JobState::Cancelled,
+            EndCause::Exited | EndCause::Stopped if ended.exit.is_success() => JobState::Completed,
             EndCause::Exited | EndCause::Stopped | EndCause::LaunchFailed | EndCause::RunnerLost => JobState::Failed,
             EndCause::TimeLimit => JobState::Timeout,
             EndCause::OutOfMemory => JobState::OutOfMemory,
             EndCause::NeverLaunched => JobState::Cancelled,
         };
-        step.exit = outcome.exit;
-        step.usage = outcome.usage;
-        step.end = Some(outcome.ended.max(step.start));
+        step.exit = ended.exit;
+        step.usage = ended.usage;
+        step.end = Some(ended.ended.max(step.start));
         if let (Some(since), Some(end)) = (job.run.suspended_at, step.end) {
             step.stood_still(since, end);
         }
         cx.out.changes.push(Change::PutStep { job: key.job, step: Box::new(step.clone()) });
-        let derived = job.run.derived_exit.worse(outcome.exit);
+        let derived = job.run.derived_exit.worse(ended.exit);
         if derived != job.run.derived_exit && !is_stopping {
             job.run.derived_exit = derived;
             self.save(key.job, cx);

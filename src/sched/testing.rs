@@ -2,7 +2,7 @@
 //! core wanted done. Its end check is "nothing left unsaid".
 
 use super::core::Core;
-use super::types::{Config, Cx, Effect, EndCause, JobOutcome, StopCause, Submission};
+use super::types::{Config, Cx, Effect, EndCause, StopCause, Submission};
 use crate::model::array::{ArraySpec, TaskRange};
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::change::Change;
@@ -11,7 +11,7 @@ use crate::model::partition::{Gpu, Host};
 use crate::model::request::{JobKind, JobRequest, MemRequest, Sharing};
 use crate::model::run::Run;
 use crate::model::{
-    ExitCode, Job, JobId, JobRef, JobState, Partition, Reason, Refusal, TaskSet, Timestamp, tres::Usage,
+    ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Partition, Reason, Refusal, TaskSet, Timestamp,
 };
 use std::collections::BTreeMap;
 
@@ -228,8 +228,7 @@ impl Double {
 
     pub fn end(&mut self, id: JobId, cause: EndCause, exit: ExitCode) {
         self.act(|core, cx| {
-            let outcome = JobOutcome { exit, usage: Usage::default(), cause, ended: cx.now, why: None };
-            core.on_job_ended(id, outcome, cx);
+            core.on_job_ended(id, ExitRecord::gone(exit, cx.now), cause, cx);
         });
     }
 

@@ -19,7 +19,6 @@ use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
 use crate::model::job::ClientProcess;
 use crate::model::job::Hold;
 use crate::model::request::{GpuRequest, MemRequest};
-use crate::model::tres::Usage;
 use crate::model::update::Update;
 use crate::model::*;
 
@@ -41,7 +40,6 @@ fn create(d: &mut Double, job: JobId, request: StepRequest, ticket: u64) -> Resu
 
 fn end_step(d: &mut Double, key: StepKey, exit: ExitCode) {
     d.act(|core, cx| {
-        let outcome = StepOutcome { exit, usage: Usage::default(), cause: EndCause::Exited, ended: cx.now };
-        core.on_step_ended(key, outcome, cx);
+        core.on_step_ended(key, &ExitRecord::gone(exit, cx.now), EndCause::Exited, cx);
     });
 }

@@ -4,8 +4,8 @@ use crate::model::batch_tasks::BatchTasks;
 use crate::model::change::{Change, LaunchTexts};
 use crate::model::job::{Client, ClientProcess};
 use crate::model::partition::Host;
-use crate::model::tres::{Allocation, Usage};
-use crate::model::{ExitCode, Job, JobId, JobRequest, Partition, Refusal, StepId, StepKey, Timestamp};
+use crate::model::tres::Allocation;
+use crate::model::{Job, JobId, JobRequest, Partition, Refusal, StepId, StepKey, Timestamp};
 
 /// What the core has to know about the host and its settings.
 #[derive(Debug, Clone)]
@@ -157,17 +157,6 @@ pub enum EndCause {
     Stopped,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JobOutcome {
-    pub exit: ExitCode,
-    /// Of its script or command. Of an allocation: zero; steps have theirs.
-    pub usage: Usage,
-    pub cause: EndCause,
-    pub ended: Timestamp,
-    /// Why the launch failed, for people.
-    pub why: Option<String>,
-}
-
 /// Who asks for a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StepAsker {
@@ -181,14 +170,6 @@ pub enum StepStart {
     Now(StepKey, Allocation),
     /// The resources are in use: [`Effect::LaunchStep`] or [`Effect::StepRefused`] comes with the ticket.
     Waits,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StepOutcome {
-    pub exit: ExitCode,
-    pub usage: Usage,
-    pub cause: EndCause,
-    pub ended: Timestamp,
 }
 
 /// What a plan would give a job (`sbatch --test-only`).

@@ -6,7 +6,7 @@ use crate::actors::messages::{LimitReached, StepStopping};
 use crate::exec::launch_spec::{SignalTarget as Whom, StepCommand};
 use crate::exec::step_handle::StepCommands;
 use crate::model::request::WarnSignal;
-use crate::model::{StepId, StepKey, Timestamp};
+use crate::model::{ExitCode, ExitRecord, StepId, StepKey, Timestamp};
 use crate::sched::{EndCause, StopCause};
 use actix::prelude::*;
 use std::time::{Duration, Instant};
@@ -156,7 +156,7 @@ impl RunnerActor {
         let line = self.notice(Some(step), "", now);
         let Some(live) = self.steps.get_mut(&step) else {
             // It was decided on, but its client went away before it was launched.
-            let record = crate::exec::ExitRecord { started: now, ended: now, ..Default::default() };
+            let record = ExitRecord::gone(ExitCode::OK, now);
             return self.step_over(step, record, Some(EndCause::Stopped), ctx);
         };
         live.stopped = Some(cause);

@@ -5,10 +5,10 @@ use crate::actors::messages::*;
 use crate::actors::news::NewsSender;
 use crate::model::tres::Allocation;
 use crate::model::view::JobView;
-use crate::model::{Job, Refusal, StepKey};
+use crate::model::{ExitRecord, Job, Refusal, StepKey};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::StepLaunch;
-use crate::sched::{Cx, Effect, EndCause, Outbox, StepAsker, StepOutcome, StepStart, StopCause};
+use crate::sched::{Cx, Effect, EndCause, Outbox, StepAsker, StepStart, StopCause};
 use actix::prelude::*;
 use std::os::fd::OwnedFd;
 
@@ -40,7 +40,7 @@ impl SchedulerActor {
             return;
         };
         if step.state.is_terminal() {
-            let ended = Answer::StepEnded { exit: step.exit, tasks: Vec::new(), error: None };
+            let ended = Answer::StepEnded(Box::new(ExitRecord::gone(step.exit, step.end.unwrap_or(step.start))));
             // After the commit of that end, should it be under way.
             return self.commit_then(Outbox::default(), Some(Box::new(move || drop(news.send(ended)))));
         }
@@ -169,16 +169,12 @@ impl Handler<StepEnded> for SchedulerActor {
 
     fn handle(&mut self, m: StepEnded, ctx: &mut Self::Context) {
         let mut cx = Cx::at(self.now());
-        let record = &m.record;
-        let outcome = StepOutcome { exit: record.exit, usage: record.usage, cause: m.cause, ended: record.ended };
-        self.core.on_step_ended(m.step, outcome, &mut cx);
+        self.core.on_step_ended(m.step, &m.record, m.cause, &mut cx);
         self.running_steps.remove(&m.step);
         let news = self.step_news.remove(&m.step);
         let told = match m.cause {
             EndCause::NeverLaunched => Answer::StepLost,
-            _ => {
-                Answer::StepEnded { exit: record.exit, tasks: record.tasks.clone(), error: record.launch_error.clone() }
-            }
+            _ => Answer::StepEnded(Box::new(m.record)),
         };
         self.commit_then(
             cx.out,

@@ -20,7 +20,7 @@ pub use step::run_step;
 
 use crate::model::job::ClientProcess;
 use crate::model::view::JobView;
-use crate::model::{ExitCode, JobId, Refusal, StepId};
+use crate::model::{ExitCode, ExitRecord, JobId, Refusal, StepId};
 use crate::sys::paths::Paths;
 
 /// Who this client is, and where it can come back to.
@@ -39,9 +39,7 @@ pub enum StepOutcome {
     Ended {
         /// `None` where it never started.
         step: Option<StepId>,
-        exit: ExitCode,
-        tasks: Vec<ExitCode>,
-        error: Option<String>,
+        record: Box<ExitRecord>,
         /// The daemon had told it to end.
         stopped: bool,
     },
@@ -55,7 +53,7 @@ impl StepOutcome {
     /// What the records tell of the allocation whose one step this was.
     pub fn exit(&self) -> ExitCode {
         match self {
-            StepOutcome::Ended { exit, .. } => *exit,
+            StepOutcome::Ended { record, .. } => record.exit,
             StepOutcome::JobEnded(view) if !view.run.exit.is_success() => view.run.exit,
             StepOutcome::Refused(_) | StepOutcome::JobEnded(_) => ExitCode::status(1),
         }

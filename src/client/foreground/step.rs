@@ -67,7 +67,7 @@ pub fn run_step(
     // A key press that came together with the end counts: the tasks may have died of it, through another client.
     let typed = step.signals.typed_interrupt_waits();
     step.signals.keep_blocked();
-    let died_of_it = matches!(&outcome, Ok(StepOutcome::Ended { exit, .. }) if exit.signal == libc::SIGINT);
+    let died_of_it = matches!(&outcome, Ok(StepOutcome::Ended { record, .. }) if record.exit.signal == libc::SIGINT);
     if typed || (options.pty && died_of_it) {
         observer.interrupted();
     }
@@ -175,9 +175,9 @@ impl Foreground<'_> {
                 self.first_end = None;
                 observer.aborted(wait_secs);
             }
-            Answer::StepEnded { exit, tasks, error } => {
+            Answer::StepEnded(record) => {
                 let stopped = self.aborted;
-                return Ok(Some(StepOutcome::Ended { step: self.step, exit, tasks, error, stopped }));
+                return Ok(Some(StepOutcome::Ended { step: self.step, record, stopped }));
             }
             Answer::Refused(why) => return Ok(Some(StepOutcome::Refused(why))),
             // The end of the step itself may still be on its way: it was told first if it was known first.

@@ -99,9 +99,7 @@ fn after_a_restart_jobs_keep_their_resources_and_their_waiting() {
     let mut cx = Cx::at(d.now);
     core.plan(&mut cx);
     assert!(cx.out.is_empty(), "nothing runs twice: {:?}", cx.out);
-    let outcome =
-        JobOutcome { exit: ExitCode::OK, usage: Usage::default(), cause: EndCause::Exited, ended: d.now, why: None };
-    core.on_job_ended(running, outcome, &mut cx);
+    core.on_job_ended(running, ExitRecord::gone(ExitCode::OK, d.now), EndCause::Exited, &mut cx);
     core.plan(&mut cx);
     assert_eq!(core.job(ok).unwrap().run.state, JobState::Running);
 }

@@ -30,8 +30,7 @@ fn a_step_that_was_never_launched_leaves_nothing_behind_and_its_client_asks_anew
     assert_eq!(d.core.step_of(id, client).map(|step| step.id), Some(key.step));
     assert_eq!(d.core.step_of(id, ClientProcess { start_ticks: 71, ..client }), None);
     d.act(|core, cx| {
-        let (exit, usage) = (ExitCode::OK, Usage::default());
-        core.on_step_ended(key, StepOutcome { exit, usage, cause: EndCause::NeverLaunched, ended: cx.now }, cx);
+        core.on_step_ended(key, &ExitRecord::gone(ExitCode::OK, cx.now), EndCause::NeverLaunched, cx);
     });
     assert_eq!(d.core.step_of(id, client), None);
     assert_eq!(d.store[&id].steps, []);
