@@ -151,45 +151,91 @@ fn tmpdir() -> (String, String) {
 /// The request does not fit together: fewer streams or commands than tasks.
 pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result<LaunchSpec, String> {
     let launch = &m.launch;
-    let (job, host, step) = (&m.job, &m.host, m.step.step);
-    let request = &launch.request;
-    let ntasks = request.tasks(&job.request);
-    if launch.streams.len() != ntasks as usize {
-        return Err(format!("{} tasks, but streams for {}", ntasks, launch.streams.len()));
-    }
-    if launch.argv.is_empty() || launch.argv.iter().any(Vec::is_empty) {
-        return Err("there is no command to run".to_owned());
-    }
-    if launch.argv.len() != 1 && launch.argv.len() != ntasks as usize {
-        return Err(format!("{} tasks, but commands for {}", ntasks, launch.argv.len()));
-    }
-    let cpus_per_task = request.cpus_per_task(&job.request);
-    let gpus = |rank: u32| task_gpus(&request.gpu_bind, &request.gpu, &m.alloc, rank, ntasks);
-    let root = paths.root().to_string_lossy().into_owned();
+    let (job, request) = (&m.job, &launch.request);
+    let tasks =
+        StepTasks { m, ntasks: request.tasks(&job.request), cpus_per_task: request.cpus_per_task(&job.request) };
+    tasks.check()?;
     let whole = job.run.alloc.clone().unwrap_or_default();
-    let facts = facts(job, &whole, host, &root);
-    let mut default_env = Vec::new();
-    let set_env = if request.kind == StepKind::Interactive {
-        environment::allocation_environment(&facts)
-    } else {
-        default_env.push(tmpdir());
+    // What the caller's environment says of the job's GPUs is not true of a step without any.
+    let hides_gpus = request.kind == StepKind::Numbered && m.alloc.gpu_ids.is_empty() && !whole.gpu_ids.is_empty();
+    let is_interactive = request.kind == StepKind::Interactive;
+    let ends_itself = request.kill_on_bad_exit || request.time_limit_secs.is_some();
+    let own_end = OwnEnd {
+        grace_ms: u64::try_from(kill_wait.as_millis()).unwrap_or(u64::MAX),
+        node: m.host.name.clone(),
+        utc_offset_secs: utc_offset_secs(job.run.start.unwrap_or_default()),
+    };
+    Ok(LaunchSpec {
+        step: m.step,
+        run: job.run.restarts,
+        job_dir: paths.job_dir(job.id),
+        env: m.env.clone(),
+        default_env: if is_interactive { Vec::new() } else { vec![tmpdir()] },
+        set_env: tasks.environment(&whole, &paths.root().to_string_lossy()),
+        unset_env: if hides_gpus { environment::gpus_of_a_job() } else { Vec::new() },
+        argv: launch.argv[0].clone(),
+        work_dir: PathBuf::from(&launch.work_dir),
+        umask: launch.umask,
+        rlimits: launch.rlimits.clone(),
+        tasks: (0..tasks.ntasks).map(|rank| tasks.task(rank)).collect(),
+        pty: launch.pty,
+        kill_on_bad_exit: request.kill_on_bad_exit,
+        time_limit_secs: request.time_limit_secs,
+        own_end: if ends_itself { own_end } else { OwnEnd::default() },
+        tie_fd: launch.tie,
+        ..LaunchSpec::default()
+    })
+}
+
+/// A step with the number of its tasks worked out.
+struct StepTasks<'a> {
+    m: &'a LaunchStep,
+    ntasks: u32,
+    cpus_per_task: Option<u32>,
+}
+
+impl StepTasks<'_> {
+    /// Whether the request fits together.
+    fn check(&self) -> Result<(), String> {
+        let (launch, ntasks) = (&self.m.launch, self.ntasks);
+        if launch.streams.len() != ntasks as usize {
+            return Err(format!("{ntasks} tasks, but streams for {}", launch.streams.len()));
+        }
+        if launch.argv.is_empty() || launch.argv.iter().any(Vec::is_empty) {
+            return Err("there is no command to run".to_owned());
+        }
+        if launch.argv.len() != 1 && launch.argv.len() != ntasks as usize {
+            return Err(format!("{ntasks} tasks, but commands for {}", launch.argv.len()));
+        }
+        Ok(())
+    }
+
+    /// What all tasks get. `whole`: the allocation of the job.
+    fn environment(&self, whole: &Allocation, root: &str) -> Vec<(String, String)> {
+        let launch = &self.m.launch;
+        let facts = facts(&self.m.job, whole, &self.m.host, root);
+        if launch.request.kind == StepKind::Interactive {
+            return environment::allocation_environment(&facts);
+        }
         let step_facts = StepFacts {
-            id: step,
-            ntasks,
-            cpus_per_task,
-            alloc: &m.alloc,
-            exact: request.exact,
+            id: self.m.step.step,
+            ntasks: self.ntasks,
+            cpus_per_task: self.cpus_per_task,
+            alloc: &self.m.alloc,
+            exact: launch.request.exact,
             umask: launch.umask,
             label: launch.label,
         };
         environment::step_environment(&facts, &step_facts)
-    };
-    // What the caller's environment says of the job's GPUs is not true of a step without any.
-    let hides_gpus = request.kind == StepKind::Numbered && m.alloc.gpu_ids.is_empty() && !whole.gpu_ids.is_empty();
-    let task = |rank: u32| {
+    }
+
+    fn task(&self, rank: u32) -> TaskSpec {
+        let StepTasks { m, ntasks, cpus_per_task } = *self;
+        let (job, host, launch) = (&m.job, &m.host, &m.launch);
+        let request = &launch.request;
         let streams = &launch.streams[rank as usize];
         let path = |pattern: &str| {
-            let name = expand(pattern, &vars(job.id, &job.role, &job.request, &host.name, step, rank));
+            let name = expand(pattern, &vars(job.id, &job.role, &job.request, &host.name, m.step.step, rank));
             PathBuf::from(absolute(&launch.work_dir, &name))
         };
         let sink = |stream: &Stream| match stream {
@@ -198,6 +244,7 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
             Stream::File { path: pattern, append } => Sink::File { path: path(pattern), append: *append },
             Stream::SameAsStdout => Sink::SameAsStdout,
         };
+        let gpus = task_gpus(&request.gpu_bind, &request.gpu, &m.alloc, rank, ntasks);
         TaskSpec {
             rank,
             stdin: match &streams.stdin {
@@ -207,7 +254,7 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
             },
             stdout: sink(&streams.stdout),
             stderr: sink(&streams.stderr),
-            env: environment::task_environment(rank, gpus(rank).as_deref()),
+            env: environment::task_environment(rank, gpus.as_deref()),
             cpus: request.cpu_bind.cpus_of(&m.alloc.cpu_ids, &host.cores, rank, ntasks, cpus_per_task.unwrap_or(1)),
             argv: (launch.argv.len() > 1).then(|| launch.argv[rank as usize].clone()),
             report_binding: request.report_cpu_bind.then(|| {
@@ -215,34 +262,7 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
                 format!("cpu-bind{units}={kind} - {}, task {rank:2} {rank:2}", host.name)
             }),
         }
-    };
-    Ok(LaunchSpec {
-        step: m.step,
-        run: job.run.restarts,
-        job_dir: paths.job_dir(job.id),
-        env: m.env.clone(),
-        default_env,
-        set_env,
-        unset_env: if hides_gpus { environment::gpus_of_a_job() } else { Vec::new() },
-        argv: launch.argv[0].clone(),
-        work_dir: PathBuf::from(&launch.work_dir),
-        umask: launch.umask,
-        rlimits: launch.rlimits.clone(),
-        tasks: (0..ntasks).map(task).collect(),
-        pty: launch.pty,
-        kill_on_bad_exit: request.kill_on_bad_exit,
-        time_limit_secs: request.time_limit_secs,
-        own_end: match request.kill_on_bad_exit || request.time_limit_secs.is_some() {
-            true => OwnEnd {
-                grace_ms: u64::try_from(kill_wait.as_millis()).unwrap_or(u64::MAX),
-                node: host.name.clone(),
-                utc_offset_secs: utc_offset_secs(job.run.start.unwrap_or_default()),
-            },
-            false => OwnEnd::default(),
-        },
-        tie_fd: launch.tie,
-        ..LaunchSpec::default()
-    })
+    }
 }
 
 /// The GPUs of one task where it does not see all of the step's (`--gpus-per-task`, `--gpu-bind`).

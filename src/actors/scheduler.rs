@@ -201,6 +201,24 @@ impl SchedulerActor {
         self.runners.entry(job).or_insert_with(|| seed.start(job)).clone()
     }
 
+    /// `ended`: a view for each [`Effect::Ended`], in the same order.
+    fn carry_out_all(&mut self, effects: Vec<Effect>, ended: Vec<JobView>, mut texts: HashMap<JobId, LaunchTexts>) {
+        let mut ended = ended.into_iter().peekable();
+        for effect in effects {
+            let Effect::Ended(id) = effect else {
+                self.carry_out(effect, &mut texts);
+                continue;
+            };
+            if let Some(runner) = self.runners.remove(&id) {
+                // That of an allocation that was given back has not reported an end.
+                runner.do_send(Dismiss);
+            }
+            if let Some(view) = ended.next_if(|view| view.id == id) {
+                self.announce_end(view);
+            }
+        }
+    }
+
     fn carry_out(&mut self, effect: Effect, texts: &mut HashMap<JobId, LaunchTexts>) {
         match effect {
             Effect::Launch(job) => {
@@ -288,38 +306,18 @@ impl Handler<Committed> for SchedulerActor {
     type Result = ();
 
     fn handle(&mut self, Committed { seq, result }: Committed, _: &mut Self::Context) {
-        let mut texts: HashMap<_, _> = match result {
-            Ok(texts) => texts.into_iter().collect(),
-            Err(e) => {
-                // What was promised can no longer be kept in step with what is remembered: start again from the disk.
-                log::error!("the database refused a change, the daemon ends: {e}");
-                crate::actors::fatal();
-            }
-        };
+        let texts = result.unwrap_or_else(|e| {
+            // What was promised can no longer be kept in step with what is remembered: start again from the disk.
+            log::error!("the database refused a change, the daemon ends: {e}");
+            crate::actors::fatal();
+        });
         let Some(done) = self.in_flight.pop_front() else { return };
         debug_assert_eq!(done.seq, seq);
         if let Some(sent) = done.sent {
             self.counters.commits.add(sent.elapsed());
         }
-        let mut ended = done.ended.into_iter().peekable();
-        for effect in done.effects {
-            match effect {
-                // One view for each, in the same order.
-                Effect::Ended(id) => {
-                    if let Some(runner) = self.runners.remove(&id) {
-                        // That of an allocation that was given back has not reported an end.
-                        runner.do_send(Dismiss);
-                    }
-                    if let Some(view) = ended.next_if(|view| view.id == id) {
-                        self.announce_end(view);
-                    }
-                }
-                other => self.carry_out(other, &mut texts),
-            }
-        }
-        if let Some(then) = done.then {
-            then();
-        }
+        self.carry_out_all(done.effects, done.ended, texts.into_iter().collect());
+        done.then.into_iter().for_each(|then| then());
     }
 }
 
@@ -343,36 +341,20 @@ impl Handler<SubmitJob> for SchedulerActor {
         if self.disk_is_full {
             return Box::pin(async { Err(Refusal::DiskFull) });
         }
-        let mut cx = Cx::at(self.now());
         if let Some(id) = self.core.submitted_by(m.client.process).filter(|_| m.again) {
-            let view = self.view(id).filter(|_| m.news.is_some());
-            if let (Some(news), Some(view)) = (m.news, view) {
-                match view.run.state {
-                    state if state.is_terminal() => drop(news.send(Answer::Ended { view: Box::new(view) })),
-                    state => {
-                        if state.is_active() && m.client.holds {
-                            let _ = news.send(Answer::Granted { view: Box::new(view) });
-                        }
-                        self.watch(id, news);
-                    }
-                }
-            }
-            return self.reply_after(cx.out, Ok(id));
+            self.rejoin_job(id, m.client.holds, m.news);
+            return self.reply_after(Outbox::default(), Ok(id));
         }
-        let client = Some(m.client);
-        let submission = Submission { request: m.request, texts: m.texts, client, ended: m.ended };
-        match self.core.submit(submission, &mut cx) {
-            Err(refusal) => Box::pin(async move { Err(refusal) }),
-            Ok(id) => {
-                self.counters.jobs.submitted += 1;
-                if let Some(news) = m.news {
-                    self.watch(id, news);
-                }
-                let reply = self.reply_after(cx.out, Ok(id));
-                self.ask_round(ctx);
-                reply
-            }
-        }
+        let mut cx = Cx::at(self.now());
+        let submission = Submission { request: m.request, texts: m.texts, client: Some(m.client), ended: m.ended };
+        let id = match self.core.submit(submission, &mut cx) {
+            Ok(id) => id,
+            Err(refusal) => return Box::pin(async move { Err(refusal) }),
+        };
+        self.counters.jobs.submitted += 1;
+        m.news.into_iter().for_each(|news| self.watch(id, news));
+        self.ask_round(ctx);
+        self.reply_after(cx.out, Ok(id))
     }
 }
 

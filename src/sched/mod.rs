@@ -7,7 +7,8 @@
 //! | file | what it decides |
 //! |---|---|
 //! | `types` | the words between the core and its caller |
-//! | `core` | the state, its indices, and the one function that changes a job's state |
+//! | `core` | the state, and the one function that changes a job's state |
+//! | `index` | the records by name, by array, and those that hold resources |
 //! | `admit` | whether a submission is taken, and its sizes |
 //! | `room`, `ledger` | what is free, and who has which CPU and GPU |
 //! | `queue` | in which order pending jobs are looked at |
@@ -32,6 +33,7 @@ mod control;
 mod core;
 mod depend;
 mod forecast;
+mod index;
 mod invariants;
 mod ledger;
 mod lifecycle;

@@ -189,7 +189,6 @@ fn request(d: &Double, shape: Shape) -> Ask {
 }
 
 fn happen(d: &mut Double, event: Event) {
-    let is_pending = |job: &Job| job.run.state == JobState::Pending;
     match event {
         Event::Submit(shape) => {
             let ask = request(d, shape);
@@ -201,6 +200,38 @@ fn happen(d: &mut Double, event: Event) {
                 d.end(job.id, cause, ExitCode::status(status));
             }
         }
+        Event::Lost { which } => {
+            if let Some(job) = choose(d, which, |job| job.request.kind == request::JobKind::Allocation) {
+                d.act(|core, cx| core.client_lost(job.id, cx));
+            }
+        }
+        Event::Step { which, cpus } => {
+            if let Some(job) = choose(d, which, |job| job.run.state == JobState::Running) {
+                let request = StepRequest { ntasks: Some(cpus), cpus_per_task: Some(1), ..StepRequest::default() };
+                let _ = d.act(|core, cx| core.create_step(job.id, request, StepAsker::default(), cx));
+            }
+        }
+        Event::Wait(secs) => {
+            d.now = d.now.plus_secs(secs);
+            d.act(|core, cx| core.on_due(cx));
+        }
+        Event::Restart => restart(d),
+        Event::Plan => d.plan(),
+        Event::Cancel { .. }
+        | Event::Hold { .. }
+        | Event::Release { .. }
+        | Event::Requeue { .. }
+        | Event::Suspend { .. }
+        | Event::Resume { .. }
+        | Event::Renice { .. }
+        | Event::Throttle { .. } => command(d, event),
+    }
+}
+
+/// What users do to jobs that exist.
+fn command(d: &mut Double, event: Event) {
+    let is_pending = |job: &Job| job.run.state == JobState::Pending;
+    match event {
         Event::Cancel { which, task } => {
             if let Some(job) = choose(d, which, |job| !job.run.state.is_terminal()) {
                 let _ = d.cancel(&named(&job, task));
@@ -244,23 +275,7 @@ fn happen(d: &mut Double, event: Event) {
                 d.act(|core, cx| core.update(&named(&job, None), &[key], &[], cx)).expect("it is an array");
             }
         }
-        Event::Lost { which } => {
-            if let Some(job) = choose(d, which, |job| job.request.kind == request::JobKind::Allocation) {
-                d.act(|core, cx| core.client_lost(job.id, cx));
-            }
-        }
-        Event::Step { which, cpus } => {
-            if let Some(job) = choose(d, which, |job| job.run.state == JobState::Running) {
-                let request = StepRequest { ntasks: Some(cpus), cpus_per_task: Some(1), ..StepRequest::default() };
-                let _ = d.act(|core, cx| core.create_step(job.id, request, StepAsker::default(), cx));
-            }
-        }
-        Event::Wait(secs) => {
-            d.now = d.now.plus_secs(secs);
-            d.act(|core, cx| core.on_due(cx));
-        }
-        Event::Restart => restart(d),
-        Event::Plan => d.plan(),
+        _ => unreachable!("{event:?} is no command"),
     }
 }
 

@@ -223,34 +223,7 @@ impl<'a> Reader<'a> {
             self.end_of_number(start)?;
             return date(year, month, day).ok_or(start);
         }
-        let run = self.rest().bytes().take_while(u8::is_ascii_digit).count();
-        let (month, day, year);
-        if let 4 | 6 = run {
-            month = self.digits(2, 2).ok_or(start)?;
-            day = self.digits(2, 2).ok_or(start)?;
-            year = if run == 6 { Some(self.digits(2, 2).ok_or(start)? + 2000) } else { None };
-        } else {
-            month = self.digits(1, 2).ok_or(start)?;
-            let separator = if self.take('/') {
-                '/'
-            } else if self.take('.') {
-                '.'
-            } else {
-                return Err(start);
-            };
-            day = self.digits(1, 2).ok_or(start)?;
-            year = if self.take(separator) {
-                let at = self.pos;
-                let year = self.digits(2, 4).ok_or(start)?;
-                match self.pos - at {
-                    2 => Some(year + 2000),
-                    4 => Some(year),
-                    _ => return Err(start),
-                }
-            } else {
-                None
-            };
-        }
+        let (month, day, year) = self.month_day_year(start)?;
         self.end_of_number(start)?;
         if let Some(year) = year {
             return date(year, month, day).ok_or(start);
@@ -266,6 +239,30 @@ impl<'a> Reader<'a> {
             .filter_map(|year| date(year, month, day))
             .find(|&date| if toward == Toward::Future { date >= today } else { date <= today })
             .ok_or(start)
+    }
+
+    /// `MMDD`, `MMDDYY`, `MM/DD` or `MM.DD`, the latter two with a year of two or four digits or without.
+    fn month_day_year(&mut self, start: usize) -> Result<(i64, i64, Option<i64>), usize> {
+        let run = self.rest().bytes().take_while(u8::is_ascii_digit).count();
+        if let 4 | 6 = run {
+            let month = self.digits(2, 2).ok_or(start)?;
+            let day = self.digits(2, 2).ok_or(start)?;
+            let year = if run == 6 { Some(self.digits(2, 2).ok_or(start)? + 2000) } else { None };
+            return Ok((month, day, year));
+        }
+        let month = self.digits(1, 2).ok_or(start)?;
+        let separator = ['/', '.'].into_iter().find(|separator| self.take(*separator)).ok_or(start)?;
+        let day = self.digits(1, 2).ok_or(start)?;
+        if !self.take(separator) {
+            return Ok((month, day, None));
+        }
+        let at = self.pos;
+        let year = self.digits(2, 4).ok_or(start)?;
+        match self.pos - at {
+            2 => Ok((month, day, Some(year + 2000))),
+            4 => Ok((month, day, Some(year))),
+            _ => Err(start),
+        }
     }
 
     fn end_of_number(&self, start: usize) -> Result<(), usize> {

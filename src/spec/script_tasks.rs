@@ -192,120 +192,160 @@ impl Open {
     }
 }
 
+/// Where a scan is.
+struct Scanner<'a> {
+    text: &'a str,
+    /// Of the first byte that has not been looked at.
+    at: usize,
+    scanned: Scanned,
+    now: Open,
+    outer: Vec<Open>,
+    /// The ends of the here-documents that begin after this line.
+    heredocs: Vec<String>,
+}
+
 fn scan(text: &str) -> Scanned {
-    let mut scanned = Scanned::default();
-    let mut now = Open::default();
-    let mut outer: Vec<Open> = Vec::new();
-    // The ends of the here-documents that begin after this line.
-    let mut heredocs: Vec<String> = Vec::new();
-    let mut chars = text.char_indices().peekable();
-    while let Some((at, c)) = chars.next() {
-        let rest = &text[at + c.len_utf8()..];
-        let comment = c == '#' && now.word.is_none() && !now.in_quotes;
-        if comment {
-            while chars.next_if(|(_, c)| *c != '\n').is_some() {}
-            continue;
+    let (now, outer) = (Open::default(), Vec::new());
+    let mut scanner = Scanner { text, at: 0, scanned: Scanned::default(), now, outer, heredocs: Vec::new() };
+    while let Some(c) = scanner.rest().chars().next() {
+        let from = scanner.at;
+        if c == '#' && scanner.now.word.is_none() && !scanner.now.in_quotes {
+            scanner.skip(scanner.rest().find('\n').unwrap_or(text.len()));
+        } else {
+            scanner.skip(c.len_utf8());
+            scanner.take(c);
+            scanner.scanned.code.push_str(&text[from..scanner.at]);
         }
-        scanned.code.push(c);
-        let mut skip = 0;
-        match c {
-            '\\' => match chars.next() {
-                Some((_, '\n')) | None => {}
-                Some((_, next)) => now.push(next),
-            },
-            '"' => {
-                now.quote();
-                now.in_quotes = !now.in_quotes;
-            }
-            '\'' if !now.in_quotes => {
-                now.quote();
-                let inside = &rest[..rest.find('\'').unwrap_or(rest.len())];
-                inside.chars().for_each(|c| now.push(c));
-                scanned.code.push_str(inside);
-                skip = inside.len() + 1;
-            }
-            '$' if rest.starts_with("((") => skip = rest.find("))").map_or(0, |end| end + 2),
-            // `$#` and `${#x}` are no comments.
-            '$' if rest.starts_with('#') => skip = 1,
-            '$' if rest.starts_with('(') => {
-                skip = 1;
-                now.push('$');
-                outer.push(std::mem::replace(&mut now, Open { end: Some(')'), ..Open::default() }));
-            }
-            '`' if now.end == Some('`') => {
-                now.end_command(&mut scanned);
-                now = outer.pop().unwrap_or_default();
-            }
-            '`' => {
-                now.push('$');
-                outer.push(std::mem::replace(&mut now, Open { end: Some('`'), ..Open::default() }));
-            }
-            _ if now.in_quotes => now.push(c),
-            '(' if now.word.is_some() && rest.starts_with(')') => {
-                // `f()`: a name, and a command after it.
-                skip = 1;
-                now = Open { end: now.end, ..Open::default() };
-            }
-            '(' => {
-                now.end_command(&mut scanned);
-                outer.push(std::mem::replace(&mut now, Open { end: Some(')'), ..Open::default() }));
-            }
-            ')' if now.end == Some(')') => {
-                now.end_command(&mut scanned);
-                now = outer.pop().unwrap_or_default();
-            }
-            // The end of a pattern in `case`.
-            ')' => now = Open { end: now.end, ..Open::default() },
-            '<' if rest.starts_with("<<") => {
-                skip = 2;
-                now.end_word();
-                now.is_target = true;
-            }
-            '<' if rest.starts_with('<') => {
-                now.end_word();
-                let line = rest[1..].trim_start_matches(['-', ' ']);
-                let end: String = line.chars().take_while(|c| !c.is_whitespace() && !";|&<>()".contains(*c)).collect();
-                heredocs.push(end.replace(['"', '\'', '\\'], ""));
-                skip = rest.len() - line.len() + end.len();
-            }
-            '<' | '>' if rest.starts_with('(') => {
-                skip = 1;
-                outer.push(std::mem::replace(&mut now, Open { end: Some(')'), ..Open::default() }));
-            }
-            '<' | '>' => {
-                // `2>file`: the number belongs to the redirection.
-                if now.word.as_ref().is_some_and(|word| word.text.bytes().all(|b| b.is_ascii_digit())) {
-                    now.word = None;
-                }
-                now.end_word();
-                now.is_target = true;
-                skip = usize::from(rest.starts_with(['>', '&', '|']));
-            }
-            '&' if rest.starts_with('>') => now.end_word(),
-            '\n' => {
-                now.end_command(&mut scanned);
-                for end in heredocs.drain(..) {
-                    let from = text[at + 1 + skip..].split_inclusive('\n');
-                    let body = from.take_while(|line| line.trim_end_matches('\n').trim_start_matches('\t') != end);
-                    let length: usize = body.map(str::len).sum();
-                    scanned.code.push_str(&text[at + 1 + skip..at + 1 + skip + length]);
-                    // The line that ends it is no command either.
-                    let after = &text[at + 1 + skip + length..];
-                    skip += length + after.find('\n').map_or(after.len(), |end| end + 1);
-                }
-            }
-            ';' | '&' | '|' => now.end_command(&mut scanned),
-            c if c.is_whitespace() => now.end_word(),
-            c => now.push(c),
-        }
-        let until = at + c.len_utf8() + skip;
-        while chars.next_if(|(at, _)| *at < until).is_some() {}
     }
     // A file may end without a newline, and with anything still open.
+    let Scanner { mut scanned, now, outer, .. } = scanner;
     for mut open in outer.into_iter().chain([now]) {
         open.end_command(&mut scanned);
     }
     scanned
+}
+
+impl<'a> Scanner<'a> {
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn skip(&mut self, bytes: usize) {
+        self.at = (self.at + bytes).min(self.text.len());
+    }
+
+    /// A command inside the one that is open.
+    fn open(&mut self, end: char) {
+        self.outer.push(std::mem::replace(&mut self.now, Open { end: Some(end), ..Open::default() }));
+    }
+
+    fn end_command(&mut self) {
+        self.now.end_command(&mut self.scanned);
+    }
+
+    fn close(&mut self) {
+        self.end_command();
+        self.now = self.outer.pop().unwrap_or_default();
+    }
+
+    /// Drops the words so far: they are no command.
+    fn drop_words(&mut self) {
+        self.now = Open { end: self.now.end, ..Open::default() };
+    }
+
+    /// The character before the rest, and what belongs to it.
+    fn take(&mut self, c: char) {
+        let rest = self.rest();
+        match c {
+            '\\' => {
+                let next = rest.chars().next();
+                self.skip(next.map_or(0, char::len_utf8));
+                next.filter(|next| *next != '\n').into_iter().for_each(|next| self.now.push(next));
+            }
+            '"' => {
+                self.now.quote();
+                self.now.in_quotes = !self.now.in_quotes;
+            }
+            '\'' if !self.now.in_quotes => {
+                self.now.quote();
+                let inside = &rest[..rest.find('\'').unwrap_or(rest.len())];
+                inside.chars().for_each(|c| self.now.push(c));
+                self.skip(inside.len() + 1);
+            }
+            '$' if rest.starts_with("((") => self.skip(rest.find("))").map_or(0, |end| end + 2)),
+            // `$#` and `${#x}` are no comments.
+            '$' if rest.starts_with('#') => self.skip(1),
+            '$' if rest.starts_with('(') => {
+                self.skip(1);
+                self.now.push('$');
+                self.open(')');
+            }
+            '`' if self.now.end == Some('`') => self.close(),
+            '`' => {
+                self.now.push('$');
+                self.open('`');
+            }
+            _ if self.now.in_quotes => self.now.push(c),
+            '(' if self.now.word.is_some() && rest.starts_with(')') => {
+                // `f()`: a name, and a command after it.
+                self.skip(1);
+                self.drop_words();
+            }
+            '(' => {
+                self.end_command();
+                self.open(')');
+            }
+            ')' if self.now.end == Some(')') => self.close(),
+            // The end of a pattern in `case`.
+            ')' => self.drop_words(),
+            '<' | '>' => self.redirection(c),
+            '&' if rest.starts_with('>') => self.now.end_word(),
+            '\n' => {
+                self.end_command();
+                self.heredoc_bodies();
+            }
+            ';' | '&' | '|' => self.end_command(),
+            c if c.is_whitespace() => self.now.end_word(),
+            c => self.now.push(c),
+        }
+    }
+
+    fn redirection(&mut self, c: char) {
+        let rest = self.rest();
+        if c == '<' && rest.starts_with("<<") {
+            self.skip(2);
+            self.now.end_word();
+            self.now.is_target = true;
+        } else if c == '<' && rest.starts_with('<') {
+            self.now.end_word();
+            let line = rest[1..].trim_start_matches(['-', ' ']);
+            let end: String = line.chars().take_while(|c| !c.is_whitespace() && !";|&<>()".contains(*c)).collect();
+            self.heredocs.push(end.replace(['"', '\'', '\\'], ""));
+            self.skip(rest.len() - line.len() + end.len());
+        } else if rest.starts_with('(') {
+            self.skip(1);
+            self.open(')');
+        } else {
+            // `2>file`: the number belongs to the redirection.
+            if self.now.word.as_ref().is_some_and(|word| word.text.bytes().all(|b| b.is_ascii_digit())) {
+                self.now.word = None;
+            }
+            self.now.end_word();
+            self.now.is_target = true;
+            self.skip(usize::from(rest.starts_with(['>', '&', '|'])));
+        }
+    }
+
+    /// Passes over the here-documents after a line, and the lines that end them.
+    fn heredoc_bodies(&mut self) {
+        for end in std::mem::take(&mut self.heredocs) {
+            let lines = self.rest().split_inclusive('\n');
+            let body = lines.take_while(|line| line.trim_end_matches('\n').trim_start_matches('\t') != end);
+            self.skip(body.map(str::len).sum());
+            let rest = self.rest();
+            self.skip(rest.find('\n').map_or(rest.len(), |end| end + 1));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -437,6 +477,7 @@ mod tests {
             ("make -j $SLURM_NTASKS OUT=${SLURM_PROCID}", rank("SLURM_PROCID")),
             ("python - <<EOF\nprint(os.environ['SLURM_LOCALID'])\nEOF", rank("SLURM_LOCALID")),
             ("make -j $SLURM_NTASKS", count("SLURM_NTASKS")),
+            ("make -j$((SLURM_NTASKS * 2))", count("SLURM_NTASKS")),
             ("make -j \"${SLURM_NPROCS:-1}\"", count("SLURM_NPROCS")),
             ("sh -c 'echo $SLURM_TASKS_PER_NODE'", count("SLURM_TASKS_PER_NODE")),
             ("# $SLURM_PROCID\necho $SLURM_NTASKS_PER_NODE $MY_SLURM_NTASKS", ScriptTasks::Silent),

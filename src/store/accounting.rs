@@ -135,7 +135,7 @@ fn ended(filter: &JobQuery) -> Option<Candidates<'_>> {
     if let Some(since) = filter.since {
         query = query.filter(jobs::end_us.ge(since.0));
     }
-    if let (Some(until), true) = (filter.until, only_terminal(filter)) {
+    if let Some(until) = filter.until.filter(|_| filter.states_then && only_terminal(filter)) {
         query = query.filter(jobs::end_us.le(until.0));
     }
     Some(query)

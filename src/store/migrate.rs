@@ -155,23 +155,18 @@ mod tests {
     "#;
 
     /// The same records as the program has them.
-    fn records() -> Vec<Job> {
-        let usage = |max_rss_kb, user_us, system_us, tasks| Usage { max_rss_kb, user_us, system_us, tasks };
-        let spread = Spread { max: 1, task: 2, total: 3 };
-        let process = ClientProcess { pid: 100, start_ticks: 200 };
-        let alloc = |cpus, mem_mb, gpus| Allocation { tres: Tres { cpus, mem_mb, gpus }, ..Allocation::default() };
-        let plain = |id| Job {
-            id: JobId(id),
-            request: Arc::new(JobRequest { name: "job".to_owned(), ..JobRequest::default() }),
-            partition: "cpu".to_owned(),
-            tres: Tres { cpus: 1, mem_mb: 512, gpus: 0 },
-            priority: 7,
-            submit: Timestamp(10),
-            ..Job::default()
-        };
-        let ranges = [(0, 3, 1), (7, 7, 1), (10, 20, 5)].map(|(first, last, step)| TaskRange { first, last, step });
-        let rest = ArrayRole::Rest { tasks: TaskSet::from_ranges(ranges.to_vec()), limit: Some(2) };
-        let part = ArrayRole::Part { array_job: JobId(2), tasks: TaskSet::from_sorted(&[8, 9]) };
+    const SPREAD: Spread = Spread { max: 1, task: 2, total: 3 };
+    const PROCESS: ClientProcess = ClientProcess { pid: 100, start_ticks: 200 };
+
+    fn usage(max_rss_kb: u64, user_us: u64, system_us: u64, tasks: TaskUsage) -> Usage {
+        Usage { max_rss_kb, user_us, system_us, tasks }
+    }
+
+    fn alloc(cpus: u32, mem_mb: u64, gpus: u32) -> Allocation {
+        Allocation { tres: Tres { cpus, mem_mb, gpus }, ..Allocation::default() }
+    }
+
+    fn steps_of_a_task() -> Vec<Step> {
         let batch = Step {
             id: StepId::Batch,
             name: "a \"name\"".to_owned(),
@@ -196,20 +191,17 @@ mod tests {
             end: Some(Timestamp(22)),
             exit: ExitCode::signal(9),
             alloc: alloc(1, 1, 0),
-            usage: usage(0, 0, 0, TaskUsage { read: spread, ..TaskUsage::default() }),
+            usage: usage(0, 0, 0, TaskUsage { read: SPREAD, ..TaskUsage::default() }),
             submit_line: "srun true".to_owned(),
             overlap: false,
-            client: Some(process),
+            client: Some(PROCESS),
             suspended_us: 4,
         };
-        let cancelled = RunState {
-            state: JobState::Cancelled,
-            reason: Reason::CancelledByUser,
-            end: Some(Timestamp(40)),
-            cancelled_by: Some(0),
-            ..RunState::default()
-        };
-        let suspended = RunState {
+        vec![batch, failed]
+    }
+
+    fn suspended_run() -> RunState {
+        RunState {
             state: JobState::Suspended,
             eligible: Some(Timestamp(11)),
             start: Some(Timestamp(20)),
@@ -218,8 +210,30 @@ mod tests {
             derived_exit: ExitCode::status(3),
             restarts: 1,
             alloc: Some(Allocation { cpu_ids: vec![0, 1], gpu_ids: vec![1], ..alloc(2, 1024, 1) }),
-            usage: usage(70, 80, 90, TaskUsage { pages: spread, ..TaskUsage::default() }),
+            usage: usage(70, 80, 90, TaskUsage { pages: SPREAD, ..TaskUsage::default() }),
             system_comment: Some("it's \"quoted\"".to_owned()),
+            ..RunState::default()
+        }
+    }
+
+    fn records() -> Vec<Job> {
+        let plain = |id| Job {
+            id: JobId(id),
+            request: Arc::new(JobRequest { name: "job".to_owned(), ..JobRequest::default() }),
+            partition: "cpu".to_owned(),
+            tres: Tres { cpus: 1, mem_mb: 512, gpus: 0 },
+            priority: 7,
+            submit: Timestamp(10),
+            ..Job::default()
+        };
+        let ranges = [(0, 3, 1), (7, 7, 1), (10, 20, 5)].map(|(first, last, step)| TaskRange { first, last, step });
+        let rest = ArrayRole::Rest { tasks: TaskSet::from_ranges(ranges.to_vec()), limit: Some(2) };
+        let part = ArrayRole::Part { array_job: JobId(2), tasks: TaskSet::from_sorted(&[8, 9]) };
+        let cancelled = RunState {
+            state: JobState::Cancelled,
+            reason: Reason::CancelledByUser,
+            end: Some(Timestamp(40)),
+            cancelled_by: Some(0),
             ..RunState::default()
         };
         let eligible = RunState { eligible: Some(Timestamp(11)), ..RunState::default() };
@@ -228,9 +242,9 @@ mod tests {
             partition: "gpu".to_owned(),
             tres: Tres { cpus: 2, mem_mb: 1024, gpus: 1 },
             next_step: 2,
-            client: Some(Client { process, holds: false }),
-            run: suspended,
-            steps: vec![batch, failed],
+            client: Some(Client { process: PROCESS, holds: false }),
+            run: suspended_run(),
+            steps: steps_of_a_task(),
             ..plain(4)
         };
         vec![

@@ -82,33 +82,22 @@ impl Handler<CreateStep> for SchedulerActor {
     type Result = ResponseFuture<Result<(), Refusal>>;
 
     fn handle(&mut self, m: CreateStep, ctx: &mut Self::Context) -> Self::Result {
+        let CreateStep { launch, ticket, env, fds, news } = m;
+        let (job, client) = (launch.job, launch.client);
+        if let Some(step) = self.core.step_of(job, client).map(|step| step.id).filter(|_| launch.again) {
+            self.rejoin(StepKey { job, step }, news);
+            return self.reply_after(Outbox::default(), Ok(()));
+        }
         let mut cx = Cx::at(self.now());
-        let launch = &m.launch;
-        if launch.again
-            && let Some(step) = self.core.step_of(launch.job, launch.client).map(|step| step.id)
-        {
-            self.rejoin(StepKey { job: launch.job, step }, m.news);
-            return self.reply_after(cx.out, Ok(()));
-        }
-        let asker = StepAsker { ticket: m.ticket, client: Some(launch.client) };
-        let job = launch.job;
+        let asker = StepAsker { ticket, client: Some(client) };
         match self.core.create_step(job, launch.request.clone(), asker, &mut cx) {
-            Err(refusal) => Box::pin(async move { Err(refusal) }),
-            Ok(start) => {
-                let news = m.news.clone();
-                self.tickets.insert(m.ticket, Ticket { launch: m.launch, env: m.env, fds: m.fds, news: m.news });
-                match start {
-                    StepStart::Now(step, alloc) => {
-                        cx.out.effects.push(Effect::LaunchStep { step, ticket: m.ticket, alloc });
-                    }
-                    StepStart::Waits => {
-                        let _ = news.send(Answer::StepWaits);
-                    }
-                }
-                self.commit(cx.out, ctx);
-                Box::pin(async { Ok(()) })
-            }
+            Err(refusal) => return Box::pin(async move { Err(refusal) }),
+            Ok(StepStart::Now(step, alloc)) => cx.out.effects.push(Effect::LaunchStep { step, ticket, alloc }),
+            Ok(StepStart::Waits) => drop(news.send(Answer::StepWaits)),
         }
+        self.tickets.insert(ticket, Ticket { launch, env, fds, news });
+        self.commit(cx.out, ctx);
+        Box::pin(async { Ok(()) })
     }
 }
 

@@ -113,6 +113,20 @@ impl SchedulerActor {
         watch.senders.push(news);
     }
 
+    /// A client that an earlier daemon had is back for the job that it submitted.
+    pub(super) fn rejoin_job(&mut self, id: JobId, holds: bool, news: Option<NewsSender>) {
+        let (Some(news), Some(view)) = (news, self.view(id)) else { return };
+        let state = view.run.state;
+        if state.is_terminal() {
+            let _ = news.send(Answer::Ended { view: Box::new(view) });
+            return;
+        }
+        if state.is_active() && holds {
+            let _ = news.send(Answer::Granted { view: Box::new(view) });
+        }
+        self.watch(id, news);
+    }
+
     pub(super) fn is_watched(&self, job: JobId) -> bool {
         self.watchers.get(&job).is_some_and(|watch| watch.senders.iter().any(|w| !w.is_closed()))
     }
