@@ -10,7 +10,7 @@ use crate::commands::scontrol::args::{Command, Scontrol, Show, Target};
 use crate::commands::sinfo::{self, Sinfo, SinfoFormat};
 use crate::commands::squeue::{self, Format, Squeue};
 use crate::commands::{sattach, sdiag, seff, sprio, sstat};
-use crate::model::request::GpuRequest;
+use crate::model::request::{GpuRequest, KeptText};
 use crate::model::update::Update;
 use crate::model::{JobId, JobRef, JobState, Timestamp};
 use crate::render::sinfo::States;
@@ -487,7 +487,7 @@ fn scontrol_update_knows_slurms_keys() {
     assert_eq!(changes(&["Nice=100", "NumCPUs=2"]), [Update::Nice(100), Update::NumCpus(2)]);
     assert_eq!(changes(&["MinMemoryNode=50", "Requeue=0"]), [Update::MinMemoryNode(50), Update::Requeue(false)]);
     assert_eq!(changes(&["ArrayTaskThrottle=0"]), [Update::ArrayTaskThrottle(None)]);
-    assert_eq!(changes(&["Comment=new c"]), [Update::Comment("new c".into())]);
+    assert_eq!(changes(&["Comment=new c"]), [Update::Text(KeptText::Comment, "new c".into())]);
     assert_eq!(changes(&["StartTime=now+1hour"]), [Update::StartTime(lab(&[]).now.plus_secs(3600))]);
     assert_eq!(changes(&["WorkDir=x"]), [Update::WorkDir("/work/x".into())]);
     let gpus = |per_node, model: Option<&str>| {

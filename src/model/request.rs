@@ -9,6 +9,8 @@ use crate::model::dependency::Dependency;
 use crate::model::is_default;
 use crate::model::time::Timestamp;
 use crate::model::{Constraint, HostList};
+use serde::de::IntoDeserializer;
+use serde::de::value::StrDeserializer;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -151,6 +153,42 @@ pub struct Rlimit {
     pub resource: u32,
     pub soft: u64,
     pub hard: u64,
+}
+
+/// A text that is kept with the job and shown, and that `scontrol update` changes under this name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeptText {
+    Account,
+    Qos,
+    Comment,
+    WcKey,
+    Reservation,
+    Licenses,
+    MailType,
+    MailUser,
+}
+
+impl KeptText {
+    /// The text with this name in small letters.
+    pub fn named(name: &str) -> Option<Self> {
+        let name: StrDeserializer<'_, serde::de::value::Error> = name.into_deserializer();
+        Self::deserialize(name).ok()
+    }
+
+    /// Where the request has it.
+    pub fn of_mut(self, request: &mut JobRequest) -> &mut Option<String> {
+        match self {
+            KeptText::Account => &mut request.account,
+            KeptText::Qos => &mut request.qos,
+            KeptText::Comment => &mut request.comment,
+            KeptText::WcKey => &mut request.wckey,
+            KeptText::Reservation => &mut request.reservation,
+            KeptText::Licenses => &mut request.licenses,
+            KeptText::MailType => &mut request.mail_type,
+            KeptText::MailUser => &mut request.mail_user,
+        }
+    }
 }
 
 /// One submission.

@@ -1,7 +1,7 @@
 //! What `scontrol update job` may change.
 
 use crate::model::dependency::Dependency;
-use crate::model::request::GpuRequest;
+use crate::model::request::{GpuRequest, KeptText};
 use crate::model::{Constraint, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -49,13 +49,6 @@ pub enum Update {
     StdOut(String),
     StdErr(String),
     StdIn(String),
-    // Texts that are kept and shown. An empty one takes what was there away.
-    Comment(String),
-    Account(String),
-    Qos(String),
-    WcKey(String),
-    Reservation(String),
-    Licenses(String),
-    MailType(String),
-    MailUser(String),
+    /// An empty text takes what was there away.
+    Text(KeptText, String),
 }

@@ -41,14 +41,7 @@ fn is_for_pending(update: &Update) -> bool {
         | Update::TimeLimitBy(_)
         | Update::NumNodes(_)
         | Update::Deadline(_)
-        | Update::Comment(_)
-        | Update::Account(_)
-        | Update::Qos(_)
-        | Update::WcKey(_)
-        | Update::Reservation(_)
-        | Update::Licenses(_)
-        | Update::MailType(_)
-        | Update::MailUser(_)
+        | Update::Text(..)
         | Update::ArrayTaskThrottle(_)
         | Update::Requeue(_) => false,
     }
@@ -253,21 +246,10 @@ fn set(request: &mut JobRequest, update: &Update) -> Result<(), Refusal> {
         Update::StdOut(path) => request.std_out = Some(path.clone()),
         Update::StdErr(path) => request.std_err = Some(path.clone()),
         Update::StdIn(path) => request.std_in = Some(path.clone()),
-        Update::Comment(text) => request.comment = kept(text),
-        Update::Account(text) => request.account = kept(text),
-        Update::Qos(text) => request.qos = kept(text),
-        Update::WcKey(text) => request.wckey = kept(text),
-        Update::Reservation(text) => request.reservation = kept(text),
-        Update::Licenses(text) => request.licenses = kept(text),
-        Update::MailType(text) => request.mail_type = kept(text),
-        Update::MailUser(text) => request.mail_user = kept(text),
+        // An empty text takes what was there away, as in Slurm.
+        Update::Text(which, text) => *which.of_mut(request) = Some(text.clone()).filter(|text| !text.is_empty()),
     }
     Ok(())
-}
-
-/// An empty text takes what was there away, as in Slurm.
-fn kept(text: &str) -> Option<String> {
-    Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
 fn depends_on_itself(job: &Job, term: &DependencyTerm) -> bool {

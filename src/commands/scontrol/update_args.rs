@@ -5,7 +5,7 @@
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
 use crate::commands::scontrol::args::{Command, Target, bare, job_list, without_job_word};
-use crate::model::request::GpuRequest;
+use crate::model::request::{GpuRequest, KeptText};
 use crate::model::update::Update;
 use crate::spec;
 use crate::spec::SpecError;
@@ -141,12 +141,6 @@ fn change(key: &str, value: &str, origin: &Origin) -> Option<Result<Update, Spec
         "arraytaskthrottle" => spec::count::parse_or_zero(value, "ArrayTaskThrottle")
             .map(|limit| Update::ArrayTaskThrottle(Some(limit).filter(|limit| *limit > 0))),
         "requeue" => yes_or_no("Requeue", value).map(Update::Requeue),
-        "comment" => Ok(Update::Comment(text())),
-        "account" => Ok(Update::Account(text())),
-        "qos" => Ok(Update::Qos(text())),
-        "wckey" => Ok(Update::WcKey(text())),
-        "reservation" => Ok(Update::Reservation(text())),
-        "licenses" => Ok(Update::Licenses(text())),
         "features" | "constraint" => match value {
             "" => Ok(Update::Features(None)),
             _ => spec::constraint::parse(value).map(|constraint| Update::Features(Some(constraint))),
@@ -155,11 +149,9 @@ fn change(key: &str, value: &str, origin: &Origin) -> Option<Result<Update, Spec
         "stderr" => Ok(Update::StdErr(text())),
         "stdin" => Ok(Update::StdIn(text())),
         "workdir" => Ok(Update::WorkDir(origin.absolute(value))),
-        "mailtype" => Ok(Update::MailType(text())),
-        "mailuser" => Ok(Update::MailUser(text())),
         "oversubscribe" => yes_or_no("OverSubscribe", value).map(|shares| Update::Exclusive(!shares)),
         "exclusive" => yes_or_no("Exclusive", value).map(Update::Exclusive),
-        _ => return None,
+        _ => Ok(Update::Text(KeptText::named(key)?, text())),
     })
 }
 
