@@ -388,3 +388,26 @@ fn the_submitter_may_say_what_several_tasks_mean() {
     let refused = submit("twice").fails(1);
     assert!(refused.stderr.contains("twice") && refused.stderr.contains("ranks or once"), "{}", refused.stderr);
 }
+
+#[test]
+fn an_extra_text_is_kept_with_the_job_and_shown_everywhere() {
+    let slotd = Slotd::start();
+    let job = slotd.endless(&["--comment=c", "--extra", "a b"]);
+    let id = job.to_string();
+    let text = |command: &str, args: &[&str]| slotd.cmd(command, args).ok().stdout;
+    let member = |command: &str| {
+        let json: serde_json::Value = serde_json::from_str(&text(command, &["--json", "-j", &id])).unwrap();
+        json["jobs"][0]["extra"].clone()
+    };
+    let shown = text("scontrol", &["show", "job", &id]);
+    assert!(shown.contains("\n   Comment=c \n   Extra=a b \n   Std"), "{shown}");
+    assert_eq!(text("squeue", &["-h", "-j", &id, "-O", "extra:|"]), "a b|\n");
+    assert_eq!(slotd.sacct(job, "Extra"), "a b");
+    assert_eq!([member("squeue"), member("sacct")], ["a b", "a b"]);
+    slotd.cmd("scontrol", &["update", &format!("JobId={id}"), "Extra=new"]).ok();
+    assert_eq!(slotd.sacct(job, "Extra"), "new");
+    slotd.cancel(job);
+    slotd.cmd("srun", &["--extra=of srun", "true"]).ok();
+    slotd.cmd("salloc", &["-Q", "--extra=of salloc", "true"]).ok();
+    assert_eq!(text("sacct", &["-n", "-X", "-P", "-o", "extra"]), "new\nof srun\nof salloc\n");
+}

@@ -181,6 +181,7 @@ fn every_key_of_update_is_shown_by_show_job() {
         ("Nice=5", "Nice", "5"),
         ("Comment=new", "Comment", "new"),
         ("Comment=", "Comment", ""),
+        ("Extra=x", "Extra", "x"),
         ("Account=lab", "Account", "lab"),
         ("Account=", "Account", "(null)"),
         ("QOS=high", "QOS", "high"),

@@ -42,7 +42,6 @@ pub const SUBMIT: &[Extra] = &[
     kept("cpu-freq", None, Value, "Frequency of the CPUs"),
     kept("delay-boot", None, Value, "Delay the reboot of nodes"),
     kept("distribution", Some('m'), Value, "How tasks are spread over nodes and sockets"),
-    kept("extra", None, Value, "Free text for the node selection"),
     kept("extra-node-info", Some('B'), Value, "Sockets, cores and threads that a node must have"),
     kept("get-user-env", None, Maybe, "Take the login environment"),
     kept("gpu-freq", None, Value, "Frequency of the GPUs"),

@@ -102,6 +102,9 @@ pub struct JobOpts {
     /// Share the host with no other job
     #[arg(long, value_name = "KIND", num_args = 0..=1, require_equals = true, overrides_with = "oversubscribe", default_missing_value = "", value_parser = named(job_values::sharing))]
     pub exclusive: Option<Sharing>,
+    /// Free text beside the comment; kept and shown
+    #[arg(long, value_name = "TEXT")]
+    pub extra: Option<String>,
     /// Group to run as, which is yours
     #[arg(long, value_name = "GROUP")]
     pub gid: Option<String>,

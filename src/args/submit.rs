@@ -106,6 +106,7 @@ impl Submission<'_> {
             account: given(&job.account),
             qos: given(&job.qos),
             comment: given(&job.comment),
+            extra: given(&job.extra),
             wckey: given(&job.wckey),
             reservation: given(&job.reservation),
             licenses: given(&job.licenses),

@@ -162,6 +162,7 @@ pub enum KeptText {
     Account,
     Qos,
     Comment,
+    Extra,
     WcKey,
     Reservation,
     Licenses,
@@ -182,6 +183,7 @@ impl KeptText {
             KeptText::Account => &mut request.account,
             KeptText::Qos => &mut request.qos,
             KeptText::Comment => &mut request.comment,
+            KeptText::Extra => &mut request.extra,
             KeptText::WcKey => &mut request.wckey,
             KeptText::Reservation => &mut request.reservation,
             KeptText::Licenses => &mut request.licenses,
@@ -322,6 +324,8 @@ pub struct JobRequest {
     pub qos: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub extra: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wckey: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

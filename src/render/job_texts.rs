@@ -24,6 +24,7 @@ struct Squeue {
     code: &'static str,
     name: &'static [&'static str; 1],
     header: &'static str,
+    is_listed: bool,
 }
 
 /// sacct's name and the width of its column.
@@ -68,7 +69,13 @@ impl JobText {
     }
 
     const fn squeue(mut self, code: &'static str, name: &'static [&'static str; 1], header: &'static str) -> Self {
-        self.squeue = Some(Squeue { code, name, header });
+        self.squeue = Some(Squeue { code, name, header, is_listed: true });
+        self
+    }
+
+    /// A field of squeue that Slurm 22.05 has not: `--helpformat` does not list it.
+    const fn later_squeue(mut self, name: &'static [&'static str; 1], header: &'static str) -> Self {
+        self.squeue = Some(Squeue { code: "", name, header, is_listed: false });
         self
     }
 
@@ -138,6 +145,12 @@ static TEXTS: &[JobText] = &[
         .show(Place::WorkDir, "Comment", None)
         .queue("comment")
         .accounting("comment/job", Absent::Null),
+    JobText::new(|j| j.request.extra.as_deref())
+        .later_squeue(&["Extra"], "EXTRA")
+        .later_sacct(&["Extra"], 14)
+        .show(Place::WorkDir, "Extra", None)
+        .queue("extra")
+        .accounting("extra", Absent::Empty),
     JobText::new(|j| j.run.system_comment.as_deref())
         .squeue("", &["system_comment"], "SYSTEM_COMMENT")
         .sacct(&["SystemComment"], 15)
@@ -163,7 +176,8 @@ fn mail_type(job: &JobView) -> Option<&str> {
 pub fn squeue_fields<T: Table>() -> impl Iterator<Item = Field<T>> {
     let field = |text: &JobText| {
         let squeue = text.squeue.as_ref()?;
-        Some(Field::text(squeue.name, squeue.header, text.get).code(squeue.code))
+        let field = Field::text(squeue.name, squeue.header, text.get).code(squeue.code);
+        Some(if squeue.is_listed { field } else { field.unlisted() })
     };
     TEXTS.iter().filter_map(field)
 }

@@ -12,7 +12,7 @@ use crate::spec::SpecError;
 use crate::spec::error::shown;
 
 /// Keys of jobs that Slurm knows and that change nothing here.
-const IDLE: [&str; 26] = [
+const IDLE: [&str; 25] = [
     "adminComment",
     "burstBuffer",
     "clusterFeatures",
@@ -22,7 +22,6 @@ const IDLE: [&str; 26] = [
     "coreSpec",
     "delayBoot",
     "excNodeList",
-    "extra",
     "minCPUsNode",
     "minTmpDiskNode",
     "network",

@@ -418,7 +418,6 @@ static FIELDS: &[F] = &[
     text(11, &["ArrayTaskID"], |r, c| Shown::of(r.job.id, &r.job.role).task(c).unwrap_or_default().into()).code("K"),
     number(9, &["BatchFlag"], |r, _| of_job(r, job::is_batch)),
     // Fields of Slurm releases after 22.05.
-    text(14, &["Extra"], nothing).unlisted(),
     text(8, &["FailedNode"], nothing).unlisted(),
     text(10, &["Planned"], |r, c| of_job(r, |_| Value::Long(Some(waited(r, c))))).unlisted(),
     text(10, &["PlannedCPU"], |r, c| of_job(r, |_| Value::Long(Some(waited_cpu_secs(r, c))))).unlisted(),
