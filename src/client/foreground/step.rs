@@ -58,7 +58,8 @@ pub fn run_step(
         aborted: false,
         stop_wanted: false,
         signals_sent: VecDeque::new(),
-        waited: false,
+        waits: false,
+        early_signals: Vec::new(),
     };
     observer.raw(raw.is_some());
     let outcome = step.ask(false).and_then(|()| step.run(observer));
@@ -108,7 +109,10 @@ struct Foreground<'a> {
     stop_wanted: bool,
     /// Signals for the tasks that the daemon has not acknowledged.
     signals_sent: VecDeque<i32>,
-    waited: bool,
+    /// The step waits for other steps of its allocation.
+    waits: bool,
+    /// Signals that came while the step was being started, for its tasks.
+    early_signals: Vec<i32>,
 }
 
 /// What a poll entry stands for.
@@ -117,6 +121,11 @@ enum Event {
     Daemon,
     Signals,
     Stream(StreamEvent),
+}
+
+/// Whether this signal ends a client that has nothing running.
+fn ends_client(signal: i32) -> bool {
+    matches!(signal, libc::SIGINT | libc::SIGHUP | libc::SIGTERM)
 }
 
 impl Foreground<'_> {
@@ -153,22 +162,15 @@ impl Foreground<'_> {
     ) -> Result<Option<StepOutcome>, ClientError> {
         match answer {
             // A new daemon has it wait again.
-            Answer::StepWaits if self.waited => {}
+            Answer::StepWaits if self.waits => {}
             Answer::StepWaits => {
-                self.waited = true;
+                self.waits = true;
                 observer.waits(self.job);
+                self.end_if_asked()?;
             }
             Answer::StepLost => self.ask(true)?,
             Answer::Signalled => drop(self.signals_sent.pop_front()),
-            Answer::StepStarted { step, .. } => {
-                self.step = Some(step);
-                self.launch = None;
-                let tasks = u32::try_from(self.ended.len()).unwrap_or(1);
-                self.streams.open_share(&self.caller.paths.job_dir(self.job), step, tasks);
-                if std::mem::take(&mut self.waited) {
-                    observer.started(self.job);
-                }
-            }
+            Answer::StepStarted { step, .. } => self.started(step, observer)?,
             Answer::TaskEnded { task, exit } => self.task_ended(task, exit, observer),
             Answer::StepStopping { wait_secs } if !self.aborted => {
                 self.aborted = true;
@@ -186,6 +188,20 @@ impl Foreground<'_> {
             _ => {}
         }
         Ok(None)
+    }
+
+    fn started(&mut self, step: StepId, observer: &mut dyn StepObserver) -> Result<(), ClientError> {
+        self.step = Some(step);
+        self.launch = None;
+        let tasks = u32::try_from(self.ended.len()).unwrap_or(1);
+        self.streams.open_share(&self.caller.paths.job_dir(self.job), step, tasks);
+        if std::mem::take(&mut self.waits) {
+            observer.started(self.job);
+        }
+        for signal in std::mem::take(&mut self.early_signals) {
+            self.forward(signal, observer)?;
+        }
+        Ok(())
     }
 
     fn task_ended(&mut self, task: u32, exit: ExitCode, observer: &mut dyn StepObserver) {
@@ -243,6 +259,7 @@ impl Foreground<'_> {
     /// The daemon is gone: from now on its return is waited for.
     fn lose(&mut self) -> Result<(), ClientError> {
         self.away = Some(SocketWatch::new(&self.caller.paths)?);
+        self.end_if_asked()?;
         self.come_back()
     }
 
@@ -331,15 +348,34 @@ impl Foreground<'_> {
                     self.streams.keyboard.is_ours(io::stdin().as_fd())?;
                     self.signal(number)?;
                 }
-                // Nothing runs yet: the request is withdrawn with the connection.
-                libc::SIGINT | libc::SIGHUP | libc::SIGTERM if self.step.is_none() => {
-                    return Err(ClientError::Interrupted(number));
-                }
-                libc::SIGINT => self.interrupt(observer)?,
-                other => self.signal(other)?,
+                early if self.step.is_none() => self.signalled_early(early)?,
+                other => self.forward(other, observer)?,
             }
         }
         Ok(())
+    }
+
+    /// A signal before the step is known to run. While it is being started its tasks may run already: they get the
+    /// signal as soon as they can be named. Where it waits, or the daemon is away, nothing runs.
+    fn signalled_early(&mut self, signal: i32) -> Result<(), ClientError> {
+        let is_starting = self.away.is_none() && !self.waits;
+        let is_second = ends_client(signal) && self.early_signals.iter().any(|early| ends_client(*early));
+        self.early_signals.push(signal);
+        if is_starting && !is_second { Ok(()) } else { self.end_if_asked() }
+    }
+
+    /// To be called where nothing of the step runs: ends this client where a signal asked for it, and with its
+    /// connection the request. Other signals have nobody to go to.
+    fn end_if_asked(&mut self) -> Result<(), ClientError> {
+        let early = std::mem::take(&mut self.early_signals);
+        early
+            .into_iter()
+            .find(|signal| ends_client(*signal))
+            .map_or(Ok(()), |signal| Err(ClientError::Interrupted(signal)))
+    }
+
+    fn forward(&mut self, signal: i32, observer: &mut dyn StepObserver) -> Result<(), ClientError> {
+        if signal == libc::SIGINT { self.interrupt(observer) } else { self.signal(signal) }
     }
 
     /// The tasks get the signal; a second one soon after it ends them.
@@ -356,5 +392,128 @@ impl Foreground<'_> {
             self.stop()?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::foreground::StreamTasks;
+    use crate::model::job::ClientProcess;
+    use crate::protocol::frame::{Decoder, Frame, Header};
+    use crate::sys::paths::Paths;
+    use std::io::{Read, Write};
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::os::unix::thread::JoinHandleExt;
+    use std::thread;
+
+    struct Silent;
+
+    impl StepObserver for Silent {
+        fn waits(&mut self, _: JobId) {}
+        fn started(&mut self, _: JobId) {}
+        fn aborted(&mut self, _: u64) {}
+        fn raw(&mut self, _: bool) {}
+        fn interrupted(&mut self) {}
+        fn say(&mut self, _: &str) {}
+    }
+
+    /// The other end of a client that runs a step, in place of the daemon.
+    struct Daemon {
+        socket: UnixStream,
+        requests: Decoder,
+        client: thread::JoinHandle<Result<StepOutcome, ClientError>>,
+        _root: tempfile::TempDir,
+    }
+
+    impl Daemon {
+        /// With the launch read.
+        fn of_a_launch() -> Daemon {
+            let root = tempfile::tempdir().unwrap();
+            let paths = Paths::new(root.path());
+            std::fs::create_dir(paths.run_dir()).unwrap();
+            let listener = UnixListener::bind(paths.socket()).unwrap();
+            // A thread of its own: the signals are blocked there alone.
+            let client = thread::spawn(move || {
+                let client = ClientProcess { pid: std::process::id(), start_ticks: 0 };
+                let mut conn = Connection::open(&paths).unwrap();
+                let caller = Caller { paths, allocation: None, client };
+                let nobody = StreamTasks::Nobody;
+                let options = StepOptions { stdin: nobody, stdout: nobody, stderr: nobody, ..StepOptions::default() };
+                let launch = StepLaunch {
+                    job: JobId(1),
+                    client,
+                    again: false,
+                    request: Default::default(),
+                    argv: Vec::new(),
+                    work_dir: String::new(),
+                    umask: None,
+                    rlimits: Vec::new(),
+                    streams: Vec::new(),
+                    pty: false,
+                    tie: None,
+                    label: false,
+                };
+                run_step(&mut conn, &caller, launch, &[], &options, &mut Silent)
+            });
+            let socket = listener.accept().unwrap().0;
+            let mut daemon = Daemon { socket, requests: Decoder::new(Header::REQUEST), client, _root: root };
+            assert!(matches!(daemon.request(), Request::LaunchStep(_)));
+            daemon
+        }
+
+        fn request(&mut self) -> Request {
+            let mut chunk = [0; 4096];
+            loop {
+                if let Some(frame) = self.requests.next_frame().unwrap() {
+                    return frame.message().unwrap();
+                }
+                let n = self.socket.read(&mut chunk).unwrap();
+                assert!(n > 0, "the client is gone");
+                self.requests.push(&chunk[..n]);
+            }
+        }
+
+        fn tell(&mut self, answer: Answer) {
+            self.socket.write_all(&Frame::encode(&answer, &[]).unwrap()).unwrap();
+        }
+
+        fn interrupt(&self) {
+            // SAFETY: the thread was not joined yet, and blocks this signal.
+            assert_eq!(unsafe { libc::pthread_kill(self.client.as_pthread_t(), libc::SIGINT) }, 0);
+        }
+    }
+
+    #[test]
+    fn an_interrupt_while_the_step_is_started_is_its_tasks() {
+        let mut daemon = Daemon::of_a_launch();
+        daemon.interrupt();
+        daemon.tell(Answer::StepStarted { step: StepId::Num(0), pids: Vec::new() });
+        let Request::SignalStep { signal, .. } = daemon.request() else { panic!("another request") };
+        assert_eq!(signal, libc::SIGINT);
+        let exit = ExitCode::signal(libc::SIGINT);
+        daemon.tell(Answer::StepEnded { exit, tasks: vec![exit], error: None });
+        let outcome = daemon.client.join().unwrap().unwrap();
+        assert_eq!(outcome.exit(), exit);
+    }
+
+    #[test]
+    fn an_interrupt_ends_the_client_of_a_step_that_waits() {
+        let mut daemon = Daemon::of_a_launch();
+        daemon.interrupt();
+        daemon.tell(Answer::StepWaits);
+        let outcome = daemon.client.join().unwrap();
+        assert!(matches!(outcome, Err(ClientError::Interrupted(libc::SIGINT))), "{outcome:?}");
+    }
+
+    #[test]
+    fn a_second_interrupt_ends_a_client_whose_step_does_not_start() {
+        let daemon = Daemon::of_a_launch();
+        while !daemon.client.is_finished() {
+            daemon.interrupt();
+            thread::yield_now();
+        }
+        let outcome = daemon.client.join().unwrap();
+        assert!(matches!(outcome, Err(ClientError::Interrupted(libc::SIGINT))), "{outcome:?}");
     }
 }
