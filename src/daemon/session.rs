@@ -48,9 +48,9 @@ pub struct Hub {
     pub requests: Requests,
 }
 
-/// What a session has to let go of when its client is gone.
+/// What a client holds: to be released when it is gone.
 #[derive(Default)]
-struct Ties {
+struct Held {
     allocation: Option<(JobId, ClientProcess)>,
     tickets: Vec<u64>,
 }
@@ -59,7 +59,7 @@ struct Session {
     hub: Rc<Hub>,
     news: NewsSender,
     uid: u32,
-    ties: Ties,
+    held: Held,
 }
 
 /// An answer and the raw part of its frame.
@@ -92,13 +92,13 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
         }
     });
     hub.connections.update(|n| n + 1);
-    let mut session = Session { hub, news, uid, ties: Ties::default() };
+    let mut session = Session { hub, news, uid, held: Held::default() };
     loop {
         let written = tokio::select! {
             // Answers go out before news that came later than the request: both wait in order of their making.
             biased;
             Some(news) = incoming_news.recv() => {
-                session.heed(&news);
+                session.note(&news);
                 send(&socket, news, Vec::new()).await
             }
             frame = frames.recv() => match frame {
@@ -120,7 +120,7 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
     reader.abort();
     drop(incoming_news);
     session.hub.connections.update(|n| n.saturating_sub(1));
-    session.let_go();
+    session.release();
 }
 
 /// An answer with more jobs than this is written out on another thread: the scheduler does not wait for it.
@@ -223,7 +223,7 @@ impl Session {
                 let news = self.news.clone();
                 match hub.scheduler.send(AttachClient { job, client, step, holds, news }).await? {
                     Ok(view) => {
-                        self.ties.allocation = holds.then_some((job, client));
+                        self.held.allocation = holds.then_some((job, client));
                         plain(Answer::Granted { view: Box::new(view) })
                     }
                     Err(refused) => plain(Answer::Refused(refused)),
@@ -236,7 +236,7 @@ impl Session {
                 plain(Answer::Signalled)
             }
             Request::Release { job, exit } => {
-                self.ties.allocation = None;
+                self.held.allocation = None;
                 hub.scheduler.send(ReleaseAllocation { job, exit }).await?;
                 None
             }
@@ -331,7 +331,7 @@ impl Session {
         };
         Ok(plain(match self.hub.scheduler.send(message).await? {
             Ok(job) => {
-                self.ties.allocation = submit.client.holds.then_some((job, submit.client.process));
+                self.held.allocation = submit.client.holds.then_some((job, submit.client.process));
                 if let Some(script) = script {
                     self.store_script(job, script).await;
                 }
@@ -361,7 +361,7 @@ impl Session {
         let message = CreateStep { launch, env, fds, news: self.news.clone(), ticket };
         Ok(match self.hub.scheduler.send(message).await? {
             Ok(()) => {
-                self.ties.tickets.push(ticket);
+                self.held.tickets.push(ticket);
                 None
             }
             Err(refused) => plain(Answer::Refused(refused)),
@@ -369,19 +369,19 @@ impl Session {
     }
 
     /// What the news mean for what this client holds.
-    fn heed(&mut self, news: &Answer) {
+    fn note(&mut self, news: &Answer) {
         match news {
-            Answer::Ended { .. } => self.ties.allocation = None,
-            Answer::StepStarted { .. } => self.ties.tickets.clear(),
+            Answer::Ended { .. } => self.held.allocation = None,
+            Answer::StepStarted { .. } => self.held.tickets.clear(),
             _ => {}
         }
     }
 
-    fn let_go(self) {
-        for ticket in self.ties.tickets {
+    fn release(self) {
+        for ticket in self.held.tickets {
             self.hub.scheduler.do_send(AbandonStep { ticket });
         }
-        if let Some((job, client)) = self.ties.allocation {
+        if let Some((job, client)) = self.held.allocation {
             self.hub.scheduler.do_send(ClientGone { job, client });
         }
     }

@@ -24,7 +24,9 @@ use crate::exec::step_handle::{Identity, Opening, StepHandle};
 use crate::exec::{watcher, wire};
 use crate::sys::{lock, socket};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::unistd::{ForkResult, fork};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -184,8 +186,9 @@ fn serve(root: &Path, nofile: Option<u64>) -> io::Result<()> {
     let _ = nix::unistd::setsid();
     let _ = nix::unistd::chdir("/");
     let _ = nix::sys::prctl::set_name(c"slotd-launcher");
-    // SAFETY: no handler runs: ignored children are reaped by the kernel.
-    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+    // Ignored children are reaped by the kernel.
+    // SAFETY: no handler is set.
+    unsafe { signal(Signal::SIGCHLD, SigHandler::SigIgn)? };
     let control_socket = io::stdin().as_fd().try_clone_to_owned()?;
     let mut fds = Vec::new();
     loop {
@@ -196,14 +199,14 @@ fn serve(root: &Path, nofile: Option<u64>) -> io::Result<()> {
         let Some(control) = fds.pop() else { continue };
         fds.clear();
         // SAFETY: this process has one thread, so the child may do whatever it could do.
-        match unsafe { libc::fork() } {
-            0 => {
+        match unsafe { fork() } {
+            Ok(ForkResult::Child) => {
                 drop(control_socket);
                 watcher::watch(control, lock)
             }
+            Ok(ForkResult::Parent { .. }) => {}
             // The closed connection tells the daemon that nothing was launched.
-            -1 => eprintln!("slotd: launcher: could not fork: {}", io::Error::last_os_error()),
-            _ => {}
+            Err(e) => eprintln!("slotd: launcher: could not fork: {}", e.desc()),
         }
     }
 }

@@ -4,8 +4,9 @@ use crate::exec::launch_spec::{StepCommand, StepEvent};
 use crate::exec::wire;
 use crate::protocol::frame::Decoder;
 use crate::sys::socket;
+use nix::poll::{PollFd, PollFlags, PollTimeout};
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -77,7 +78,7 @@ pub(super) fn tell_last(peer: &mut Option<Peer>, event: &StepEvent) -> bool {
             return true;
         }
         let Some(left) = deadline.checked_duration_since(Instant::now()) else { return false };
-        poll(&mut [poll_fd(connected.socket.as_raw_fd(), libc::POLLOUT)], Some(left));
+        poll(&mut [PollFd::new(connected.socket.as_fd(), PollFlags::POLLOUT)], Some(left));
         if connected.flush().is_err() {
             *peer = None;
         }
@@ -85,14 +86,10 @@ pub(super) fn tell_last(peer: &mut Option<Peer>, event: &StepEvent) -> bool {
     false
 }
 
-pub(super) fn poll_fd(fd: RawFd, events: i16) -> libc::pollfd {
-    libc::pollfd { fd, events, revents: 0 }
-}
-
-/// Waits until something happens, or for so long. `None`: for ever.
-pub(super) fn poll(fds: &mut [libc::pollfd], wait: Option<Duration>) {
+/// Waits until something happens, or for so long. `None`: for ever. After an error nothing is ready, and the caller looks
+/// again.
+pub(super) fn poll(fds: &mut [PollFd<'_>], wait: Option<Duration>) {
     // Rounded up, so that a deadline has passed when the wait ends.
-    let millis = wait.map_or(-1, |w| i32::try_from(w.as_millis() + 1).unwrap_or(i32::MAX));
-    // SAFETY: the pointer and length are of a live slice. An error leaves revents at 0, and the caller looks again.
-    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, millis) };
+    let rounded = |wait: Duration| PollTimeout::try_from(wait.as_millis() + 1).unwrap_or(PollTimeout::MAX);
+    let _ = nix::poll::poll(fds, wait.map_or(PollTimeout::NONE, rounded));
 }

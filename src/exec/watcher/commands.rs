@@ -1,0 +1,144 @@
+//! What a watcher does to the processes of its step: the daemon's commands, signals, and the lines in its output.
+
+use super::{Kill, Watcher};
+use crate::exec::launch_spec::{OwnEnd, SignalTarget, StepCommand, StepEvent};
+use crate::exec::peer::{poll, tell};
+use crate::model::Timestamp;
+use crate::sys::clock::now;
+use crate::sys::proc;
+use nix::poll::{PollFd, PollFlags};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+impl Watcher {
+    pub(super) fn carry_out(&mut self, command: StepCommand) {
+        match command {
+            StepCommand::Signal { signal, target } => self.signal(signal, target),
+            StepCommand::Warn { .. } if self.warned => {}
+            StepCommand::Warn { signal, target } => {
+                self.warned = true;
+                self.signal(signal, target);
+            }
+            StepCommand::Notice(text) => self.notice(&text),
+            StepCommand::Suspend => {
+                self.suspended_at.get_or_insert_with(Instant::now);
+                signal_all(libc::SIGSTOP);
+            }
+            StepCommand::Resume => {
+                match self.suspended_at.take() {
+                    Some(since) => {
+                        if let Some(deadline) = &mut self.deadline {
+                            *deadline += since.elapsed();
+                        }
+                        // Some may have the signal before them, and not stand still yet.
+                        signal_all(libc::SIGCONT);
+                    }
+                    None => resume_all(),
+                }
+            }
+            StepCommand::KillAll => self.begin_killing(),
+            StepCommand::Usage => {
+                let usage = self.sample();
+                tell(&mut self.peer, &StepEvent::Usage(usage));
+            }
+        }
+    }
+
+    fn signal(&self, signal: i32, target: SignalTarget) {
+        // A task that was reaped has no pid any more: its number may be another's.
+        let alive = || self.tasks.iter().filter(|t| t.exit.is_none());
+        match target {
+            SignalTarget::Processes => signal_all(signal),
+            SignalTarget::Tasks => {
+                for task in alive() {
+                    proc::kill_group(task.pid, signal);
+                }
+            }
+            SignalTarget::BatchShell => {
+                for task in alive() {
+                    proc::kill(task.pid, signal);
+                }
+            }
+            SignalTarget::Rank(rank) => {
+                for task in alive().filter(|t| t.rank == rank) {
+                    proc::kill_group(task.pid, signal);
+                }
+            }
+            SignalTarget::Handlers => {
+                for pid in proc::descendants(std::process::id() as i32) {
+                    if proc::catches(pid, signal) {
+                        proc::kill(pid, signal);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Never waits: a reader that has stopped reading misses the notice.
+    pub(super) fn notice(&self, text: &str) {
+        let Some(stderr) = &self.stderr else { return };
+        let mut ready = [PollFd::new(stderr.as_fd(), PollFlags::POLLOUT)];
+        poll(&mut ready, Some(Duration::ZERO));
+        if ready[0].revents().is_some_and(|events| events.contains(PollFlags::POLLOUT)) {
+            // A pipe that can be written to takes 4096 bytes at once.
+            let line = format!("{text}\n");
+            let _ = nix::unistd::write(stderr, &line.as_bytes()[..line.len().min(4096)]);
+        }
+    }
+
+    /// Slurm's line, SIGTERM, and SIGKILL after the grace: whether a daemon runs or not.
+    pub(super) fn end_by_itself(&mut self, why: &str) {
+        let OwnEnd { grace_ms, node, utc_offset_secs } = &self.spec.own_end;
+        let at = iso_time(now(), *utc_offset_secs);
+        self.notice(&format!("slurmstepd: error: *** STEP {} ON {node} CANCELLED AT {at}{why} ***", self.spec.step));
+        signal_all(libc::SIGTERM);
+        // A stopped process would not see it.
+        resume_all();
+        let since = Instant::now();
+        self.kill = Some(Kill { since, hard_from: since + Duration::from_millis(*grace_ms) });
+    }
+}
+
+/// SIGCONT to those that stand still, and to no others: a shell that gets it together with another signal may lose the
+/// trap of one of them.
+pub(super) fn resume_all() {
+    let me = std::process::id() as i32;
+    for pid in proc::descendants(me).into_iter().filter(|pid| proc::stat(*pid).is_some_and(|s| s.state == b'T')) {
+        proc::kill(pid, libc::SIGCONT);
+    }
+}
+
+/// Sends a signal to every process below this one. A signal that all must get (SIGKILL, SIGSTOP) is sent until no new
+/// process turns up: one may have been forked while its parent was on the way to be signalled.
+pub(super) fn signal_all(signal: i32) {
+    let me = std::process::id() as i32;
+    let mut seen: Vec<i32> = Vec::new();
+    loop {
+        let fresh: Vec<i32> = proc::descendants(me).into_iter().filter(|pid| !seen.contains(pid)).collect();
+        for &pid in &fresh {
+            proc::kill(pid, signal);
+        }
+        if fresh.is_empty() || !matches!(signal, libc::SIGKILL | libc::SIGSTOP) {
+            return;
+        }
+        seen.extend(fresh);
+    }
+}
+
+/// `2026-11-20T23:14:49`, so many seconds away from UTC.
+fn iso_time(at: Timestamp, utc_offset_secs: i32) -> String {
+    let zone = jiff::tz::Offset::from_seconds(utc_offset_secs).unwrap_or(jiff::tz::Offset::UTC);
+    let at = jiff::Timestamp::from_second(at.as_secs()).unwrap_or_default();
+    zone.to_datetime(at).strftime("%Y-%m-%dT%H:%M:%S").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_shown_where_the_user_lives() {
+        assert_eq!(iso_time(Timestamp::from_secs(1_700_000_000), 3600), "2023-11-14T23:13:20");
+        assert_eq!(iso_time(Timestamp::from_secs(0), 0), "1970-01-01T00:00:00");
+    }
+}

@@ -1,0 +1,150 @@
+//! How the tasks and the step end: reaping, what was used, and the record.
+
+use super::Watcher;
+use crate::exec::cgroup::StepCgroup;
+use crate::exec::job_files;
+use crate::exec::launch_spec::{LaunchSpec, StepEvent, StepUsage};
+use crate::exec::peer::{poll, tell_last};
+use crate::model::tres::Usage;
+use crate::model::{ExitCode, ExitRecord, StepId};
+use crate::sys::clock::now;
+use crate::sys::socket;
+use nix::poll::{PollFd, PollFlags};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+impl Watcher {
+    /// Collects the dead. True where no child is left.
+    pub(super) fn reap(&mut self) -> bool {
+        loop {
+            let mut status = 0;
+            // SAFETY: the pointers are to a live integer and a live rusage, for which all zeros is a value.
+            let (pid, used) = unsafe {
+                let mut used: libc::rusage = std::mem::zeroed();
+                (libc::wait4(-1, &mut status, libc::WNOHANG, &mut used), used)
+            };
+            match pid {
+                -1 if io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
+                -1 => return true,
+                0 => return false,
+                _ => {
+                    self.meter.reaped(pid, &used);
+                    let exit = if libc::WIFSIGNALED(status) {
+                        ExitCode::signal(libc::WTERMSIG(status))
+                    } else {
+                        ExitCode::status(libc::WEXITSTATUS(status))
+                    };
+                    if let Some(i) = self.tasks.iter().position(|t| t.pid == pid && t.exit.is_none()) {
+                        self.task_ended(i, exit);
+                    }
+                }
+            }
+        }
+    }
+
+    fn task_ended(&mut self, i: usize, exit: ExitCode) {
+        let ooms = self.oom_kills();
+        // Whatever a task makes of the death of a child: it ran out of memory, as in Slurm.
+        let exit = if ooms > 0 { ExitCode::OUT_OF_MEMORY } else { exit };
+        self.tasks[i].exit = Some(exit);
+        if ooms > 0 && self.tasks.iter().all(|t| t.exit.is_some()) {
+            self.notice(&oom_notice(ooms, &self.spec));
+        }
+        self.tell_end(i);
+        if self.spec.kill_on_bad_exit && !exit.is_success() && self.kill.is_none() {
+            self.stopped = true;
+            self.end_by_itself("");
+        }
+    }
+
+    /// How many processes of the step were killed for their memory.
+    fn oom_kills(&self) -> u64 {
+        self.cgroup.as_ref().map_or(0, StepCgroup::oom_kills)
+    }
+
+    /// Looks at what the step uses now, and remembers the most memory seen.
+    pub(super) fn sample(&mut self) -> StepUsage {
+        let mut usage = self.meter.sample();
+        self.count_all(&mut usage.total);
+        usage
+    }
+
+    /// The times by the cgroup, where there is one: it also knows of processes that nobody waited for.
+    fn count_all(&self, usage: &mut Usage) {
+        if let Some((user_us, system_us)) = self.cgroup.as_ref().and_then(StepCgroup::cpu_times) {
+            (usage.user_us, usage.system_us) = (user_us, system_us);
+        }
+    }
+
+    pub(super) fn record(&self) -> ExitRecord {
+        let tasks: Vec<ExitCode> =
+            self.tasks.iter().map(|t| t.exit.unwrap_or(ExitCode::signal(libc::SIGKILL))).collect();
+        // A batch script is the job: what its steps did not get, the job did not get.
+        let job_ran_out = || self.cgroup.as_ref().is_some_and(StepCgroup::job_ran_out);
+        let oom = self.oom_kills() > 0 || self.spec.step.step == StepId::Batch && job_ran_out();
+        let exit = match &self.launch_error {
+            Some(_) => ExitCode::LAUNCH_FAILED,
+            None if oom => ExitCode::OUT_OF_MEMORY,
+            None => tasks.iter().fold(ExitCode::OK, |worst, task| worst.worse(*task)),
+        };
+        let mut usage = self.meter.of_the_dead();
+        self.count_all(&mut usage);
+        ExitRecord {
+            run: self.spec.run,
+            exit,
+            usage,
+            started: self.started,
+            ended: now(),
+            oom,
+            timed_out: self.timed_out,
+            stopped: self.stopped,
+            launch_error: self.launch_error.clone(),
+            tasks,
+        }
+    }
+
+    /// Makes the record last, removes the mark of the running step, and tells the end: in this order.
+    pub(super) fn finish(&mut self, record: &ExitRecord, dir: &File, socket: &str) {
+        self.stderr = None;
+        if let Some(cgroup) = self.cgroup.take() {
+            // Where a process could not be killed it stays, and the daemon removes it with the job's.
+            cgroup.remove();
+        }
+        loop {
+            let written = job_files::write_record(&self.spec, record);
+            if written.is_ok() {
+                // Without a record the socket stays: it says that the step did run.
+                let _ = std::fs::remove_file(socket::short_path(dir, socket));
+            }
+            let told = tell_last(&mut self.peer, &StepEvent::Ended(record.clone()));
+            // A daemon that was told may go down before it could write it down either: its disk is the same.
+            let disk_is_full = written
+                .as_ref()
+                .is_err_and(|e| matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded));
+            if written.is_ok() || (told && !disk_is_full) {
+                return;
+            }
+            // Whoever was told need not hear it again.
+            self.peer = None;
+            // The job directory was removed, and with it everybody who could ask.
+            if dir.metadata().is_ok_and(|meta| meta.nlink() == 0) {
+                return;
+            }
+            // The result is kept here until the disk has room again, or a daemon comes.
+            poll(&mut [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)], Some(Duration::from_secs(5)));
+            self.accept();
+        }
+    }
+}
+
+/// Slurm's line for the output of a step whose processes were killed for their memory.
+fn oom_notice(ooms: u64, spec: &LaunchSpec) -> String {
+    format!(
+        "slurmstepd: error: Detected {ooms} oom-kill event(s) in StepId={}. Some of your processes may have been killed \
+         by the cgroup out-of-memory handler.",
+        spec.step
+    )
+}
