@@ -17,7 +17,7 @@ use crate::model::query::{JobQuery, names_record};
 use crate::model::request::JobKind;
 use crate::model::update::Update;
 use crate::model::view::{JobList, JobView};
-use crate::model::{JobId, JobRef, Refusal, Timestamp};
+use crate::model::{JobId, JobRef, Refusal, StepId, Timestamp};
 use crate::protocol::answer::{Answer, Outcome};
 use crate::protocol::frame::{Frame, FrameError};
 use crate::protocol::request::{ControlAction, Request, StepLaunch, Submit};
@@ -64,6 +64,9 @@ struct Session {
 
 /// An answer and the raw part of its frame.
 type Reply = (Answer, Vec<u8>);
+
+/// `None`: the answer comes as news. An error: the daemon is shutting down.
+type Replied = Result<Option<Reply>, actix::MailboxError>;
 
 /// Serves one connection until its end.
 pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
@@ -140,8 +143,8 @@ async fn send(socket: &UnixStream, answer: Answer, raw: Vec<u8>) -> Result<(), F
     Ok(send_all_async(socket, &bytes, &[]).await?)
 }
 
-fn refused(why: Refusal) -> Reply {
-    (Answer::Refused(why), Vec::new())
+fn refused(why: Refusal) -> Option<Reply> {
+    plain(Answer::Refused(why))
 }
 
 fn plain(answer: Answer) -> Option<Reply> {
@@ -153,24 +156,16 @@ impl Session {
     async fn answer(&mut self, frame: Frame, fds: Vec<OwnedFd>) -> Option<Reply> {
         let request: Request = match frame.message() {
             Ok(request) => request,
-            Err(e) => return Some(refused(Refusal::Malformed(e.to_string()))),
+            Err(e) => return refused(Refusal::Malformed(e.to_string())),
         };
         let kind = request.message_type();
         let began = Instant::now();
         let reply = self.carry_out(request, frame.raw, fds).await;
         self.hub.requests.count(kind, self.uid, began.elapsed());
-        match reply {
-            Ok(reply) => reply,
-            Err(_) => Some(refused(Refusal::ShuttingDown)),
-        }
+        reply.unwrap_or_else(|_| refused(Refusal::ShuttingDown))
     }
 
-    async fn carry_out(
-        &mut self,
-        request: Request,
-        raw: Vec<u8>,
-        fds: Vec<OwnedFd>,
-    ) -> Result<Option<Reply>, actix::MailboxError> {
+    async fn carry_out(&mut self, request: Request, raw: Vec<u8>, fds: Vec<OwnedFd>) -> Replied {
         let hub = Rc::clone(&self.hub);
         Ok(match request {
             Request::Ping => {
@@ -184,7 +179,7 @@ impl Session {
                     let jobs = hub.scheduler.send(RefreshLive(jobs)).await?;
                     plain(Answer::Jobs(JobList { jobs, now, unknown: Vec::new() }))
                 }
-                Err(e) => Some(refused(Refusal::Database(e.0))),
+                Err(e) => refused(Refusal::Database(e.0)),
             },
             Request::Usage(ask) => {
                 let (list, processes) = hub.scheduler.send(QueryUsage(ask)).await?;
@@ -192,43 +187,12 @@ impl Session {
             }
             Request::Node => plain(Answer::Node(hub.scheduler.send(QueryNode).await?)),
             Request::Config => plain(Answer::Config(hub.config.clone())),
-            Request::Diagnostics { reset } => {
-                let mut answer = hub.scheduler.send(QueryDiagnostics { reset }).await?;
-                answer.connections = hub.connections.get();
-                answer.requests = hub.requests.kinds();
-                answer.users = hub.requests.users();
-                if reset {
-                    hub.requests.reset();
-                }
-                plain(Answer::Diagnostics(Box::new(answer)))
-            }
+            Request::Diagnostics { reset } => return self.diagnostics(reset).await,
             Request::Control { jobs, action } => return self.control(jobs, action).await,
             Request::Cancel(ask) => plain(Answer::Done(hub.scheduler.send(CancelJobs(ask)).await?)),
-            Request::WaitStart(job) => {
-                match hub.scheduler.send(WatchJob { job, start: true, news: self.news.clone() }).await? {
-                    Some(view) if view.run.state.is_terminal() => plain(Answer::Ended { view: Box::new(view) }),
-                    Some(view) if view.run.state.is_active() => plain(Answer::Granted { view: Box::new(view) }),
-                    Some(_) => None,
-                    None => Some(refused(Refusal::UnknownJob)),
-                }
-            }
-            Request::WaitEnd(job) => {
-                match hub.scheduler.send(WatchJob { job, start: false, news: self.news.clone() }).await? {
-                    Some(view) if view.run.state.is_terminal() => plain(Answer::Ended { view: Box::new(view) }),
-                    Some(_) => None,
-                    None => Some(refused(Refusal::UnknownJob)),
-                }
-            }
-            Request::Attach { job, client, step, holds } => {
-                let news = self.news.clone();
-                match hub.scheduler.send(AttachClient { job, client, step, holds, news }).await? {
-                    Ok(view) => {
-                        self.held.allocation = holds.then_some((job, client));
-                        plain(Answer::Granted { view: Box::new(view) })
-                    }
-                    Err(refused) => plain(Answer::Refused(refused)),
-                }
-            }
+            Request::WaitStart(job) => return self.wait(job, true).await,
+            Request::WaitEnd(job) => return self.wait(job, false).await,
+            Request::Attach { job, client, step, holds } => return self.attach(job, client, step, holds).await,
             Request::LaunchStep(launch) => return self.launch_step(launch, raw, fds).await,
             Request::SignalStep { step, signal } => {
                 let command = StepCommand::Signal { signal, target: SignalTarget::Tasks };
@@ -240,32 +204,67 @@ impl Session {
                 hub.scheduler.send(ReleaseAllocation { job, exit }).await?;
                 None
             }
-            Request::BatchScript(job) => match hub.reader.send(BatchTexts(job)).await? {
-                Ok(Some(texts)) => Some((Answer::Script, texts.script)),
-                Ok(None) => Some(refused(Refusal::UnknownJob)),
-                Err(e) => Some(refused(Refusal::Database(e.0))),
-            },
-            Request::BatchEnv(job) => match hub.reader.send(BatchTexts(job)).await? {
-                Ok(Some(texts)) => Some((Answer::Script, texts.env)),
-                Ok(None) => Some(refused(Refusal::UnknownJob)),
-                Err(e) => Some(refused(Refusal::Database(e.0))),
-            },
+            Request::BatchScript(job) => return self.batch_text(job, |texts| texts.script).await,
+            Request::BatchEnv(job) => return self.batch_text(job, |texts| texts.env).await,
+        })
+    }
+
+    async fn diagnostics(&self, reset: bool) -> Replied {
+        let Hub { scheduler, connections, requests, .. } = &*self.hub;
+        let mut answer = scheduler.send(QueryDiagnostics { reset }).await?;
+        answer.connections = connections.get();
+        answer.requests = requests.kinds();
+        answer.users = requests.users();
+        if reset {
+            requests.reset();
+        }
+        Ok(plain(Answer::Diagnostics(Box::new(answer))))
+    }
+
+    /// Until a job has started (`start`), or until it has ended.
+    async fn wait(&self, job: JobId, start: bool) -> Replied {
+        let view = self.hub.scheduler.send(WatchJob { job, start, news: self.news.clone() }).await?;
+        Ok(match view.map(Box::new) {
+            Some(view) if view.run.state.is_terminal() => plain(Answer::Ended { view }),
+            Some(view) if start && view.run.state.is_active() => plain(Answer::Granted { view }),
+            Some(_) => None,
+            None => refused(Refusal::UnknownJob),
+        })
+    }
+
+    async fn attach(&mut self, job: JobId, client: ClientProcess, step: Option<StepId>, holds: bool) -> Replied {
+        let message = AttachClient { job, client, step, holds, news: self.news.clone() };
+        Ok(match self.hub.scheduler.send(message).await? {
+            Ok(view) => {
+                self.held.allocation = holds.then_some((job, client));
+                plain(Answer::Granted { view: Box::new(view) })
+            }
+            Err(why) => refused(why),
+        })
+    }
+
+    /// The script or the environment of a batch job.
+    async fn batch_text(&self, job: JobId, part: fn(LaunchTexts) -> Vec<u8>) -> Replied {
+        Ok(match self.hub.reader.send(BatchTexts(job)).await? {
+            Ok(Some(texts)) => Some((Answer::Script, part(texts))),
+            Ok(None) => refused(Refusal::UnknownJob),
+            Err(e) => refused(Refusal::Database(e.0)),
         })
     }
 
     /// What memory knows, and what the database knows of jobs that ended too long ago to be there.
-    async fn jobs(&self, query: JobQuery) -> Result<Option<Reply>, actix::MailboxError> {
+    async fn jobs(&self, query: JobQuery) -> Replied {
         let mut list = self.hub.scheduler.send(QueryJobs(query.clone())).await?;
         if let Some(past) = past_query(&query, &list) {
             match self.hub.reader.send(PastJobs(past)).await? {
                 Ok(found) => add_past(&query, &mut list, found),
-                Err(e) => return Ok(Some(refused(Refusal::Database(e.0)))),
+                Err(e) => return Ok(refused(Refusal::Database(e.0))),
             }
         }
         Ok(plain(Answer::Jobs(list)))
     }
 
-    async fn control(&self, jobs: Vec<JobRef>, action: ControlAction) -> Result<Option<Reply>, actix::MailboxError> {
+    async fn control(&self, jobs: Vec<JobRef>, action: ControlAction) -> Replied {
         let ended = match &action {
             ControlAction::Update(updates) => {
                 self.facts_of(dependency_targets(updates.iter().filter_map(dependency_of))).await?
@@ -279,7 +278,7 @@ impl Session {
         if !jobs.is_empty() {
             let recalled = match self.hub.reader.send(PastRecords(jobs.clone())).await? {
                 Ok(recalled) => recalled,
-                Err(e) => return Ok(Some(refused(Refusal::Database(e.0)))),
+                Err(e) => return Ok(refused(Refusal::Database(e.0))),
             };
             let again = ControlJobs { jobs, action, ended, recalled };
             let again = self.hub.scheduler.send(again).await?;
@@ -299,10 +298,10 @@ impl Session {
         }))
     }
 
-    async fn submit(&mut self, submit: Submit, mut raw: Vec<u8>) -> Result<Option<Reply>, actix::MailboxError> {
+    async fn submit(&mut self, submit: Submit, mut raw: Vec<u8>) -> Replied {
         if submit.script_len > raw.len() {
             let why = "malformed message: the script is shorter than announced";
-            return Ok(Some(refused(Refusal::Malformed(why.to_owned()))));
+            return Ok(refused(Refusal::Malformed(why.to_owned())));
         }
         let env = raw.split_off(submit.script_len);
         let texts = LaunchTexts { script: raw, env };
@@ -350,12 +349,7 @@ impl Session {
         }
     }
 
-    async fn launch_step(
-        &mut self,
-        launch: Box<StepLaunch>,
-        env: Vec<u8>,
-        fds: Vec<OwnedFd>,
-    ) -> Result<Option<Reply>, actix::MailboxError> {
+    async fn launch_step(&mut self, launch: Box<StepLaunch>, env: Vec<u8>, fds: Vec<OwnedFd>) -> Replied {
         let ticket = self.hub.next_ticket.get();
         self.hub.next_ticket.set(ticket + 1);
         let message = CreateStep { launch, env, fds, news: self.news.clone(), ticket };
@@ -364,7 +358,7 @@ impl Session {
                 self.held.tickets.push(ticket);
                 None
             }
-            Err(refused) => plain(Answer::Refused(refused)),
+            Err(why) => refused(why),
         })
     }
 
