@@ -214,20 +214,78 @@ pub fn submit(
     lost: &mut dyn FnMut(),
 ) -> Result<(Connection, Answer), ClientError> {
     let mut conn = Connection::open(paths)?;
+    let mut lost_at: Option<Instant> = None;
     loop {
-        match conn.ask(&Request::Submit(Box::new(submission.clone())), raw) {
-            Err(ClientError::Broken(FrameError::Closed | FrameError::Io(_))) if !submission.again => {
-                lost();
-                conn = reopen(paths, Some(RECONNECT_TIMEOUT))?;
-                submission.again = true;
-            }
+        let error = match conn.ask(&Request::Submit(Box::new(submission.clone())), raw) {
+            Err(error @ ClientError::Broken(FrameError::Closed | FrameError::Io(_))) => error,
             other => return other.map(|(answer, _)| (conn, answer)),
-        }
+        };
+        // More than once: a daemon that dies takes connections for a moment after it has closed this one.
+        let left = match lost_at {
+            Some(at) => RECONNECT_TIMEOUT.checked_sub(at.elapsed()).ok_or(error)?,
+            None => {
+                lost();
+                RECONNECT_TIMEOUT
+            }
+        };
+        lost_at.get_or_insert_with(Instant::now);
+        conn = reopen(paths, Some(left))?;
+        submission.again = true;
     }
 }
 
 impl AsFd for SocketWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.inotify.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::JobId;
+    use crate::model::job::{Client, ClientProcess};
+    use std::io::Write;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_submission_outlasts_a_daemon_that_closes_more_than_one_connection() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = Paths::new(root.path());
+        std::fs::create_dir(paths.run_dir()).unwrap();
+        let listener = UnixListener::bind(paths.socket()).unwrap();
+        let client = std::thread::spawn(move || {
+            let submission = Submit {
+                request: Default::default(),
+                script_len: 0,
+                wait: false,
+                test_only: false,
+                client: Client { process: ClientProcess { pid: 1, start_ticks: 1 }, holds: false },
+                again: false,
+            };
+            let mut losses = 0;
+            let (_, answer) = submit(&paths, submission, &[], &mut || losses += 1).unwrap();
+            (answer, losses)
+        });
+        for (again, answers) in [(false, false), (true, false), (true, true)] {
+            let (mut daemon, _) = listener.accept().unwrap();
+            let mut requests = Decoder::new(Header::REQUEST);
+            let frame = loop {
+                let mut chunk = [0; 4096];
+                let n = daemon.read(&mut chunk).unwrap();
+                requests.push(&chunk[..n]);
+                if let Some(frame) = requests.next_frame().unwrap() {
+                    break frame;
+                }
+            };
+            let Request::Submit(submission) = frame.message().unwrap() else { panic!("another request") };
+            assert_eq!(submission.again, again);
+            if answers {
+                daemon.write_all(&Frame::encode(&Answer::Submitted { job: JobId(7) }, &[]).unwrap()).unwrap();
+            }
+        }
+        let (answer, losses) = client.join().unwrap();
+        assert!(matches!(answer, Answer::Submitted { job: JobId(7) }), "{answer:?}");
+        assert_eq!(losses, 1, "the user is told once");
     }
 }
