@@ -399,6 +399,7 @@ impl Foreground<'_> {
 mod tests {
     use super::*;
     use crate::client::foreground::StreamTasks;
+    use crate::model::ExitRecord;
     use crate::model::job::ClientProcess;
     use crate::protocol::frame::{Decoder, Frame, Header};
     use crate::sys::paths::Paths;
@@ -492,7 +493,7 @@ mod tests {
         let Request::SignalStep { signal, .. } = daemon.request() else { panic!("another request") };
         assert_eq!(signal, libc::SIGINT);
         let exit = ExitCode::signal(libc::SIGINT);
-        daemon.tell(Answer::StepEnded { exit, tasks: vec![exit], error: None });
+        daemon.tell(Answer::StepEnded(Box::new(ExitRecord { exit, tasks: vec![exit], ..ExitRecord::default() })));
         let outcome = daemon.client.join().unwrap().unwrap();
         assert_eq!(outcome.exit(), exit);
     }
