@@ -147,8 +147,8 @@ fn percent_codes_of_the_book_are_understood() {
 }
 
 #[test]
-fn an_unknown_field_is_an_error() {
-    let slotd = Slotd::start();
+fn an_unknown_field_is_an_error_before_the_daemon_is_asked() {
+    let slotd = Slotd::setup().prepare();
     let out = slotd.cmd("sacct", &["--format=nosuch"]).fails(1);
     assert!(out.stderr.starts_with("sacct: error: Invalid field requested: \"nosuch\"\n"), "{}", out.stderr);
 }

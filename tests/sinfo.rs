@@ -120,7 +120,10 @@ fn an_unknown_field_or_order_is_named_with_what_may_have_been_meant() {
         "{text}"
     );
     let text = refusal(&["-S", "statelng"]);
-    assert!(text.starts_with("sinfo: error: Invalid sort specification: e\ndid you mean StateLong?\nknown "), "{text}");
+    assert!(
+        text.starts_with("sinfo: error: Invalid sort specification: statelng\ndid you mean StateLong?\nknown "),
+        "{text}"
+    );
     slotd.cmd("sinfo", &["-S", "#P,-t"]).ok();
 }
 

@@ -16,7 +16,7 @@ use crate::model::{ArrayRole, JobId, JobRef, Timestamp};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::field::helpformat;
-use crate::render::sacct::{self as render, Options, Rows, View, print};
+use crate::render::sacct::{self as render, Layout, Options, Rows, View, print};
 use crate::render::time::iso;
 use crate::render::{Ctx, json};
 use crate::spec;
@@ -265,6 +265,7 @@ fn carry_out(args: &Sacct, origin: &Origin) -> Done {
     if let Some(user) = output::unknown_users(users).first() {
         return Err(CliError::error(1, format!("Invalid user id: {user}")));
     }
+    let layout = layout(args, origin)?;
     let mut list = match ask(&Request::Accounting(query(args, users, &origin.host)), &[])?.0 {
         Answer::Jobs(list) => list,
         other => return Err(unexpected(&other)),
@@ -281,7 +282,7 @@ fn carry_out(args: &Sacct, origin: &Origin) -> Done {
     if let Some(machine) = args.data.machine() {
         return output::print_machine(&json::accounting(&list.jobs, &ctx), machine);
     }
-    output::print(&table(args, &list.jobs, &ctx)?)
+    output::print(&table(args, layout, &list.jobs, &ctx))
 }
 
 fn query(args: &Sacct, users: &[String], host: &str) -> JobQuery {
@@ -372,13 +373,17 @@ fn texts(jobs: &[JobView], of: Text) -> Done {
     Ok(0)
 }
 
-fn table(args: &Sacct, jobs: &[JobView], ctx: &Ctx) -> Result<String, CliError> {
-    let layout = match &args.view {
-        SacctFormat::Default => View::Default.layout(ctx.columns),
-        SacctFormat::Brief => View::Brief.layout(ctx.columns),
-        SacctFormat::Long => View::Long.layout(ctx.columns),
-        SacctFormat::Fields(text) => render::parse(text).map_err(format_error)?,
-    };
+fn layout(args: &Sacct, origin: &Origin) -> Result<Layout, CliError> {
+    let of = |view: View| Ok(view.layout(output::default_columns(origin)));
+    match &args.view {
+        SacctFormat::Default => of(View::Default),
+        SacctFormat::Brief => of(View::Brief),
+        SacctFormat::Long => of(View::Long),
+        SacctFormat::Fields(text) => render::parse(text).map_err(format_error),
+    }
+}
+
+fn table(args: &Sacct, layout: Layout, jobs: &[JobView], ctx: &Ctx) -> String {
     let options = Options {
         layout,
         header: !args.noheader,
@@ -386,7 +391,7 @@ fn table(args: &Sacct, jobs: &[JobView], ctx: &Ctx) -> Result<String, CliError> 
         rows: if args.allocations { Rows::Jobs } else { Rows::JobsAndSteps },
         refs: &args.jobs,
     };
-    Ok(print(jobs, &options, ctx))
+    print(jobs, &options, ctx)
 }
 
 #[cfg(test)]

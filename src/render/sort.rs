@@ -23,7 +23,7 @@ impl<T: Table> Sort<T> {
     /// `P,t,-p`: letters of `-o`, each with `+` or `-` before it, with or without commas; or field names.
     ///
     /// # Errors
-    /// Names the letter that is no column.
+    /// Names the letter that is no column, or the word in which one stands twice: a name that is misspelled.
     pub fn parse(text: &str) -> Result<Self, FormatError> {
         let mut keys = Vec::new();
         for word in text.split(',').map(str::trim) {
@@ -66,6 +66,14 @@ impl<T: Table> Sort<T> {
 }
 
 fn push_codes<T: Table>(keys: &mut Vec<SortKey>, word: &str) -> Result<(), FormatError> {
+    let mut letters: Vec<char> = word.chars().filter(|c| c.is_alphabetic()).collect();
+    let count = letters.len();
+    letters.sort_unstable();
+    letters.dedup();
+    // Nobody sorts by a column twice: it was meant as a name.
+    if letters.len() < count {
+        return Err(FormatError::unknown::<T>(Place::Sort, word.trim_start_matches(['+', '-'])));
+    }
     let mut descends = false;
     for c in word.chars() {
         match c {

@@ -70,8 +70,8 @@ fn wait_status(exit: ExitCode) -> Value {
 }
 
 /// The file of a batch job; `N/A` for an allocation, which has none.
-fn path(path: &str) -> Value {
-    Value::or_not_available(Some(path.to_owned()))
+fn path(row: &Row<'_>, path: &str) -> Value {
+    Value::or_not_available(Some(row.path(path)))
 }
 
 fn gres_each(gpus: Option<u64>) -> Value {
@@ -205,9 +205,9 @@ static FIELDS: &[F] = &[
     F::new(&["SiblingsViable"], "VIABLE_SIBLINGS", not_available),
     F::new(&["SiblingsViableRaw"], "VIABLE_SIBLINGS_RAW", not_available),
     F::new(&["SPerBoard"], "SOCKETS_PER_BOARD", zero),
-    F::new(&["STDERR"], "STDERR", |r, _| path(&r.job.std_err)).needs(Need::Paths),
-    F::new(&["STDIN"], "STDIN", |r, _| path(&r.job.std_in)).needs(Need::Paths),
-    F::new(&["STDOUT"], "STDOUT", |r, _| path(&r.job.std_out)).needs(Need::Paths),
+    F::new(&["STDERR"], "STDERR", |r, _| path(r, &r.job.std_err)).needs(Need::Paths),
+    F::new(&["STDIN"], "STDIN", |r, _| path(r, &r.job.std_in)).needs(Need::Paths),
+    F::new(&["STDOUT"], "STDOUT", |r, _| path(r, &r.job.std_out)).needs(Need::Paths),
     F::new(&["tres", "tres-alloc"], "TRES_ALLOC", |r, c| {
         tres::scontrol(&job::allocated_or_asked(r.job), c.units).into()
     }),

@@ -39,6 +39,38 @@ impl Row<'_> {
             && self.job.run.reason != Reason::BeginTime;
         if planned { ctx.node.clone() } else { "(null)".to_owned() }
     }
+
+    /// A path of the job's streams. Where one of several tasks that wait together has the row, its number takes the
+    /// place of the tokens that the daemon left open.
+    pub fn path(&self, path: &str) -> String {
+        match (&self.job.role, &self.shown) {
+            (ArrayRole::Rest { .. } | ArrayRole::Part { .. }, Shown::Task { task, .. }) => with_task(path, *task),
+            _ => path.to_owned(),
+        }
+    }
+}
+
+/// Fills in `%a` and `%b`, with a width or without (sbatch man page, "filename pattern").
+fn with_task(path: &str, task: u32) -> String {
+    let mut out = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((before, token)) = rest.split_once('%') {
+        out.push_str(before);
+        let letter = token.trim_start_matches(|c: char| c.is_ascii_digit());
+        let width = token[..token.len() - letter.len()].parse().unwrap_or(0).min(10);
+        let (number, after) = match (letter.strip_prefix('a'), letter.strip_prefix('b')) {
+            (Some(after), _) => (task, after),
+            (None, Some(after)) => (task % 10, after),
+            (None, None) => {
+                out.push('%');
+                rest = token;
+                continue;
+            }
+        };
+        out.push_str(&format!("{number:0width$}"));
+        rest = after;
+    }
+    out + rest
 }
 
 /// Makes rows of job records.

@@ -553,6 +553,30 @@ mod tests {
     }
 
     #[test]
+    fn a_sort_with_a_letter_twice_is_a_misspelled_name() {
+        for word in ["Prtition", "-Prtition"] {
+            let error = Sort::parse(&format!("t,{word}")).unwrap_err();
+            assert_eq!(error.message, "Invalid sort specification: Prtition");
+            assert_eq!(error.word, "Prtition");
+        }
+        assert!(Sort::parse("Pt-i,P").is_ok());
+    }
+
+    #[test]
+    fn each_task_of_a_pending_array_has_its_own_files() {
+        let rest = job(96, "wrap").rest(&[3, 12], None).with(|j| {
+            j.std_out = "/w/%a-%4a-%b-%x-5%".to_owned();
+        });
+        let jobs = [rest.build()];
+        let shown = |each_task| {
+            let layout = Layout::long("stdout:#").unwrap();
+            print(&jobs, &Options { header: false, each_task, ..with(layout) }, &ctx())
+        };
+        assert_eq!(shown(true), "/w/3-0003-3-%x-5%#\n/w/12-0012-2-%x-5%#\n");
+        assert_eq!(shown(false), "/w/%a-%4a-%b-%x-5%#\n");
+    }
+
+    #[test]
     fn the_system_comment_is_shown() {
         let told = job(5, "x").with(|j| j.run.system_comment = Some("no such directory".to_owned())).build();
         let options = Options { header: false, ..with(Layout::long("system_comment:#").unwrap()) };
