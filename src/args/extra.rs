@@ -85,6 +85,7 @@ pub const SBATCH: &[Extra] = &[
 /// Of salloc alone.
 pub const SALLOC: &[Extra] = &[
     kept("gpu-bind", None, Value, "Bind tasks to GPUs"),
+    kept("kill-command", Some('K'), Maybe, "End the command with its allocation, as slotd always does"),
     kept("wait-all-nodes", None, Value, "Start when all nodes are ready"),
     kept("x11", None, Maybe, "Forward X11, which needs no forwarding on one host"),
 ];
@@ -98,6 +99,7 @@ pub const SRUN: &[Extra] = &[
     kept("compress", None, Maybe, "Compress what is copied"),
     kept("ctrl-comm-ifhn", None, Value, "Interface for the communication"),
     kept("debugger-test", None, Nothing, "For tests of debuggers"),
+    kept("disable-status", Some('X'), Nothing, "Send Ctrl-C to the tasks at once, as slotd always does"),
     kept("interactive", None, Nothing, "Start the shell of an interactive job"),
     kept("mpi", None, Value, "Kind of MPI"),
     kept("oom-kill-step", None, Maybe, "Kill the whole step when memory runs out"),

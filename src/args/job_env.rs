@@ -4,11 +4,12 @@
 
 use crate::args::origin::Origin;
 use crate::model::request::ExportSpec;
+use crate::spec::{self, SpecError};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// What stays without `ALL`: enough for a login-like session. Slurm asks the node for the login environment here
-/// (golden E-20); on one host that is the submitter's, and its PATH is where the commands of Slurm were found.
+/// What is kept without `ALL`: enough for a login-like session. Slurm asks the node for the login environment here; on
+/// one host that is the submitter's, and its PATH is where the commands of Slurm were found.
 const BASICS: [&str; 7] = ["HOME", "PATH", "SHELL", "USER", "LOGNAME", "TMPDIR", "SLOTD_ROOT"];
 
 /// Variables that describe a task of the job in which sbatch was called. The new job is another one.
@@ -52,12 +53,24 @@ impl Vars {
     }
 }
 
+/// `--export`: what it says, and how it was written.
+#[derive(Debug, Clone)]
+pub struct ExportOption {
+    pub spec: ExportSpec,
+    pub written: String,
+}
+
+/// # Errors
+/// Quotes that do not end, or a value without a name.
+pub fn export(text: &str) -> Result<ExportOption, SpecError> {
+    Ok(ExportOption { spec: spec::export::parse(text)?, written: text.to_owned() })
+}
+
 /// What of the environment is passed on.
 #[derive(Debug, Clone, Copy)]
 pub struct Export<'a> {
-    pub spec: &'a ExportSpec,
-    /// `--export` as written, where it was.
-    pub written: Option<&'a str>,
+    /// `None`: all.
+    pub option: Option<&'a ExportOption>,
     /// The entries of `--export-file`.
     pub file: &'a [(String, String)],
     /// The job is a new one, also when it is submitted from inside another.
@@ -75,17 +88,18 @@ impl Export<'_> {
     /// The same with `own`: what the command tells of its own options, in place of what the submitter has.
     pub fn block_with(&self, origin: &Origin, own: &[(&str, String)]) -> Vec<u8> {
         let mut vars = Vars::default();
+        let all = self.option.is_none_or(|option| option.spec.all);
         let fresh = self.new_job && origin.var_os("SLURM_JOB_ID").is_some();
         for (name, value) in &origin.env {
             let text = name.to_string_lossy();
             let stale = fresh && OF_A_TASK.iter().any(|prefix| text.starts_with(prefix));
             let slurms = text.starts_with("SLURM_") || text.starts_with("SPANK_");
             let basic = BASICS.iter().any(|basic| text == *basic);
-            if !stale && (self.spec.all || slurms || basic) {
+            if !stale && (all || slurms || basic) {
                 vars.0.push((name.clone(), value.clone()));
             }
         }
-        if !self.spec.all {
+        if !all {
             for (name, value) in
                 [("HOME", &origin.home), ("SHELL", &origin.shell), ("USER", &origin.user), ("LOGNAME", &origin.user)]
             {
@@ -100,16 +114,17 @@ impl Export<'_> {
         for (name, value) in self.file {
             vars.set(name, value);
         }
-        for name in &self.spec.names {
+        for name in self.option.iter().flat_map(|option| &option.spec.names) {
             if let Some(value) = origin.var_os(name) {
                 vars.set(name, value);
             }
         }
-        for (name, value) in &self.spec.set {
+        for (name, value) in self.option.iter().flat_map(|option| &option.spec.set) {
             vars.set(name, value);
         }
-        // Golden E-20 to E-34: anything but plain ALL is told to later commands of the job.
-        if let Some(written) = self.written.filter(|written| self.new_job && !written.eq_ignore_ascii_case("ALL")) {
+        // Anything but plain ALL is told to later commands of the job, as by Slurm.
+        let written = self.option.map(|option| &option.written);
+        if let Some(written) = written.filter(|written| self.new_job && !written.eq_ignore_ascii_case("ALL")) {
             vars.set("SLURM_EXPORT_ENV", written);
             vars.set("SLURM_GET_USER_ENV", "1");
         }
@@ -126,9 +141,9 @@ mod tests {
         &[("FOO", "1"), ("BAR", "two words"), ("PATH", "/usr/bin"), ("HOME", "/home/lab"), ("SLURM_FOO", "kept")];
 
     fn exported(env: &[(&str, &str)], written: &str, file: &[(&str, &str)]) -> Vec<String> {
-        let spec = crate::spec::export::parse(written).expect("a good export");
+        let option = super::export(written).expect("a good export");
         let file: Vec<_> = file.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-        let export = Export { spec: &spec, written: Some(written), file: &file, new_job: true };
+        let export = Export { option: Some(&option), file: &file, new_job: true };
         let block = export.block(&lab(env));
         let text = String::from_utf8(block).expect("UTF-8");
         let mut lines: Vec<String> = text.split_terminator('\0').map(str::to_owned).collect();

@@ -5,6 +5,9 @@ use crate::spec::error::shown;
 use crate::spec::gres::GpuAsk;
 use crate::spec::{self, SpecError};
 
+/// The resource limits that `--propagate` names.
+pub type Limits = Vec<&'static str>;
+
 /// The largest nice value (sbatch man page).
 const MAX_NICE: i64 = 2_147_483_645;
 /// `--priority=TOP`: the highest that is not one of Slurm's special numbers.

@@ -11,9 +11,9 @@ pub mod job_env;
 pub mod job_values;
 pub mod options;
 pub mod origin;
-pub mod step;
 pub mod submit;
 pub mod value;
+pub mod variables;
 
 pub use error::{CliError, Mark};
 pub use origin::Origin;

@@ -3,6 +3,7 @@
 //! Gathered once by the caller and handed in, so that everything in `args` that reads a command line is a function of
 //! its arguments.
 
+use crate::args::job_values::Limits;
 use crate::model::Timestamp;
 use crate::model::request::Rlimit;
 use std::ffi::{OsStr, OsString};
@@ -44,6 +45,17 @@ impl Origin {
     /// A variable that counts only if it says something: an empty one is as good as unset.
     pub fn nonempty(&self, name: &str) -> Option<&str> {
         self.var(name).filter(|value| !value.is_empty())
+    }
+
+    /// The exit code that a variable (`SLURM_EXIT_ERROR`) gives a failure: 1 without it.
+    pub fn exit_code(&self, variable: &str) -> i32 {
+        self.nonempty(variable).and_then(|code| code.parse().ok()).unwrap_or(1)
+    }
+
+    /// The resource limits of this process that its job gets: those that `--propagate` names, or all.
+    pub fn propagated(&self, names: Option<&Limits>) -> Vec<Rlimit> {
+        let is_meant = |name: &&'static str| names.is_none_or(|names| names.contains(name));
+        self.limits.iter().filter(|(name, _)| is_meant(name)).map(|(_, limit)| *limit).collect()
     }
 
     /// A path as seen from the working directory, without `.` components. `..` stays, since what it means depends on

@@ -9,11 +9,11 @@ use crate::args::options::JobOpts;
 use crate::args::origin::Origin;
 use crate::model::JobRequest;
 use crate::model::batch_tasks::BatchTasks;
-use crate::model::request::{GpuRequest, JobKind, MemRequest, Rlimit, Sharing};
+use crate::model::request::{GpuRequest, JobKind, MemRequest, Sharing};
 use crate::spec::error::shown;
 use crate::spec::gres::GpuAsk;
 use crate::spec::{self, SpecError};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 /// The options that ask for GPUs.
 const SPELLINGS_OF_GPUS: [&str; 5] = ["gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"];
@@ -27,10 +27,10 @@ pub struct Submission<'a> {
 }
 
 /// The words of a command line, as `SubmitLine` shows them: quoted where a shell needs it, so that it can be pasted.
-pub fn submit_line(argv: &[OsString]) -> String {
+pub fn submit_line(argv: &[impl AsRef<OsStr>]) -> String {
     // No word holds a zero byte: it came as an argument of a process.
-    let quoted = |word: &OsString| {
-        let word = word.to_string_lossy();
+    let quoted = |word: &_| {
+        let word = AsRef::<OsStr>::as_ref(word).to_string_lossy();
         shlex::try_quote(&word).map(String::from).unwrap_or_else(|_| word.to_string())
     };
     argv.iter().map(quoted).collect::<Vec<_>>().join(" ")
@@ -119,17 +119,6 @@ impl Submission<'_> {
         Ok(request)
     }
 
-    /// The submitter's resource limits that the processes get.
-    ///
-    /// # Errors
-    /// A limit that does not exist.
-    pub fn rlimits(&self, propagate: &Option<Option<String>>) -> Result<Vec<Rlimit>, CliError> {
-        let text = propagate.clone().flatten().unwrap_or_default();
-        let names = self.choices.read("propagate", Some(&text), spec::propagate::parse)?.unwrap_or_default();
-        let limits = self.origin.limits.iter().filter(|(name, _)| names.contains(name));
-        Ok(limits.map(|(_, limit)| *limit).collect())
-    }
-
     /// Where the job runs, absolute.
     pub fn work_dir(&self) -> String {
         self.origin.absolute(self.job.chdir.as_deref().unwrap_or(""))
@@ -138,7 +127,7 @@ impl Submission<'_> {
     /// The memory option of the place that counts most: one on the command line replaces another one in the script.
     ///
     /// # Errors
-    /// Two of the three in one place (golden A-91).
+    /// Two of the three in one place.
     pub fn mem(&self) -> Result<MemRequest, CliError> {
         let Submission { job, choices, .. } = *self;
         let all = [("mem", job.mem), ("mem-per-cpu", job.mem_per_cpu), ("mem-per-gpu", job.mem_per_gpu)];
@@ -250,7 +239,7 @@ impl Submission<'_> {
         }
     }
 
-    /// `--uid` and `--gid` may name oneself; anyone else is for Slurm's root (golden A-105).
+    /// `--uid` and `--gid` may name oneself; anyone else is for Slurm's root.
     fn check_identity(&self) -> Result<(), CliError> {
         let Submission { job, choices, origin } = *self;
         let is = |asked: &str, name: &str, id: u32| asked == name || asked.parse() == Ok(id);

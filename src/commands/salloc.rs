@@ -1,58 +1,126 @@
-//! `salloc`: an allocation, and a command or a shell inside it.
-
-pub mod args;
-pub mod options;
+//! `salloc`: get an allocation and run a command in it, or a shell.
 
 use super::output::print;
-use super::tasks::{Reporter, all_streams, caller, check_work_dir, client, hand_in, tell, verdict};
+use super::tasks::{Reporter, all_streams, caller, check_work_dir, client, hand_in, print_defined, tell, verdict};
 use super::{Done, Entry, paths, refused, submitting_origin, unexpected};
-use crate::args::choices::definition;
+use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
+use crate::args::getopt::Operands;
 use crate::args::job_env::Export;
+use crate::args::job_values::immediate;
+use crate::args::options::JobOpts;
+use crate::args::origin::Origin;
+use crate::args::submit::{Submission, own_batch_tasks, submit_line};
+use crate::args::value::value;
+use crate::args::{extra, variables};
 use crate::client::connection::{ClientError, Connection};
-use crate::client::foreground::{Grant, StepOptions, StepOutcome, end_by_interrupt, run_step, wait_for_grant};
+use crate::client::foreground::{Caller, Grant, StepOptions, StepOutcome, end_by_interrupt, run_step, wait_for_grant};
 use crate::commands::pages::texts;
-use crate::commands::salloc::args::{Salloc, parse};
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::job::ClientProcess;
-use crate::model::request::ExportSpec;
+use crate::model::query::JobQuery;
+use crate::model::request::JobKind;
 use crate::model::step_request::StepKind;
-use crate::model::{ExitCode, JobId, JobState, StepRequest};
+use crate::model::view::JobView;
+use crate::model::{ExitCode, JobId, JobRef, JobRequest, JobState, StepRequest};
 use crate::protocol::answer::Answer;
-use crate::protocol::request::{Request, StepLaunch, Stream, Submit, TaskStreams};
-use crate::sys::{limits, system};
+use crate::protocol::request::{CancelAsk, Request, StepLaunch, Stream, Submit, TaskStreams};
+use crate::render::Columns;
+use crate::spec::script_tasks::script_tasks;
+use crate::sys::system;
+use clap::Args;
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// This command in the table of all.
-pub const ENTRY: Entry =
-    Entry { applet: args::APPLET, define: definition::<options::SallocOpts>, run, page: &texts::SALLOC };
+pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Salloc>, run, page: &texts::SALLOC };
+
+const APPLET: Applet = Applet {
+    name: "salloc",
+    about: "Get an allocation and run a command in it",
+    operands: Operands::EndOptions,
+    usage_exit: 255,
+    points_to_help: true,
+    extras: &[extra::SUBMIT, extra::SALLOC],
+    variables: variables::SALLOC,
+    submission: "Job submit/allocate failed",
+};
+
+/// After a wait longer than this the bell rings of itself (salloc man page, --bell).
+const BELL_AFTER: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone, Default, Args)]
+pub struct Salloc {
+    #[command(flatten)]
+    pub job: JobOpts,
+    /// Ring the terminal's bell when the allocation is there
+    #[arg(long, overrides_with = "no_bell")]
+    pub bell: bool,
+    /// Fail unless the resources are there within so many seconds (now if no value is given)
+    #[arg(short = 'I', long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = value(immediate))]
+    pub immediate: Option<u64>,
+    /// Do not ring the bell
+    #[arg(long, overrides_with = "bell")]
+    pub no_bell: bool,
+    /// Get the allocation and return, without running a command
+    #[arg(long)]
+    pub no_shell: bool,
+    /// The command and its arguments; your shell where there is none
+    #[arg(value_name = "COMMAND [ARGS]")]
+    pub command: Vec<String>,
+    /// The job that all this comes to
+    #[arg(skip)]
+    pub request: JobRequest,
+    /// The options given, by name, for `-v`
+    #[arg(skip)]
+    pub defined: Vec<(String, String)>,
+}
+
+impl Salloc {
+    /// Whether the terminal's bell rings after a wait of this long.
+    pub fn rings(&self, waited: Duration) -> bool {
+        self.bell || (waited > BELL_AFTER && !self.no_bell)
+    }
+}
+
+/// Makes an allocation of a command line.
+///
+/// # Errors
+/// Slurm's texts for bad options and values.
+pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Salloc, CliError> {
+    let (mut salloc, choices) = choices::parse::<Salloc>(APPLET, argv, origin)?;
+    // The name does not follow the command.
+    let name = if salloc.no_shell { "no-shell" } else { "interactive" };
+    let submission = Submission { job: &salloc.job, choices: &choices, origin };
+    let mut request = submission.request(JobKind::Allocation, name, argv)?;
+    request.immediate_secs = salloc.immediate;
+    request.command = salloc.command.first().cloned();
+    request.script_tasks = script_tasks(&submit_line(&salloc.command));
+    request.batch_tasks = own_batch_tasks(origin)?;
+    salloc.request = request;
+    salloc.defined = choices.defined();
+    Ok(salloc)
+}
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = submitting_origin()?;
-    let slurm = std::env::var_os("SLOTD_OUTPUT").is_some_and(|v| v == "slurm");
-    let spec = ExportSpec::default();
-    let env = Export { spec: &spec, written: None, file: &[], new_job: false }.block(&origin);
     let salloc = parse(argv, &origin)?;
-    if salloc.verbose > 0 {
-        super::sbatch::report("salloc", &salloc.defined);
+    if salloc.job.common.verbose > 0 {
+        print_defined("salloc", &salloc.defined);
     }
-    Session { salloc, env, shell: origin.shell.clone(), umask: origin.umask, slurm }.carry_out()
+    Session { salloc, origin }.carry_out()
 }
 
 struct Session {
     salloc: Salloc,
-    env: Vec<u8>,
-    shell: String,
-    umask: u32,
-    /// `SLOTD_OUTPUT=slurm`.
-    slurm: bool,
+    origin: Origin,
 }
 
 impl Session {
     fn say(&self, text: &str) {
-        if !self.salloc.quiet {
+        if !self.salloc.job.quiet {
             tell(&format!("salloc: {text}\n"));
         }
     }
@@ -60,65 +128,10 @@ impl Session {
     fn carry_out(self) -> Done {
         check_work_dir(&self.salloc.request, "salloc")?;
         let mut caller = caller(paths()?);
-        let request = self.salloc.request.clone();
-        let submit = Submit {
-            request,
-            script_len: 0,
-            wait: self.salloc.no_shell,
-            test_only: false,
-            client: client(!self.salloc.no_shell),
-            again: false,
-        };
-        let (mut conn, answer) = hand_in(&caller.paths, submit, &[], "salloc")?;
-        let job = match answer {
-            Answer::Submitted { job } => job,
-            Answer::Refused(why) => {
-                return Err(refused("Job submit/allocate failed", &why).with_exit(self.salloc.error_exit));
-            }
-            other => return Err(unexpected(&other)),
-        };
+        let (mut conn, job) = self.submit(&caller)?;
         caller.allocation = Some(job);
-        let mut told = false;
-        let mut queued = || {
-            if self.salloc.request.immediate_secs.is_some() {
-                return;
-            }
-            told = true;
-            self.say(&format!("Pending job allocation {job}"));
-            self.say(&format!("job {job} queued and waiting for resources"));
-        };
-        let view = match wait_for_grant(&mut conn, &caller, job, &mut queued)? {
-            Grant::Granted(view) => view,
-            Grant::Ended(_) if self.salloc.request.immediate_secs.is_some() => {
-                let text = "Unable to allocate resources: Requested nodes are busy";
-                return Err(CliError::error(self.salloc.immediate_exit, text));
-            }
-            Grant::Ended(_) => {
-                return Err(CliError::new(Mark::Plain, 1, "Job has been cancelled")
-                    .and(Mark::Plain, format!("Job allocation {job} has been revoked."))
-                    .and(Mark::Error, "Job submit/allocate failed: Job/step already completing or completed"));
-            }
-            Grant::Interrupted { typed } => {
-                self.say(&format!("Job allocation {job} has been revoked."));
-                self.say("Job aborted due to signal");
-                if self.salloc.no_shell {
-                    cancel(&mut conn, job);
-                }
-                if typed {
-                    end_by_interrupt();
-                }
-                return Ok(1);
-            }
-        };
-        if told {
-            self.say(&format!("job {job} has been allocated resources"));
-        }
-        if self.slurm {
-            self.say(&format!("Granted job allocation {job}"));
-        } else if !self.salloc.quiet {
-            // The book's line, on the stream of its example.
-            print(&format!("Granted job allocation {job}\n"))?;
-        }
+        let Some(view) = self.wait(&mut conn, &caller, job)? else { return Ok(1) };
+        self.tell_granted(job)?;
         if self.salloc.no_shell {
             return Ok(0);
         }
@@ -130,8 +143,9 @@ impl Session {
             return Ok(1);
         }
         let (launch, options) = self.plan(job, caller.client, view.request.task_count());
-        let mut reporter = Reporter::new("salloc", self.salloc.quiet);
-        let outcome = match run_step(&mut conn, &caller, launch, &self.env, &options, &mut reporter) {
+        let env = Export { option: None, file: &[], new_job: false }.block(&self.origin);
+        let mut reporter = Reporter::new("salloc", self.salloc.job.quiet);
+        let outcome = match run_step(&mut conn, &caller, launch, &env, &options, &mut reporter) {
             Err(ClientError::Interrupted(signal)) => return Ok(u8::try_from(128 + signal).unwrap_or(1)),
             other => other?,
         };
@@ -144,9 +158,82 @@ impl Session {
         done
     }
 
+    fn submit(&self, caller: &Caller) -> Result<(Connection, JobId), CliError> {
+        let submit = Submit {
+            request: self.salloc.request.clone(),
+            script_len: 0,
+            wait: self.salloc.no_shell,
+            test_only: false,
+            client: client(!self.salloc.no_shell),
+            again: false,
+        };
+        match hand_in(&caller.paths, submit, &[], "salloc")? {
+            (conn, Answer::Submitted { job }) => Ok((conn, job)),
+            (_, Answer::Refused(why)) => {
+                Err(refused("Job submit/allocate failed", &why).with_exit(self.origin.exit_code("SLURM_EXIT_ERROR")))
+            }
+            (_, other) => Err(unexpected(&other)),
+        }
+    }
+
+    /// Until the allocation is there; `None` where a signal ended the wait.
+    fn wait(&self, conn: &mut Connection, caller: &Caller, job: JobId) -> Result<Option<Box<JobView>>, CliError> {
+        let begun = Instant::now();
+        let immediate = self.salloc.request.immediate_secs.is_some();
+        let mut told = false;
+        let mut queued = || {
+            if !immediate {
+                told = true;
+                self.say(&format!("Pending job allocation {job}"));
+                self.say(&format!("job {job} queued and waiting for resources"));
+            }
+        };
+        let view = match wait_for_grant(conn, caller, job, &mut queued)? {
+            Grant::Granted(view) => view,
+            Grant::Ended(_) if immediate => {
+                let text = "Unable to allocate resources: Requested nodes are busy";
+                return Err(CliError::error(self.origin.exit_code("SLURM_EXIT_IMMEDIATE"), text));
+            }
+            Grant::Ended(_) => {
+                return Err(CliError::new(Mark::Plain, 1, "Job has been cancelled")
+                    .and(Mark::Plain, format!("Job allocation {job} has been revoked."))
+                    .and(Mark::Error, "Job submit/allocate failed: Job/step already completing or completed"));
+            }
+            Grant::Interrupted { typed } => {
+                self.say(&format!("Job allocation {job} has been revoked."));
+                self.say("Job aborted due to signal");
+                if self.salloc.no_shell {
+                    cancel(conn, job);
+                }
+                if typed {
+                    end_by_interrupt();
+                }
+                return Ok(None);
+            }
+        };
+        if told {
+            self.say(&format!("job {job} has been allocated resources"));
+        }
+        if self.salloc.rings(begun.elapsed()) && std::io::stdout().is_terminal() {
+            print("\x07")?;
+        }
+        Ok(Some(view))
+    }
+
+    /// On standard output, or where Slurm has it if the user wants Slurm's output.
+    fn tell_granted(&self, job: JobId) -> Done {
+        let line = format!("Granted job allocation {job}");
+        match super::output::default_columns(&self.origin) {
+            Columns::Slurm => self.say(&line),
+            _ if self.salloc.job.quiet => {}
+            _ => return print(&format!("{line}\n")),
+        }
+        Ok(0)
+    }
+
     /// Whether there is a file to run. Whether it may be run shows when it is.
     fn is_found(&self, program: &str) -> bool {
-        let dir = Path::new(&self.salloc.work_dir);
+        let dir = Path::new(&self.salloc.request.work_dir);
         if program.contains('/') {
             return dir.join(program).exists();
         }
@@ -158,11 +245,11 @@ impl Session {
     fn plan(&self, job: JobId, client: ClientProcess, tasks: u32) -> (StepLaunch, StepOptions) {
         let ranks = self.salloc.request.task_rule(BatchTasks::Auto).ranks;
         let (argv, ntasks) = match self.salloc.command.as_slice() {
-            [] => (vec![self.shell.clone(), "-i".to_owned()], 1),
+            [] => (vec![self.origin.shell.clone(), "-i".to_owned()], 1),
             command => (command.to_vec(), if ranks { tasks.max(1) } else { 1 }),
         };
         let interactive = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-        let argv = if self.salloc.command.is_empty() && !interactive { vec![self.shell.clone()] } else { argv };
+        let argv = if self.salloc.command.is_empty() && !interactive { vec![self.origin.shell.clone()] } else { argv };
         let options = if interactive && ntasks == 1 {
             StepOptions { pty: true, ..all_streams() }
         } else {
@@ -175,7 +262,7 @@ impl Session {
             again: false,
             request: StepRequest {
                 kind: StepKind::Interactive,
-                name: self.salloc.command.first().unwrap_or(&self.shell).clone(),
+                name: self.salloc.command.first().unwrap_or(&self.origin.shell).clone(),
                 ntasks: Some(ntasks),
                 overlap: true,
                 overcommit: true,
@@ -183,9 +270,9 @@ impl Session {
                 ..StepRequest::default()
             },
             argv: vec![argv],
-            work_dir: self.salloc.work_dir.clone(),
-            umask: Some(self.umask),
-            rlimits: limits::propagated().into_iter().map(|(_, limit)| limit).collect(),
+            work_dir: self.salloc.request.work_dir.clone(),
+            umask: Some(self.origin.umask),
+            rlimits: self.origin.propagated(None),
             streams: vec![none; ntasks as usize],
             pty: false,
             tie: None,
@@ -237,9 +324,6 @@ fn farewell(job: JobId, state: JobState) -> String {
 }
 
 fn cancel(conn: &mut Connection, job: JobId) {
-    let ask = crate::protocol::request::CancelAsk {
-        query: crate::model::query::JobQuery::of(vec![crate::model::JobRef::job(job)]),
-        ..crate::protocol::request::CancelAsk::default()
-    };
+    let ask = CancelAsk { query: JobQuery::of(vec![JobRef::job(job)]), ..CancelAsk::default() };
     let _ = conn.ask(&Request::Cancel(ask), &[]);
 }

@@ -1,36 +1,291 @@
-//! `sbatch`: submit, and print the number when it is durable.
-
-pub mod args;
-pub mod options;
+//! `sbatch`: submit a script, or a command as one, and print its number once the daemon has recorded it.
+//!
+//! [`parse`] makes the submission; what it reads (the script, the export file) is handed to it, so that it can be tested.
 
 use super::output::print;
-use super::tasks::{check_work_dir, client, hand_in, tell};
+use super::tasks::{check_work_dir, client, hand_in, print_defined, print_start, tell};
 use super::{Done, Entry, paths, refused, submitting_origin, trial_refused, unexpected};
-use crate::args::choices::definition;
+use crate::args::choices::{Applet, Reader, definition};
 use crate::args::error::{CliError, Mark};
+use crate::args::getopt::Operands;
+use crate::args::job_env::{self, Export, ExportOption};
+use crate::args::job_values::{Limits, open_mode};
+use crate::args::options::JobOpts;
+use crate::args::origin::Origin;
+use crate::args::submit::{Submission, base_name, given, own_batch_tasks};
+use crate::args::value::{Maybe, unless_empty, value};
+use crate::args::{extra, variables};
 use crate::client::connection::{ClientError, Connection, reopen};
 use crate::commands::pages::texts;
-use crate::commands::sbatch::args::{Sbatch, Text, parse};
+use crate::model::array::ArraySpec;
 use crate::model::batch_tasks::{BatchTasks, TaskRule};
+use crate::model::change::LaunchTexts;
 use crate::model::query::JobQuery;
-use crate::model::{JobId, JobRef, Timestamp};
+use crate::model::request::{JobKind, OpenMode};
+use crate::model::{JobId, JobRef, JobRequest, JobState};
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::{FrameError, MAX_RAW};
 use crate::protocol::request::{Request, Submit};
+use crate::spec::script_tasks::script_tasks;
+use crate::spec::{self, SpecError};
 use crate::sys::paths::Paths;
+use clap::Args;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::mem::ManuallyDrop;
 use std::os::fd::FromRawFd;
+use std::path::{Path, PathBuf};
 
 /// This command in the table of all.
-pub const ENTRY: Entry =
-    Entry { applet: args::APPLET, define: definition::<options::SbatchOpts>, run, page: &texts::SBATCH };
+pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Sbatch>, run, page: &texts::SBATCH };
+
+const APPLET: Applet = Applet {
+    name: "sbatch",
+    about: "Submit a batch script",
+    operands: Operands::EndOptions,
+    usage_exit: 255,
+    points_to_help: true,
+    extras: &[extra::SUBMIT, extra::SBATCH],
+    variables: variables::SBATCH,
+    submission: "Batch job submission failed",
+};
+
+#[derive(Debug, Clone, Default, Args)]
+pub struct Sbatch {
+    #[command(flatten)]
+    pub job: JobOpts,
+    /// Array of tasks: 0-7, 1,3,5-9:2, with %N at most N at once
+    #[arg(short, long, value_name = "INDEXES", value_parser = unless_empty(spec::array::parse))]
+    pub array: Option<Maybe<ArraySpec>>,
+    /// File for standard error; the same as the output if not given
+    #[arg(short, long, value_name = "PATTERN")]
+    pub error: Option<String>,
+    /// Environment of the job: ALL, NONE, NIL, or names and NAME=VALUE
+    #[arg(long, value_name = "NAMES", value_parser = value(job_env::export))]
+    pub export: Option<ExportOption>,
+    /// File (or descriptor) with NAME=VALUE entries for the job's environment
+    #[arg(long, value_name = "FILE")]
+    pub export_file: Option<String>,
+    /// File for standard input
+    #[arg(short, long, value_name = "PATTERN")]
+    pub input: Option<String>,
+    /// Never requeue the job
+    #[arg(long, overrides_with = "requeue")]
+    pub no_requeue: bool,
+    /// What to do with an output file that is there: append or truncate
+    #[arg(long, value_name = "MODE", value_parser = value(open_mode))]
+    pub open_mode: Option<OpenMode>,
+    /// File for standard output; %j job, %A array, %a task, %x name, %u user, %N host
+    #[arg(short, long, value_name = "PATTERN")]
+    pub output: Option<String>,
+    /// Print the id only
+    #[arg(long)]
+    pub parsable: bool,
+    /// Resource limits of this shell that the job gets: ALL, NONE, or names (CORE,NOFILE)
+    #[arg(long, value_name = "LIMITS", num_args = 0..=1, require_equals = true, default_missing_value = "ALL", value_parser = value(spec::propagate::parse))]
+    pub propagate: Option<Limits>,
+    /// Requeue the job once when it fails
+    #[arg(long, overrides_with = "no_requeue")]
+    pub requeue: bool,
+    /// Tell when the job would start, without submitting it
+    #[arg(long)]
+    pub test_only: bool,
+    /// Wait for the end of the job and exit with its code
+    #[arg(short = 'W', long)]
+    pub wait: bool,
+    /// Command to run in place of a script
+    #[arg(long, value_name = "COMMAND")]
+    pub wrap: Option<String>,
+    /// The script and its arguments; standard input where there is none
+    #[arg(value_name = "SCRIPT [ARGS]")]
+    pub operands: Vec<String>,
+    /// The job that all this comes to
+    #[arg(skip)]
+    pub request: JobRequest,
+    /// The script, and the environment of the job before the daemon adds `SLURM_*`
+    #[arg(skip)]
+    pub texts: LaunchTexts,
+    /// The options given, by name, for `-v`
+    #[arg(skip)]
+    pub defined: Vec<(String, String)>,
+}
+
+/// Something that sbatch reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Text<'a> {
+    /// Standard input, to its end.
+    Stdin,
+    File(&'a Path),
+    /// An open descriptor (`--export-file=3`), to its end.
+    Descriptor(i32),
+}
+
+/// How a text is read.
+type Fetch<'a> = &'a dyn Fn(Text<'_>) -> io::Result<Vec<u8>>;
+
+/// Makes a submission of a command line. `read` fetches the script and the export file.
+///
+/// # Errors
+/// Slurm's texts for bad options, values and scripts. A fault in a directive names its line.
+pub fn parse(argv: &[OsString], origin: &Origin, read: Fetch<'_>) -> Result<Sbatch, CliError> {
+    let reader = Reader::scan::<Sbatch>(APPLET, argv)?;
+    let script = if reader.has("wrap") { None } else { Some(script_of(&reader, origin, read)?) };
+    let directives = match &script {
+        Some(script) => spec::directive::directives(&script.text).map_err(|error| refuse(&error))?,
+        None => Vec::new(),
+    };
+    let (mut sbatch, choices) = reader.finish::<Sbatch>(origin, &directives)?;
+    let default_name = script.as_ref().map_or("wrap", |script| script.name.as_str());
+    let submission = Submission { job: &sbatch.job, choices: &choices, origin };
+    let mut request = submission.request(JobKind::Batch, default_name, argv)?;
+    sbatch.texts.script = match script {
+        Some(script) => {
+            request.script_tasks = script_tasks(&script.text);
+            request.command = Some(script.path);
+            request.args = sbatch.operands.iter().skip(1).cloned().collect();
+            script.bytes
+        }
+        None if !sbatch.operands.is_empty() => {
+            return Err(CliError::error(1, "Script arguments not permitted with --wrap option"));
+        }
+        None => {
+            let script = wrapped(sbatch.wrap.as_deref().unwrap_or(""));
+            request.wrapped = true;
+            request.script_tasks = script_tasks(&script);
+            script.into_bytes()
+        }
+    };
+    spec::script::check(&sbatch.texts.script).map_err(|error| refuse(&error))?;
+    sbatch.complete(&mut request, origin)?;
+    let file = match given(&sbatch.export_file) {
+        Some(path) => export_file(&path, origin, read)?,
+        None => Vec::new(),
+    };
+    sbatch.texts.env = Export { option: sbatch.export.as_ref(), file: &file, new_job: true }.block(origin);
+    sbatch.request = request;
+    sbatch.defined = choices.defined();
+    Ok(sbatch)
+}
+
+impl Sbatch {
+    /// Adds what sbatch alone has options for.
+    fn complete(&self, request: &mut JobRequest, origin: &Origin) -> Result<(), CliError> {
+        request.rlimits = origin.propagated(self.propagate.as_ref());
+        request.batch_tasks = own_batch_tasks(origin)?;
+        request.array = self.array.clone().flatten();
+        request.std_out = given(&self.output);
+        request.std_err = given(&self.error);
+        request.std_in = given(&self.input);
+        request.open_mode = self.open_mode;
+        request.requeue = self.requeue;
+        request.no_requeue = self.no_requeue;
+        request.export = self.export.as_ref().map(|option| option.spec.clone()).unwrap_or_default();
+        Ok(())
+    }
+}
+
+fn refuse(error: &SpecError) -> CliError {
+    let exit = if error.usage { APPLET.usage_exit } else { 1 };
+    CliError::error(exit, error.to_string())
+}
+
+/// The script of `--wrap`. The command stands in its fourth line, as in Slurm's, so that errors of the shell name it.
+fn wrapped(command: &str) -> String {
+    format!("#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{command}\n")
+}
+
+struct Script {
+    /// Absolute, or `(null)`-like for standard input: Slurm shows the directory and `stdin`.
+    path: String,
+    name: String,
+    bytes: Vec<u8>,
+    /// The bytes as text, for the directives.
+    text: String,
+}
+
+fn script_of(reader: &Reader, origin: &Origin, read: Fetch<'_>) -> Result<Script, CliError> {
+    let (path, name, bytes) = match reader.operands.first() {
+        None => {
+            ("stdin".to_owned(), "sbatch".to_owned(), read(Text::Stdin).map_err(|error| unreadable("stdin", &error))?)
+        }
+        Some(operand) => {
+            let (path, bytes) =
+                find_script(&operand.text, origin, read).map_err(|error| match reader.operands.len() {
+                    1 => error,
+                    _ => error.hint(wrap_hint(reader)),
+                })?;
+            // A program of PATH is no script: what was meant is to run it.
+            let is_program = !bytes.starts_with(b"#!") && path != origin.absolute(&operand.text);
+            if is_program && let Err(error) = spec::script::check(&bytes) {
+                return Err(refuse(&error).hint(wrap_hint(reader)));
+            }
+            (path, base_name(&operand.text).to_owned(), bytes)
+        }
+    };
+    spec::script::check(&bytes).map_err(|error| refuse(&error))?;
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Script { path: origin.absolute(&path), name, bytes, text })
+}
+
+/// What to write for a command in place of a script.
+fn wrap_hint(reader: &Reader) -> String {
+    let join = |words: &[&str]| shlex::try_join(words.iter().copied()).unwrap_or_default();
+    let words: Vec<&str> = reader.operands.iter().map(|operand| operand.text.as_str()).collect();
+    format!("to run a command rather than a script: sbatch --wrap {}", join(&[&join(&words)]))
+}
+
+/// A name without a slash is looked for in the working directory and then in PATH, as Slurm does.
+fn find_script(name: &str, origin: &Origin, read: Fetch<'_>) -> Result<(String, Vec<u8>), CliError> {
+    let mut candidates = vec![PathBuf::from(origin.absolute(name))];
+    if !name.contains('/') {
+        let path = origin.var_os("PATH").unwrap_or_default();
+        candidates.extend(std::env::split_paths(path).filter(|dir| dir.is_absolute()).map(|dir| dir.join(name)));
+    }
+    let mut failure = None;
+    for candidate in candidates {
+        match read(Text::File(&candidate)) {
+            Ok(bytes) => return Ok((candidate.to_string_lossy().into_owned(), bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                failure.get_or_insert(error);
+            }
+            Err(error) => return Err(unreadable(name, &error)),
+        }
+    }
+    Err(match failure {
+        Some(error) => unreadable(name, &error),
+        None => CliError::error(1, format!("Unable to open file {name}")),
+    })
+}
+
+/// Slurm's text for a script that is not there, and for a directory.
+fn unreadable(name: &str, error: &io::Error) -> CliError {
+    match error.kind() {
+        io::ErrorKind::NotFound => CliError::error(1, format!("Unable to open file {name}")),
+        io::ErrorKind::IsADirectory => CliError::error(1, "Batch script is empty!"),
+        _ => CliError::error(1, format!("Unable to open file {name}: {error}")),
+    }
+}
+
+/// A number names an open descriptor (sbatch man page, `--export-file`), anything else a file.
+fn export_file(path: &str, origin: &Origin, read: Fetch<'_>) -> Result<Vec<(String, String)>, CliError> {
+    let absolute = PathBuf::from(origin.absolute(path));
+    let text = match path.parse::<i32>() {
+        Ok(descriptor) if descriptor >= 0 => Text::Descriptor(descriptor),
+        _ => Text::File(&absolute),
+    };
+    let bytes =
+        read(text).map_err(|error| CliError::error(1, format!("Unable to read --export-file {path}: {error}")))?;
+    spec::export::parse_file(&bytes).map_err(|error| refuse(&error))
+}
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = submitting_origin()?;
-    submit(parse(argv, &origin, &mut read)?, &origin.tz)
+    let sbatch = parse(argv, &origin, &read)?;
+    if sbatch.job.common.verbose > 0 {
+        print_defined("sbatch", &sbatch.defined);
+    }
+    submit(sbatch, &origin)
 }
 
 fn read(text: Text<'_>) -> io::Result<Vec<u8>> {
@@ -64,11 +319,8 @@ fn read_all(from: &mut dyn Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn submit(sbatch: Sbatch, tz: &jiff::tz::TimeZone) -> Done {
-    if sbatch.verbose > 0 {
-        report("sbatch", &sbatch.defined);
-    }
-    let with_exit = |error: CliError| error.with_exit(sbatch.error_exit);
+fn submit(sbatch: Sbatch, origin: &Origin) -> Done {
+    let with_exit = |error: CliError| error.with_exit(origin.exit_code("SLURM_EXIT_ERROR"));
     check_work_dir(&sbatch.request, "sbatch").map_err(with_exit)?;
     let paths = paths()?;
     let raw = [sbatch.texts.script.as_slice(), &sbatch.texts.env].concat();
@@ -85,26 +337,21 @@ fn submit(sbatch: Sbatch, tz: &jiff::tz::TimeZone) -> Done {
     match answer {
         Answer::Refused(why) if sbatch.test_only => Err(with_exit(trial_refused(&why))),
         Answer::Refused(why) => Err(with_exit(refused("Batch job submission failed", &why))),
-        Answer::WouldStart { job, at, cpus, partition } => {
-            would_start("sbatch", job, at, cpus, &partition, tz);
-            Ok(0)
-        }
+        Answer::WouldStart { job, at, cpus, partition } => print_start("sbatch", job, at, cpus, &partition, &origin.tz),
         Answer::Submitted { job } => {
-            if !sbatch.quiet && tasks > 1 && io::stderr().is_terminal() {
+            let quiet = sbatch.job.quiet;
+            if !quiet && tasks > 1 && io::stderr().is_terminal() {
                 tell_tasks(&paths, job, tasks, rule);
             }
-            let told = if sbatch.quiet {
-                Ok(0)
-            } else {
-                print(&match (&sbatch.cluster, sbatch.parsable) {
-                    (None, true) => format!("{job}\n"),
-                    (Some(cluster), true) => format!("{job};{cluster}\n"),
-                    (None, false) => format!("Submitted batch job {job}\n"),
-                    (Some(cluster), false) => format!("Submitted batch job {job} on cluster {cluster}\n"),
-                })
+            let number = match (given(&sbatch.job.clusters), sbatch.parsable) {
+                _ if quiet => String::new(),
+                (None, true) => format!("{job}\n"),
+                (Some(cluster), true) => format!("{job};{cluster}\n"),
+                (None, false) => format!("Submitted batch job {job}\n"),
+                (Some(cluster), false) => format!("Submitted batch job {job} on cluster {cluster}\n"),
             };
             // The job is there, whether its number could be told or not.
-            let told = told.map_err(|e| e.and(Mark::Error, format!("job {job} was submitted")));
+            let told = print(&number).map_err(|e| e.and(Mark::Error, format!("job {job} was submitted")));
             if sbatch.wait { wait(conn, &paths, job).and_then(|code| told.map(|_| code)) } else { told }
         }
         other => Err(unexpected(&other)),
@@ -135,7 +382,7 @@ fn tasks_line(tasks: u32, TaskRule { ranks, reason }: &TaskRule) -> String {
     }
 }
 
-/// `-W`: the job's exit code; 1 where a signal or a cancellation ended it (golden B-14 to B-19).
+/// `-W`: the job's exit code; 1 where a signal or a cancellation ended it.
 ///
 /// A daemon that is restarted meanwhile is waited for, and asked again.
 fn wait(mut conn: Connection, paths: &Paths, job: JobId) -> Done {
@@ -152,7 +399,7 @@ fn wait(mut conn: Connection, paths: &Paths, job: JobId) -> Done {
     match answer {
         Answer::Ended { view } => {
             let exit = view.run.exit;
-            if view.run.state == crate::model::JobState::Completed {
+            if view.run.state == JobState::Completed {
                 return Ok(0);
             }
             Ok(if exit.signal != 0 || exit.status == 0 { 1 } else { u8::try_from(exit.status).unwrap_or(1) })
@@ -160,30 +407,4 @@ fn wait(mut conn: Connection, paths: &Paths, job: JobId) -> Done {
         Answer::Refused(why) => Err(CliError::error(1, why.to_string())),
         other => Err(unexpected(&other)),
     }
-}
-
-/// `--test-only` (golden B-40).
-pub fn would_start(
-    command: &str,
-    job: JobId,
-    at: Option<Timestamp>,
-    cpus: u32,
-    partition: &str,
-    tz: &jiff::tz::TimeZone,
-) {
-    let node = crate::sys::system::probe_host_name();
-    let when = at.map_or_else(|| "an unknown time".to_owned(), |at| crate::render::time::iso(at, tz));
-    eprintln!(
-        "{command}: Job {job} to start at {when} using {cpus} processors on nodes {node} in partition {partition}"
-    );
-}
-
-/// What `-v` prints (golden A-09).
-pub fn report(command: &str, defined: &[(String, String)]) {
-    const RULE: &str = "-------------------- --------------------";
-    eprintln!("{command}: defined options\n{command}: {RULE}");
-    for (name, value) in defined {
-        eprintln!("{command}: {name:<20}: {value}");
-    }
-    eprintln!("{command}: {RULE}\n{command}: end of defined options");
 }

@@ -1,105 +1,341 @@
-//! `srun`: a step, in an allocation of its own where there is none.
+//! `srun`: run a command as a step, in an allocation of its own where there is none.
+//!
+//! [`parse`] makes the launch of a command line; [`step`] is the step itself: what it asks for, and how it runs.
 
-pub mod args;
-pub mod options;
+pub mod step;
 
 use super::output::print;
-use super::tasks::{Reporter, all_streams, caller, check_work_dir, client, hand_in, tell, verdict};
-use super::{Done, Entry, paths, refused, submitting_origin, unexpected};
-use crate::args::choices::definition;
+use super::tasks::{caller, check_work_dir, client, hand_in, print_defined, print_start, tell};
+use super::{Done, Entry, paths, refused, submitting_origin, trial_refused, unexpected};
+use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
-use crate::args::step::{Stream as Wanted, check_node};
+use crate::args::getopt::Operands;
+use crate::args::job_env::{self, Export, ExportOption};
+use crate::args::job_values::{Limits, immediate, open_mode};
+use crate::args::options::JobOpts;
+use crate::args::origin::Origin;
+use crate::args::submit::{Submission, base_name};
+use crate::args::value::{named, value};
+use crate::args::{extra, variables};
 use crate::client::connection::{ClientError, Connection, RECONNECT_TIMEOUT, reopen};
-use crate::client::foreground::{Caller, Grant, StepOptions, StreamTasks, end_by_interrupt, run_step, wait_for_grant};
+use crate::client::foreground::{Caller, Grant, end_by_interrupt, wait_for_grant};
 use crate::commands::pages::texts;
-use crate::commands::srun::args::{Srun, parse};
-use crate::model::job::ClientProcess;
+use crate::commands::srun::step::{Binding, Redirection, check_node, commands};
+use crate::model::binding::GpuBind;
 use crate::model::query::JobQuery;
-use crate::model::request::OpenMode;
+use crate::model::request::{JobKind, OpenMode};
 use crate::model::view::JobView;
-use crate::model::{ExitCode, JobId, JobRef, JobRequest, JobState, Reason};
+use crate::model::{ExitCode, JobId, JobRef, JobRequest, JobState, Reason, StepRequest};
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::FrameError;
-use crate::protocol::request::{Request, StepLaunch, Stream, Submit, TaskStreams};
-use crate::spec::multi_prog;
+use crate::protocol::request::{Request, Submit};
+use crate::spec;
 use crate::sys::paths::Paths;
-use crate::sys::{proc, system};
-use nix::errno::Errno;
+use crate::sys::system;
+use clap::Args;
 use std::ffi::OsString;
-use std::io::IsTerminal;
 
 const FAILURE: &str = "Unable to allocate resources";
 
 /// This command in the table of all.
-pub const ENTRY: Entry =
-    Entry { applet: args::APPLET, define: definition::<options::SrunOpts>, run, page: &texts::SRUN };
+pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Srun>, run, page: &texts::SRUN };
+
+const APPLET: Applet = Applet {
+    name: "srun",
+    about: "Run a command as a step of a job",
+    operands: Operands::EndOptions,
+    usage_exit: 255,
+    points_to_help: true,
+    extras: &[extra::SUBMIT, extra::SRUN],
+    variables: variables::SRUN,
+    submission: FAILURE,
+};
+
+#[derive(Debug, Clone, Default, Args)]
+pub struct Srun {
+    #[command(flatten)]
+    pub job: JobOpts,
+    /// Bind tasks to CPUs: none, threads, cores, sockets, rank, map_cpu:0,2, mask_cpu:0x3, with verbose or quiet
+    #[arg(long, value_name = "MODE", value_parser = value(step::cpu_bind))]
+    pub cpu_bind: Option<Binding>,
+    /// File for standard error: a pattern, all, none, or the number of a task
+    #[arg(short, long, value_name = "PATTERN", value_parser = value(Redirection::read))]
+    pub error: Option<Redirection>,
+    /// Give the step what it asks for and no more
+    #[arg(long, overrides_with = "whole")]
+    pub exact: bool,
+    /// Environment of the tasks: ALL, NONE, or names and NAME=VALUE
+    #[arg(long, value_name = "NAMES", value_parser = value(job_env::export))]
+    pub export: Option<ExportOption>,
+    /// Bind tasks to GPUs: none, single:N, map_gpu:0,1, closest
+    #[arg(long, value_name = "MODE", value_parser = value(spec::gpu_bind::parse))]
+    pub gpu_bind: Option<GpuBind>,
+    /// Fail unless the resources are there within so many seconds (now if no value is given)
+    #[arg(short = 'I', long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "0", value_parser = value(immediate))]
+    pub immediate: Option<u64>,
+    /// File for standard input: a path, all, none, or the number of a task
+    #[arg(short, long, value_name = "PATTERN", value_parser = value(Redirection::read))]
+    pub input: Option<Redirection>,
+    /// Job to run the step in
+    #[arg(long, value_name = "JOB", value_parser = value(spec::ids::parse_job))]
+    pub jobid: Option<JobRef>,
+    /// End the step when a task fails (=0: do not)
+    #[arg(short = 'K', long, value_name = "0|1", num_args = 0..=1, require_equals = true, default_missing_value = "1", value_parser = named(spec::count::parse_or_zero))]
+    pub kill_on_bad_exit: Option<u32>,
+    /// Put the number of the task before each line of output
+    #[arg(short, long)]
+    pub label: bool,
+    /// The command is a file that gives each task its program
+    #[arg(long)]
+    pub multi_prog: bool,
+    /// Let the daemon run the command, and return at once
+    #[arg(long)]
+    pub no_wait: bool,
+    /// What to do with an output file that is there: append or truncate
+    #[arg(long, value_name = "MODE", value_parser = value(open_mode))]
+    pub open_mode: Option<OpenMode>,
+    /// File for standard output: a pattern, all, none, or the number of a task
+    #[arg(short, long, value_name = "PATTERN", value_parser = value(Redirection::read))]
+    pub output: Option<Redirection>,
+    /// Take nothing from the other steps of the job
+    #[arg(long)]
+    pub overlap: bool,
+    /// Resource limits of this shell that the job gets: ALL, NONE, or names (CORE,NOFILE)
+    #[arg(long, value_name = "LIMITS", num_args = 0..=1, require_equals = true, default_missing_value = "ALL", value_parser = value(spec::propagate::parse))]
+    pub propagate: Option<Limits>,
+    /// Run task 0 in a pseudo terminal
+    #[arg(long, value_name = "DESCRIPTOR", num_args = 0..=1, require_equals = true)]
+    pub pty: Option<Option<String>>,
+    /// End the step at the first Ctrl-C
+    #[arg(long)]
+    pub quit_on_interrupt: bool,
+    /// How many of the allocation's nodes to leave out, of which there is one
+    #[arg(short, long, value_name = "N", value_parser = named(spec::count::parse_or_zero))]
+    pub relative: Option<u32>,
+    /// Tell when the job would start, without running it
+    #[arg(long)]
+    pub test_only: bool,
+    /// Pass output on without waiting for the end of a line
+    #[arg(short, long)]
+    pub unbuffered: bool,
+    /// End the rest of the step so many seconds after its first task ended
+    #[arg(short = 'W', long, value_name = "SECONDS", value_parser = named(spec::count::parse_or_zero))]
+    pub wait: Option<u32>,
+    /// Give the step all of the job
+    #[arg(long, overrides_with = "exact")]
+    pub whole: bool,
+    /// The command and its arguments
+    #[arg(value_name = "COMMAND [ARGS]")]
+    pub command: Vec<String>,
+    /// The allocation (kind `Allocation`), or with `--no-wait` the job (kind `Run`, the command in `args`)
+    #[arg(skip)]
+    pub request: JobRequest,
+    #[arg(skip)]
+    pub step: StepRequest,
+    /// The tasks' environment as `KEY=VALUE` entries, each ended by a zero byte; `SLURM_*` of the step come on top
+    #[arg(skip)]
+    pub env: Vec<u8>,
+    /// The options given, by name, for `-v`
+    #[arg(skip)]
+    pub defined: Vec<(String, String)>,
+}
+
+/// Makes a launch of a command line. `jobid` is then the job to run in; without one an allocation is got.
+///
+/// # Errors
+/// Slurm's texts for bad options and values; no command; what needs srun to be there beside `--no-wait`.
+pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
+    let (mut srun, choices) = choices::parse::<Srun>(APPLET, argv, origin)?;
+    let Some(program) = srun.command.first() else {
+        return Err(CliError::fatal(1, "No command given to execute."));
+    };
+    srun.check_no_wait()?;
+    let name = base_name(program).to_owned();
+    let kind = if srun.no_wait { JobKind::Run } else { JobKind::Allocation };
+    let submission = Submission { job: &srun.job, choices: &choices, origin };
+    let mut request = submission.request(kind, &name, argv)?;
+    request.immediate_secs = srun.immediate;
+    if srun.no_wait {
+        srun.complete_run(&mut request, origin);
+        // A job of its own, also when it is submitted from inside another.
+        srun.jobid = srun.jobid.filter(|_| !choices.from_environment("jobid"));
+    }
+    if srun.relative.is_some() && srun.jobid.is_none() {
+        return Err(CliError::fatal(1, "--relative option invalid for job allocation request"));
+    }
+    let mut own = srun.cpu_bind.as_ref().map(|(bind, report)| bind.variables(*report)).unwrap_or_default();
+    // Inside a job without a name of its own, this is the job's, as with Slurm.
+    own.push(("SLURM_JOB_NAME", request.name.clone()));
+    srun.env = Export { option: srun.export.as_ref(), file: &[], new_job: srun.no_wait }.block_with(origin, &own);
+    request.export = srun.export.as_ref().map(|option| option.spec.clone()).unwrap_or_default();
+    srun.step = srun.step_request(&choices, &request, &name);
+    srun.request = request;
+    srun.defined = choices.defined();
+    Ok(srun)
+}
+
+impl Srun {
+    /// The restrictions of `--no-wait`: nobody is there to label, flush or type, or to hand each task its program.
+    fn check_no_wait(&self) -> Result<(), CliError> {
+        let attended = [
+            ("label", self.label),
+            ("unbuffered", self.unbuffered),
+            ("pty", self.pty.is_some()),
+            ("multi-prog", self.multi_prog),
+        ];
+        match attended.iter().find(|(_, given)| self.no_wait && *given) {
+            Some((name, _)) => Err(CliError::error(1, format!("--{name} is not supported together with --no-wait"))),
+            None => Ok(()),
+        }
+    }
+
+    /// `--no-wait`: what the daemon needs to run the command itself.
+    fn complete_run(&self, request: &mut JobRequest, origin: &Origin) {
+        let path = |stream: &Option<Redirection>| stream.as_ref().and_then(Redirection::path);
+        request.rlimits = origin.propagated(self.propagate.as_ref());
+        request.args = self.command.clone();
+        request.command = self.command.first().cloned();
+        request.cpu_bind = self.cpu_bind.clone().unwrap_or_default().0;
+        request.std_in = path(&self.input);
+        request.std_out = path(&self.output);
+        request.std_err = path(&self.error);
+        request.open_mode = self.open_mode;
+    }
+}
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = submitting_origin()?;
     let srun = parse(argv, &origin)?;
-    if srun.verbose > 0 {
-        super::sbatch::report("srun", &srun.defined);
+    if srun.job.common.verbose > 0 {
+        print_defined("srun", &srun.defined);
     }
-    let code = srun.error_exit;
-    carry_out(srun, &origin.tz).map_err(|error| if error.exit == 1 { error.with_exit(code) } else { error })
+    let session = Session { srun, origin };
+    session.carry_out().map_err(|error| match error.exit {
+        1 => error.with_exit(session.origin.exit_code("SLURM_EXIT_ERROR")),
+        _ => error,
+    })
 }
 
-fn carry_out(srun: Srun, tz: &jiff::tz::TimeZone) -> Done {
-    check_work_dir(&srun.request, "srun")?;
-    match &srun.inside {
-        Some(job) if !srun.no_wait && !srun.test_only => {
-            let job = job.clone();
-            inside(srun, &job)
+struct Session {
+    srun: Srun,
+    origin: Origin,
+}
+
+impl Session {
+    fn carry_out(&self) -> Done {
+        check_work_dir(&self.srun.request, "srun")?;
+        match &self.srun.jobid {
+            _ if self.srun.no_wait || self.srun.test_only => self.submit_only(),
+            Some(job) => self.inside(job),
+            None => self.outside(),
         }
-        _ if srun.no_wait || srun.test_only => submit_only(srun, tz),
-        _ => outside(srun),
     }
-}
 
-/// `--no-wait`, `--test-only`.
-fn submit_only(srun: Srun, tz: &jiff::tz::TimeZone) -> Done {
-    let submit = Submit {
-        request: srun.request,
-        script_len: 0,
-        wait: false,
-        test_only: srun.test_only,
-        client: client(false),
-        again: false,
-    };
-    match hand_in(&paths()?, submit, &srun.env, "srun")?.1 {
-        Answer::Refused(why) => Err(if srun.test_only { super::trial_refused(&why) } else { refused(FAILURE, &why) }),
-        Answer::Submitted { job } => {
-            if srun.quiet {
-                Ok(0)
-            } else {
-                print(&format!("Submitted run job {job}\n"))
+    fn submission(&self, holds: bool) -> Submit {
+        Submit {
+            request: self.srun.request.clone(),
+            script_len: 0,
+            wait: false,
+            test_only: self.srun.test_only,
+            client: client(holds),
+            again: false,
+        }
+    }
+
+    /// `--no-wait`, `--test-only`.
+    fn submit_only(&self) -> Done {
+        match hand_in(&paths()?, self.submission(false), &self.srun.env, "srun")?.1 {
+            Answer::Refused(why) if self.srun.test_only => Err(trial_refused(&why)),
+            Answer::Refused(why) => Err(refused(FAILURE, &why)),
+            Answer::Submitted { .. } if self.srun.job.quiet => Ok(0),
+            Answer::Submitted { job } => print(&format!("Submitted run job {job}\n")),
+            Answer::WouldStart { job, at, cpus, partition } => {
+                print_start("srun", job, at, cpus, &partition, &self.origin.tz)
             }
+            other => Err(unexpected(&other)),
         }
-        Answer::WouldStart { job, at, cpus, partition } => {
-            super::sbatch::would_start("srun", job, at, cpus, &partition, tz);
-            Ok(0)
-        }
-        other => Err(unexpected(&other)),
     }
-}
 
-/// A step of a job that runs.
-fn inside(srun: Srun, job: &JobRef) -> Done {
-    let query = JobQuery { without_paths: true, without_steps: true, ..JobQuery::of(vec![job.clone()]) };
-    let paths = paths()?;
-    let (mut conn, answer) = confirm(&paths, job, &Request::Jobs(query))?;
-    let jobs = match answer {
-        Answer::Jobs(list) => list.jobs,
-        Answer::Refused(why) => return Err(CliError::error(1, why.to_string())),
-        other => return Err(unexpected(&other)),
-    };
-    let Some(view) = jobs.iter().find(|view| view.run.state.is_active()) else {
-        return Err(no_allocation(job, &jobs));
-    };
-    check_node(&srun.step, view.id, &system::probe_host_name())?;
-    let argv = commands(&srun, &view.request)?;
-    let caller = caller(paths);
-    step(&srun, argv, &mut conn, &caller, view)?.done()
+    /// A step of a job that runs.
+    fn inside(&self, job: &JobRef) -> Done {
+        let query = JobQuery { without_paths: true, without_steps: true, ..JobQuery::of(vec![job.clone()]) };
+        let paths = paths()?;
+        let (mut conn, answer) = confirm(&paths, job, &Request::Jobs(query))?;
+        let jobs = match answer {
+            Answer::Jobs(list) => list.jobs,
+            Answer::Refused(why) => return Err(CliError::error(1, why.to_string())),
+            other => return Err(unexpected(&other)),
+        };
+        let Some(view) = jobs.iter().find(|view| view.run.state.is_active()) else {
+            return Err(no_allocation(job, &jobs));
+        };
+        check_node(&self.srun.step, view.id, &system::probe_host_name())?;
+        let argv = commands(&self.srun, &view.request)?;
+        step::run(&self.srun, &self.origin, argv, (&mut conn, &caller(paths)), view)?.done()
+    }
+
+    /// An allocation of its own, one step in it, and back.
+    fn outside(&self) -> Done {
+        let argv = commands(&self.srun, &self.srun.request)?;
+        let mut caller = caller(paths()?);
+        let (mut conn, answer) = hand_in(&caller.paths, self.submission(true), &[], "srun")?;
+        let job = match answer {
+            Answer::Submitted { job } => job,
+            Answer::Refused(why) => return Err(refused(FAILURE, &why)),
+            other => return Err(unexpected(&other)),
+        };
+        caller.allocation = Some(job);
+        let Some(view) = self.wait(&mut conn, &caller, job)? else { return Ok(1) };
+        let done = step::run(&self.srun, &self.origin, argv, (&mut conn, &caller), &view);
+        // A step that failed before it ran ends its allocation as well: with this connection, if not by this request.
+        let exit = match &done {
+            Ok(end) => end.exit,
+            Err(error) => ExitCode::status(error.exit),
+        };
+        let _ = conn.send(&Request::Release { job, exit }, &[]);
+        done?.done()
+    }
+
+    /// Until the allocation is there; `None` where a signal ended the wait.
+    fn wait(&self, conn: &mut Connection, caller: &Caller, job: JobId) -> Result<Option<Box<JobView>>, CliError> {
+        let mut told = false;
+        // With --immediate nothing is queued: it starts, or it is refused.
+        let quiet = self.srun.job.quiet || self.srun.request.immediate_secs.is_some();
+        let mut queued = || {
+            told = true;
+            if !quiet {
+                tell(&format!("srun: job {job} queued and waiting for resources\n"));
+            }
+        };
+        let view = match wait_for_grant(conn, caller, job, &mut queued)? {
+            Grant::Granted(view) => view,
+            Grant::Ended(view) => return Err(self.revoked(job, &view)),
+            Grant::Interrupted { typed } => {
+                tell(&format!("srun: Job allocation {job} has been revoked\nsrun: Force Terminated JobId={job}\n"));
+                if typed {
+                    end_by_interrupt();
+                }
+                return Ok(None);
+            }
+        };
+        if told && !quiet {
+            tell(&format!("srun: job {job} has been allocated resources\n"));
+        }
+        Ok(Some(view))
+    }
+
+    fn revoked(&self, job: JobId, view: &JobView) -> CliError {
+        if self.srun.request.immediate_secs.is_some() {
+            let code = self.origin.exit_code("SLURM_EXIT_IMMEDIATE");
+            return CliError::error(code, "Unable to allocate resources: Requested nodes are busy");
+        }
+        if view.run.reason == Reason::CancelledByUser {
+            return CliError::new(Mark::Plain, 1, "Job has been cancelled")
+                .and(Mark::Error, format!("{FAILURE}: Job/step already completing or completed"));
+        }
+        CliError::new(Mark::Plain, 1, format!("Job allocation {job} has been revoked"))
+            .and(Mark::Plain, format!("Force Terminated JobId={job}: {}", view.run.reason))
+    }
 }
 
 /// Why none of these records of a job takes a step.
@@ -126,180 +362,4 @@ fn confirm(paths: &Paths, job: &JobRef, request: &Request) -> Result<(Connection
         }
         other => Ok(other?),
     }
-}
-
-/// An allocation of its own, one step in it, and back.
-fn outside(srun: Srun) -> Done {
-    let argv = commands(&srun, &srun.request)?;
-    let mut caller = caller(paths()?);
-    let submit = Submit {
-        request: srun.request.clone(),
-        script_len: 0,
-        wait: false,
-        test_only: false,
-        client: client(true),
-        again: false,
-    };
-    let (mut conn, answer) = hand_in(&caller.paths, submit, &[], "srun")?;
-    let job = match answer {
-        Answer::Submitted { job } => job,
-        Answer::Refused(why) => return Err(refused(FAILURE, &why).with_exit(srun.error_exit)),
-        other => return Err(unexpected(&other)),
-    };
-    caller.allocation = Some(job);
-    let mut told = false;
-    // With --immediate nothing is queued: it starts, or it is refused.
-    let quiet = srun.quiet || srun.request.immediate_secs.is_some();
-    let mut queued = || {
-        told = true;
-        if !quiet {
-            tell(&format!("srun: job {job} queued and waiting for resources\n"));
-        }
-    };
-    let view = match wait_for_grant(&mut conn, &caller, job, &mut queued)? {
-        Grant::Granted(view) => view,
-        Grant::Ended(view) => return Err(revoked(&srun, job, &view)),
-        Grant::Interrupted { typed } => {
-            tell(&format!("srun: Job allocation {job} has been revoked\nsrun: Force Terminated JobId={job}\n"));
-            if typed {
-                end_by_interrupt();
-            }
-            return Ok(1);
-        }
-    };
-    if told && !quiet {
-        tell(&format!("srun: job {job} has been allocated resources\n"));
-    }
-    let done = step(&srun, argv, &mut conn, &caller, &view);
-    // A step that failed before it ran ends its allocation as well: with this connection, if not by this request.
-    let exit = match &done {
-        Ok(end) => end.exit,
-        Err(error) => ExitCode::status(error.exit),
-    };
-    let _ = conn.send(&Request::Release { job, exit }, &[]);
-    done?.done()
-}
-
-fn revoked(srun: &Srun, job: JobId, view: &JobView) -> CliError {
-    if srun.request.immediate_secs.is_some() {
-        return CliError::error(srun.immediate_exit, "Unable to allocate resources: Requested nodes are busy");
-    }
-    if view.run.reason == Reason::CancelledByUser {
-        return CliError::new(Mark::Plain, 1, "Job has been cancelled")
-            .and(Mark::Error, format!("{FAILURE}: Job/step already completing or completed"));
-    }
-    CliError::new(Mark::Plain, 1, format!("Job allocation {job} has been revoked"))
-        .and(Mark::Plain, format!("Force Terminated JobId={job}: {}", view.run.reason))
-}
-
-/// How a step ended.
-struct StepEnd {
-    /// The exit code of this client.
-    code: u8,
-    /// What the records say.
-    exit: ExitCode,
-    /// By Ctrl-C at this client's terminal.
-    interrupted: bool,
-}
-
-impl StepEnd {
-    fn done(self) -> Done {
-        if self.interrupted {
-            end_by_interrupt();
-        }
-        Ok(self.code)
-    }
-}
-
-fn step(
-    srun: &Srun,
-    argv: Vec<Vec<String>>,
-    conn: &mut Connection,
-    caller: &Caller,
-    view: &JobView,
-) -> Result<StepEnd, CliError> {
-    let (launch, options) = plan(srun, argv, view, caller.client);
-    let mut reporter = Reporter::new("srun", srun.quiet);
-    let outcome = match run_step(conn, caller, launch, &srun.env, &options, &mut reporter) {
-        Err(ClientError::Interrupted(signal)) => {
-            let code = u8::try_from(128 + signal).unwrap_or(1);
-            let exit = ExitCode::signal(signal);
-            return Ok(StepEnd { code, exit, interrupted: reporter.was_interrupted(exit) });
-        }
-        other => other?,
-    };
-    let node = system::probe_host_name();
-    let (code, lines) = verdict(&node, view.id, &outcome)?;
-    for line in lines {
-        tell(&format!("srun: {line}\n"));
-    }
-    let exit = outcome.exit();
-    Ok(StepEnd { code, exit, interrupted: reporter.was_interrupted(exit) })
-}
-
-/// The command of the tasks, or with `--multi-prog` of each.
-fn commands(srun: &Srun, job: &JobRequest) -> Result<Vec<Vec<String>>, CliError> {
-    if !srun.multi_prog {
-        return Ok(vec![srun.command.clone()]);
-    }
-    let file = &srun.command[0];
-    let text = std::fs::read_to_string(file).map_err(|e| {
-        let why = e.raw_os_error().map_or_else(|| e.to_string(), |number| Errno::from_raw(number).desc().to_owned());
-        CliError::error(1, format!("Could not open multi_prog config file {file}: {why}"))
-    })?;
-    multi_prog::parse(&text, file, srun.step.tasks(job), &srun.command[1..])
-        .map_err(|e| CliError::error(1, e.to_string()))
-}
-
-/// The launch, and how its streams are connected.
-fn plan(srun: &Srun, argv: Vec<Vec<String>>, view: &JobView, client: ClientProcess) -> (StepLaunch, StepOptions) {
-    let ntasks = srun.step.tasks(&view.request);
-    let streams = &srun.streams;
-    let append = streams.open_mode == Some(OpenMode::Append);
-    let mut options = StepOptions {
-        label: streams.label,
-        unbuffered: streams.unbuffered,
-        quit_on_interrupt: srun.quit_on_interrupt,
-        wait_secs: srun.wait_secs,
-        ..all_streams()
-    };
-    if streams.pty {
-        // As Slurm: without a terminal of our own there is nothing to relay.
-        if std::io::stdin().is_terminal() {
-            options.pty = true;
-        } else {
-            eprintln!("srun: error: Not using a pseudo-terminal, disregarding --pty option");
-        }
-    }
-    let of = |wanted: &Wanted| match wanted {
-        Wanted::All => (StreamTasks::All, Stream::Null),
-        Wanted::None => (StreamTasks::Nobody, Stream::Null),
-        Wanted::Task(task) => (StreamTasks::Task(*task), Stream::Null),
-        Wanted::File(path) => (StreamTasks::Given, Stream::File { path: path.clone(), append }),
-    };
-    let (stdin, stdin_stream) = of(&streams.input);
-    let (stdout, stdout_stream) = of(&streams.output);
-    let (stderr, stderr_stream) = match &streams.error {
-        Some(error) => of(error),
-        // Where the output goes to a file, errors go with it.
-        None if stdout == StreamTasks::Given => (StreamTasks::Given, Stream::SameAsStdout),
-        None => (StreamTasks::All, Stream::Null),
-    };
-    (options.stdin, options.stdout, options.stderr) = (stdin, stdout, stderr);
-    let task = TaskStreams { stdin: stdin_stream, stdout: stdout_stream, stderr: stderr_stream };
-    let launch = StepLaunch {
-        job: view.id,
-        client,
-        again: false,
-        request: srun.step.clone(),
-        argv,
-        work_dir: srun.work_dir.clone(),
-        umask: Some(proc::umask()),
-        rlimits: srun.rlimits.clone(),
-        streams: vec![task; ntasks as usize],
-        pty: false,
-        tie: None,
-        label: streams.label,
-    };
-    (launch, options)
 }

@@ -1,14 +1,16 @@
-//! What srun and salloc have in common: the launch, and what is said about its end.
+//! What sbatch, srun and salloc have in common: handing a job in, launching a step, and what is said of them.
 
 use crate::args::error::{CliError, Mark};
 use crate::client::connection::{ClientError, Connection, submit};
 use crate::client::foreground::{Caller, StepObserver, StepOptions, StepOutcome, StreamTasks};
 use crate::model::job::{Client, ClientProcess};
-use crate::model::{ExitCode, JobId, JobRequest, StepId};
+use crate::model::{ExitCode, JobId, JobRequest, StepId, Timestamp};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Submit;
+use crate::render::time;
 use crate::sys::paths::Paths;
-use crate::sys::proc;
+use crate::sys::{proc, system};
+use jiff::tz::TimeZone;
 use nix::errno::Errno;
 use std::ffi::CStr;
 use std::io::{self, Write};
@@ -72,6 +74,33 @@ pub fn check_work_dir(request: &JobRequest, command: &str) -> Result<(), CliErro
     }
     tell(&format!("{command}: warning: the working directory {dir} must be there when the job starts: {why}\n"));
     Ok(())
+}
+
+/// `--test-only`: when the job would start.
+pub fn print_start(
+    command: &str,
+    job: JobId,
+    at: Option<Timestamp>,
+    cpus: u32,
+    partition: &str,
+    tz: &TimeZone,
+) -> super::Done {
+    let node = system::probe_host_name();
+    let when = at.map_or_else(|| "an unknown time".to_owned(), |at| time::iso(at, tz));
+    eprintln!(
+        "{command}: Job {job} to start at {when} using {cpus} processors on nodes {node} in partition {partition}"
+    );
+    Ok(0)
+}
+
+/// `-v`: the options that were given.
+pub fn print_defined(command: &str, defined: &[(String, String)]) {
+    const RULE: &str = "-------------------- --------------------";
+    eprintln!("{command}: defined options\n{command}: {RULE}");
+    for (name, value) in defined {
+        eprintln!("{command}: {name:<20}: {value}");
+    }
+    eprintln!("{command}: {RULE}\n{command}: end of defined options");
 }
 
 /// The kernel's word for a signal: `Killed`, `Segmentation fault`.

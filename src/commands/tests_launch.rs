@@ -1,17 +1,16 @@
-//! The command lines of srun, salloc and scancel against recorded Slurm (golden I, K, L) and the book's tables.
+//! The command lines of srun, salloc and scancel against recorded Slurm.
 
 use crate::args::error::CliError;
 use crate::args::origin::tests::lab;
-use crate::args::step::Stream;
-use crate::commands::salloc::args as salloc;
-use crate::commands::salloc::args::{Bell, Salloc};
+use crate::commands::salloc::{self, Salloc};
 use crate::commands::scancel::{self, Scancel};
-use crate::commands::srun::args as srun;
-use crate::commands::srun::args::Srun;
+use crate::commands::srun::step::Redirection;
+use crate::commands::srun::{self, Srun};
 use crate::model::binding::CpuBind;
 use crate::model::request::{GpuRequest, JobKind, MemRequest};
 use crate::model::{JobId, JobRef, JobState};
 use std::ffi::OsString;
+use std::time::Duration;
 
 fn argv(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
@@ -97,12 +96,12 @@ fn srun_stops_reading_options_at_the_command() {
 
 #[test]
 fn srun_finds_the_job_it_is_in() {
-    assert_eq!(srun(&["true"]).inside, None);
-    let inside = srun_in(&[("SLURM_JOB_ID", "12")], &["true"]).expect("good").inside;
+    assert_eq!(srun(&["true"]).jobid, None);
+    let inside = srun_in(&[("SLURM_JOB_ID", "12")], &["true"]).expect("good").jobid;
     assert_eq!(inside, Some(JobRef::job(JobId(12))));
-    let other = srun_in(&[("SLURM_JOB_ID", "12")], &["--jobid=13", "true"]).expect("good").inside;
+    let other = srun_in(&[("SLURM_JOB_ID", "12")], &["--jobid=13", "true"]).expect("good").jobid;
     assert_eq!(other, Some(JobRef::job(JobId(13))));
-    assert_eq!(srun_in(&[("SLURM_JOB_ID", "12")], &["--no-wait", "true"]).expect("good").inside, None);
+    assert_eq!(srun_in(&[("SLURM_JOB_ID", "12")], &["--no-wait", "true"]).expect("good").jobid, None);
 }
 
 #[test]
@@ -138,17 +137,17 @@ fn option_immediate() {
 
 #[test]
 fn option_label_unbuffered_pty() {
-    let streams = srun(&["-l", "-u", "--pty", "bash"]).streams;
-    assert!(streams.label && streams.unbuffered && streams.pty);
+    let got = srun(&["-l", "-u", "--pty", "bash"]);
+    assert!(got.label && got.unbuffered && got.pty.is_some());
 }
 
 #[test]
 fn option_output_error_and_input_of_srun() {
-    let streams = srun(&["-o", "f_%t", "-e", "none", "-i", "0", "true"]).streams;
-    assert_eq!(streams.output, Stream::File("f_%t".into()));
-    assert_eq!(streams.error, Some(Stream::None));
-    assert_eq!(streams.input, Stream::Task(0));
-    assert_eq!(srun(&["--input=all", "true"]).streams.input, Stream::All);
+    let got = srun(&["-o", "f_%t", "-e", "none", "-i", "0", "true"]);
+    assert_eq!(got.output, Some(Redirection::File("f_%t".into())));
+    assert_eq!(got.error, Some(Redirection::None));
+    assert_eq!(got.input, Some(Redirection::Task(0)));
+    assert_eq!(srun(&["--input=all", "true"]).input, Some(Redirection::All));
 }
 
 #[test]
@@ -168,15 +167,15 @@ fn option_no_wait() {
 
 #[test]
 fn option_chdir_of_srun() {
-    assert_eq!(srun(&["-D", "/tmp", "pwd"]).work_dir, "/tmp");
-    assert_eq!(srun(&["pwd"]).work_dir, "/work");
+    assert_eq!(srun(&["-D", "/tmp", "pwd"]).request.work_dir, "/tmp");
+    assert_eq!(srun(&["pwd"]).request.work_dir, "/work");
 }
 
 #[test]
-fn options_of_srun_beyond_the_book() {
+fn rarer_options_of_srun() {
     let got = srun(&["-K", "-W60", "--multi-prog", "-X", "--overlap", "--mpi=pmi2", "--x11", "mp.conf"]);
-    assert_eq!((got.step.kill_on_bad_exit, got.wait_secs), (true, Some(60)));
-    assert!(got.multi_prog && got.disable_status && got.step.overlap);
+    assert_eq!((got.step.kill_on_bad_exit, got.wait), (true, Some(60)));
+    assert!(got.multi_prog && got.step.overlap);
     assert!(!srun(&["--kill-on-bad-exit=0", "true"]).step.kill_on_bad_exit);
     assert!(srun(&["-K2", "true"]).step.kill_on_bad_exit);
     let got = srun(&["-N1", "--kill-on-bad-exit=1", "--wait=60", "--export=ALL,K=V", "true"]);
@@ -204,8 +203,9 @@ fn values_of_srun_are_refused_in_slurms_words() {
 
 #[test]
 fn exit_codes_may_be_asked_for() {
-    let got = srun_in(&[("SLURM_EXIT_ERROR", "99"), ("SLURM_EXIT_IMMEDIATE", "7")], &["true"]).expect("good");
-    assert_eq!((got.error_exit, got.immediate_exit), (99, 7));
+    let origin = lab(&[("SLURM_EXIT_ERROR", "99"), ("SLURM_EXIT_IMMEDIATE", "x")]);
+    let codes = ["SLURM_EXIT_ERROR", "SLURM_EXIT_IMMEDIATE", "SLURM_EXIT_OTHER"].map(|name| origin.exit_code(name));
+    assert_eq!(codes, [99, 1, 1]);
 }
 
 // salloc
@@ -222,12 +222,13 @@ fn salloc_runs_a_command_or_a_shell() {
 }
 
 #[test]
-fn salloc_knows_its_own_options() {
-    assert_eq!(salloc(&["-K"]).kill_command, Some(15));
-    assert_eq!(salloc(&["-KINT"]).kill_command, Some(2));
-    assert_eq!(salloc(&["--bell"]).bell, Bell::Always);
-    assert_eq!(salloc(&["--bell", "--no-bell"]).bell, Bell::Never);
-    assert_eq!(salloc(&[]).bell, Bell::AfterWait);
+fn salloc_rings_the_bell_when_it_is_told_to_or_after_a_wait() {
+    let (short, long) = (Duration::from_secs(10), Duration::from_secs(11));
+    for (words, rings) in
+        [(&["--bell"][..], [true, true]), (&["--bell", "--no-bell"], [false, false]), (&[], [false, true])]
+    {
+        assert_eq!([short, long].map(|waited| salloc(words).rings(waited)), rings, "{words:?}");
+    }
 }
 
 // scancel
@@ -287,7 +288,7 @@ fn scancel_filters() {
 mod arbitrary {
     use super::*;
     use crate::commands::sacct;
-    use crate::commands::sbatch::args as sbatch;
+    use crate::commands::sbatch;
     use crate::commands::scontrol::args as scontrol;
     use crate::commands::sinfo;
     use crate::commands::squeue;
@@ -308,7 +309,7 @@ mod arbitrary {
         fn no_words_break_a_command_line(words in proptest::collection::vec(word(), 0..6), script in "(#!/bin/sh\n)?(#SBATCH [-=a-zA-Z0-9 '\"#]{0,20}\n){0,3}") {
             let line: Vec<OsString> = std::iter::once("x".to_owned()).chain(words.iter().cloned()).map(OsString::from).collect();
             let origin = lab(&[]);
-            let _ = sbatch::parse(&line, &origin, &mut |_| Ok(script.clone().into_bytes()));
+            let _ = sbatch::parse(&line, &origin, &|_| Ok(script.clone().into_bytes()));
             let _ = srun::parse(&line, &origin);
             let _ = salloc::parse(&line, &origin);
             let _ = scancel::parse(&line, &origin);

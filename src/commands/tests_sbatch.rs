@@ -1,10 +1,9 @@
-//! sbatch's command line against recorded Slurm (golden A, B, C, E) and the book's option table.
+//! sbatch's command line against recorded Slurm and slotd's own options, one test each.
 
 use crate::args::getopt::Grammar;
 use crate::args::origin::tests::lab;
 use crate::commands::COMMANDS;
-use crate::commands::sbatch::args as sbatch;
-use crate::commands::sbatch::args::{Sbatch, Text};
+use crate::commands::sbatch::{self, Sbatch, Text};
 use crate::model::Timestamp;
 use crate::model::batch_tasks::ScriptTasks;
 use crate::model::request::{MemRequest, OpenMode, Sharing, WarnSignal};
@@ -16,14 +15,14 @@ const JOB: &str = "#!/bin/sh\necho hello\n";
 /// Runs a command line with this environment, this script in `job.sh` and on standard input.
 fn outcome(env: &[(&str, &str)], script: &str, words: &[&str]) -> (Option<Sbatch>, String, i32) {
     let argv: Vec<OsString> = std::iter::once("sbatch").chain(words.iter().copied()).map(OsString::from).collect();
-    let mut read = |text: Text<'_>| match text {
+    let read = |text: Text<'_>| match text {
         Text::Stdin | Text::Descriptor(3) => Ok(script.as_bytes().to_vec()),
         Text::File(path) if path.ends_with("job.sh") || path == "/dev/stdin" => Ok(script.as_bytes().to_vec()),
         Text::File(path) if path == "/work/vars" => Ok(b"A=1\0B=x y\0".to_vec()),
         Text::File(path) if path == "/home" => Err(io::Error::from(io::ErrorKind::IsADirectory)),
         _ => Err(io::Error::from(io::ErrorKind::NotFound)),
     };
-    match sbatch::parse(&argv, &lab(env), &mut read) {
+    match sbatch::parse(&argv, &lab(env), &read) {
         Ok(asked) => (Some(asked), String::new(), 0),
         Err(error) => (None, error.output.clone() + &error.text("sbatch"), error.exit),
     }
@@ -188,11 +187,11 @@ fn a_refused_value_comes_with_the_forms_and_the_nearest_name() {
 #[test]
 fn a_program_of_path_in_place_of_a_script_points_to_wrap() {
     let argv = ["sbatch", "echo", "hello"].map(OsString::from);
-    let mut read = |text: Text<'_>| match text {
+    let read = |text: Text<'_>| match text {
         Text::File(path) if path == "/bin/echo" => Ok(b"\x7fELF\x02".to_vec()),
         _ => Err(io::Error::from(io::ErrorKind::NotFound)),
     };
-    let error = sbatch::parse(&argv, &lab(&[("PATH", "/bin")]), &mut read).expect_err("no script");
+    let error = sbatch::parse(&argv, &lab(&[("PATH", "/bin")]), &read).expect_err("no script");
     let text = error.text("sbatch");
     assert!(text.starts_with("sbatch: error: This does not look like a batch script."), "{text}");
     assert!(text.ends_with("  hint: to run a command rather than a script: sbatch --wrap 'echo hello'\n"), "{text}");
@@ -208,7 +207,7 @@ fn a_variable_of_a_flag_counts_by_its_name_alone() {
     assert!(asked_with(&[("SBATCH_WAIT", "")], JOB, &["job.sh"]).wait);
     // A value that is not there, and how often, say nothing.
     let got = asked_with(&[("SBATCH_PARTITION", ""), ("SBATCH_DEBUG", "")], JOB, &["job.sh"]);
-    assert_eq!((got.request.partition, got.verbose), (None, 0));
+    assert_eq!((got.request.partition, got.job.common.verbose), (None, 0));
 }
 
 #[test]
@@ -347,7 +346,7 @@ fn a_script_is_also_found_in_path() {
     );
 }
 
-// The book's table, an option a test.
+// Each option.
 
 #[test]
 fn option_wrap() {
@@ -497,11 +496,11 @@ fn option_requeue() {
 fn option_parsable_and_wait() {
     let got = asked(&["--parsable", "-W", "-M", "lab"]);
     assert!(got.parsable && got.wait);
-    assert_eq!(got.cluster.as_deref(), Some("lab"));
+    assert_eq!(got.job.clusters.as_deref(), Some("lab"));
 }
 
 #[test]
-fn options_beyond_the_book_keep_slurms_meaning() {
+fn rarer_options_keep_slurms_meaning() {
     let got = asked(&[
         "-H",
         "--nice",
@@ -585,7 +584,7 @@ fn version_help_and_usage_go_to_standard_output() {
 #[test]
 fn verbose_lists_what_was_given() {
     let got = asked_with(&[], JOB, &["-vv", "--wrap", "true", "-H"]);
-    assert_eq!(got.verbose, 2);
+    assert_eq!(got.job.common.verbose, 2);
     let expected = [("hold", "set"), ("verbose", "2"), ("wrap", "true")];
     assert_eq!(got.defined, expected.map(|(k, v)| (k.to_string(), v.to_string())));
 }

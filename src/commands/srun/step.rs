@@ -1,0 +1,254 @@
+//! The step of an srun: what it asks of its allocation, its programs, its streams, and its end.
+
+use super::super::tasks::{Reporter, all_streams, tell, verdict};
+use super::{Done, Srun};
+use crate::args::choices::Choices;
+use crate::args::error::{CliError, Mark};
+use crate::args::origin::Origin;
+use crate::client::connection::{ClientError, Connection};
+use crate::client::foreground::{Caller, StepOptions, StreamTasks, end_by_interrupt, run_step};
+use crate::model::binding::CpuBind;
+use crate::model::request::{GpuRequest, MemRequest, OpenMode};
+use crate::model::step_request::StepKind;
+use crate::model::view::JobView;
+use crate::model::{ExitCode, JobId, JobRequest, StepRequest};
+use crate::protocol::request::{StepLaunch, Stream, TaskStreams};
+use crate::spec::{self, SpecError, multi_prog};
+use crate::sys::system;
+use nix::errno::Errno;
+use std::io::IsTerminal;
+
+/// `--cpu-bind`: the binding, and whether it is reported.
+pub type Binding = (CpuBind, bool);
+
+/// # Errors
+/// No binding, in srun's words.
+pub fn cpu_bind(text: &str) -> Result<Binding, CliError> {
+    let bind = spec::cpu_bind::parse(text).map_err(|error| {
+        CliError::error(1, error.to_string()).and(Mark::Fatal, "Failed to parse --cpu-bind= values.")
+    })?;
+    Ok((bind, spec::cpu_bind::wants_report(text)))
+}
+
+/// Where one of the three streams goes (srun man page, "IO Redirection").
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Redirection {
+    /// To (or from) the terminal of srun, for all tasks. The default.
+    #[default]
+    All,
+    /// `none`: nowhere.
+    None,
+    /// To or from srun, for this task only.
+    Task(u32),
+    /// A file, with the patterns of `spec::filename`.
+    File(String),
+}
+
+impl Redirection {
+    /// `all`, `none`, the number of a task, or a file's pattern. An empty text says nothing.
+    ///
+    /// # Errors
+    /// None.
+    pub fn read(text: &str) -> Result<Redirection, SpecError> {
+        Ok(match text {
+            "" => Redirection::All,
+            _ if text.eq_ignore_ascii_case("all") => Redirection::All,
+            _ if text.eq_ignore_ascii_case("none") => Redirection::None,
+            _ => text.parse().map_or_else(|_| Redirection::File(text.to_owned()), Redirection::Task),
+        })
+    }
+
+    /// The file's pattern, if it is a file. `/dev/null` for nowhere: what a job that the daemon runs has in its place.
+    pub fn path(&self) -> Option<String> {
+        match self {
+            Redirection::All | Redirection::Task(_) => None,
+            Redirection::None => Some("/dev/null".to_owned()),
+            Redirection::File(path) => Some(path.clone()),
+        }
+    }
+}
+
+/// Whether an allocation of the one node can be what was asked for (srun looks before it asks the controller).
+///
+/// # Errors
+/// More nodes than one, the node left out, or another one: in srun's words.
+pub fn check_node(step: &StepRequest, job: JobId, node: &str) -> Result<(), CliError> {
+    let is_node = |name: &String| name == node || name == "localhost";
+    let asked = step.nodes.map_or(1, |nodes| nodes.min.max(1));
+    if let Some(first) = step.relative.filter(|first| first.saturating_add(asked) > 1) {
+        let of = if step.nodes.is_some() { "--nodes" } else { "SLURM_JOB_NUM_NODES" };
+        let why = format!("incompatible with count of allocated nodes ({first}+{asked}>1)");
+        return Err(CliError::error(1, format!("--relative and {of} option {why}")));
+    }
+    if asked > 1 {
+        return Err(CliError::error(1, format!("Only allocated 1 nodes asked for {asked}")));
+    }
+    if step.exclude.names().iter().any(is_node) {
+        return Err(CliError::error(1, "Hostlist is empty!  Can't run job."));
+    }
+    if !step.nodelist.names().iter().all(is_node) {
+        let why = "Requested node configuration is not available";
+        return Err(CliError::error(1, format!("Unable to create step for job {job}: {why}")));
+    }
+    Ok(())
+}
+
+impl Srun {
+    /// The step. What the environment says of memory and GPUs there describes the job, not the step, once there is one;
+    /// but GPUs for each task are for the tasks of every step.
+    pub fn step_request(&self, choices: &Choices, request: &JobRequest, default_name: &str) -> StepRequest {
+        let inside = self.jobid.is_some();
+        let asked =
+            |names: &[&str]| names.iter().any(|name| choices.of(name).is_some() && !choices.from_environment(name));
+        let jobs_own = |names: &[&str]| inside && !asked(names);
+        let mem = ["mem", "mem-per-cpu", "mem-per-gpu"];
+        let gpu =
+            ["gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres", "tres-per-task", "ntasks-per-gpu"];
+        let sized = request.cpus_per_task.is_some() || self.job.exclusive.is_some();
+        let (cpu_bind, report_cpu_bind) = self.cpu_bind.clone().unwrap_or_default();
+        StepRequest {
+            kind: StepKind::Numbered,
+            // The name of the job around it is not the step's (srun man page, SLURM_JOB_NAME).
+            name: if jobs_own(&["job-name"]) { default_name.to_owned() } else { request.name.clone() },
+            ntasks: request.ntasks,
+            ntasks_per_node: request.ntasks_per_node,
+            cpus_per_task: request.cpus_per_task,
+            nodes: if jobs_own(&["nodes"]) { None } else { request.nodes },
+            nodelist: request.nodelist.clone(),
+            exclude: request.exclude.clone(),
+            mem: if jobs_own(&mem) { MemRequest::Default } else { request.mem },
+            gpu: match jobs_own(&gpu) {
+                true => GpuRequest { per_task: request.gpu.per_task, ..GpuRequest::default() },
+                false => request.gpu.clone(),
+            },
+            exact: self.exact || (inside && sized && !self.whole && !self.overlap),
+            overlap: self.overlap,
+            overcommit: request.overcommit,
+            // Of an allocation of its own the limit is the job's.
+            time_limit_secs: request.time_limit_secs.filter(|_| inside),
+            immediate: request.immediate_secs.is_some() && inside,
+            submit_line: request.submit_line.clone(),
+            relative: self.relative,
+            cpu_bind,
+            report_cpu_bind,
+            gpu_bind: self.gpu_bind.clone().unwrap_or_default(),
+            kill_on_bad_exit: self.kill_on_bad_exit.is_some_and(|number| number > 0),
+        }
+    }
+}
+
+/// How a step ended.
+pub struct StepEnd {
+    /// The exit code of this client.
+    code: u8,
+    /// What the records say.
+    pub exit: ExitCode,
+    /// By Ctrl-C at this client's terminal.
+    interrupted: bool,
+}
+
+impl StepEnd {
+    pub fn done(self) -> Done {
+        if self.interrupted {
+            end_by_interrupt();
+        }
+        Ok(self.code)
+    }
+}
+
+/// Runs the step in this allocation, by a connection of this caller.
+///
+/// # Errors
+/// It could not be started, or the daemon is gone.
+pub fn run(
+    srun: &Srun,
+    origin: &Origin,
+    argv: Vec<Vec<String>>,
+    (conn, caller): (&mut Connection, &Caller),
+    view: &JobView,
+) -> Result<StepEnd, CliError> {
+    let (streams, options) = streams(srun);
+    let launch = StepLaunch {
+        job: view.id,
+        client: caller.client,
+        again: false,
+        request: srun.step.clone(),
+        argv,
+        work_dir: srun.request.work_dir.clone(),
+        umask: Some(origin.umask),
+        rlimits: origin.propagated(srun.propagate.as_ref()),
+        streams: vec![streams; srun.step.tasks(&view.request) as usize],
+        pty: false,
+        tie: None,
+        label: srun.label,
+    };
+    let mut reporter = Reporter::new("srun", srun.job.quiet);
+    let outcome = match run_step(conn, caller, launch, &srun.env, &options, &mut reporter) {
+        Err(ClientError::Interrupted(signal)) => {
+            let code = u8::try_from(128 + signal).unwrap_or(1);
+            let exit = ExitCode::signal(signal);
+            return Ok(StepEnd { code, exit, interrupted: reporter.was_interrupted(exit) });
+        }
+        other => other?,
+    };
+    let node = system::probe_host_name();
+    let (code, lines) = verdict(&node, view.id, &outcome)?;
+    for line in lines {
+        tell(&format!("srun: {line}\n"));
+    }
+    let exit = outcome.exit();
+    Ok(StepEnd { code, exit, interrupted: reporter.was_interrupted(exit) })
+}
+
+/// The command of the tasks, or with `--multi-prog` of each.
+///
+/// # Errors
+/// The file of `--multi-prog` cannot be read.
+pub fn commands(srun: &Srun, job: &JobRequest) -> Result<Vec<Vec<String>>, CliError> {
+    if !srun.multi_prog {
+        return Ok(vec![srun.command.clone()]);
+    }
+    let file = &srun.command[0];
+    let text = std::fs::read_to_string(file).map_err(|e| {
+        let why = e.raw_os_error().map_or_else(|| e.to_string(), |number| Errno::from_raw(number).desc().to_owned());
+        CliError::error(1, format!("Could not open multi_prog config file {file}: {why}"))
+    })?;
+    multi_prog::parse(&text, file, srun.step.tasks(job), &srun.command[1..])
+        .map_err(|e| CliError::error(1, e.to_string()))
+}
+
+/// Where the streams of each task go, and what of them this client passes on.
+fn streams(srun: &Srun) -> (TaskStreams, StepOptions) {
+    let append = srun.open_mode == Some(OpenMode::Append);
+    let of = |wanted: Option<&Redirection>| match wanted {
+        None | Some(Redirection::All) => (StreamTasks::All, Stream::Null),
+        Some(Redirection::None) => (StreamTasks::Nobody, Stream::Null),
+        Some(Redirection::Task(task)) => (StreamTasks::Task(*task), Stream::Null),
+        Some(Redirection::File(path)) => (StreamTasks::Given, Stream::File { path: path.clone(), append }),
+    };
+    let (stdin, stdin_stream) = of(srun.input.as_ref());
+    let (stdout, stdout_stream) = of(srun.output.as_ref());
+    let (stderr, stderr_stream) = match &srun.error {
+        // Where the output goes to a file, errors go with it.
+        None if stdout == StreamTasks::Given => (StreamTasks::Given, Stream::SameAsStdout),
+        error => of(error.as_ref()),
+    };
+    let wants_pty = srun.pty.is_some();
+    let pty = wants_pty && std::io::stdin().is_terminal();
+    if wants_pty && !pty {
+        // As Slurm: without a terminal of our own there is nothing to relay.
+        eprintln!("srun: error: Not using a pseudo-terminal, disregarding --pty option");
+    }
+    let options = StepOptions {
+        stdin,
+        stdout,
+        stderr,
+        pty,
+        label: srun.label,
+        unbuffered: srun.unbuffered,
+        quit_on_interrupt: srun.quit_on_interrupt,
+        wait_secs: srun.wait.filter(|secs| *secs > 0).map(u64::from),
+        ..all_streams()
+    };
+    (TaskStreams { stdin: stdin_stream, stdout: stdout_stream, stderr: stderr_stream }, options)
+}
