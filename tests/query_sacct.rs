@@ -517,3 +517,15 @@ fn states_are_a_filter_of_what_jobs_are_now() {
     // A window that is named is asked for who was in the state in it.
     assert_eq!(found(&["-s", "RUNNING", "-S", "now-1hours"]), format!("{failed}\n{running}\n"));
 }
+
+#[test]
+fn array_shows_the_tasks_that_wait_together_one_by_one() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-H", "-a", "2-4"], "true");
+    let ids = |args: &[&str]| {
+        let out = sacct(&slotd, &[&["-nXP", "-o", "jobid,state"], args].concat());
+        out.stdout.replace(&job.to_string(), "J").lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&[]), ["J_[2-4]|PENDING"]);
+    assert_eq!(ids(&["--array"]), ["J_2|PENDING", "J_3|PENDING", "J_4|PENDING"]);
+}

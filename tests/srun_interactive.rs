@@ -355,3 +355,16 @@ fn on_a_terminal_sbatch_tells_what_several_tasks_mean() {
     // To a program nothing is told.
     assert_eq!(slotd.cmd("sbatch", &["-n", "2", "--hold", "--wrap", "./app"]).ok().stderr, "");
 }
+
+#[test]
+fn sbatch_without_a_script_says_on_standard_error_that_it_reads_one_from_the_terminal() {
+    let slotd = Slotd::start();
+    let mut shell = slotd.shell();
+    shell.arg("-c").arg("sbatch >submitted");
+    let mut session = Session::start(shell);
+    session.shows("sbatch: reading the script from standard input: end it with Ctrl-D");
+    session.types("#!/bin/sh\nexit 3\n\x04");
+    assert_eq!(session.ends(), 0);
+    assert_eq!(slotd.read("submitted"), "Submitted batch job 1\n");
+    assert_eq!(slotd.wait_end(1).exit(), "3:0");
+}

@@ -1,7 +1,7 @@
 //! The options of a command from all the places where they can be said, in one list.
 //!
 //! Directives come first, then the environment, then the command line, and the last one of a name wins: that is the
-//! precedence of Slurm and of the book. All three go through the same clap definition. Each option remembers where it
+//! precedence of Slurm. All three go through the same clap definition. Each option remembers where it
 //! came from, so that an error can say so.
 
 use crate::args::error::{CliError, Mark};
@@ -226,7 +226,7 @@ impl Reader {
         self.line.iter().any(|choice| choice.given.name == name)
     }
 
-    /// Reads a flag's letter with a word right after it as another option with that value: `sacct -p cpu` of the book,
+    /// Reads a flag's letter with a word right after it as another option with that value: `sacct -p cpu`,
     /// where Slurm's `-p` takes none and the word would count for nothing.
     pub fn letter_takes_next(&mut self, flag: &str, option: &str) {
         let line = &mut self.line;

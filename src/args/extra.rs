@@ -152,6 +152,7 @@ pub const SACCT: &[Extra] = &[
 pub const SINFO: &[Extra] = &[
     kept("all", Some('a'), Nothing, "Hidden partitions too, of which there are none"),
     kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one"),
+    kept("exact", Some('e'), Nothing, "Do not group nodes that differ, of which there is one"),
     kept("federation", None, Nothing, "Ask the federation"),
     kept("future", Some('F'), Nothing, "Future nodes too, of which there are none"),
     kept("hide", None, Nothing, "Leave hidden partitions out, of which there are none"),

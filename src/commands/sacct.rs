@@ -320,6 +320,9 @@ fn query(args: &Sacct, users: &[String], host: &str) -> JobQuery {
 
 /// Their order, and what is shown of each.
 fn arrange(args: &Sacct, list: &mut JobList) {
+    if args.array {
+        list.jobs = std::mem::take(&mut list.jobs).into_iter().flat_map(each_task).collect();
+    }
     list.jobs.sort_by_key(order);
     if args.allocations && args.data.machine().is_some() {
         list.jobs.iter_mut().for_each(|job| job.steps.clear());
@@ -331,6 +334,21 @@ fn arrange(args: &Sacct, list: &mut JobList) {
                 job.run.end = job.run.end.map(|at| at.min(end));
             }
         }
+    }
+}
+
+/// `--array`: tasks of an array that share a record, each by itself.
+fn each_task(job: JobView) -> Vec<JobView> {
+    match (job.role.array_job(job.id), &job.role) {
+        (Some(array_job), ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }) => {
+            let alone = |task| {
+                let mut alone = job.clone();
+                alone.role = ArrayRole::Task { array_job, task };
+                alone
+            };
+            tasks.iter().map(alone).collect()
+        }
+        _ => vec![job],
     }
 }
 

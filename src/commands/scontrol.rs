@@ -1,69 +1,273 @@
-//! `scontrol`: show and change jobs.
+//! `scontrol`: show jobs, the node and the partitions, and change jobs.
+//!
+//! One table of verbs is what dispatch, help and completion read. [`show`], [`update`] and [`control`] hold the verbs.
 
-pub mod args;
-pub mod show_args;
-pub mod update_args;
+pub mod control;
+pub mod show;
+pub mod update;
 
 use super::output::{self, ctx};
-use super::pids;
-use super::{Done, Entry, ask, origin, paths, unexpected};
-use crate::args::choices::definition;
+use super::{Done, Entry, ask, origin, unexpected};
+use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
+use crate::args::extra;
+use crate::args::getopt::Operands;
+use crate::args::options::{CommonOpts, DataOpts};
 use crate::args::origin::Origin;
-use crate::client::connection::{ClientError, Connection, reopen};
 use crate::commands::pages::texts;
-use crate::commands::scontrol::args::{Command, Scontrol, Target, command, parse};
-use crate::commands::scontrol::show_args::Show;
-use crate::model::query::{JobQuery, names_record};
+use crate::commands::scontrol::show::Show;
+use crate::model::query::JobQuery;
 use crate::model::update::Update;
-use crate::model::view::{JobList, JobView, NodeView};
-use crate::model::{ArrayRole, JobRef, Refusal};
+use crate::model::view::JobList;
+use crate::model::{JobRef, Timestamp};
 use crate::protocol::answer::Answer;
-use crate::protocol::frame::FrameError;
 use crate::protocol::request::{ControlAction, Request};
-use crate::render::{json, show};
-use crate::spec::hostlist;
-use std::ffi::OsString;
+use crate::render::Ctx;
+use crate::spec::error::shown;
+use crate::spec::suggest;
+use clap::Args;
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, IsTerminal};
 
 /// This command in the table of all.
-pub const ENTRY: Entry =
-    Entry { applet: args::APPLET, define: definition::<args::ScontrolOpts>, run, page: &texts::SCONTROL };
+pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Scontrol>, run, page: &texts::SCONTROL };
+
+const APPLET: Applet = Applet {
+    name: "scontrol",
+    about: "Show and change jobs, the node and the partitions",
+    operands: Operands::Anywhere,
+    usage_exit: 1,
+    points_to_help: true,
+    extras: &[extra::SCONTROL],
+    variables: &[("SLURM_CLUSTERS", "clusters")],
+    submission: "",
+};
+
+#[derive(Debug, Clone, Default, Args)]
+pub struct Scontrol {
+    #[command(flatten)]
+    pub common: CommonOpts,
+    /// Print this help
+    #[arg(short, long)]
+    pub help: bool,
+    /// Show more
+    #[arg(short, long)]
+    pub details: bool,
+    #[command(flatten)]
+    pub data: DataOpts,
+    /// One line for each record
+    #[arg(short, long)]
+    pub oneliner: bool,
+    /// No messages, only the exit code
+    #[arg(short = 'Q', long)]
+    pub quiet: bool,
+    /// What to do; without it, commands are read from standard input, a line each
+    #[arg(value_name = "COMMAND", value_parser = VerbParser)]
+    pub words: Vec<String>,
+    /// What the words say
+    #[arg(skip)]
+    pub command: Command,
+}
+
+/// Jobs named by number or by name (`jobname=x`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    Jobs(Vec<JobRef>),
+    Name(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Command {
+    Show(Show),
+    Hold(Vec<Target>),
+    /// A hold that the job's owner may release.
+    UserHold(Vec<Target>),
+    Release(Vec<Target>),
+    Requeue(Vec<JobRef>),
+    RequeueHold(Vec<JobRef>),
+    Suspend(Vec<Target>),
+    Resume(Vec<Target>),
+    /// `update JobId=…`. Never empty.
+    Update {
+        target: Target,
+        updates: Vec<Update>,
+    },
+    Top(Vec<JobRef>),
+    /// `write batch_script`; the file is `-` for standard output, `None` for `slurm-<id>.sh`.
+    WriteScript {
+        job: JobRef,
+        file: Option<String>,
+    },
+    Notify {
+        job: JobRef,
+        message: String,
+    },
+    /// `listpids`: of one job or step, or all.
+    ListPids(Option<JobRef>),
+    /// `wait_job`: until the job's node is ready, which it always is.
+    WaitJob(JobRef),
+    Ping,
+    Version,
+    /// No words at all: commands come from standard input, a line each, and go through [`command`].
+    #[default]
+    Interactive,
+}
+
+/// How the words after a verb are read.
+type ReadWords = fn(&[String], &Origin) -> Result<Command, CliError>;
+
+/// A verb, how many letters of it are enough (scontrol man page), what it does, and how the words after it are read.
+struct Verb(&'static str, usize, &'static str, ReadWords);
+
+/// What `scontrol` can do.
+const VERBS: [Verb; 16] = [
+    Verb("show", 2, "Show jobs, steps, the node, partitions, the settings, host lists", |words, origin| {
+        show::read(words, origin).map(Command::Show)
+    }),
+    Verb("hold", 4, "Keep pending jobs from starting", |words, _| control::targets("hold", words).map(Command::Hold)),
+    Verb("uhold", 2, "The same", |words, _| control::targets("uhold", words).map(Command::UserHold)),
+    Verb("release", 3, "End a hold", |words, _| control::targets("release", words).map(Command::Release)),
+    Verb("requeue", 3, "Put running or ended jobs back into the queue", |words, _| {
+        control::requeued("requeue", words).map(Command::Requeue)
+    }),
+    Verb("requeuehold", 8, "The same, and hold them there", |words, _| {
+        control::requeued("requeuehold", words).map(Command::RequeueHold)
+    }),
+    Verb("suspend", 2, "Stop running jobs", |words, _| control::targets("suspend", words).map(Command::Suspend)),
+    Verb("resume", 3, "Let suspended jobs run on", |words, _| control::targets("resume", words).map(Command::Resume)),
+    Verb("update", 2, "Change a job: JobId=12 TimeLimit=2:00:00", update::read),
+    Verb("top", 3, "Put pending jobs before the others of their user", |words, _| {
+        control::jobs("top", words).map(Command::Top)
+    }),
+    Verb("write", 2, "Write the script of a job: batch_script 12 [FILE]", |words, _| control::write(words)),
+    Verb("notify", 1, "Tell a job something", |words, _| control::notify(words)),
+    Verb("listpids", 1, "List the processes of jobs", |words, _| control::list_pids(words)),
+    Verb("wait_job", 2, "Wait until a job has its node", |words, _| control::wait_job(words)),
+    Verb("ping", 3, "Tell whether the daemon answers", |words, _| control::alone("ping", words, Command::Ping)),
+    Verb("version", 4, "Print the version", |words, _| control::alone("version", words, Command::Version)),
+];
+
+/// Takes any words, as verbs may be shortened; knows the verbs for help and completion.
+#[derive(Clone)]
+struct VerbParser;
+
+impl TypedValueParser for VerbParser {
+    type Value = String;
+
+    fn parse_ref(&self, cmd: &clap::Command, arg: Option<&clap::Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(cmd, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(VERBS.iter().map(|Verb(name, _, about, _)| PossibleValue::new(*name).help(*about))))
+    }
+}
+
+/// Commands of Slurm for which there is nothing to command here.
+const REFUSED: [(&str, &str); 16] = [
+    ("abort", "stop the daemon as it was started"),
+    ("cancel_reboot", "the host is not rebooted by slotd"),
+    ("cluster", "there are no other clusters"),
+    ("create", "partitions are set by SLOTD_CPU_PARTITIONS and SLOTD_GPU_PARTITIONS"),
+    ("delete", "partitions are set by SLOTD_CPU_PARTITIONS and SLOTD_GPU_PARTITIONS"),
+    ("errnumstr", "errors come with their texts"),
+    ("fsdampeningfactor", "there is no fair share"),
+    ("power", "the host is not powered by slotd"),
+    ("reboot", "the host is not rebooted by slotd"),
+    ("reconfigure", "the daemon reads its settings when it starts"),
+    ("schedloglevel", "the daemon's log is set by SLOTD_LOG"),
+    ("setdebug", "the daemon's log is set by SLOTD_LOG"),
+    ("setdebugflags", "the daemon's log is set by SLOTD_LOG"),
+    ("shutdown", "stop the daemon as it was started"),
+    ("takeover", "there is no second daemon"),
+    ("token", "the socket's owner is the only user"),
+];
+
+/// Makes a command of a command line.
+///
+/// # Errors
+/// Slurm's texts, exit code 1.
+pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Scontrol, CliError> {
+    let (mut scontrol, _) = choices::parse::<Scontrol>(APPLET, argv, origin)?;
+    scontrol.command = command(&scontrol.words, origin)?;
+    Ok(scontrol)
+}
+
+/// One command in words: of the command line, or of a line of standard input.
+///
+/// # Errors
+/// As [`parse`].
+pub fn command(words: &[String], origin: &Origin) -> Result<Command, CliError> {
+    let Some((word, rest)) = words.split_first() else {
+        return Ok(Command::Interactive);
+    };
+    let verb = match word.to_ascii_lowercase().as_str() {
+        "holdjob" => "hold".to_owned(),
+        verb => verb.to_owned(),
+    };
+    let is_meant = |known: &&Verb| verb.len() >= known.1 && known.0.starts_with(&verb);
+    if let Some(Verb(.., read)) = VERBS.iter().find(is_meant) {
+        return read(rest, origin);
+    }
+    if verb == "delete" && rest.first().is_some_and(|entity| !is_deletable(entity)) {
+        return Err(bare(format!("Invalid deletion entity: {}", shown(&rest.join(" ")))));
+    }
+    if let Some((name, why)) = REFUSED.iter().find(|(name, _)| *name == verb) {
+        return Err(bare(format!("{name} is not supported by slotd: {why}")));
+    }
+    let unknown = bare(format!("invalid keyword: {}", shown(word)));
+    Err(unknown.maybe_hint(did_you_mean(&verb, VERBS.iter().map(|known| known.0))))
+}
+
+/// The question for a known word that is near to this one.
+fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    suggest::nearest(word, known).map(|name| format!("did you mean {name}?"))
+}
+
+/// `PartitionName=x` and the like: what Slurm could delete.
+fn is_deletable(entity: &str) -> bool {
+    let key = entity.split('=').next().unwrap_or_default().to_ascii_lowercase();
+    ["partitionname", "reservationname", "nodename"].iter().any(|name| key.len() >= 3 && name.starts_with(&key))
+}
+
+/// An error line without `scontrol: error:`, as Slurm prints most of scontrol's.
+fn bare(text: impl Into<String>) -> CliError {
+    CliError::new(Mark::Bare, 1, text)
+}
+
+fn too_few(keyword: &str) -> CliError {
+    bare(format!("too few arguments for keyword:{keyword}"))
+}
+
+fn too_many(keyword: &str) -> CliError {
+    bare(format!("too many arguments for keyword:{keyword}"))
+}
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
     let scontrol = parse(argv, &origin)?;
-    let quiet = scontrol.quiet;
-    let done = Session { scontrol, origin: &origin }.carry_out();
-    match done {
-        Err(error) if quiet => Ok(u8::try_from(error.exit).unwrap_or(1)),
+    match (Session { scontrol: &scontrol, origin: &origin }).carry_out(&scontrol.command) {
+        Err(error) if scontrol.quiet => Ok(u8::try_from(error.exit).unwrap_or(1)),
         done => done,
     }
 }
 
+/// What all commands of one call share: its options and its surroundings.
 struct Session<'a> {
-    scontrol: Scontrol,
+    scontrol: &'a Scontrol,
     origin: &'a Origin,
 }
 
-/// An error line without `scontrol: error:`, as Slurm prints most of scontrol's.
-fn bare(line: impl Into<String>) -> CliError {
-    CliError::new(Mark::Bare, 1, line)
-}
-
 impl Session<'_> {
-    fn carry_out(&self) -> Done {
-        self.command(&self.scontrol.command)
-    }
-
-    fn command(&self, what: &Command) -> Done {
-        match what {
+    fn carry_out(&self, command: &Command) -> Done {
+        match command {
             Command::Show(what) => self.show(what),
             Command::Hold(targets) | Command::UserHold(targets) => {
-                self.control(&self.jobs_of(targets)?, ControlAction::Hold, Some("slurm_suspend"))
+                self.control(&self.jobs_of(targets)?, ControlAction::Hold, control::SUSPEND_CALL)
             }
             Command::Release(targets) => {
-                self.control(&self.jobs_of(targets)?, ControlAction::Release, Some("slurm_suspend"))
+                self.control(&self.jobs_of(targets)?, ControlAction::Release, control::SUSPEND_CALL)
             }
             Command::Requeue(jobs) => self.control(jobs, ControlAction::Requeue, None),
             Command::RequeueHold(jobs) => self.control(jobs, ControlAction::RequeueHold, None),
@@ -71,7 +275,7 @@ impl Session<'_> {
             Command::Resume(targets) => self.control(&self.jobs_of(targets)?, ControlAction::Resume, None),
             Command::Top(jobs) => self.control(jobs, ControlAction::Top, None),
             Command::Update { target, updates } => self.update(target, updates),
-            Command::WriteScript { job, file } => write_script(job, file.as_deref()),
+            Command::WriteScript { job, file } => control::write_script(job, file.as_deref()),
             Command::Notify { job, message } => {
                 let tell = ControlAction::Notify(message.clone());
                 self.control(std::slice::from_ref(job), tell, None)
@@ -85,7 +289,7 @@ impl Session<'_> {
     }
 
     /// Commands from standard input, a line each, until `quit` or the end. Slurm prompts whoever writes them, and shows
-    /// what it read where no terminal does (golden H-39, H-40).
+    /// what it read where no terminal does.
     fn interactive(&self) -> Done {
         let stdin = io::stdin();
         let is_terminal = stdin.is_terminal();
@@ -113,7 +317,7 @@ impl Session<'_> {
                 Some("quit" | "exit" | "q" | "e") => return Ok(code),
                 Some(_) => {}
             }
-            match command(&words, self.origin).and_then(|command| self.command(&command)) {
+            match command(&words, self.origin).and_then(|command| self.carry_out(&command)) {
                 Ok(0) => {}
                 Ok(other) => code = other,
                 Err(error) => {
@@ -126,50 +330,12 @@ impl Session<'_> {
         }
     }
 
-    /// Something that is not there: Slurm says so on standard output (golden H-15, H-16, H-20, H-23).
+    /// Something that is not there: Slurm says so on standard output.
     fn not_found(&self, what: &str) -> Done {
         if !self.scontrol.quiet {
             output::print(&format!("{what} not found\n"))?;
         }
         Ok(1)
-    }
-
-    /// `listpids`: golden H-49.
-    fn list_pids(&self, job: Option<&JobRef>) -> Done {
-        let jobs = self.query(&job.cloned().into_iter().collect::<Vec<_>>())?.jobs;
-        let running: Vec<_> = jobs.iter().filter(|job| job.run.state.is_active()).map(|job| job.id).collect();
-        let mut rows = pids::of_jobs(super::paths()?.root(), &running);
-        if let Some(step) = job.and_then(|job| job.step) {
-            rows.retain(|row| row.step == step.to_string());
-        }
-        match job {
-            Some(job) if rows.is_empty() => Err(bare(format!("No job steps are running for job {job}"))),
-            _ => output::print(&pids::table(&rows)),
-        }
-    }
-
-    /// `wait_job`: until the job has its node.
-    fn wait_job(&self, job: &JobRef) -> Done {
-        let paths = paths()?;
-        let over = || Err(CliError::error(1, format!("Job {job} is over: no nodes will be ready for it")));
-        let mut conn = Connection::open(&paths)?;
-        conn.send(&Request::WaitStart(job.job), &[])?;
-        loop {
-            match conn.receive() {
-                Ok((Answer::Granted { .. }, _)) => {
-                    eprintln!("scontrol: Nodes are ready for job {job}");
-                    return Ok(0);
-                }
-                Ok((Answer::Ended { .. }, _)) => return over(),
-                Ok((Answer::Refused(why), _)) => return Err(bare(format!("slurm_load_jobs error: {why}"))),
-                Ok((other, _)) => return Err(unexpected(&other)),
-                Err(ClientError::Broken(FrameError::Closed | FrameError::Io(_))) => {
-                    conn = reopen(&paths, None)?;
-                    conn.send(&Request::WaitStart(job.job), &[])?;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
     }
 
     fn query(&self, jobs: &[JobRef]) -> Result<JobList, CliError> {
@@ -180,242 +346,7 @@ impl Session<'_> {
         }
     }
 
-    fn node(&self) -> Result<NodeView, CliError> {
-        match ask(&Request::Node, &[])?.0 {
-            Answer::Node(node) => Ok(node),
-            other => Err(unexpected(&other)),
-        }
+    fn ctx(&self, now: Timestamp) -> Ctx {
+        ctx(self.origin, now)
     }
-
-    /// Jobs by number, and by name where a name was given.
-    fn jobs_of(&self, targets: &[Target]) -> Result<Vec<JobRef>, CliError> {
-        let mut refs = Vec::new();
-        for target in targets {
-            match target {
-                Target::Jobs(jobs) => refs.extend(jobs.iter().cloned()),
-                Target::Name(name) => {
-                    let query = JobQuery { names: vec![name.clone()], ..JobQuery::live() };
-                    let found = match ask(&Request::Jobs(query), &[])?.0 {
-                        Answer::Jobs(list) => list.jobs,
-                        other => return Err(unexpected(&other)),
-                    };
-                    if found.is_empty() {
-                        return Err(CliError::error(1, format!("No jobs with name '{name}'")));
-                    }
-                    refs.extend(found.iter().map(|job| job.own_ref()));
-                }
-            }
-        }
-        Ok(refs)
-    }
-
-    /// Does something to each job; each failure is told, and one suffices for the exit code.
-    fn control(&self, jobs: &[JobRef], action: ControlAction, call: Option<&str>) -> Done {
-        let outcomes = match ask(&Request::Control { jobs: jobs.to_vec(), action }, &[])?.0 {
-            Answer::Done(outcomes) => outcomes,
-            other => return Err(unexpected(&other)),
-        };
-        let mut code = 0;
-        for outcome in outcomes {
-            let Err(why) = outcome.result else { continue };
-            code = 1;
-            if self.scontrol.quiet {
-                continue;
-            }
-            if let Some(line) = why.detail() {
-                eprintln!("{line}");
-            }
-            eprintln!("{why} for job {}", outcome.target);
-            if let Some(call) = call {
-                eprintln!("{call} error: {why}");
-            }
-        }
-        Ok(code)
-    }
-
-    fn update(&self, target: &Target, updates: &[Update]) -> Done {
-        let jobs = self.jobs_of(std::slice::from_ref(target))?;
-        self.control(&jobs, ControlAction::Update(updates.to_vec()), None)
-    }
-
-    fn ping(&self) -> Done {
-        let is_up = ask(&Request::Ping, &[]).is_ok();
-        let ctx = ctx(self.origin, super::now());
-        output::print(&show::ping(is_up, &ctx))?;
-        Ok(u8::from(!is_up))
-    }
-
-    fn show(&self, what: &Show) -> Done {
-        let (one_line, detail) = (self.scontrol.oneliner, self.scontrol.details);
-        let is_data = matches!(
-            what,
-            Show::Jobs(_) | Show::Steps(_) | Show::Node(_) | Show::Partition(_) | Show::Config | Show::Nothing(_)
-        );
-        if self.scontrol.machine.is_some() && !is_data {
-            let known = "job, step, node, partition and config";
-            return Err(bare(format!("--json and --yaml are for show of {known}: leave them out here")));
-        }
-        match what {
-            Show::Jobs(refs) => self.show_jobs(refs.as_deref()),
-            Show::Steps(refs) => self.show_steps(refs.as_deref()),
-            Show::Node(name) => {
-                let node = self.node()?;
-                let ctx = ctx(self.origin, node.now);
-                if let Some(name) = name.as_ref().filter(|name| !output::is_node(name, &node.host.name)) {
-                    return self.not_found(&format!("Node {name}"));
-                }
-                if let Some(machine) = self.scontrol.machine {
-                    return output::print_machine(&json::nodes(&node, &ctx), machine);
-                }
-                output::print(&show::node(&node, one_line, detail, &ctx))
-            }
-            Show::Partition(name) => {
-                let node = self.node()?;
-                let ctx = ctx(self.origin, node.now);
-                if let Some(machine) = self.scontrol.machine {
-                    return output::print_machine(&json::partitions(&node, &ctx), machine);
-                }
-                match name {
-                    None => output::print(&show::partitions(&node, one_line, &ctx)),
-                    Some(name) => match node.partitions.iter().find(|p| p.partition.name == *name) {
-                        Some(found) => output::print(&show::partition(&node, found, one_line, &ctx)),
-                        None => self.not_found(&format!("Partition {name}")),
-                    },
-                }
-            }
-            Show::Config => {
-                let pairs = match ask(&Request::Config, &[])?.0 {
-                    Answer::Config(pairs) => pairs,
-                    other => return Err(unexpected(&other)),
-                };
-                match self.scontrol.machine {
-                    Some(machine) => output::print_machine(&json::config(&pairs), machine),
-                    None => output::print(&show::config(&pairs, &ctx(self.origin, super::now()))),
-                }
-            }
-            Show::Hostnames(list) => {
-                if list.is_empty() {
-                    eprintln!("scontrol: error: host list is empty");
-                    return Ok(0);
-                }
-                match hostlist::expand(list) {
-                    Ok(names) => output::print(&show::hostnames(&names)),
-                    Err(error) => {
-                        eprintln!("{error}");
-                        Ok(0)
-                    }
-                }
-            }
-            Show::Hostlist { names, sorted } => {
-                let mut names = names.clone();
-                if *sorted {
-                    names.sort();
-                }
-                output::print(&show::hostlist(&names))
-            }
-            Show::Daemons => output::print("slurmctld slurmd\n"),
-            Show::Aliases => output::print(&format!("{}\n", self.origin.host)),
-            Show::Nothing(what) => match self.scontrol.machine {
-                Some(machine) => output::print_machine(&json::none_of(what), machine),
-                None => nothing(what),
-            },
-        }
-    }
-
-    fn show_jobs(&self, refs: Option<&[JobRef]>) -> Done {
-        let wanted = refs.unwrap_or_default();
-        let mut list = self.query(wanted)?;
-        if let (true, Some(first)) = (list.jobs.is_empty(), wanted.first()) {
-            // A task of a job that is no array, or not of this array.
-            return match list.unknown.contains(&first.job) {
-                true => Err(bare(format!("slurm_load_jobs error: {}", Refusal::UnknownJob))),
-                false => self.not_found(&format!("Job {first}")),
-            };
-        }
-        for job in &mut list.jobs {
-            narrow(job, wanted);
-        }
-        let ctx = ctx(self.origin, list.now);
-        if let Some(machine) = self.scontrol.machine {
-            return output::print_machine(&json::jobs(&list.jobs, &ctx), machine);
-        }
-        output::print(&show::jobs(&list.jobs, self.scontrol.oneliner, self.scontrol.details, &ctx))
-    }
-
-    fn show_steps(&self, refs: Option<&[JobRef]>) -> Done {
-        let list = self.query(refs.unwrap_or_default())?;
-        let ctx = ctx(self.origin, list.now);
-        let mut text = String::new();
-        let mut data = Vec::new();
-        for job in &list.jobs {
-            let named = refs.unwrap_or_default().iter().filter(|named| names_record(named, job.id, &job.role));
-            let steps: Vec<_> = named.map(|named| named.step).collect();
-            for step in if steps.is_empty() { vec![None] } else { steps } {
-                text.push_str(&show::steps(job, step, self.scontrol.oneliner, &ctx));
-                data.extend(show::steps_shown(job, step).map(|step| (job, step)));
-            }
-        }
-        if let Some(machine) = self.scontrol.machine {
-            return match refs {
-                Some([named, ..]) if data.is_empty() => Err(bare(format!("Job step {named} not found"))),
-                _ => output::print_machine(&json::steps(&data, &ctx), machine),
-            };
-        }
-        match refs {
-            Some([named, ..]) if text.is_empty() => self.not_found(&format!("Job step {named}")),
-            None if text.is_empty() => output::print("No job steps in the system\n"),
-            _ => output::print(&text),
-        }
-    }
-}
-
-/// `show` of what one host never has any of, in Slurm's words (golden H-42 to H-45).
-fn nothing(what: &str) -> Done {
-    match what {
-        "topology" => {
-            eprintln!("scontrol: error: No topology information available");
-            Ok(0)
-        }
-        "licenses" => output::print("No licenses configured in Slurm.\n"),
-        "burstbuffer" | "bbstat" | "dwstat" | "federation" => Ok(0),
-        other => output::print(&format!("No {other} in the system\n")),
-    }
-}
-
-/// `show job 12_7` of tasks that wait together: that one task.
-fn narrow(job: &mut JobView, wanted: &[JobRef]) {
-    let array = job.role.array_job(job.id);
-    let asked = wanted.iter().find(|r| Some(r.job) == array).and_then(|r| r.tasks.as_ref());
-    let (Some(asked), ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }) = (asked, &mut job.role) else {
-        return;
-    };
-    let common = tasks.intersection(asked);
-    match (array, common.first()) {
-        // One task is shown as it will be once it is by itself (golden C-43): its paths name it.
-        (Some(array_job), Some(task)) if common.len() == 1 => {
-            for path in [&mut job.std_out, &mut job.std_err, &mut job.std_in] {
-                *path = path.replace("%a", &task.to_string());
-            }
-            job.role = ArrayRole::Task { array_job, task };
-        }
-        (_, Some(_)) => *tasks = common,
-        (_, None) => {}
-    }
-}
-
-/// `write batch_script`.
-fn write_script(job: &JobRef, file: Option<&str>) -> Done {
-    let script = match Connection::open(&super::paths()?)?.ask(&Request::BatchScript(job.job), &[])? {
-        (Answer::Script, script) => script,
-        (Answer::Refused(why), _) => {
-            return Err(bare(format!("job script retrieval failed: {why}")));
-        }
-        (other, _) => return Err(unexpected(&other)),
-    };
-    if file == Some("-") {
-        return output::print_bytes(&script);
-    }
-    let path = file.map_or_else(|| format!("slurm-{job}.sh"), str::to_owned);
-    std::fs::write(&path, &script).map_err(|e| CliError::error(1, format!("{path}: {e}")))?;
-    output::print(&format!("batch script for job {job} written to {path}\n"))
 }

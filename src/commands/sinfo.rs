@@ -50,9 +50,6 @@ pub struct Sinfo {
     /// Only nodes that do not respond
     #[arg(short, long)]
     pub dead: bool,
-    /// Do not group nodes that differ
-    #[arg(short, long)]
-    pub exact: bool,
     /// Columns, by % codes or by the names of fields
     #[arg(short = 'o', long, value_name = "FORMAT", overrides_with = "format_fields")]
     pub format: Option<String>,

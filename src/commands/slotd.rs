@@ -3,11 +3,16 @@
 use crate::args::error::{CliError, Mark};
 use crate::commands::pages::completions::SHELLS;
 use crate::commands::{COMMANDS, Done, Entry, daemon, install, pages};
+use crate::spec::error::shown;
+use crate::spec::suggest;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+const TRY_HELP: &str = "Try \"slotd --help\" for more information";
 
 #[derive(Debug, Parser)]
 #[command(name = "slotd", version, about = "Slurm for one machine", disable_help_subcommand = true)]
@@ -79,12 +84,20 @@ pub fn main(words: &[OsString]) -> ExitCode {
     }
 }
 
-/// clap's words in the form that all commands have.
+/// clap's words in the form that all commands have, with the nearest of the verbs and the commands for an unknown one.
 fn misused(error: &clap::Error) -> CliError {
+    let unknown = (error.kind() == ErrorKind::InvalidSubcommand).then(|| error.get(ContextKind::InvalidSubcommand));
+    if let Some(Some(ContextValue::String(word))) = unknown {
+        let all = definition();
+        let meant = suggest::nearest(word, all.get_subcommands().map(clap::Command::get_name));
+        return CliError::error(2, format!("unrecognized command: {}", shown(word)))
+            .maybe_hint(meant.map(|name| format!("did you mean {name}?")))
+            .and(Mark::Bare, TRY_HELP);
+    }
     let text = error.to_string();
     let Some(text) = text.strip_prefix("error: ") else { return CliError::new(Mark::Bare, 2, text.trim_end()) };
     let lines = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-    CliError::error(2, lines).and(Mark::Bare, "Try \"slotd --help\" for more information")
+    CliError::error(2, lines).and(Mark::Bare, TRY_HELP)
 }
 
 fn run(verb: Verb) -> Done {
@@ -110,4 +123,20 @@ fn write(dir: &Path, files: Vec<pages::File>) -> Done {
         fs::write(&path, file.text).map_err(|e| failed(&path, e))?;
     }
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_word_names_the_nearest_verb_or_command() {
+        for (unknown, meant) in [("squeu", "squeue"), ("comands", "commands")] {
+            let error = command().try_get_matches_from(["slotd", unknown]).expect_err("an unknown word");
+            assert_eq!(
+                misused(&error).text("slotd"),
+                format!("slotd: error: unrecognized command: {unknown}\n  hint: did you mean {meant}?\n{TRY_HELP}\n")
+            );
+        }
+    }
 }

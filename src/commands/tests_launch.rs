@@ -289,7 +289,7 @@ mod arbitrary {
     use super::*;
     use crate::commands::sacct;
     use crate::commands::sbatch;
-    use crate::commands::scontrol::args as scontrol;
+    use crate::commands::scontrol;
     use crate::commands::sinfo;
     use crate::commands::squeue;
     use proptest::prelude::*;

@@ -1,12 +1,12 @@
-//! The command lines of squeue, sacct, sinfo and scontrol against recorded Slurm (golden F, G, H, J) and what clients
+//! The command lines of squeue, sacct, sinfo and scontrol against recorded Slurm and what clients
 //! write.
 
 use crate::args::error::CliError;
 use crate::args::options::Machine;
 use crate::args::origin::tests::lab;
 use crate::commands::sacct::{self, Sacct, SacctFormat};
-use crate::commands::scontrol::args as scontrol;
-use crate::commands::scontrol::args::{Command, Scontrol, Show, Target};
+use crate::commands::scontrol::show::Show;
+use crate::commands::scontrol::{self, Command, Scontrol, Target};
 use crate::commands::sinfo::{self, Sinfo, SinfoFormat};
 use crate::commands::squeue::{self, Format, Squeue};
 use crate::commands::{sattach, sdiag, seff, sprio, sstat};
@@ -394,6 +394,25 @@ fn scontrol_refuses_as_slurm_does() {
 }
 
 #[test]
+fn scontrol_suggests_the_nearest_word() {
+    for (words, meant) in [
+        (&["requeu_hold", "1"][..], "requeuehold"),
+        (&["relaese", "1"], "release"),
+        (&["shwo", "job"], "show"),
+        (&["show", "prtition"], "partitions"),
+        (&["update", "JobId=1", "TimeLimt=5"], "TimeLimit"),
+        (&["update", "JobId=1", "ftrs=x", "Feature=a"], ""),
+        (&["update", "JobId=1", "Feature=a"], "Features"),
+        (&["frobnicate"], ""),
+    ] {
+        let error = scontrol::parse(&argv("scontrol", words), &lab(&[])).expect_err("unknown");
+        let text = error.text("scontrol");
+        let hint = text.lines().find_map(|line| line.strip_prefix("  hint: did you mean "));
+        assert_eq!(hint.unwrap_or_default().trim_end_matches('?'), meant, "{words:?}: {text}");
+    }
+}
+
+#[test]
 fn scontrol_show_job_in_every_spelling() {
     for words in [
         &["show", "job", "190"][..],
@@ -468,16 +487,16 @@ fn changes(words: &[&str]) -> Vec<Update> {
 }
 
 #[test]
-fn scontrol_update_knows_the_books_keys() {
+fn scontrol_update_knows_the_most_used_keys() {
     assert_eq!(changes(&["JobName=renamed"]), [Update::JobName("renamed".into())]);
     assert_eq!(changes(&["Name=x"]), [Update::JobName("x".into())]);
     assert_eq!(changes(&["Partition=gpu"]), [Update::Partition("gpu".into())]);
     assert_eq!(changes(&["TimeLimit=02:00:00"]), [Update::TimeLimit(Some(7200))]);
     assert_eq!(changes(&["Time=UNLIMITED"]), [Update::TimeLimit(None)]);
     assert_eq!(changes(&["Priority=7"]), [Update::Priority(7)]);
-    let book = command(&["update", "job", "10", "TimeLimit=02:00:00"]);
+    let named = command(&["update", "job", "10", "TimeLimit=02:00:00"]);
     let updates = vec![Update::TimeLimit(Some(7200))];
-    assert_eq!(book, Command::Update { target: Target::Jobs(vec![job(10)]), updates });
+    assert_eq!(named, Command::Update { target: Target::Jobs(vec![job(10)]), updates });
 }
 
 #[test]

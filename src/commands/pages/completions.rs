@@ -3,37 +3,16 @@
 use super::{File, MARK};
 use crate::commands::{COMMANDS, slotd};
 use clap::Command;
-use clap::builder::PossibleValuesParser;
 use clap_complete::aot::{Bash, Fish, Zsh, generate};
 
 /// The shells that there are completions for.
 pub const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
-/// The first words of scontrol.
-const SCONTROL: [&str; 16] = [
-    "show",
-    "hold",
-    "uhold",
-    "release",
-    "requeue",
-    "requeuehold",
-    "suspend",
-    "resume",
-    "update",
-    "top",
-    "write",
-    "notify",
-    "listpids",
-    "wait_job",
-    "ping",
-    "version",
-];
-
 /// The files for a shell, one a command; `None` for another shell.
 pub fn files(shell: &str) -> Option<Vec<File>> {
     let all = COMMANDS.iter().map(|entry| (entry.name(), entry.definition())).chain([("slotd", slotd::definition())]);
     all.map(|(name, command)| {
-        let text = script(shell, name, with_words(name, command))?;
+        let text = script(shell, name, command)?;
         Some(File { name: file_name(shell, name), text })
     })
     .collect()
@@ -58,12 +37,4 @@ fn script(shell: &str, name: &str, mut command: Command) -> Option<Vec<u8>> {
     }
     text.extend(format!("\n# {MARK}\n").bytes());
     Some(text)
-}
-
-/// The words that only completion lists: parsing takes abbreviations of them too.
-fn with_words(name: &str, command: Command) -> Command {
-    match name {
-        "scontrol" => command.mut_arg("operands", |arg| arg.value_parser(PossibleValuesParser::new(SCONTROL))),
-        _ => command,
-    }
 }

@@ -2,9 +2,11 @@
 //!
 //! Whether a job is in a state that allows the change is the daemon's business.
 
+use super::control::{job_list, without_job_word};
+use super::{Command, Target, bare, did_you_mean};
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
-use crate::commands::scontrol::args::{Command, Target, bare, job_list, without_job_word};
+use crate::model::Timestamp;
 use crate::model::request::{GpuRequest, KeptText};
 use crate::model::update::Update;
 use crate::spec;
@@ -40,6 +42,48 @@ const IDLE: [&str; 25] = [
     "endTime",
 ];
 
+/// How a value of a key is read.
+type ReadValue = fn(&str, &Origin) -> Result<Update, SpecError>;
+
+/// A key of a job by its names, as Slurm spells them, and how its value is read. Case makes no difference. The texts
+/// that are only kept are not among them: [`KeptText`] knows their names.
+struct Key(&'static [&'static str], ReadValue);
+
+const KEYS: [Key; 28] = [
+    Key(&["Partition"], |value, _| Ok(Update::Partition(value.to_owned()))),
+    Key(&["TimeLimit", "Time"], |value, _| time_limit(value, value)),
+    Key(&["TimeLimit+"], |value, _| time_limit(&format!("+{value}"), value)),
+    Key(&["TimeLimit-"], |value, _| time_limit(&format!("-{value}"), value)),
+    Key(&["TimeMin"], |value, _| spec::time::parse_limit_for(value, "TimeMin").map(Update::TimeMin)),
+    Key(&["Priority"], |value, _| priority(value)),
+    Key(&["Nice"], |value, _| nice(value)),
+    Key(&["Dependency"], |value, _| spec::dependency::parse(value).map(Update::Dependency)),
+    Key(&["NumCPUs", "ReqCPUs", "MinCPUs"], |value, _| spec::count::parse(value, "NumCPUs").map(Update::NumCpus)),
+    Key(&["NumTasks", "ReqProcs", "NTasks"], |value, _| spec::count::parse(value, "NumTasks").map(Update::NumTasks)),
+    Key(&["CPUsPerTask", "CPUs/Task"], |value, _| spec::count::parse(value, "CPUsPerTask").map(Update::CpusPerTask)),
+    Key(&["NumNodes", "ReqNodes"], |value, _| spec::nodes::parse(value).map(|nodes| Update::NumNodes(nodes.min))),
+    Key(&["MinMemoryNode", "Mem"], |value, _| {
+        spec::mem::parse_mb_for(value, "MinMemoryNode").map(Update::MinMemoryNode)
+    }),
+    Key(&["MinMemoryCPU"], |value, _| spec::mem::parse_mb_for(value, "MinMemoryCPU").map(Update::MinMemoryCpu)),
+    Key(&["Gres", "TresPerNode"], |value, _| gpus(value, |gpu, count| gpu.per_node = Some(count))),
+    Key(&["TresPerJob"], |value, _| gpus(value, |gpu, count| gpu.total = Some(count))),
+    Key(&["TresPerTask"], |value, _| gpus(value, |gpu, count| gpu.per_task = Some(count))),
+    Key(&["StartTime", "EligibleTime", "Begin"], |value, origin| {
+        moment("StartTime", value, origin).map(Update::StartTime)
+    }),
+    Key(&["Deadline"], |value, origin| moment("Deadline", value, origin).map(Update::Deadline)),
+    Key(&["ArrayTaskThrottle"], |value, _| array_throttle(value)),
+    Key(&["Requeue"], |value, _| yes_or_no("Requeue", value).map(Update::Requeue)),
+    Key(&["Features", "Constraint"], |value, _| features(value)),
+    Key(&["StdOut"], |value, _| Ok(Update::StdOut(value.to_owned()))),
+    Key(&["StdErr"], |value, _| Ok(Update::StdErr(value.to_owned()))),
+    Key(&["StdIn"], |value, _| Ok(Update::StdIn(value.to_owned()))),
+    Key(&["WorkDir"], |value, origin| Ok(Update::WorkDir(origin.absolute(value)))),
+    Key(&["OverSubscribe"], |value, _| yes_or_no("OverSubscribe", value).map(|shares| Update::Exclusive(!shares))),
+    Key(&["Exclusive"], |value, _| yes_or_no("Exclusive", value).map(Update::Exclusive)),
+];
+
 /// Things of Slurm that `update` can change and that are set otherwise here, by their first key.
 const OTHERS: [(&str, &str); 7] = [
     ("frontendname", "there are no front ends"),
@@ -55,7 +99,7 @@ const OTHERS: [(&str, &str); 7] = [
 ///
 /// # Errors
 /// Slurm's texts, exit code 1.
-pub fn update(words: &[String], origin: &Origin) -> Result<Command, CliError> {
+pub fn read(words: &[String], origin: &Origin) -> Result<Command, CliError> {
     let pairs = without_job_word(words);
     if pairs.is_empty() {
         return Err(bare("too few arguments for update keyword"));
@@ -84,9 +128,7 @@ pub fn update(words: &[String], origin: &Origin) -> Result<Command, CliError> {
             "jobname" | "name" => name = Some(value.to_owned()),
             lower => match change(lower, value, origin) {
                 Some(Ok(update)) => updates.push(update),
-                Some(Err(error)) => {
-                    return Err(bare(error.to_string()).and(Mark::Bare, "Request aborted"));
-                }
+                Some(Err(error)) => return Err(bare(error.to_string()).and(Mark::Bare, "Request aborted")),
                 None if IDLE.iter().any(|idle| idle.eq_ignore_ascii_case(lower)) => {}
                 None => return Err(unsupported(word)),
             },
@@ -108,50 +150,37 @@ pub fn update(words: &[String], origin: &Origin) -> Result<Command, CliError> {
     Ok(Command::Update { target, updates })
 }
 
-fn unsupported(word: &str) -> CliError {
-    bare(format!("Update of this parameter is not supported: {}", shown(word))).and(Mark::Bare, "Request aborted")
+/// The update that a value of this key comes to; `None` for a key that changes nothing here.
+fn change(key: &str, value: &str, origin: &Origin) -> Option<Result<Update, SpecError>> {
+    match KEYS.iter().find(|Key(names, _)| names.iter().any(|known| known.eq_ignore_ascii_case(key))) {
+        Some(Key(_, read)) => Some(read(value, origin)),
+        None => Some(Ok(Update::Text(KeptText::named(key)?, value.to_owned()))),
+    }
 }
 
-/// The change of a key in lower case; `None` for a key that changes nothing here.
-fn change(key: &str, value: &str, origin: &Origin) -> Option<Result<Update, SpecError>> {
-    let text = || value.to_owned();
-    let moment = |option: &str| spec::begin::parse_for(value, option, origin.now, &origin.tz);
-    let count = |name: &str| spec::count::parse(value, name);
-    Some(match key {
-        "partition" => Ok(Update::Partition(text())),
-        "timelimit" | "time" => time_limit(value, value),
-        "timelimit+" => time_limit(&format!("+{value}"), value),
-        "timelimit-" => time_limit(&format!("-{value}"), value),
-        "timemin" => spec::time::parse_limit_for(value, "TimeMin").map(Update::TimeMin),
-        "priority" => priority(value),
-        "nice" => nice(value),
-        "dependency" => spec::dependency::parse(value).map(Update::Dependency),
-        "numcpus" | "reqcpus" | "mincpus" => count("NumCPUs").map(Update::NumCpus),
-        "numtasks" | "reqprocs" | "ntasks" => count("NumTasks").map(Update::NumTasks),
-        "cpuspertask" | "cpus/task" => count("CPUsPerTask").map(Update::CpusPerTask),
-        "numnodes" | "reqnodes" => spec::nodes::parse(value).map(|nodes| Update::NumNodes(nodes.min)),
-        "minmemorynode" | "mem" => spec::mem::parse_mb_for(value, "MinMemoryNode").map(Update::MinMemoryNode),
-        "minmemorycpu" => spec::mem::parse_mb_for(value, "MinMemoryCPU").map(Update::MinMemoryCpu),
-        "gres" | "trespernode" => gpus(value, |gpu, count| gpu.per_node = Some(count)),
-        "tresperjob" => gpus(value, |gpu, count| gpu.total = Some(count)),
-        "trespertask" => gpus(value, |gpu, count| gpu.per_task = Some(count)),
-        "starttime" | "eligibletime" | "begin" => moment("StartTime").map(Update::StartTime),
-        "deadline" => moment("Deadline").map(Update::Deadline),
-        "arraytaskthrottle" => spec::count::parse_or_zero(value, "ArrayTaskThrottle")
-            .map(|limit| Update::ArrayTaskThrottle(Some(limit).filter(|limit| *limit > 0))),
-        "requeue" => yes_or_no("Requeue", value).map(Update::Requeue),
-        "features" | "constraint" => match value {
-            "" => Ok(Update::Features(None)),
-            _ => spec::constraint::parse(value).map(|constraint| Update::Features(Some(constraint))),
-        },
-        "stdout" => Ok(Update::StdOut(text())),
-        "stderr" => Ok(Update::StdErr(text())),
-        "stdin" => Ok(Update::StdIn(text())),
-        "workdir" => Ok(Update::WorkDir(origin.absolute(value))),
-        "oversubscribe" => yes_or_no("OverSubscribe", value).map(|shares| Update::Exclusive(!shares)),
-        "exclusive" => yes_or_no("Exclusive", value).map(Update::Exclusive),
-        _ => Ok(Update::Text(KeptText::named(key)?, text())),
-    })
+fn unsupported(word: &str) -> CliError {
+    let known = KEYS.iter().flat_map(|Key(names, _)| names.iter().copied()).chain(["JobId", "JobName"]);
+    let key = word.split('=').next().unwrap_or_default();
+    bare(format!("Update of this parameter is not supported: {}", shown(word)))
+        .and(Mark::Bare, "Request aborted")
+        .maybe_hint(did_you_mean(key, known))
+}
+
+fn moment(key: &str, value: &str, origin: &Origin) -> Result<Timestamp, SpecError> {
+    spec::begin::parse_for(value, key, origin.now, &origin.tz)
+}
+
+/// 0 is no limit.
+fn array_throttle(value: &str) -> Result<Update, SpecError> {
+    let limit = spec::count::parse_or_zero(value, "ArrayTaskThrottle")?;
+    Ok(Update::ArrayTaskThrottle(Some(limit).filter(|limit| *limit > 0)))
+}
+
+fn features(value: &str) -> Result<Update, SpecError> {
+    match value {
+        "" => Ok(Update::Features(None)),
+        _ => spec::constraint::parse(value).map(|constraint| Update::Features(Some(constraint))),
+    }
 }
 
 /// A limit, or with a sign what is added to it or taken off.

@@ -1,0 +1,253 @@
+//! The verbs of `scontrol` that do something to jobs, and the words that name jobs.
+
+use super::{Command, Session, Target, bare, output, too_few, too_many};
+use crate::args::error::CliError;
+use crate::client::connection::{ClientError, Connection, reopen};
+use crate::commands::{Done, ask, paths, pids, unexpected};
+use crate::model::JobRef;
+use crate::model::query::JobQuery;
+use crate::model::update::Update;
+use crate::protocol::answer::Answer;
+use crate::protocol::frame::FrameError;
+use crate::protocol::request::{ControlAction, Request};
+use crate::render::show;
+use crate::spec;
+use crate::spec::error::shown;
+
+/// The call that Slurm names where a hold or a release fails.
+pub(super) const SUSPEND_CALL: Option<&str> = Some("slurm_suspend");
+
+/// `jobid=12`, `job=12`, `jobs=12` and a plain `12`: what is meant is the id.
+pub(super) fn id_text(word: &str) -> &str {
+    match word.split_once('=') {
+        Some((key, value)) if ["job", "jobs", "jobid", "jobids"].iter().any(|name| key.eq_ignore_ascii_case(name)) => {
+            value
+        }
+        _ => word,
+    }
+}
+
+fn one_job(word: &str) -> Result<JobRef, CliError> {
+    spec::ids::parse_job(id_text(word)).map_err(|_| unknown_job(word))
+}
+
+fn unknown_job(word: &str) -> CliError {
+    bare(format!("Invalid job id specified for job {}", shown(id_text(word))))
+}
+
+/// Ids, after the word `job` or without it.
+pub(super) fn job_list(words: &[String]) -> Result<Vec<JobRef>, CliError> {
+    let mut refs = Vec::new();
+    for word in words {
+        refs.extend(spec::ids::parse_job_list(id_text(word)).map_err(|_| unknown_job(word))?);
+    }
+    // What is done to a job is not done to one of its steps.
+    match refs.iter().find(|named| named.step.is_some()) {
+        Some(step) => Err(unknown_job(&step.to_string())),
+        None => Ok(refs),
+    }
+}
+
+/// The words after `job`  (`hold job 12`); all of them without it.
+pub(super) fn without_job_word(words: &[String]) -> &[String] {
+    match words.split_first() {
+        Some((first, rest))
+            if ["job", "jobs", "jobid"].iter().any(|word| first.eq_ignore_ascii_case(word)) && !rest.is_empty() =>
+        {
+            rest
+        }
+        _ => words,
+    }
+}
+
+pub(super) fn jobs(keyword: &str, words: &[String]) -> Result<Vec<JobRef>, CliError> {
+    let words = without_job_word(words);
+    if words.is_empty() { Err(too_few(keyword)) } else { job_list(words) }
+}
+
+pub(super) fn targets(keyword: &str, words: &[String]) -> Result<Vec<Target>, CliError> {
+    let words = without_job_word(words);
+    if words.is_empty() {
+        return Err(too_few(keyword));
+    }
+    words
+        .iter()
+        .map(|word| match word.split_once('=') {
+            Some((key, name)) if ["jobname", "name"].iter().any(|known| key.eq_ignore_ascii_case(known)) => {
+                Ok(Target::Name(name.to_owned()))
+            }
+            _ => job_list(std::slice::from_ref(word)).map(Target::Jobs),
+        })
+        .collect()
+}
+
+/// The jobs of `requeue Incomplete 12` and `requeuehold State=SpecialExit 12`; the options have no meaning of their own
+/// here.
+pub(super) fn requeued(keyword: &str, words: &[String]) -> Result<Vec<JobRef>, CliError> {
+    let is_option =
+        |word: &String| word.eq_ignore_ascii_case("incomplete") || word.to_ascii_lowercase().starts_with("state=");
+    match words.split_first() {
+        Some((first, rest)) if is_option(first) => jobs(keyword, rest),
+        _ => jobs(keyword, words),
+    }
+}
+
+/// A verb with nothing after it.
+pub(super) fn alone(keyword: &str, words: &[String], command: Command) -> Result<Command, CliError> {
+    if words.is_empty() { Ok(command) } else { Err(too_many(keyword)) }
+}
+
+pub(super) fn wait_job(words: &[String]) -> Result<Command, CliError> {
+    match words {
+        [] => Err(too_few("wait_job")),
+        [job] => one_job(job).map(Command::WaitJob),
+        _ => Err(too_many("wait_job")),
+    }
+}
+
+pub(super) fn write(words: &[String]) -> Result<Command, CliError> {
+    let Some((what, rest)) = words.split_first() else {
+        return Err(too_few("write"));
+    };
+    if !what.eq_ignore_ascii_case("batch_script") {
+        return Err(bare(format!("invalid entity:{} for keyword:write", shown(what))));
+    }
+    match rest {
+        [] => Err(too_few("write")),
+        [job] => Ok(Command::WriteScript { job: one_job(job)?, file: None }),
+        [job, file] => Ok(Command::WriteScript { job: one_job(job)?, file: Some(file.clone()) }),
+        _ => Err(too_many("write")),
+    }
+}
+
+pub(super) fn notify(words: &[String]) -> Result<Command, CliError> {
+    match words.split_first() {
+        Some((job, message)) if !message.is_empty() => {
+            Ok(Command::Notify { job: one_job(job)?, message: message.join(" ") })
+        }
+        _ => Err(too_few("notify")),
+    }
+}
+
+/// A node after the job is the one there is.
+pub(super) fn list_pids(words: &[String]) -> Result<Command, CliError> {
+    match words {
+        [] => Ok(Command::ListPids(None)),
+        [job] | [job, _] => Ok(Command::ListPids(Some(one_job(job)?))),
+        _ => Err(too_many("listpids")),
+    }
+}
+
+impl Session<'_> {
+    /// `listpids`: the processes that run.
+    pub(super) fn list_pids(&self, job: Option<&JobRef>) -> Done {
+        let jobs = self.query(&job.cloned().into_iter().collect::<Vec<_>>())?.jobs;
+        let running: Vec<_> = jobs.iter().filter(|job| job.run.state.is_active()).map(|job| job.id).collect();
+        let mut rows = pids::of_jobs(paths()?.root(), &running);
+        if let Some(step) = job.and_then(|job| job.step) {
+            rows.retain(|row| row.step == step.to_string());
+        }
+        match job {
+            Some(job) if rows.is_empty() => Err(bare(format!("No job steps are running for job {job}"))),
+            _ => output::print(&pids::table(&rows)),
+        }
+    }
+
+    /// `wait_job`: until the job has its node.
+    pub(super) fn wait_job(&self, job: &JobRef) -> Done {
+        let paths = paths()?;
+        let over = || Err(CliError::error(1, format!("Job {job} is over: no nodes will be ready for it")));
+        let mut conn = Connection::open(&paths)?;
+        conn.send(&Request::WaitStart(job.job), &[])?;
+        loop {
+            match conn.receive() {
+                Ok((Answer::Granted { .. }, _)) => {
+                    eprintln!("scontrol: Nodes are ready for job {job}");
+                    return Ok(0);
+                }
+                Ok((Answer::Ended { .. }, _)) => return over(),
+                Ok((Answer::Refused(why), _)) => return Err(bare(format!("slurm_load_jobs error: {why}"))),
+                Ok((other, _)) => return Err(unexpected(&other)),
+                Err(ClientError::Broken(FrameError::Closed | FrameError::Io(_))) => {
+                    conn = reopen(&paths, None)?;
+                    conn.send(&Request::WaitStart(job.job), &[])?;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Jobs by number, and by name where a name was given.
+    pub(super) fn jobs_of(&self, targets: &[Target]) -> Result<Vec<JobRef>, CliError> {
+        let mut refs = Vec::new();
+        for target in targets {
+            match target {
+                Target::Jobs(jobs) => refs.extend(jobs.iter().cloned()),
+                Target::Name(name) => {
+                    let query = JobQuery { names: vec![name.clone()], ..JobQuery::live() };
+                    let found = match ask(&Request::Jobs(query), &[])?.0 {
+                        Answer::Jobs(list) => list.jobs,
+                        other => return Err(unexpected(&other)),
+                    };
+                    if found.is_empty() {
+                        return Err(CliError::error(1, format!("No jobs with name '{name}'")));
+                    }
+                    refs.extend(found.iter().map(|job| job.own_ref()));
+                }
+            }
+        }
+        Ok(refs)
+    }
+
+    /// Does something to each job; each failure is told, and one suffices for the exit code.
+    pub(super) fn control(&self, jobs: &[JobRef], action: ControlAction, call: Option<&str>) -> Done {
+        let outcomes = match ask(&Request::Control { jobs: jobs.to_vec(), action }, &[])?.0 {
+            Answer::Done(outcomes) => outcomes,
+            other => return Err(unexpected(&other)),
+        };
+        let mut code = 0;
+        for outcome in outcomes {
+            let Err(why) = outcome.result else { continue };
+            code = 1;
+            if self.scontrol.quiet {
+                continue;
+            }
+            if let Some(line) = why.detail() {
+                eprintln!("{line}");
+            }
+            eprintln!("{why} for job {}", outcome.target);
+            if let Some(call) = call {
+                eprintln!("{call} error: {why}");
+            }
+        }
+        Ok(code)
+    }
+
+    pub(super) fn update(&self, target: &Target, updates: &[Update]) -> Done {
+        let jobs = self.jobs_of(std::slice::from_ref(target))?;
+        self.control(&jobs, ControlAction::Update(updates.to_vec()), None)
+    }
+
+    pub(super) fn ping(&self) -> Done {
+        let is_up = ask(&Request::Ping, &[]).is_ok();
+        output::print(&show::ping(is_up, &self.ctx(crate::commands::now())))?;
+        Ok(u8::from(!is_up))
+    }
+}
+
+/// `write batch_script`.
+pub(super) fn write_script(job: &JobRef, file: Option<&str>) -> Done {
+    let script = match Connection::open(&paths()?)?.ask(&Request::BatchScript(job.job), &[])? {
+        (Answer::Script, script) => script,
+        (Answer::Refused(why), _) => {
+            return Err(bare(format!("job script retrieval failed: {why}")));
+        }
+        (other, _) => return Err(unexpected(&other)),
+    };
+    if file == Some("-") {
+        return output::print_bytes(&script);
+    }
+    let path = file.map_or_else(|| format!("slurm-{job}.sh"), str::to_owned);
+    std::fs::write(&path, &script).map_err(|e| CliError::error(1, format!("{path}: {e}")))?;
+    output::print(&format!("batch script for job {job} written to {path}\n"))
+}

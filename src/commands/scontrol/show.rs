@@ -1,0 +1,303 @@
+//! `scontrol show`: what can be shown, and how it is asked for.
+
+use super::control::id_text;
+use super::{Session, bare, did_you_mean, output, too_few, too_many};
+use crate::args::error::{CliError, Mark};
+use crate::args::options::Machine;
+use crate::args::origin::Origin;
+use crate::commands::{Done, ask, now, unexpected};
+use crate::model::query::names_record;
+use crate::model::view::{JobView, NodeView};
+use crate::model::{ArrayRole, JobRef, Refusal};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::Request;
+use crate::render::{json, show};
+use crate::spec;
+use crate::spec::error::shown;
+use crate::spec::hostlist;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Show {
+    /// `None`: all jobs.
+    Jobs(Option<Vec<JobRef>>),
+    /// `None`: the steps of all jobs.
+    Steps(Option<Vec<JobRef>>),
+    /// By name; `None`: the one there is.
+    Node(Option<String>),
+    Partition(Option<String>),
+    Config,
+    /// The names in a host list, which was looked up in `SLURM_NODELIST` if it was not given. Not yet read: a list that
+    /// cannot be read is told on standard error and the exit code is 0.
+    Hostnames(String),
+    /// Names to be joined to a host list, sorted or as given.
+    Hostlist {
+        names: Vec<String>,
+        sorted: bool,
+    },
+    Daemons,
+    Aliases,
+    /// Something that one host never has any of: `reservations`, `licenses`, `burstbuffer`, `topology`, …, by its
+    /// full name.
+    Nothing(&'static str),
+}
+
+/// What may be shown, with the least that must be written of it.
+const ENTITIES: [(&str, usize); 19] = [
+    ("aliases", 2),
+    ("assoc_mgr", 2),
+    ("bbstat", 2),
+    ("burstbuffer", 2),
+    ("config", 1),
+    ("daemons", 2),
+    ("dwstat", 2),
+    ("federation", 1),
+    ("hostlistsorted", 9),
+    ("hostlist", 5),
+    ("hostnames", 5),
+    ("jobs", 1),
+    ("licenses", 2),
+    ("nodes", 1),
+    ("partitions", 1),
+    ("reservations", 1),
+    ("slurmd", 2),
+    ("steps", 2),
+    ("topology", 1),
+];
+
+/// Slurm's text for a job that cannot be read.
+const NO_JOB: &str = "scontrol_print_job error: Invalid job id specified";
+
+/// Reads the words after `show`.
+///
+/// # Errors
+/// Slurm's texts, exit code 1.
+pub fn read(words: &[String], origin: &Origin) -> Result<Show, CliError> {
+    let Some((first, rest)) = words.split_first() else {
+        return Err(too_few("show"));
+    };
+    // `show job 12`, `show job=12` and `show jobid=12` are the same.
+    let (entity, value) = match first.split_once('=') {
+        Some((entity, value)) => (entity, Some(value.to_owned())),
+        None => (first.as_str(), None),
+    };
+    let mut values: Vec<String> = value.into_iter().chain(rest.iter().cloned()).collect();
+    let lower = entity.to_ascii_lowercase();
+    let lower = if lower == "jobid" || lower == "jobids" { "jobs" } else { &lower };
+    let lower = if lower == "hostname" { "hostnames" } else { lower };
+    let known = ENTITIES.iter().find(|(name, least)| lower.len() >= *least && name.starts_with(lower));
+    let Some((name, _)) = known else {
+        let unknown = bare(format!("invalid entity:{} for keyword:show ", shown(entity)));
+        return Err(unknown.maybe_hint(did_you_mean(lower, ENTITIES.iter().map(|(name, _)| *name))));
+    };
+    if *name == "hostlist" || *name == "hostlistsorted" {
+        let names = values.iter().flat_map(|list| list.split(',')).filter(|name| !name.is_empty());
+        let names: Vec<String> = names.map(str::to_owned).collect();
+        return if names.is_empty() {
+            Err(bare("invalid: a list of host names is missing"))
+        } else {
+            Ok(Show::Hostlist { names, sorted: *name == "hostlistsorted" })
+        };
+    }
+    if values.len() > 1 {
+        return Err(too_many("show"));
+    }
+    let one = values.pop().filter(|value| !value.is_empty());
+    match *name {
+        "jobs" => match refs(one)? {
+            Some(named) if named.iter().any(|job| job.step.is_some()) => Err(bare(NO_JOB)),
+            named => Ok(Show::Jobs(named)),
+        },
+        "steps" => refs(one).map(Show::Steps),
+        "nodes" => Ok(Show::Node(one)),
+        "partitions" => Ok(Show::Partition(one)),
+        "config" => Ok(Show::Config),
+        "daemons" | "slurmd" => Ok(Show::Daemons),
+        "aliases" => Ok(Show::Aliases),
+        "hostnames" => hostnames(one, origin),
+        other => Ok(Show::Nothing(other)),
+    }
+}
+
+fn refs(value: Option<String>) -> Result<Option<Vec<JobRef>>, CliError> {
+    let Some(text) = value else {
+        return Ok(None);
+    };
+    match spec::ids::parse_job_list(id_text(&text)) {
+        Ok(refs) => Ok(Some(refs)),
+        Err(_) => Err(bare(NO_JOB)),
+    }
+}
+
+/// Without a list it is the one of the job around it; outside a job Slurm says so and exits with 0.
+fn hostnames(value: Option<String>, origin: &Origin) -> Result<Show, CliError> {
+    let around =
+        || ["SLURM_NODELIST", "SLURM_JOB_NODELIST"].iter().find_map(|name| origin.nonempty(name)).map(str::to_owned);
+    match value.or_else(around) {
+        Some(list) => Ok(Show::Hostnames(list)),
+        None => Err(CliError::new(Mark::Error, 0, "host list is empty")),
+    }
+}
+
+impl Session<'_> {
+    pub(super) fn show(&self, what: &Show) -> Done {
+        match (what, self.scontrol.data.machine()) {
+            (Show::Jobs(refs), _) => self.show_jobs(refs.as_deref()),
+            (Show::Steps(refs), _) => self.show_steps(refs.as_deref()),
+            (Show::Node(name), machine) => self.show_node(name.as_deref(), machine),
+            (Show::Partition(name), machine) => self.show_partition(name.as_deref(), machine),
+            (Show::Config, machine) => self.show_config(machine),
+            (Show::Nothing(what), Some(machine)) => output::print_machine(&json::none_of(what), machine),
+            (Show::Nothing(what), None) => nothing(what),
+            (_, Some(_)) => {
+                let known = "job, step, node, partition and config";
+                Err(bare(format!("--json and --yaml are for show of {known}: leave them out here")))
+            }
+            (Show::Hostnames(list), None) => show_hostnames(list),
+            (Show::Hostlist { names, sorted }, None) => {
+                let mut names = names.clone();
+                if *sorted {
+                    names.sort();
+                }
+                output::print(&show::hostlist(&names))
+            }
+            (Show::Daemons, None) => output::print("slurmctld slurmd\n"),
+            (Show::Aliases, None) => output::print(&format!("{}\n", self.origin.host)),
+        }
+    }
+
+    fn show_node(&self, name: Option<&str>, machine: Option<Machine>) -> Done {
+        let node = node()?;
+        let ctx = self.ctx(node.now);
+        match (name.filter(|name| !output::is_node(name, &node.host.name)), machine) {
+            (Some(name), _) => self.not_found(&format!("Node {name}")),
+            (None, Some(machine)) => output::print_machine(&json::nodes(&node, &ctx), machine),
+            (None, None) => output::print(&show::node(&node, self.scontrol.oneliner, self.scontrol.details, &ctx)),
+        }
+    }
+
+    fn show_partition(&self, name: Option<&str>, machine: Option<Machine>) -> Done {
+        let node = node()?;
+        let ctx = self.ctx(node.now);
+        if let Some(machine) = machine {
+            return output::print_machine(&json::partitions(&node, &ctx), machine);
+        }
+        let Some(name) = name else { return output::print(&show::partitions(&node, self.scontrol.oneliner, &ctx)) };
+        match node.partitions.iter().find(|p| p.partition.name == *name) {
+            Some(found) => output::print(&show::partition(&node, found, self.scontrol.oneliner, &ctx)),
+            None => self.not_found(&format!("Partition {name}")),
+        }
+    }
+
+    fn show_config(&self, machine: Option<Machine>) -> Done {
+        let pairs = match ask(&Request::Config, &[])?.0 {
+            Answer::Config(pairs) => pairs,
+            other => return Err(unexpected(&other)),
+        };
+        match machine {
+            Some(machine) => output::print_machine(&json::config(&pairs), machine),
+            None => output::print(&show::config(&pairs, &self.ctx(now()))),
+        }
+    }
+
+    fn show_jobs(&self, refs: Option<&[JobRef]>) -> Done {
+        let wanted = refs.unwrap_or_default();
+        let mut list = self.query(wanted)?;
+        if let (true, Some(first)) = (list.jobs.is_empty(), wanted.first()) {
+            // A task of a job that is no array, or not of this array.
+            return match list.unknown.contains(&first.job) {
+                true => Err(bare(format!("slurm_load_jobs error: {}", Refusal::UnknownJob))),
+                false => self.not_found(&format!("Job {first}")),
+            };
+        }
+        for job in &mut list.jobs {
+            narrow(job, wanted);
+        }
+        let ctx = self.ctx(list.now);
+        if let Some(machine) = self.scontrol.data.machine() {
+            return output::print_machine(&json::jobs(&list.jobs, &ctx), machine);
+        }
+        output::print(&show::jobs(&list.jobs, self.scontrol.oneliner, self.scontrol.details, &ctx))
+    }
+
+    fn show_steps(&self, refs: Option<&[JobRef]>) -> Done {
+        let list = self.query(refs.unwrap_or_default())?;
+        let ctx = self.ctx(list.now);
+        let mut text = String::new();
+        let mut data = Vec::new();
+        for job in &list.jobs {
+            let named = refs.unwrap_or_default().iter().filter(|named| names_record(named, job.id, &job.role));
+            let steps: Vec<_> = named.map(|named| named.step).collect();
+            for step in if steps.is_empty() { vec![None] } else { steps } {
+                text.push_str(&show::steps(job, step, self.scontrol.oneliner, &ctx));
+                data.extend(show::steps_shown(job, step).map(|step| (job, step)));
+            }
+        }
+        if let Some(machine) = self.scontrol.data.machine() {
+            return match refs {
+                Some([named, ..]) if data.is_empty() => Err(bare(format!("Job step {named} not found"))),
+                _ => output::print_machine(&json::steps(&data, &ctx), machine),
+            };
+        }
+        match refs {
+            Some([named, ..]) if text.is_empty() => self.not_found(&format!("Job step {named}")),
+            None if text.is_empty() => output::print("No job steps in the system\n"),
+            _ => output::print(&text),
+        }
+    }
+}
+
+fn node() -> Result<NodeView, CliError> {
+    match ask(&Request::Node, &[])?.0 {
+        Answer::Node(node) => Ok(node),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// A list that cannot be read is told of, and is no failure, as in Slurm.
+fn show_hostnames(list: &str) -> Done {
+    if list.is_empty() {
+        eprintln!("scontrol: error: host list is empty");
+        return Ok(0);
+    }
+    match hostlist::expand(list) {
+        Ok(names) => output::print(&show::hostnames(&names)),
+        Err(error) => {
+            eprintln!("{error}");
+            Ok(0)
+        }
+    }
+}
+
+/// `show` of what one host never has any of, in Slurm's words.
+fn nothing(what: &str) -> Done {
+    match what {
+        "topology" => {
+            eprintln!("scontrol: error: No topology information available");
+            Ok(0)
+        }
+        "licenses" => output::print("No licenses configured in Slurm.\n"),
+        "burstbuffer" | "bbstat" | "dwstat" | "federation" => Ok(0),
+        other => output::print(&format!("No {other} in the system\n")),
+    }
+}
+
+/// `show job 12_7` of tasks that wait together: that one task.
+fn narrow(job: &mut JobView, wanted: &[JobRef]) {
+    let array = job.role.array_job(job.id);
+    let asked = wanted.iter().find(|r| Some(r.job) == array).and_then(|r| r.tasks.as_ref());
+    let (Some(asked), ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }) = (asked, &mut job.role) else {
+        return;
+    };
+    let common = tasks.intersection(asked);
+    match (array, common.first()) {
+        // One task is shown as it will be once it is by itself: its paths name it.
+        (Some(array_job), Some(task)) if common.len() == 1 => {
+            for path in [&mut job.std_out, &mut job.std_err, &mut job.std_in] {
+                *path = path.replace("%a", &task.to_string());
+            }
+            job.role = ArrayRole::Task { array_job, task };
+        }
+        (_, Some(_)) => *tasks = common,
+        (_, None) => {}
+    }
+}
