@@ -268,7 +268,7 @@ fn sacct_looks_back_to_midnight_or_to_the_beginning() {
 }
 
 #[test]
-fn option_p_of_sacct_is_slurms_and_the_books() {
+fn option_p_of_sacct_is_slurms_or_takes_a_partition() {
     assert_eq!(sacct(&["-p", "-j", "1"]).lines.separator("|"), Some(("|", true)));
     let refusal = sacct_or(&["--parsable", "cpu"]).map(|_| ());
     assert_eq!(refusal, Err(("sacct: error: Unrecognized option: cpu\n".to_owned(), 1)));
