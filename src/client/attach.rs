@@ -54,7 +54,7 @@ impl From<FrameError> for JoinError {
     }
 }
 
-/// Joins a step and stays until it is over. `pids` are its processes, for the case that nobody shares it.
+/// Joins a step until it is over. `pids` are its processes, for the case that nobody shares it.
 ///
 /// # Errors
 /// See [`JoinError`].

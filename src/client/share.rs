@@ -162,7 +162,7 @@ impl Share {
         }
     }
 
-    /// Lets go of those that went. Not while places of guests are in use.
+    /// Drops those that went. Not while places of guests are in use.
     pub fn tidy(&mut self) {
         self.guests.retain(|guest| !guest.is_gone);
     }

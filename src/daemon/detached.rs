@@ -40,7 +40,7 @@ pub enum DetachedError {
     #[error("the daemon (process {pid}) does not serve after {} s; its log is {}", PATIENCE.as_secs(), log.display())]
     Late { pid: u32, log: PathBuf },
     #[error("process {0} does not end: kill it, and try again; running jobs go on")]
-    Stays(i32),
+    DoesNotEnd(i32),
 }
 
 /// The process that serves a root, or is about to: it holds the root's lock.
@@ -106,9 +106,9 @@ pub fn start(
         .map_err(|e| DetachedError::Program(program.to_owned(), e))?;
     let pid = child.id();
     match manager.wait(child) {
-        Heard::Serves => Ok(pid),
-        Heard::Ended(status) => Err(DetachedError::Ended { status, said: last_lines(&log, begin), log }),
-        Heard::Nothing => Err(DetachedError::Late { pid, log }),
+        Said::Serves => Ok(pid),
+        Said::Ended(status) => Err(DetachedError::Ended { status, said: last_lines(&log, begin), log }),
+        Said::Nothing => Err(DetachedError::Late { pid, log }),
     }
 }
 
@@ -150,10 +150,10 @@ pub fn leave_caller() {
     }
 }
 
-/// Ends the daemon and waits until it has let go of its root.
+/// Ends the daemon and waits until it has released its root.
 ///
 /// # Errors
-/// [`DetachedError::Stays`].
+/// [`DetachedError::DoesNotEnd`].
 pub fn stop(paths: &Paths, pid: i32) -> Result<(), DetachedError> {
     let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
     let (free, freed) = mpsc::channel();
@@ -162,12 +162,12 @@ pub fn stop(paths: &Paths, pid: i32) -> Result<(), DetachedError> {
     std::thread::spawn(move || free.send(lock::take(&held, lock::Kind::Exclusive).map(drop)));
     match freed.recv_timeout(PATIENCE) {
         Ok(Ok(())) => Ok(()),
-        _ => Err(DetachedError::Stays(pid)),
+        _ => Err(DetachedError::DoesNotEnd(pid)),
     }
 }
 
-/// What is heard of a daemon that was started.
-enum Heard {
+/// What becomes known of a daemon that was started.
+enum Said {
     Serves,
     Ended(ExitStatus),
     Nothing,
@@ -193,22 +193,22 @@ impl Manager {
         Ok(Manager { socket: UnixDatagram::bind(&address)?, path, address, _dir: dir })
     }
 
-    fn wait(&self, mut child: Child) -> Heard {
-        let (heard, hear) = mpsc::channel();
-        let ended = heard.clone();
-        std::thread::spawn(move || child.wait().map(|status| ended.send(Heard::Ended(status))));
+    fn wait(&self, mut child: Child) -> Said {
+        let (said, news) = mpsc::channel();
+        let ended = said.clone();
+        std::thread::spawn(move || child.wait().map(|status| ended.send(Said::Ended(status))));
         if let Ok(socket) = self.socket.try_clone() {
             std::thread::spawn(move || {
                 let mut text = [0; 256];
                 while let Ok(length) = socket.recv(&mut text) {
                     if text[..length].split(|byte| *byte == b'\n').any(|line| line == b"READY=1") {
-                        return heard.send(Heard::Serves);
+                        return said.send(Said::Serves);
                     }
                 }
                 Ok(())
             });
         }
-        hear.recv_timeout(PATIENCE).unwrap_or(Heard::Nothing)
+        news.recv_timeout(PATIENCE).unwrap_or(Said::Nothing)
     }
 }
 

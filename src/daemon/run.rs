@@ -112,15 +112,15 @@ fn raise_descriptor_limit() {
     let raised = getrlimit(Resource::RLIMIT_NOFILE)
         .and_then(|(soft, hard)| if soft < hard { setrlimit(Resource::RLIMIT_NOFILE, hard, hard) } else { Ok(()) });
     if let Err(e) = raised {
-        log::warn!("the limit on open files stays as it is: {e}");
+        log::warn!("the limit on open files is left as it is: {e}");
     }
 }
 
 /// Waits for SIGTERM or SIGINT; SIGHUP looks for GPUs again.
 async fn until_told(inventory: Addr<GpuInventoryActor>) -> Result<(), DaemonError> {
-    let hear = |kind| signal(kind).map_err(failed("signals"));
+    let listen = |kind| signal(kind).map_err(failed("signals"));
     let (mut term, mut int, mut hup) =
-        (hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?, hear(SignalKind::hangup())?);
+        (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?, listen(SignalKind::hangup())?);
     loop {
         tokio::select! {
             _ = term.recv() => return Ok(()),

@@ -9,13 +9,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a process may take to end after SIGTERM, as Slurm's `KillWait`.
-pub const DEFAULT_KILL_WAIT: Duration = Duration::from_secs(30);
+const DEFAULT_KILL_WAIT: Duration = Duration::from_secs(30);
 
 /// How long a notify hook may run.
-pub const DEFAULT_NOTIFY_TIMEOUT: Duration = Duration::from_secs(30);
+const DEFAULT_NOTIFY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long ended jobs stay visible to squeue and scontrol, as Slurm's `MinJobAge`.
-pub const DEFAULT_MIN_JOB_AGE: Duration = Duration::from_secs(300);
+const DEFAULT_MIN_JOB_AGE: Duration = Duration::from_secs(300);
 
 /// All settings, by the names of their variables.
 pub const VARIABLES: [&str; 14] = [

@@ -56,7 +56,7 @@ impl Builder {
         }
     }
 
-    /// What every process inside an allocation may know: all that a salloc command gets (golden E-14).
+    /// What every process inside an allocation may know: all that a salloc command gets (salloc man page, OUTPUT ENVIRONMENT VARIABLES).
     fn allocation(&mut self, job: &JobFacts) {
         let request = job.request;
         self.set("SLOTD_ROOT", job.root);
@@ -114,7 +114,7 @@ impl Builder {
         }
     }
 
-    /// What slurmd adds on the node (golden E-02 against E-14).
+    /// What Slurm's slurmd adds on the node: a batch job has these, a salloc command has not.
     fn node(&mut self, job: &JobFacts, cpus: u32) {
         self.set("SLURMD_NODENAME", job.node);
         self.set("SLURM_CPUS_ON_NODE", cpus);
@@ -153,8 +153,8 @@ fn ranks(ntasks: u32) -> String {
     list(&(0..ntasks).collect::<Vec<_>>())
 }
 
-/// The environment of a batch job (golden E-02 to E-11) on top of the submitter's. `ntasks` is the number of processes that are
-/// launched: more than 1 where the batch job runs one a rank (the book, "sbatch": `--ntasks`).
+/// The environment of a batch job (sbatch man page, OUTPUT ENVIRONMENT VARIABLES) on top of the submitter's. `ntasks` is
+/// the number of processes that are launched: more than 1 where the script runs once for each task.
 pub fn batch_environment(job: &JobFacts, ntasks: u32) -> Variables {
     let mut b = Builder(Vec::with_capacity(48));
     b.set("ENVIRONMENT", "BATCH");
@@ -165,7 +165,7 @@ pub fn batch_environment(job: &JobFacts, ntasks: u32) -> Variables {
     b.0
 }
 
-/// The environment of a salloc command (golden E-14). Real Slurm runs it on the login node, without GPUs; here the
+/// The environment of a salloc command. Real Slurm runs it on the login node, without GPUs; here the
 /// allocation's GPUs are on this machine, so it is told of them.
 pub fn allocation_environment(job: &JobFacts) -> Variables {
     let mut b = Builder(Vec::with_capacity(32));
@@ -173,7 +173,7 @@ pub fn allocation_environment(job: &JobFacts) -> Variables {
     b.0
 }
 
-/// The environment of a step (golden E-08, E-12, E-13, M-11) on top of that of the process that called srun, which
+/// The environment of a step (srun man page, OUTPUT ENVIRONMENT VARIABLES) on top of that of the process that called srun, which
 /// tells them the name that it goes by.
 pub fn step_environment(job: &JobFacts, step: &StepFacts) -> Variables {
     let mut b = Builder(Vec::with_capacity(64));
@@ -215,8 +215,8 @@ pub fn gpus_of_a_job() -> Vec<String> {
     ["SLURM_GPUS_ON_NODE", "SLURM_STEP_GPUS", "GPU_DEVICE_ORDINAL"].map(str::to_owned).to_vec()
 }
 
-/// What differs from task to task (golden E-09). `SLURM_TASK_PID` is set by the task itself. `gpus` are those of this
-/// task alone, where it does not see all of the step's (`--gpus-per-task`, golden M-10; `--gpu-bind`).
+/// What differs from task to task. `SLURM_TASK_PID` is set by the task itself. `gpus` are those of this
+/// task alone, where it does not see all of the step's (`--gpus-per-task`, `--gpu-bind`).
 pub fn task_environment(rank: u32, gpus: Option<&[u32]>) -> Variables {
     let mut b = Builder(Vec::with_capacity(4));
     b.set("SLURM_PROCID", rank);
@@ -230,7 +230,7 @@ pub fn task_environment(rank: u32, gpus: Option<&[u32]>) -> Variables {
 
 /// Variables that a submission from inside another job brings along and that would be lies in the new one: the other
 /// job's array, step, rank and GPUs. `env` are `KEY=VALUE` entries ended by zero bytes. What was asked for on a
-/// command line or set by hand (`SLURM_NTASKS`, golden E-36) stays, as with Slurm.
+/// command line or set by hand (`SLURM_NTASKS`) is kept, as with Slurm.
 pub fn stale_variables(env: &[u8]) -> Vec<String> {
     const PREFIXES: [&str; 2] = ["SLURM_ARRAY_", "SLURM_STEP"];
     const NAMES: [&str; 12] = [

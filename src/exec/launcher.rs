@@ -67,7 +67,7 @@ impl Launcher {
     }
 
     /// Starts a launcher from another `slotd` program.
-    pub fn start_program(program: &Path, root: &Path) -> io::Result<Launcher> {
+    pub(super) fn start_program(program: &Path, root: &Path) -> io::Result<Launcher> {
         let nofile = getrlimit(Resource::RLIMIT_NOFILE)?.0;
         let process = Process::start(program, root, nofile)?;
         Ok(Launcher { program: program.to_owned(), root: root.to_owned(), nofile, process: Mutex::new(process) })
@@ -136,7 +136,7 @@ impl Process {
     fn replace(&mut self, program: &Path, root: &Path, nofile: u64) -> io::Result<()> {
         let fresh = Process::start(program, root, nofile)?;
         let mut old = std::mem::replace(self, fresh);
-        // It is dead already, or deaf: in either case it must not stay as a zombie.
+        // It is dead already, or does not read: in either case it must not be left as a zombie.
         let _ = old.child.kill();
         let _ = old.child.wait();
         Ok(())

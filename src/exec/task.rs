@@ -4,10 +4,14 @@ use crate::exec::affinity;
 use crate::exec::job_files::{self, Stream, Streams, reason};
 use crate::exec::launch_spec::{LaunchSpec, Rlimit, TaskSpec};
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
+use nix::unistd::{AccessFlags, ForkResult, Pid, access, dup2_stderr, dup2_stdin, dup2_stdout, fork, setpgid};
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::fd::{IntoRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -91,20 +95,19 @@ pub(super) fn spawn(birth: &Birth) -> Result<i32, String> {
         env.extend(CString::new(entry));
     }
     // SAFETY: the watcher has one thread, so the child may allocate and do what it likes.
-    match unsafe { libc::fork() } {
-        -1 => Err(format!("could not fork: {}", reason(&io::Error::last_os_error()))),
-        0 => {
+    match unsafe { fork() } {
+        Err(e) => Err(format!("could not fork: {}", e.desc())),
+        Ok(ForkResult::Child) => {
             let code = be_task(birth, &argv, env, path.as_deref());
             // SAFETY: _exit ends the process without running what the watcher registered.
             unsafe { libc::_exit(code) }
         }
-        pid => {
+        Ok(ForkResult::Parent { child }) => {
             if !birth.spec.pty {
-                // Both sides do it, so that neither has to wait for the other.
-                // SAFETY: setpgid takes numbers.
-                unsafe { libc::setpgid(pid, pid) };
+                // Both sides do it, so that neither has to wait for the other. It fails where the child was faster.
+                let _ = setpgid(child, child);
             }
-            Ok(pid)
+            Ok(child.as_raw())
         }
     }
 }
@@ -121,7 +124,7 @@ fn be_task(birth: &Birth, argv: &[CString], mut env: Vec<CString>, path: Option<
     env.extend(CString::new(format!("SLURM_TASK_PID={pid}")));
     let (name, error) = execute(argv, &env, path);
     say(&format!("error: execve(): {name}: {}", error.desc()));
-    // As Slurm: 2 for a command that is not found, 13 for one that may not be run (golden K-14 to K-19).
+    // As Slurm: 2 for a command that is not found, 13 for one that may not be run.
     error as i32
 }
 
@@ -151,16 +154,15 @@ fn prepare(birth: &Birth) -> Result<(), String> {
     let Birth { spec, task, .. } = birth;
     // A task whose watcher is killed would run on without anybody to tell how it ended, on resources that are
     // given to others: it is killed too.
-    // SAFETY: prctl with numbers.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    set_pdeathsig(Signal::SIGKILL).map_err(|e| format!("could not be made to end with the watcher: {}", e.desc()))?;
     if nix::unistd::getppid().as_raw() != birth.watcher {
         return Err("the watcher is gone".into());
     }
     if spec.pty && task.rank == 0 {
         nix::unistd::setsid().map_err(|e| format!("could not start a session: {}", e.desc()))?;
     } else {
-        // SAFETY: setpgid takes numbers; it cannot fail for a fresh child.
-        unsafe { libc::setpgid(0, 0) };
+        // It cannot fail for a fresh child.
+        let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
     }
     if let Some(cgroup) = &spec.cgroup {
         join(cgroup)?;
@@ -195,7 +197,7 @@ fn join(cgroup: &Path) -> Result<(), String> {
 
 fn connect(streams: &Streams) -> Result<(), String> {
     if streams.iter().any(|stream| matches!(stream, Stream::Fifo { .. })) {
-        // Nobody may ever open the other end: a task that waits for that must hear a SIGTERM.
+        // Nobody may ever open the other end: a task that waits for that must end by SIGTERM.
         reset_signals();
     }
     for (target, stream) in streams.iter().enumerate() {
@@ -211,10 +213,13 @@ fn connect(streams: &Streams) -> Result<(), String> {
                 .map_err(|e| format!("could not open {}: {}", path.display(), reason(&e)))?
                 .into_raw_fd(),
         };
-        // SAFETY: dup2 takes numbers. All sources are above 2, but for the two cases of a copy of an earlier target.
-        if unsafe { libc::dup2(source, target as RawFd) } == -1 {
-            return Err(format!("could not connect descriptor {target}: {}", Errno::last().desc()));
-        }
+        // All sources are above 2, but for the two cases of a copy of an earlier target.
+        let connected = match target {
+            0 => dup2_stdin(borrow(source)),
+            1 => dup2_stdout(borrow(source)),
+            _ => dup2_stderr(borrow(source)),
+        };
+        connected.map_err(|e| format!("could not connect descriptor {target}: {}", e.desc()))?;
     }
     Ok(())
 }
@@ -247,10 +252,8 @@ fn reset_signals() {
             let none = std::ptr::null_mut::<u64>();
             libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), none, 8usize);
         }
-        let mut none = std::mem::zeroed();
-        libc::sigemptyset(&mut none);
-        libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
     }
+    let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
 }
 
 /// The task inherits 0, 1 and 2. Descriptors that came through daemon and launcher from who knows where end here.
@@ -263,8 +266,8 @@ fn close_on_exec() {
     // Kernels before 5.11.
     let Ok(entries) = fs::read_dir("/proc/self/fd") else { return };
     for fd in entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<RawFd>().ok()).filter(|fd| *fd > 2) {
-        // SAFETY: fcntl with numbers; a descriptor that is closed already refuses.
-        unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
+        // The one that this list was read with is closed already, and refuses.
+        let _ = fcntl(borrow(fd), FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
     }
 }
 
@@ -290,15 +293,11 @@ fn execute(argv: &[CString], env: &[CString], path: Option<&[u8]>) -> (String, E
 }
 
 /// The first program of this name in `PATH`. Where there is none the name is tried as it is, below the working
-/// directory, as Slurm does (golden K-17).
+/// directory, as Slurm does.
 fn search(name: &[u8], path: Option<&[u8]>) -> Option<CString> {
     let runnable = |file: &Path| {
         let Ok(meta) = fs::metadata(file) else { return false };
-        let c_path = CString::new(file.as_os_str().as_bytes());
-        // SAFETY: the pointer is to a live, zero-ended string.
-        meta.is_file()
-            && meta.permissions().mode() & 0o111 != 0
-            && c_path.is_ok_and(|p| unsafe { libc::access(p.as_ptr(), libc::X_OK) } == 0)
+        meta.is_file() && meta.permissions().mode() & 0o111 != 0 && access(file, AccessFlags::X_OK).is_ok()
     };
     let path = path.unwrap_or(b"/usr/local/bin:/usr/bin:/bin");
     for dir in path.split(|b| *b == b':') {

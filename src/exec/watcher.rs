@@ -1,8 +1,8 @@
-//! The watcher: the process that starts the tasks of one step, stays with them, and writes down how they ended. What
+//! The watcher: the process that starts the tasks of one step, waits for their end, and writes down how they ended. What
 //! slurmstepd is in Slurm.
 //!
 //! ```text
-//!   read the launch ─► bind <step>.<run>.sock ─► let go of the launcher's lock ─► start the tasks
+//!   read the launch ─► bind <step>.<run>.sock ─►   release the launcher's lock ─► start the tasks
 //!        │ daemon gone          │ exists already                                   │ cannot       │
 //!        ▼                      ▼                                                  ▼              ▼
 //!   nothing happened         Refused                                    record ◄─ kill ◄── last task ended
@@ -43,7 +43,7 @@ use std::time::{Duration, Instant};
 const UNKILLABLE: Duration = Duration::from_secs(60);
 
 /// How long the processes of a client that died have after SIGTERM and SIGHUP.
-const TIED_GRACE: Duration = Duration::from_millis(500);
+const CLIENT_GONE_GRACE: Duration = Duration::from_millis(500);
 
 /// Between two looks at the memory in use; from the first to the last as the step grows older. Slurm looks every 30 s.
 const FIRST_SAMPLE: Duration = Duration::from_millis(100);
@@ -204,7 +204,8 @@ struct Watcher {
     launch_error: Option<String>,
     cgroup: Option<StepCgroup>,
     meter: Meter,
-    tie: Option<OwnedFd>,
+    /// A pipe whose other end the step's client holds: it hangs up when the client is gone.
+    client: Option<OwnedFd>,
     kill: Option<Kill>,
     /// `StepCommand::Warn` was carried out.
     warned: bool,
@@ -230,7 +231,7 @@ impl Watcher {
         let signals = SignalFd::with_flags(&chld, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         Ok(Watcher {
             cgroup: spec.cgroup.clone().map(StepCgroup::at),
-            tie: spec.tie_fd.and_then(|place| handed.get(place)).and_then(|fd| fd.try_clone().ok()),
+            client: spec.tie_fd.and_then(|place| handed.get(place)).and_then(|fd| fd.try_clone().ok()),
             peer,
             tasks: Vec::new(),
             stderr: None,
@@ -364,8 +365,8 @@ impl Watcher {
             entries.push((peer.socket.as_fd(), PollFlags::POLLIN | writes, Source::Peer));
         }
         entries.push((self.listener.as_fd(), PollFlags::POLLIN, Source::Listener));
-        if let Some(tie) = &self.tie {
-            entries.push((tie.as_fd(), none, Source::Client));
+        if let Some(client) = &self.client {
+            entries.push((client.as_fd(), none, Source::Client));
         }
         let mut fds: Vec<PollFd<'_>> = entries.iter().map(|(fd, flags, _)| PollFd::new(*fd, *flags)).collect();
         poll(&mut fds, Some(until));
@@ -375,13 +376,13 @@ impl Watcher {
 
     /// The client is gone: nobody reads what the step writes.
     fn client_is_gone(&mut self) {
-        self.tie = None;
+        self.client = None;
         for signal in [libc::SIGTERM, libc::SIGHUP] {
             signal_all(signal);
         }
         resume_all();
         let since = Instant::now();
-        self.kill.get_or_insert(Kill { since, hard_from: since + TIED_GRACE });
+        self.kill.get_or_insert(Kill { since, hard_from: since + CLIENT_GONE_GRACE });
     }
 
     /// When to wake up though nothing happens.

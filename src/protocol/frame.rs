@@ -22,7 +22,7 @@ pub const MAX_JSON: usize = 256 << 20;
 pub const MAX_RAW: usize = 64 << 20;
 
 /// The longest JSON part that the daemon takes from a client, in bytes.
-pub const MAX_REQUEST_JSON: usize = 16 << 20;
+const MAX_REQUEST_JSON: usize = 16 << 20;
 
 const MAGIC: [u8; 4] = *b"SLTD";
 

@@ -8,10 +8,10 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
 /// Where `nvidia-smi` is looked for, in this order.
-pub const PLACES: [&str; 4] = ["nvidia-smi", "/usr/bin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi", "/bin/nvidia-smi"];
+const PLACES: [&str; 4] = ["nvidia-smi", "/usr/bin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi", "/bin/nvidia-smi"];
 
 /// What is asked of it.
-pub const QUERY: [&str; 2] = ["--query-gpu=index,name,uuid", "--format=csv,noheader"];
+const QUERY: [&str; 2] = ["--query-gpu=index,name,uuid", "--format=csv,noheader"];
 
 /// No machine has more text about its GPUs than this.
 const MAX_OUTPUT: u64 = 1 << 20;
@@ -33,7 +33,7 @@ fn parse_line(line: &str) -> Option<Gpu> {
 
 /// A model as one word that can be a feature or a GRES type: `NVIDIA H200` is `nvidia_h200`. As Slurm's gres/gpu
 /// plugin with AutoDetect names them: small letters, anything but letters, digits, `-` and `.` an underscore.
-pub fn feature_word(name: &str) -> Option<String> {
+fn feature_word(name: &str) -> Option<String> {
     let word: String = name
         .trim()
         .chars()

@@ -1,7 +1,7 @@
 //! The host's memory, from `/proc/meminfo`. Megabytes, as everywhere in Slurm.
 
 /// What is taken where `/proc/meminfo` cannot be read.
-pub const FALLBACK_MB: u64 = 16384;
+const FALLBACK_MB: u64 = 16384;
 
 /// The value of one line of `/proc/meminfo` in MB, rounded down.
 fn parse_mb(meminfo: &str, name: &str) -> Option<u64> {
@@ -10,13 +10,13 @@ fn parse_mb(meminfo: &str, name: &str) -> Option<u64> {
     Some(kib / 1024)
 }
 
-/// `MemTotal`, or [`FALLBACK_MB`].
-pub fn parse_total_mb(meminfo: &str) -> u64 {
+/// `MemTotal`, or what is taken where it cannot be read.
+fn parse_total_mb(meminfo: &str) -> u64 {
     parse_mb(meminfo, "MemTotal").filter(|mb| *mb > 0).unwrap_or(FALLBACK_MB)
 }
 
 /// `MemAvailable`: what a new process could get. 0 where the kernel does not tell.
-pub fn parse_free_mb(meminfo: &str) -> u64 {
+fn parse_free_mb(meminfo: &str) -> u64 {
     parse_mb(meminfo, "MemAvailable").or_else(|| parse_mb(meminfo, "MemFree")).unwrap_or(0)
 }
 

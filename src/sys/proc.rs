@@ -29,7 +29,7 @@ pub struct Stat {
 }
 
 /// Reads a line of `/proc/<pid>/stat`. The command's name stands in brackets and may hold anything, brackets included.
-pub fn parse_stat(text: &str) -> Option<Stat> {
+fn parse_stat(text: &str) -> Option<Stat> {
     let (_, rest) = text.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
     // proc(5) counts from 1 with the state as field 3.
@@ -74,7 +74,7 @@ impl Io {
 }
 
 /// Reads the text of `/proc/<pid>/io`.
-pub fn parse_io(text: &str) -> Option<Io> {
+fn parse_io(text: &str) -> Option<Io> {
     let number = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
     Some(Io { read: number("rchar:")?, written: number("wchar:")? })
 }
@@ -111,7 +111,7 @@ pub fn parse_variable<'a>(environment: &'a [u8], name: &str) -> Option<&'a [u8]>
 }
 
 /// The set of signals with a handler, from the text of `/proc/<pid>/status`: bit n-1 for signal n.
-pub fn parse_caught(status: &str) -> Option<u64> {
+fn parse_caught(status: &str) -> Option<u64> {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
     u64::from_str_radix(mask.trim(), 16).ok()
 }

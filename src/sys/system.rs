@@ -4,7 +4,7 @@ use nix::unistd::{SysconfVar, sysconf};
 use std::fs;
 
 /// The `btime` line of `/proc/stat`: when the machine booted, in seconds since 1970.
-pub fn parse_boot_secs(stat: &str) -> Option<i64> {
+fn parse_boot_secs(stat: &str) -> Option<i64> {
     stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
 }
 
@@ -29,7 +29,7 @@ pub fn ticks_per_sec() -> u64 {
 }
 
 /// The load of the last minute times 100, from `/proc/loadavg`.
-pub fn parse_load_centi(loadavg: &str) -> Option<u32> {
+fn parse_load_centi(loadavg: &str) -> Option<u32> {
     let load: f64 = loadavg.split_whitespace().next()?.parse().ok()?;
     (load.is_finite() && load >= 0.0).then(|| (load * 100.0).round() as u32)
 }
@@ -40,7 +40,7 @@ pub fn probe_load_centi() -> u32 {
 }
 
 /// The name up to its first dot: Slurm names nodes so.
-pub fn short_name(host: &str) -> &str {
+fn short_name(host: &str) -> &str {
     host.split('.').next().filter(|name| !name.is_empty()).unwrap_or("localhost")
 }
 

@@ -20,14 +20,6 @@ pub fn uid_of(name: &str) -> Option<u32> {
     }
 }
 
-/// The number of a group, given by name or in digits. `None` for an unknown name.
-pub fn gid_of(name: &str) -> Option<u32> {
-    match Group::from_name(name) {
-        Ok(Some(group)) => Some(group.gid.as_raw()),
-        _ => name.parse().ok(),
-    }
-}
-
 /// The name, the login shell and the home directory of a user, where the system knows them.
 pub fn account(uid: u32) -> Option<(String, std::path::PathBuf, std::path::PathBuf)> {
     User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| (user.name, user.shell, user.dir))

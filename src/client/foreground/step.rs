@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Two Ctrl-C within this time while the tasks do not react end the step.
 const SECOND_INTERRUPT: Duration = Duration::from_secs(1);
 
-/// Launches a step and stays with it until it is over.
+/// Launches a step and serves it until it is over.
 ///
 /// # Errors
 /// The daemon cannot be asked, or the streams cannot be made.

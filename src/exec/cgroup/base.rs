@@ -9,11 +9,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is enabled for the jobs. Both must be: the book's rule is that a failure is said and not passed over.
+/// What is enabled for the jobs. Both must be: limits that cannot be set fail the launch, and are never left out in silence.
 const CONTROLLERS: [&str; 2] = ["cpu", "memory"];
 
-/// `SLOTD_CGROUP_BASE`. Nothing is looked at before the first job: a wrong base fails launches, not the daemon (book,
-/// "cgroup Setup Fails").
+/// `SLOTD_CGROUP_BASE`. Nothing is looked at before the first job: a wrong base fails launches, not the daemon.
 #[derive(Debug, Clone)]
 pub struct CgroupBase {
     root: PathBuf,

@@ -110,7 +110,7 @@ impl Watcher {
     pub(super) fn finish(&mut self, record: &ExitRecord, dir: &File, socket: &str) {
         self.stderr = None;
         if let Some(cgroup) = self.cgroup.take() {
-            // Where a process could not be killed it stays, and the daemon removes it with the job's.
+            // Where a process could not be killed it is left, and the daemon removes it with the job's.
             cgroup.remove();
         }
         loop {
@@ -127,7 +127,7 @@ impl Watcher {
             if written.is_ok() || (told && !disk_is_full) {
                 return;
             }
-            // Whoever was told need not hear it again.
+            // Whoever was told need not be told again.
             self.peer = None;
             // The job directory was removed, and with it everybody who could ask.
             if dir.metadata().is_ok_and(|meta| meta.nlink() == 0) {
