@@ -87,19 +87,22 @@
 //! | a setting | `daemon/settings.rs`, the table in README.md, the list in `commands/pages/texts.rs` |
 //! | a column | a migration, `store/schema.rs`, `store/row.rs` |
 
-pub mod actors;
-pub mod args;
-pub mod client;
+// A fault of one request must not end the daemon, which holds the queue.
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::unreachable))]
+
+mod actors;
+mod args;
+mod client;
 pub mod commands;
-pub mod daemon;
-pub mod exec;
-pub mod model;
-pub mod protocol;
-pub mod render;
-pub mod sched;
-pub mod spec;
-pub mod store;
-pub mod sys;
+mod daemon;
+mod exec;
+mod model;
+mod protocol;
+mod render;
+mod sched;
+mod spec;
+mod store;
+mod sys;
 
 /// The cluster's name, where Slurm's tools ask for one.
 pub const CLUSTER: &str = "slotd";

@@ -19,7 +19,6 @@ pub mod store;
 
 pub use gpu_inventory::GpuInventoryActor;
 pub use notifier::NotifierActor;
-pub use runner::RunnerActor;
 pub use scheduler::SchedulerActor;
 pub use store::{ReaderActor, StoreActor};
 

@@ -14,8 +14,8 @@ use std::ffi::OsString;
 use std::process::Stdio;
 use std::time::Duration;
 
-pub const MAX_RUNNING: usize = 4;
-pub const MAX_WAITING: usize = 10_000;
+const MAX_RUNNING: usize = 4;
+const MAX_WAITING: usize = 10_000;
 
 pub struct NotifierActor {
     command: Option<OsString>,

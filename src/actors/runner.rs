@@ -70,11 +70,11 @@ pub struct RunnerSeed {
 
 impl RunnerSeed {
     /// The runner of `job`, idle.
-    ///
-    /// # Panics
-    /// Before the wiring is complete, which is before the first message of the scheduler.
     pub fn start(&self, job: JobId) -> Addr<RunnerActor> {
-        let setup = self.setup.get().cloned().expect("the runners' setup is made before the scheduler starts");
+        let Some(setup) = self.setup.get().cloned() else {
+            log::error!("job {job} is to start before the runners' setup is there, the daemon ends");
+            crate::actors::fatal()
+        };
         RunnerActor::start_in_arbiter(&self.arbiter, move |_| RunnerActor::new(job, setup))
     }
 }

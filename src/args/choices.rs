@@ -113,7 +113,7 @@ impl Choices {
     }
 
     /// Whether the option came from the environment.
-    pub fn from_environment(&self, name: &str) -> bool {
+    pub fn is_from_environment(&self, name: &str) -> bool {
         self.of(name).is_some_and(|choice| matches!(choice.source, Source::Environment(_)))
     }
 

@@ -14,6 +14,3 @@ pub mod origin;
 pub mod submit;
 pub mod value;
 pub mod variables;
-
-pub use error::{CliError, Mark};
-pub use origin::Origin;

@@ -157,7 +157,7 @@ impl Submission<'_> {
         // Inside a job the environment tells of the job's GPUs: what the command line says counts instead.
         let is_said = SPELLINGS_OF_GPUS.iter().any(|name| choices.on_command_line(name));
         let asked =
-            |name: &str, ask: &Option<GpuAsk>| ask.clone().filter(|_| !(is_said && choices.from_environment(name)));
+            |name: &str, ask: &Option<GpuAsk>| ask.clone().filter(|_| !(is_said && choices.is_from_environment(name)));
         let total = asked("gpus", &job.gpus);
         let per_task = asked("gpus-per-task", &job.gpus_per_task);
         let per_socket = asked("gpus-per-socket", &job.gpus_per_socket);

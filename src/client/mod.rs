@@ -8,5 +8,3 @@ pub mod foreground;
 pub mod relay;
 pub mod share;
 pub mod terminal;
-
-pub use connection::{ClientError, Connection};

@@ -225,7 +225,7 @@ fn range(text: &str, option: &str) -> Result<Range, SpecError> {
 
 /// A view that the command line asks for replaces a format of the environment.
 fn view(args: &Sacct, choices: &Choices) -> SacctFormat {
-    let replaced = (args.long || args.brief) && choices.from_environment("format");
+    let replaced = (args.long || args.brief) && choices.is_from_environment("format");
     if !args.format.is_empty() && !replaced {
         SacctFormat::Fields(args.format.join(","))
     } else if args.long {

@@ -121,7 +121,7 @@ pub enum SinfoFormat {
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sinfo, CliError> {
     let (mut args, choices) = choices::parse::<Sinfo>(APPLET, argv, origin)?;
     let view = args.long || args.summarize || args.list_reasons;
-    let explicit = choices.last_of(&["format", "Format"]).filter(|name| !view || !choices.from_environment(name));
+    let explicit = choices.last_of(&["format", "Format"]).filter(|name| !view || !choices.is_from_environment(name));
     args.view = match (explicit, &args.format, &args.format_fields) {
         (Some("format"), Some(text), _) => SinfoFormat::Percent(text.clone()),
         (Some(_), _, Some(text)) => SinfoFormat::Fields(text.clone()),

@@ -183,13 +183,13 @@ fn columns(args: &Squeue, choices: &Choices) -> Result<Format, CliError> {
         let (second, first) = if last == Some("Format") { (long, short) } else { (short, long) };
         return Err(CliError::error(1, format!("{second} is incompatible with {first}")));
     }
-    let last = match ["format", "Format"].iter().all(|name| choices.from_environment(name)) {
+    let last = match ["format", "Format"].iter().all(|name| choices.is_from_environment(name)) {
         true => Some("format"),
         false => last,
     };
     let view = args.long || args.start || args.by_step;
     Ok(match last {
-        Some(name) if view && choices.from_environment(name) => Format::Default,
+        Some(name) if view && choices.is_from_environment(name) => Format::Default,
         Some("format") => args.format.clone().map_or(Format::Default, Format::Percent),
         Some(_) => args.format_fields.clone().map_or(Format::Default, Format::Fields),
         None => Format::Default,

@@ -158,7 +158,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
     if srun.no_wait {
         srun.complete_run(&mut request, origin);
         // A job of its own, also when it is submitted from inside another.
-        srun.jobid = srun.jobid.filter(|_| !choices.from_environment("jobid"));
+        srun.jobid = srun.jobid.filter(|_| !choices.is_from_environment("jobid"));
     }
     if srun.relative.is_some() && srun.jobid.is_none() {
         return Err(CliError::fatal(1, "--relative option invalid for job allocation request"));

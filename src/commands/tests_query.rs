@@ -525,7 +525,7 @@ fn scontrol_update_knows_slurms_keys() {
 // The others
 
 fn parsed<T>(
-    parse: impl Fn(&[OsString], &crate::args::Origin) -> Result<T, CliError>,
+    parse: impl Fn(&[OsString], &crate::args::origin::Origin) -> Result<T, CliError>,
     words: &[&str],
 ) -> Result<T, (String, i32)> {
     run(parse(&argv(words[0], &words[1..]), &lab(&[])), words[0])

@@ -15,5 +15,5 @@ mod wire;
 mod wiring;
 
 pub use core_config::VERSION_KEY;
-pub use run::{DaemonError, run};
+pub use run::run;
 pub use settings::{VARIABLES as SETTINGS, check as check_settings};

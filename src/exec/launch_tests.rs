@@ -1,8 +1,9 @@
 //! Real processes through the launcher and the watcher: what is started, told, written down, killed and found again.
 
 use super::adopt::{self, Adoption};
+use super::launch_spec::{SignalTarget, Sink, Source, StepEvent, TaskSpec};
 use super::launcher;
-use super::{LaunchSpec, Launcher, SignalTarget, Sink, Source, StepCommand, StepEvent, StepHandle, TaskSpec};
+use super::{LaunchSpec, Launcher, StepCommand, StepHandle};
 use crate::model::{ExitCode, ExitRecord, JobId, StepId, StepKey};
 use std::fs;
 use std::io::{Read, Write};

@@ -74,6 +74,7 @@ impl Launcher {
     }
 
     /// The process id of the launcher.
+    #[cfg(test)]
     pub fn pid(&self) -> u32 {
         self.process.lock().unwrap_or_else(PoisonError::into_inner).child.id()
     }

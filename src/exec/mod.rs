@@ -23,6 +23,6 @@ pub mod wire;
 
 pub use adopt::Adoption;
 pub use job_files::store_script;
-pub use launch_spec::{LaunchSpec, Rlimit, SignalTarget, Sink, Source, StepCommand, StepEvent, StepUsage, TaskSpec};
+pub use launch_spec::{LaunchSpec, StepCommand};
 pub use launcher::Launcher;
 pub use step_handle::StepHandle;

@@ -44,6 +44,7 @@ impl StepEvents {
     }
 }
 
+#[cfg(test)]
 impl StepHandle {
     /// See [`StepCommands::send`].
     pub fn send(&self, command: StepCommand) -> bool {
@@ -54,7 +55,9 @@ impl StepHandle {
     pub async fn next_event(&mut self) -> Option<StepEvent> {
         self.events.next_event().await
     }
+}
 
+impl StepHandle {
     pub fn split(self) -> (StepCommands, StepEvents) {
         (self.commands, self.events)
     }

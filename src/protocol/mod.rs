@@ -6,9 +6,5 @@ pub mod answer;
 pub mod frame;
 pub mod request;
 
-pub use answer::Answer;
-pub use frame::{Frame, FrameError};
-pub use request::Request;
-
 /// The version of the protocol. Raised whenever a request or an answer changes its meaning.
 pub const VERSION: u16 = 3;

@@ -42,7 +42,7 @@ pub fn size(request: &JobRequest, partition: &Partition, config: &Config) -> Tre
 }
 
 /// Refuses what the host does not have, even when nobody else is on it.
-pub fn check_size(request: &JobRequest, tres: &Tres, config: &Config) -> Result<(), Refusal> {
+fn check_size(request: &JobRequest, tres: &Tres, config: &Config) -> Result<(), Refusal> {
     let host = config.host.tres();
     if tres.cpus > host.cpus {
         return Err(Refusal::TooManyCpus { asked: tres.cpus, there: host.cpus });

@@ -19,24 +19,24 @@ pub fn held(job: &Job) -> Option<Reason> {
 }
 
 /// Its begin time has not come. The clock is asked each time: it may have been set back.
-pub fn too_early(job: &Job, now: Timestamp) -> Option<Reason> {
+fn too_early(job: &Job, now: Timestamp) -> Option<Reason> {
     job.request.begin.filter(|begin| *begin > now).map(|_| Reason::BeginTime)
 }
 
 /// The array has as many tasks running as it may.
-pub fn array_full(group: Option<&ArrayGroup>) -> Option<Reason> {
+fn array_full(group: Option<&ArrayGroup>) -> Option<Reason> {
     group.filter(|group| group.is_at_limit()).map(|_| Reason::JobArrayTaskLimit)
 }
 
 impl Core {
     /// It asks for more than the host has now, even with nobody else on it.
-    pub(super) fn too_large(&self, job: &Job) -> Option<Reason> {
+    fn too_large(&self, job: &Job) -> Option<Reason> {
         let is_possible = Room::whole(&self.config.host).fits(&Want::of(job), &self.config.host);
         (!is_possible).then_some(Reason::BadConstraints)
     }
 
     /// The partition is not there any more.
-    pub(super) fn no_partition(&self, job: &Job) -> Option<Reason> {
+    fn no_partition(&self, job: &Job) -> Option<Reason> {
         let is_there = self.config.partitions.iter().any(|partition| partition.name == job.partition);
         (!is_there).then_some(Reason::PartitionConfig)
     }

@@ -106,6 +106,7 @@ impl Core {
     }
 
     /// The number that the next record gets.
+    #[cfg(test)]
     pub fn next_id(&self) -> JobId {
         JobId(self.next_id)
     }
@@ -345,16 +346,5 @@ impl Core {
             self.arrays.remove(&array);
         }
         cx.out.effects.push(Effect::Gone(id));
-    }
-
-    /// A terminal record that has left the memory, brought back from the store: so that it can be requeued, say.
-    pub fn adopt_ended(&mut self, job: Job, now: Timestamp) {
-        if !job.run.state.is_terminal() || self.jobs.contains_key(&job.id) {
-            return;
-        }
-        let id = job.id;
-        self.add_record(job, None);
-        self.note_terminal(id);
-        self.purges.insert((now.plus_secs(self.config.min_job_age_secs), id));
     }
 }

@@ -1,4 +1,4 @@
-//! What must always be true of the state. For tests, and for a daemon that wants to be sure after a restart.
+//! What must always be true of the state: the tests check it after each step.
 
 use super::core::Core;
 use crate::model::request::Sharing;

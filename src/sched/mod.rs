@@ -23,7 +23,7 @@
 //! | `timers` | what becomes due |
 //! | `view` | what queries see |
 //! | `recover` | the state after a restart of the daemon |
-//! | `invariants` | what must always be true |
+//! | `invariants` | what must always be true, for the tests |
 
 mod admit;
 mod array;
@@ -34,7 +34,6 @@ mod core;
 mod depend;
 mod forecast;
 mod index;
-mod invariants;
 mod ledger;
 mod lifecycle;
 mod plan;
@@ -49,6 +48,8 @@ mod view;
 mod waits;
 
 #[cfg(test)]
+mod invariants;
+#[cfg(test)]
 mod properties;
 #[cfg(test)]
 mod testing;
@@ -56,8 +57,5 @@ mod testing;
 mod tests;
 
 pub use self::core::{Core, dependency_targets};
-pub use plan::BACKFILL_DEPTH;
-pub use queue::DEFAULT_PRIORITY;
-pub use timers::ENDED_IN_MEMORY;
 pub use types::*;
-pub use view::{own_step, view_of};
+pub use view::view_of;

@@ -73,6 +73,7 @@ impl Queue {
         self.keys.range((Bound::Excluded(key), Bound::Unbounded)).next().copied()
     }
 
+    #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = QueueKey> + '_ {
         self.keys.iter().copied()
     }

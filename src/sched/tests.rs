@@ -13,6 +13,7 @@ mod timers;
 mod updates;
 
 use super::testing::*;
+use super::view::own_step;
 use super::*;
 use crate::model::array::ArraySpec;
 use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};

@@ -30,12 +30,6 @@ pub struct Outbox {
     pub effects: Vec<Effect>,
 }
 
-impl Outbox {
-    pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.effects.is_empty()
-    }
-}
-
 /// One decision: the moment in which it is made, and what comes of it.
 #[derive(Debug)]
 pub struct Cx {

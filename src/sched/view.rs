@@ -3,7 +3,6 @@
 //! Paths stay as they were written: filling in patterns takes `spec`, and is done by the caller.
 
 use super::core::{Core, Record};
-use super::plan::expected_end;
 use super::types::PartitionLoad;
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::job::Hold;
@@ -110,35 +109,9 @@ impl Core {
         }
     }
 
-    /// When a job that holds resources ends by its time limit.
-    pub fn expected_end(&self, id: JobId, now: Timestamp) -> Option<Timestamp> {
-        self.job(id).and_then(|job| expected_end(job, now))
-    }
-
-    /// Whether a job, or any task of an array, has not ended yet. False too for what is not in memory.
-    pub fn is_live(&self, id: JobId) -> bool {
-        let is_live = |id: &JobId| self.job(*id).is_some_and(|job| !job.run.state.is_terminal());
-        match self.arrays.get(&id) {
-            Some(group) => group.records.iter().any(is_live),
-            None => is_live(&id),
-        }
-    }
-
     /// What jobs hold.
     pub fn allocated(&self) -> Tres {
         self.ledger.used()
-    }
-
-    /// GPU numbers that jobs hold, ascending.
-    pub fn gpus_in_use(&self) -> Vec<u32> {
-        let mut ids: Vec<u32> = self
-            .active
-            .iter()
-            .filter_map(|id| self.job(*id)?.run.alloc.as_ref())
-            .flat_map(|alloc| alloc.gpu_ids.iter().copied())
-            .collect();
-        ids.sort_unstable();
-        ids
     }
 
     pub fn is_exclusive(&self) -> bool {

@@ -13,12 +13,7 @@ use jiff::tz::TimeZone;
 /// times that daylight saving skips are moved forward by the gap; of those that it repeats, the first is meant.
 ///
 /// # Errors
-/// `Invalid --begin specification: …`.
-pub fn parse(text: &str, now: Timestamp, tz: &TimeZone) -> Result<Timestamp, SpecError> {
-    parse_for(text, "--begin", now, tz)
-}
-
-/// As [`parse`], for the named option.
+/// `Invalid --begin specification: …`, with the name of the `option`.
 pub fn parse_for(text: &str, option: &str, now: Timestamp, tz: &TimeZone) -> Result<Timestamp, SpecError> {
     moment::parse(text, now, tz, Toward::Future)
         .map_err(|_| SpecError::invalid_option(option, text).with_hint(suggest::hint(FORMS, text, moment::WORDS)))
@@ -30,6 +25,10 @@ const FORMS: &str = "now+2hours, 16:00, tomorrow, noon, 16:00 tomorrow, 12/31, 2
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(text: &str, now: Timestamp, tz: &TimeZone) -> Result<Timestamp, SpecError> {
+        parse_for(text, "--begin", now, tz)
+    }
 
     #[test]
     fn begin_is_epoch_seconds_a_date_or_a_length_from_now() {

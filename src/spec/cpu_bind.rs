@@ -4,7 +4,7 @@ use crate::model::binding::{CpuBind, Repeated};
 use crate::spec::error::{SpecError, shown};
 
 /// The highest CPU number that a map or a mask may name; Linux is built for 8192 CPUs at most.
-pub const MAX_CPU: u32 = 65_535;
+const MAX_CPU: u32 = 65_535;
 
 /// The binding that `text` asks for; [`wants_report`] tells whether it is to be reported.
 ///

@@ -28,23 +28,6 @@ pub fn parse(text: &str) -> Result<ExportSpec, SpecError> {
     Ok(spec)
 }
 
-/// What [`parse`] reads back as the same value: `ALL,FOO=9,NEW='a,b'`, or `NONE`.
-pub fn print(spec: &ExportSpec) -> String {
-    let all = spec.all.then(|| "ALL".to_string());
-    let names = spec.names.iter().map(|name| quoted(name));
-    let set = spec.set.iter().map(|(name, value)| format!("{}={}", quoted(name), quoted(value)));
-    let items: Vec<String> = all.into_iter().chain(names).chain(set).collect();
-    if items.is_empty() { "NONE".to_string() } else { items.join(",") }
-}
-
-fn quoted(text: &str) -> String {
-    if !text.contains([',', '\'', '"', ' ', '\t', '\n']) {
-        return text.to_string();
-    }
-    // A single quote stands in double quotes.
-    text.split('\'').map(|part| format!("'{part}'")).collect::<Vec<_>>().join("\"'\"")
-}
-
 struct Item {
     name: String,
     value: Option<String>,
@@ -121,6 +104,23 @@ fn unquoted(value: &str) -> &str {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// What [`parse`] reads back as the same value: `ALL,FOO=9,NEW='a,b'`, or `NONE`.
+    fn print(spec: &ExportSpec) -> String {
+        let all = spec.all.then(|| "ALL".to_string());
+        let names = spec.names.iter().map(|name| quoted(name));
+        let set = spec.set.iter().map(|(name, value)| format!("{}={}", quoted(name), quoted(value)));
+        let items: Vec<String> = all.into_iter().chain(names).chain(set).collect();
+        if items.is_empty() { "NONE".to_string() } else { items.join(",") }
+    }
+
+    fn quoted(text: &str) -> String {
+        if !text.contains([',', '\'', '"', ' ', '\t', '\n']) {
+            return text.to_string();
+        }
+        // A single quote stands in double quotes.
+        text.split('\'').map(|part| format!("'{part}'")).collect::<Vec<_>>().join("\"'\"")
+    }
 
     fn spec(all: bool, names: &[&str], set: &[(&str, &str)]) -> Result<ExportSpec, SpecError> {
         Ok(ExportSpec {

@@ -119,11 +119,6 @@ fn file_name(name: &str) -> String {
     }
 }
 
-/// Whether each task gets a file of its own (`%t` is in the pattern).
-pub fn has_task_token(pattern: &str) -> bool {
-    !pattern.contains('\\') && pieces(pattern).any(|piece| matches!(piece, Piece::Token { letter: 't', .. }))
-}
-
 fn pieces(pattern: &str) -> impl Iterator<Item = Piece<'_>> {
     let mut rest = pattern;
     std::iter::from_fn(move || {
@@ -210,14 +205,6 @@ mod tests {
     fn a_backslash_switches_expansion_off() {
         assert_eq!(expand("out\\%j", &batch()), "out%j");
         assert_eq!(expand("\\%j-%x\\\\", &batch()), "%j-%x\\");
-        assert!(!has_task_token("\\%t"));
-    }
-
-    #[test]
-    fn a_rank_in_the_pattern_is_noticed() {
-        for (pattern, has) in [("o_%t", true), ("o_%3t", true), ("o_%%t", false), ("o_%j", false), ("%", false)] {
-            assert_eq!(has_task_token(pattern), has, "{pattern}");
-        }
     }
 
     #[test]
@@ -244,7 +231,6 @@ mod tests {
         #[test]
         fn no_pattern_breaks_it(pattern in "[%0-9a-zA-Z\\\\é]{0,40}|.*") {
             let _ = expand(&pattern, &batch());
-            let _ = has_task_token(&pattern);
         }
     }
 }

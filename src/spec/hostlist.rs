@@ -4,7 +4,7 @@ use crate::model::HostList;
 use crate::spec::error::{SpecError, shown};
 
 /// The most names that a list may stand for.
-pub const MAX_HOSTS: usize = 65_536;
+const MAX_HOSTS: usize = 65_536;
 
 /// The longest name; DNS has the same bound.
 const MAX_NAME_LEN: usize = 255;

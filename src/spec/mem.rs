@@ -3,19 +3,14 @@
 use crate::spec::error::SpecError;
 
 /// The largest amount, 2^60 bytes: whatever is added up or turned into bytes later stays inside 64 bits.
-pub const MAX_MB: u64 = 1 << 40;
+const MAX_MB: u64 = 1 << 40;
 
 /// Megabytes (2^20 bytes) of `512M`, `1G`, `1g`, `1GB`, `500K` (rounded up to 1) or a bare number of megabytes.
 ///
 /// Zero is a value of its own (the host's whole memory), so it is returned as it is.
 ///
 /// # Errors
-/// `Invalid --mem specification: …`: fractions and signs are refused as in Slurm.
-pub fn parse_mb(text: &str) -> Result<u64, SpecError> {
-    parse_mb_for(text, "--mem")
-}
-
-/// As [`parse_mb`], for the named option.
+/// `Invalid --mem specification: …` for the option `--mem`: fractions and signs are refused as in Slurm.
 pub fn parse_mb_for(text: &str, option: &str) -> Result<u64, SpecError> {
     megabytes(text).ok_or_else(|| SpecError::invalid_option(option, text).with_hint(FORMS))
 }
@@ -42,20 +37,24 @@ fn megabytes(text: &str) -> Option<u64> {
     mb.filter(|&mb| mb <= MAX_MB)
 }
 
-/// `512M`; the largest unit that shows the amount without a fraction: `1G`.
-pub fn print_mb(mb: u64) -> String {
-    match mb {
-        0 => "0".to_string(),
-        _ if mb.is_multiple_of(1 << 20) => format!("{}T", mb >> 20),
-        _ if mb.is_multiple_of(1 << 10) => format!("{}G", mb >> 10),
-        _ => format!("{mb}M"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn parse_mb(text: &str) -> Result<u64, SpecError> {
+        parse_mb_for(text, "--mem")
+    }
+
+    /// `512M`; the largest unit that shows the amount without a fraction: `1G`.
+    fn print_mb(mb: u64) -> String {
+        match mb {
+            0 => "0".to_string(),
+            _ if mb.is_multiple_of(1 << 20) => format!("{}T", mb >> 20),
+            _ if mb.is_multiple_of(1 << 10) => format!("{}G", mb >> 10),
+            _ => format!("{mb}M"),
+        }
+    }
 
     #[test]
     fn every_unit_of_slurm_is_read() {

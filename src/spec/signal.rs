@@ -8,7 +8,7 @@ use crate::spec::error::{SpecError, shown};
 use crate::spec::suggest;
 
 /// Seconds before the end where `--signal` names none.
-pub const DEFAULT_BEFORE_SECS: u32 = 60;
+const DEFAULT_BEFORE_SECS: u32 = 60;
 
 /// The longest warning, as Slurm keeps it in 16 bits.
 const MAX_BEFORE_SECS: u32 = u16::MAX as u32;
@@ -38,11 +38,6 @@ fn hint(form: &str, text: &str) -> String {
     suggest::hint(&forms, name.strip_prefix("SIG").unwrap_or(&name), NAMES)
 }
 
-/// The short name of a signal: `USR1`. Real-time signals have none.
-pub fn name(signal: i32) -> Option<&'static str> {
-    usize::try_from(signal).ok()?.checked_sub(1).and_then(|i| NAMES.get(i)).copied()
-}
-
 /// `[R][B]:SIG[@seconds]`. `R` (reservation) is accepted and means nothing: one host has no reservations.
 ///
 /// # Errors
@@ -50,15 +45,6 @@ pub fn name(signal: i32) -> Option<&'static str> {
 pub fn parse_warn(text: &str) -> Result<WarnSignal, SpecError> {
     warn(text)
         .ok_or_else(|| SpecError::invalid_option("--signal", text).with_hint(hint("[B:]SIGNAL[@SECONDS], ", text)))
-}
-
-/// `B:USR1@300`, which [`parse_warn`] reads back.
-pub fn print_warn(warn: &WarnSignal) -> String {
-    let target = if warn.batch_only { "B:" } else { "" };
-    match name(warn.signal) {
-        Some(name) => format!("{target}{name}@{}", warn.before_secs),
-        None => format!("{target}{}@{}", warn.signal, warn.before_secs),
-    }
 }
 
 fn warn(text: &str) -> Option<WarnSignal> {
@@ -110,6 +96,20 @@ fn number(text: &str) -> Option<i32> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// The short name of a signal: `USR1`. Real-time signals have none.
+    fn name(signal: i32) -> Option<&'static str> {
+        usize::try_from(signal).ok()?.checked_sub(1).and_then(|i| NAMES.get(i)).copied()
+    }
+
+    /// `B:USR1@300`, which [`parse_warn`] reads back.
+    fn print_warn(warn: &WarnSignal) -> String {
+        let target = if warn.batch_only { "B:" } else { "" };
+        match name(warn.signal) {
+            Some(name) => format!("{target}{name}@{}", warn.before_secs),
+            None => format!("{target}{}@{}", warn.signal, warn.before_secs),
+        }
+    }
 
     #[test]
     fn names_and_numbers_are_read() {

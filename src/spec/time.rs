@@ -88,18 +88,18 @@ fn number(text: &str) -> Option<u64> {
     if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().ok() } else { None }
 }
 
-/// The limit as `scontrol show job` has it, which [`parse_limit`] reads back: `01:30:00`, `2-12:00:00`, `UNLIMITED`.
-pub fn print_limit(limit_secs: Option<u64>) -> String {
-    let Some(secs) = limit_secs else { return "UNLIMITED".to_string() };
-    let (days, hours, minutes) = (secs / 86_400, secs / 3_600 % 24, secs / 60 % 60);
-    let clock = format!("{hours:02}:{minutes:02}:{:02}", secs % 60);
-    if days > 0 { format!("{days}-{clock}") } else { clock }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// The limit as `scontrol show job` has it, which [`parse_limit`] reads back: `01:30:00`, `2-12:00:00`, `UNLIMITED`.
+    fn print_limit(limit_secs: Option<u64>) -> String {
+        let Some(secs) = limit_secs else { return "UNLIMITED".to_string() };
+        let (days, hours, minutes) = (secs / 86_400, secs / 3_600 % 24, secs / 60 % 60);
+        let clock = format!("{hours:02}:{minutes:02}:{:02}", secs % 60);
+        if days > 0 { format!("{days}-{clock}") } else { clock }
+    }
 
     #[test]
     fn every_form_of_slurm_is_read() {

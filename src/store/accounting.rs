@@ -57,6 +57,7 @@ impl Reader {
     ///
     /// # Errors
     /// The database can't be read, or holds what no version of slotd writes.
+    #[cfg(test)]
     pub fn job(&mut self, job: JobId) -> Result<Option<Job>, StoreError> {
         let named = JobQuery { jobs: vec![JobRef::job(job)], ..JobQuery::default() };
         Ok(self.accounting(&named)?.into_iter().find(|found| found.id == job))

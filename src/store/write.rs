@@ -96,7 +96,7 @@ impl Store {
 
     /// As if the disk had this many pages for the database, for as long as the connection lasts.
     #[cfg(test)]
-    pub(crate) fn limit_pages(&mut self, pages: u32) {
+    pub fn limit_pages(&mut self, pages: u32) {
         use diesel::connection::SimpleConnection as _;
         self.conn.batch_execute(&format!("PRAGMA max_page_count = {pages}")).unwrap();
     }

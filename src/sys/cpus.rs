@@ -29,21 +29,6 @@ pub struct Topology {
     pub socket_cpus: Vec<Vec<u32>>,
 }
 
-/// Reads a list of CPUs as sysfs writes it: `0-3,8,10-11`. `None` where it is malformed.
-pub fn parse_list(text: &str) -> Option<Vec<u32>> {
-    let mut cpus = BTreeSet::new();
-    for part in text.trim().split(',').filter(|p| !p.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        // The kernel knows 8192 CPUs at most; a wider range is no list of CPUs.
-        if last < first || last > 65_535 {
-            return None;
-        }
-        cpus.extend(first..=last);
-    }
-    Some(cpus.into_iter().collect())
-}
-
 /// The topology of these CPUs. A CPU without a place counts as a core and a socket 0 of its own kind, as on machines
 /// whose sysfs does not tell.
 pub fn topology(cpu_ids: &[u32], places: &[Place]) -> Topology {
@@ -101,15 +86,6 @@ fn place(cpu: u32) -> Option<Place> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_list_of_sysfs_is_read() {
-        assert_eq!(parse_list("0-3,8,10-11\n"), Some(vec![0, 1, 2, 3, 8, 10, 11]));
-        assert_eq!(parse_list("\n"), Some(vec![]));
-        for bad in ["3-1", "a", "0-", "-1", "0-4294967295"] {
-            assert_eq!(parse_list(bad), None, "{bad}");
-        }
-    }
 
     #[test]
     fn hyperthreads_share_a_core() {

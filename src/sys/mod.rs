@@ -16,5 +16,3 @@ pub mod socket;
 pub mod system;
 pub mod user;
 pub mod zone;
-
-pub use paths::Paths;

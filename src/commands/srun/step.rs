@@ -99,7 +99,7 @@ impl Srun {
     pub fn step_request(&self, choices: &Choices, request: &JobRequest, default_name: &str) -> StepRequest {
         let inside = self.jobid.is_some();
         let asked =
-            |names: &[&str]| names.iter().any(|name| choices.of(name).is_some() && !choices.from_environment(name));
+            |names: &[&str]| names.iter().any(|name| choices.of(name).is_some() && !choices.is_from_environment(name));
         let jobs_own = |names: &[&str]| inside && !asked(names);
         let mem = ["mem", "mem-per-cpu", "mem-per-gpu"];
         let gpu =

@@ -3,5 +3,5 @@
 mod fields;
 mod view;
 
-pub use fields::{Row, Sacct};
+pub use fields::Sacct;
 pub use view::{Layout, Options, Rows, View, parse, print};

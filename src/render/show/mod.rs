@@ -11,5 +11,5 @@ mod steps;
 pub use config::{config, ping};
 pub use host::{node, partition, partitions};
 pub use hostlist::{hostlist, hostnames, ranges};
-pub use jobs::{job, jobs};
+pub use jobs::jobs;
 pub use steps::{steps, steps_shown};

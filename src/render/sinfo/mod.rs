@@ -4,6 +4,6 @@ mod fields;
 mod states;
 mod view;
 
-pub use fields::{Row, Sinfo, features, gres, load};
+pub use fields::{Sinfo, features, gres, load};
 pub use states::{State, States};
 pub use view::{Layout, Options, REASONS, Sort, View, long, parse, print};
