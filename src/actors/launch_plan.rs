@@ -3,8 +3,9 @@
 //! Pure but for the local time zone of [`local_iso`].
 
 use crate::actors::messages::LaunchStep;
-use crate::exec::environment::{self, JobFacts, StepFacts};
-use crate::exec::launch_spec::{LaunchSpec, OwnEnd, Sink, Source, TaskSpec};
+use crate::exec::LaunchError;
+use crate::exec::environment::{self, Environment};
+use crate::exec::launch_spec::{LaunchSpec, OwnEnd, TaskSpec};
 use crate::model::binding::{CpuBind, GpuBind};
 use crate::model::change::LaunchTexts;
 use crate::model::partition::Host;
@@ -13,7 +14,7 @@ use crate::model::step_request::StepKind;
 use crate::model::tres::Allocation;
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, Job, JobId, JobRequest, StepId, StepKey, Timestamp};
-use crate::protocol::request::Stream;
+use crate::protocol::request::{StepLaunch, Stream};
 use crate::spec::filename::{FilenameVars, NO_VAL, expand};
 use crate::sys::paths::Paths;
 use std::path::{Path, PathBuf};
@@ -74,53 +75,37 @@ pub fn fill_paths(view: &mut JobView, host: &str) {
     view.std_in = or(&request.std_in, "/dev/null");
 }
 
-fn facts<'a>(job: &'a Job, alloc: &'a Allocation, host: &'a Host, root: &'a str) -> JobFacts<'a> {
-    JobFacts {
-        id: job.id,
-        role: &job.role,
-        request: &job.request,
-        partition: &job.partition,
-        alloc,
-        start: job.run.start.unwrap_or_default(),
-        restarts: job.run.restarts,
-        node: &host.name,
-        cluster: crate::CLUSTER,
-        root,
-    }
-}
-
 /// The launch of a batch script, or of the command of `srun --no-wait`.
 pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, ranks: bool) -> LaunchSpec {
     let request = &job.request;
     let alloc = job.run.alloc.clone().unwrap_or_default();
-    let root = paths.root().to_string_lossy().into_owned();
     let is_run = request.kind == JobKind::Run;
     let ntasks = if ranks || is_run { request.task_count().max(1) } else { 1 };
     // A requeued job adds to what its earlier run wrote, as in Slurm.
     let append = request.open_mode == Some(OpenMode::Append) || (request.open_mode.is_none() && job.run.restarts > 0);
-    let file = |pattern: &str, task: u32| {
-        let name = expand(pattern, &vars(job.id, &job.role, request, &host.name, StepId::Batch, task));
-        PathBuf::from(absolute(&request.work_dir, &name))
+    let file = |pattern: &str, rank: u32, append: bool| {
+        let name = expand(pattern, &vars(job.id, &job.role, request, &host.name, StepId::Batch, rank));
+        Stream::File { path: absolute(&request.work_dir, &name).into(), append }
     };
-    let bind = &request.cpu_bind;
-    let tasks = (0..ntasks)
-        .map(|rank| TaskSpec {
+    let task = |rank| {
+        let gpus = task_gpus(&GpuBind::Auto, &request.gpu, &alloc, rank, ntasks);
+        TaskSpec {
             rank,
-            stdin: request.std_in.as_deref().map_or(Source::Null, |p| Source::File(file(p, rank))),
-            stdout: Sink::File { path: file(output_pattern(request), rank), append },
-            stderr: match request.std_err.as_deref() {
-                None => Sink::SameAsStdout,
-                Some(pattern) => Sink::File { path: file(pattern, rank), append },
-            },
-            env: environment::task_environment(
+            stdin: request.std_in.as_deref().map_or(Stream::Null, |pattern| file(pattern, rank, false)),
+            stdout: file(output_pattern(request), rank, append),
+            stderr: request.std_err.as_deref().map_or(Stream::SameAsStdout, |pattern| file(pattern, rank, append)),
+            env: environment::task_environment(rank, gpus.as_deref()),
+            cpus: request.cpu_bind.cpus_of(
+                &alloc.cpu_ids,
+                &host.cores,
                 rank,
-                task_gpus(&GpuBind::Auto, &request.gpu, &alloc, rank, ntasks).as_deref(),
+                ntasks,
+                request.cpus_per_task.unwrap_or(1),
             ),
-            cpus: bind.cpus_of(&alloc.cpu_ids, &host.cores, rank, ntasks, request.cpus_per_task.unwrap_or(1)),
             argv: None,
             report_binding: None,
-        })
-        .collect();
+        }
+    };
     LaunchSpec {
         step: StepKey { job: job.id, step: StepId::Batch },
         run: job.run.restarts,
@@ -129,12 +114,12 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
         unset_env: environment::stale_variables(&texts.env),
         env: texts.env,
         default_env: vec![tmpdir()],
-        set_env: environment::batch_environment(&facts(job, &alloc, host, &root), ntasks),
+        set_env: Environment::of(job, &host.name, &paths.root().to_string_lossy()).batch(ntasks),
         argv: request.args.clone(),
         work_dir: PathBuf::from(&request.work_dir),
         umask: request.umask,
         rlimits: request.rlimits.clone(),
-        tasks,
+        tasks: (0..ntasks).map(task).collect(),
         write_runner: true,
         ..LaunchSpec::default()
     }
@@ -149,119 +134,91 @@ fn tmpdir() -> (String, String) {
 ///
 /// # Errors
 /// The request does not fit together: fewer streams or commands than tasks.
-pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result<LaunchSpec, String> {
-    let launch = &m.launch;
-    let (job, request) = (&m.job, &launch.request);
-    let tasks =
-        StepTasks { m, ntasks: request.tasks(&job.request), cpus_per_task: request.cpus_per_task(&job.request) };
-    tasks.check()?;
-    let whole = job.run.alloc.clone().unwrap_or_default();
-    // What the caller's environment says of the job's GPUs is not true of a step without any.
-    let hides_gpus = request.kind == StepKind::Numbered && m.alloc.gpu_ids.is_empty() && !whole.gpu_ids.is_empty();
-    let is_interactive = request.kind == StepKind::Interactive;
-    let ends_itself = request.kill_on_bad_exit || request.time_limit_secs.is_some();
-    let own_end = OwnEnd {
-        grace_ms: u64::try_from(kill_wait.as_millis()).unwrap_or(u64::MAX),
-        node: m.host.name.clone(),
-        utc_offset_secs: utc_offset_secs(job.run.start.unwrap_or_default()),
+pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result<LaunchSpec, LaunchError> {
+    let LaunchStep { job, host, launch, alloc, .. } = m;
+    let request = &launch.request;
+    let ntasks = request.tasks(&job.request);
+    check(launch, ntasks)?;
+    let root = paths.root().to_string_lossy();
+    let environment = Environment::of(job, &host.name, &root);
+    let (default_env, set_env) = match request.kind {
+        StepKind::Interactive => (Vec::new(), environment.interactive()),
+        StepKind::Numbered => (vec![tmpdir()], environment.step(m.step.step, launch, alloc)),
     };
+    // What the caller's environment says of the job's GPUs is not true of a step without any.
+    let job_has_gpus = job.run.alloc.as_ref().is_some_and(|whole| !whole.gpu_ids.is_empty());
+    let hides_gpus = request.kind == StepKind::Numbered && alloc.gpu_ids.is_empty() && job_has_gpus;
+    let ends_itself = request.kill_on_bad_exit || request.time_limit_secs.is_some();
     Ok(LaunchSpec {
         step: m.step,
         run: job.run.restarts,
         job_dir: paths.job_dir(job.id),
         env: m.env.clone(),
-        default_env: if is_interactive { Vec::new() } else { vec![tmpdir()] },
-        set_env: tasks.environment(&whole, &paths.root().to_string_lossy()),
+        default_env,
+        set_env,
         unset_env: if hides_gpus { environment::gpus_of_a_job() } else { Vec::new() },
         argv: launch.argv[0].clone(),
         work_dir: PathBuf::from(&launch.work_dir),
         umask: launch.umask,
         rlimits: launch.rlimits.clone(),
-        tasks: (0..tasks.ntasks).map(|rank| tasks.task(rank)).collect(),
+        tasks: (0..ntasks).map(|rank| step_task(m, rank, ntasks)).collect(),
         pty: launch.pty,
         kill_on_bad_exit: request.kill_on_bad_exit,
         time_limit_secs: request.time_limit_secs,
-        own_end: if ends_itself { own_end } else { OwnEnd::default() },
+        own_end: if ends_itself { own_end(job, host, kill_wait) } else { OwnEnd::default() },
         tie_fd: launch.tie,
         ..LaunchSpec::default()
     })
 }
 
-/// A step with the number of its tasks worked out.
-struct StepTasks<'a> {
-    m: &'a LaunchStep,
-    ntasks: u32,
-    cpus_per_task: Option<u32>,
+fn check(launch: &StepLaunch, tasks: u32) -> Result<(), LaunchError> {
+    let count = |what, given| Err(LaunchError::TaskCount { tasks, what, given });
+    if launch.streams.len() != tasks as usize {
+        return count("streams", launch.streams.len());
+    }
+    if launch.argv.is_empty() || launch.argv.iter().any(Vec::is_empty) {
+        return Err(LaunchError::NoCommand);
+    }
+    if launch.argv.len() != 1 && launch.argv.len() != tasks as usize {
+        return count("commands", launch.argv.len());
+    }
+    Ok(())
 }
 
-impl StepTasks<'_> {
-    /// Whether the request fits together.
-    fn check(&self) -> Result<(), String> {
-        let (launch, ntasks) = (&self.m.launch, self.ntasks);
-        if launch.streams.len() != ntasks as usize {
-            return Err(format!("{ntasks} tasks, but streams for {}", launch.streams.len()));
+fn step_task(m: &LaunchStep, rank: u32, ntasks: u32) -> TaskSpec {
+    let LaunchStep { job, host, launch, alloc, .. } = m;
+    let request = &launch.request;
+    let streams = &launch.streams[rank as usize];
+    let at_task = |stream: &Stream| match stream {
+        Stream::File { path, append } => {
+            let vars = vars(job.id, &job.role, &job.request, &host.name, m.step.step, rank);
+            let name = expand(&path.to_string_lossy(), &vars);
+            Stream::File { path: absolute(&launch.work_dir, &name).into(), append: *append }
         }
-        if launch.argv.is_empty() || launch.argv.iter().any(Vec::is_empty) {
-            return Err("there is no command to run".to_owned());
-        }
-        if launch.argv.len() != 1 && launch.argv.len() != ntasks as usize {
-            return Err(format!("{ntasks} tasks, but commands for {}", launch.argv.len()));
-        }
-        Ok(())
+        other => other.clone(),
+    };
+    let cpus_per_task = request.cpus_per_task(&job.request).unwrap_or(1);
+    let gpus = task_gpus(&request.gpu_bind, &request.gpu, alloc, rank, ntasks);
+    TaskSpec {
+        rank,
+        stdin: at_task(&streams.stdin),
+        stdout: at_task(&streams.stdout),
+        stderr: at_task(&streams.stderr),
+        env: environment::task_environment(rank, gpus.as_deref()),
+        cpus: request.cpu_bind.cpus_of(&alloc.cpu_ids, &host.cores, rank, ntasks, cpus_per_task),
+        argv: (launch.argv.len() > 1).then(|| launch.argv[rank as usize].clone()),
+        report_binding: request.report_cpu_bind.then(|| {
+            let (units, kind) = reported(&request.cpu_bind);
+            format!("cpu-bind{units}={kind} - {}, task {rank:2} {rank:2}", host.name)
+        }),
     }
+}
 
-    /// What all tasks get. `whole`: the allocation of the job.
-    fn environment(&self, whole: &Allocation, root: &str) -> Vec<(String, String)> {
-        let launch = &self.m.launch;
-        let facts = facts(&self.m.job, whole, &self.m.host, root);
-        if launch.request.kind == StepKind::Interactive {
-            return environment::allocation_environment(&facts);
-        }
-        let step_facts = StepFacts {
-            id: self.m.step.step,
-            ntasks: self.ntasks,
-            cpus_per_task: self.cpus_per_task,
-            alloc: &self.m.alloc,
-            exact: launch.request.exact,
-            umask: launch.umask,
-            label: launch.label,
-        };
-        environment::step_environment(&facts, &step_facts)
-    }
-
-    fn task(&self, rank: u32) -> TaskSpec {
-        let StepTasks { m, ntasks, cpus_per_task } = *self;
-        let (job, host, launch) = (&m.job, &m.host, &m.launch);
-        let request = &launch.request;
-        let streams = &launch.streams[rank as usize];
-        let path = |pattern: &str| {
-            let name = expand(pattern, &vars(job.id, &job.role, &job.request, &host.name, m.step.step, rank));
-            PathBuf::from(absolute(&launch.work_dir, &name))
-        };
-        let sink = |stream: &Stream| match stream {
-            Stream::Null => Sink::Null,
-            Stream::Fd(at) => Sink::Fd(*at),
-            Stream::File { path: pattern, append } => Sink::File { path: path(pattern), append: *append },
-            Stream::SameAsStdout => Sink::SameAsStdout,
-        };
-        let gpus = task_gpus(&request.gpu_bind, &request.gpu, &m.alloc, rank, ntasks);
-        TaskSpec {
-            rank,
-            stdin: match &streams.stdin {
-                Stream::Fd(at) => Source::Fd(*at),
-                Stream::File { path: pattern, .. } => Source::File(path(pattern)),
-                Stream::Null | Stream::SameAsStdout => Source::Null,
-            },
-            stdout: sink(&streams.stdout),
-            stderr: sink(&streams.stderr),
-            env: environment::task_environment(rank, gpus.as_deref()),
-            cpus: request.cpu_bind.cpus_of(&m.alloc.cpu_ids, &host.cores, rank, ntasks, cpus_per_task.unwrap_or(1)),
-            argv: (launch.argv.len() > 1).then(|| launch.argv[rank as usize].clone()),
-            report_binding: request.report_cpu_bind.then(|| {
-                let (units, kind) = reported(&request.cpu_bind);
-                format!("cpu-bind{units}={kind} - {}, task {rank:2} {rank:2}", host.name)
-            }),
-        }
+fn own_end(job: &Job, host: &Host, kill_wait: Duration) -> OwnEnd {
+    OwnEnd {
+        grace_ms: u64::try_from(kill_wait.as_millis()).unwrap_or(u64::MAX),
+        node: host.name.clone(),
+        utc_offset_secs: utc_offset_secs(job.run.start.unwrap_or_default()),
     }
 }
 

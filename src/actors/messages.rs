@@ -5,14 +5,14 @@ use crate::actors::news::NewsSender;
 use crate::exec::launch_spec::{StepCommand, StepUsage};
 use crate::model::change::{Change, LaunchTexts};
 use crate::model::diagnostics::Diagnostics;
-use crate::model::job::{Client, ClientProcess};
+use crate::model::job::ClientProcess;
 use crate::model::partition::{Gpu, Host};
 use crate::model::query::JobQuery;
 use crate::model::view::{JobList, JobView, NodeView};
-use crate::model::{ExitCode, ExitRecord, Job, JobId, JobRef, JobRequest, JobState, Reason, Refusal, StepId, StepKey};
+use crate::model::{ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Reason, Refusal, StepId, StepKey};
 use crate::protocol::answer::Outcome;
 use crate::protocol::request::{CancelAsk, ControlAction, StepLaunch, UsageAsk};
-use crate::sched::{EndCause, EndedJob, Estimate, SignalTarget, StopCause};
+use crate::sched::{EndCause, EndedJob, Estimate, SignalTarget, StopCause, Submission};
 use crate::store::StoreError;
 use actix::Message;
 use std::os::fd::OwnedFd;
@@ -23,13 +23,9 @@ use std::os::fd::OwnedFd;
 #[derive(Message)]
 #[rtype(result = "Result<JobId, Refusal>")]
 pub struct SubmitJob {
-    pub request: JobRequest,
-    pub texts: LaunchTexts,
-    pub client: Client,
+    pub submission: Submission,
     /// It may be in the queue already.
     pub again: bool,
-    /// What the database knows of dependencies that are no longer in memory.
-    pub ended: Vec<EndedJob>,
     /// Where the news of the job go, if anybody waits for them.
     pub news: Option<NewsSender>,
 }
@@ -37,10 +33,7 @@ pub struct SubmitJob {
 /// What would become of a submission.
 #[derive(Message)]
 #[rtype(result = "Result<Estimate, Refusal>")]
-pub struct TestSubmission {
-    pub request: JobRequest,
-    pub ended: Vec<EndedJob>,
-}
+pub struct TestSubmission(pub Submission);
 
 #[derive(Message)]
 #[rtype(result = "JobList")]

@@ -14,7 +14,7 @@ use crate::model::job::ClientProcess;
 use crate::model::view::JobView;
 use crate::model::{ExitCode, ExitRecord, Job, JobId, JobRef, Partition, Refusal, StepKey, Timestamp};
 use crate::protocol::answer::Answer;
-use crate::sched::{Core, Cx, Effect, EndCause, Outbox, Submission};
+use crate::sched::{Core, Cx, Effect, EndCause, Outbox};
 use actix::prelude::*;
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
@@ -341,13 +341,15 @@ impl Handler<SubmitJob> for SchedulerActor {
         if self.disk_is_full {
             return Box::pin(async { Err(Refusal::DiskFull) });
         }
-        if let Some(id) = self.core.submitted_by(m.client.process).filter(|_| m.again) {
-            self.rejoin_job(id, m.client.holds, m.news);
+        if m.again
+            && let Some(client) = m.submission.client
+            && let Some(id) = self.core.submitted_by(client.process)
+        {
+            self.rejoin_job(id, client.holds, m.news);
             return self.reply_after(Outbox::default(), Ok(id));
         }
         let mut cx = Cx::at(self.now());
-        let submission = Submission { request: m.request, texts: m.texts, client: Some(m.client), ended: m.ended };
-        let id = match self.core.submit(submission, &mut cx) {
+        let id = match self.core.submit(m.submission, &mut cx) {
             Ok(id) => id,
             Err(refusal) => return Box::pin(async move { Err(refusal) }),
         };
@@ -361,8 +363,7 @@ impl Handler<SubmitJob> for SchedulerActor {
 impl Handler<TestSubmission> for SchedulerActor {
     type Result = Result<crate::sched::Estimate, Refusal>;
 
-    fn handle(&mut self, m: TestSubmission, _: &mut Self::Context) -> Self::Result {
-        let submission = Submission { request: m.request, ended: m.ended, ..Submission::default() };
+    fn handle(&mut self, TestSubmission(submission): TestSubmission, _: &mut Self::Context) -> Self::Result {
         self.core.test_only(&submission, self.now())
     }
 }

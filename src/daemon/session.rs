@@ -21,7 +21,7 @@ use crate::model::{JobId, JobRef, Refusal, StepId, Timestamp};
 use crate::protocol::answer::{Answer, Outcome};
 use crate::protocol::frame::{Frame, FrameError};
 use crate::protocol::request::{ControlAction, Request, StepLaunch, Submit};
-use crate::sched::{EndedJob, dependency_targets};
+use crate::sched::{EndedJob, Submission, dependency_targets};
 use crate::sys::paths::Paths;
 use crate::sys::socket::send_all_async;
 use actix::Addr;
@@ -306,9 +306,11 @@ impl Session {
         let env = raw.split_off(submit.script_len);
         let texts = LaunchTexts { script: raw, env };
         let ended = self.facts_of(dependency_targets([&submit.request.dependency])).await?;
+        let client = submit.client;
+        let script = (submit.request.kind == JobKind::Batch).then(|| texts.script.clone());
+        let submission = Submission { request: submit.request, texts, client: Some(client), ended };
         if submit.test_only {
-            let test = TestSubmission { request: submit.request, ended };
-            return Ok(plain(match self.hub.scheduler.send(test).await? {
+            return Ok(plain(match self.hub.scheduler.send(TestSubmission(submission)).await? {
                 Ok(estimate) => Answer::WouldStart {
                     job: estimate.id,
                     at: estimate.start,
@@ -318,19 +320,11 @@ impl Session {
                 Err(refused) => Answer::Refused(refused),
             }));
         }
-        let waits = submit.wait || submit.client.holds;
-        let script = (submit.request.kind == JobKind::Batch).then(|| texts.script.clone());
-        let message = SubmitJob {
-            request: submit.request,
-            texts,
-            client: submit.client,
-            again: submit.again,
-            ended,
-            news: waits.then(|| self.news.clone()),
-        };
+        let waits = submit.wait || client.holds;
+        let message = SubmitJob { submission, again: submit.again, news: waits.then(|| self.news.clone()) };
         Ok(plain(match self.hub.scheduler.send(message).await? {
             Ok(job) => {
-                self.held.allocation = submit.client.holds.then_some((job, submit.client.process));
+                self.held.allocation = client.holds.then_some((job, client.process));
                 if let Some(script) = script {
                     self.store_script(job, script).await;
                 }

@@ -32,19 +32,12 @@ pub use base::CgroupBase;
 const PERIOD_US: u64 = 100_000;
 
 /// A cgroup could not be used: which, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cgroup {}: {why}", path.display())]
 pub struct CgroupError {
     path: PathBuf,
     why: String,
 }
-
-impl fmt::Display for CgroupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cgroup {}: {}", self.path.display(), self.why)
-    }
-}
-
-impl std::error::Error for CgroupError {}
 
 fn failed(path: &Path, why: impl fmt::Display) -> CgroupError {
     CgroupError { path: path.to_owned(), why: why.to_string() }

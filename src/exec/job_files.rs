@@ -1,7 +1,9 @@
 //! The files of a launch: the script, the exit record, and the tasks' output files.
 
-use crate::exec::launch_spec::{LaunchSpec, Sink, Source, TaskSpec, exit_path};
+use crate::exec::LaunchError;
+use crate::exec::launch_spec::{LaunchSpec, TaskSpec, exit_path};
 use crate::model::ExitRecord;
+use crate::protocol::request::Stream;
 use nix::errno::Errno;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -18,10 +20,10 @@ pub(super) fn reason(e: &io::Error) -> String {
 }
 
 /// Writes a file of the job directory that only the user may read and run.
-pub(super) fn write_program(path: &Path, text: &[u8]) -> Result<(), String> {
+pub(super) fn write_program(path: &Path, text: &[u8]) -> Result<(), LaunchError> {
     // Always a new file in the place of the old one, which a process of an earlier run may have open for execution.
     let write = || fs::rename(fresh_program(path, text)?, path);
-    write().map_err(|e| format!("could not write {}: {}", path.display(), reason(&e)))
+    write().map_err(LaunchError::file("write", path))
 }
 
 /// A program beside its place, which is its own: others may make one at the same time.
@@ -35,37 +37,37 @@ fn fresh_program(path: &Path, text: &[u8]) -> io::Result<PathBuf> {
 /// Puts the script of a job that was submitted into its directory, unless the job's start was quicker.
 ///
 /// # Errors
-/// The text says what could not be made and why.
-pub fn store_script(job_dir: &Path, script: &[u8]) -> Result<(), String> {
+/// What could not be made.
+pub fn store_script(job_dir: &Path, script: &[u8]) -> Result<(), LaunchError> {
     make_dir(job_dir, 0o700)?;
-    let path = job_dir.join(SCRIPT);
+    let path = &job_dir.join(SCRIPT);
     let write = || {
-        let new = fresh_program(&path, script)?;
-        let linked = fs::hard_link(&new, &path);
+        let new = fresh_program(path, script)?;
+        let linked = fs::hard_link(&new, path);
         fs::remove_file(&new)?;
         linked.or_else(|e| if e.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(e) })
     };
-    write().map_err(|e| format!("could not write {}: {}", path.display(), reason(&e)))
+    write().map_err(LaunchError::file("write", path))
 }
 
-/// Why a step cannot start in its working directory.
-pub(super) fn no_work_dir(dir: &Path, e: &io::Error) -> String {
-    format!("could not enter the working directory {}: {}", dir.display(), reason(e))
+/// For `map_err`: a step cannot start in its working directory.
+pub(super) fn no_work_dir(dir: &Path) -> impl Fn(io::Error) -> LaunchError {
+    LaunchError::file("enter the working directory", dir)
 }
 
 /// Looks whether the working directory can be entered. Where not, the reason goes to the standard error of the tasks
 /// as well, as far as that can be opened without making directories.
-pub(super) fn check_work_dir(spec: &LaunchSpec, handed: &[OwnedFd]) -> Result<(), String> {
+pub(super) fn check_work_dir(spec: &LaunchSpec, handed: &[OwnedFd]) -> Result<(), LaunchError> {
     let access = nix::unistd::access(&spec.work_dir, nix::unistd::AccessFlags::X_OK).map_err(io::Error::from);
     let found = access.and_then(|()| match fs::metadata(&spec.work_dir)?.is_dir() {
         true => Ok(()),
         false => Err(Errno::ENOTDIR.into()),
     });
     let Err(e) = found else { return Ok(()) };
-    let why = no_work_dir(&spec.work_dir, &e);
-    let mut told: Vec<&Sink> = Vec::new();
+    let why = no_work_dir(&spec.work_dir)(e);
+    let mut told: Vec<&Stream> = Vec::new();
     for task in &spec.tasks {
-        let sink = if task.stderr == Sink::SameAsStdout { &task.stdout } else { &task.stderr };
+        let sink = if task.stderr == Stream::SameAsStdout { &task.stdout } else { &task.stderr };
         if !told.contains(&sink) {
             told.push(sink);
         }
@@ -74,7 +76,7 @@ pub(super) fn check_work_dir(spec: &LaunchSpec, handed: &[OwnedFd]) -> Result<()
     for sink in told {
         // Where it cannot be told, the job's comment still has it.
         let _ = match sink {
-            Sink::File { path, append } => {
+            Stream::File { path, append } => {
                 let mut options = OpenOptions::new();
                 options.append(true).create(true).mode(0o666).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
                 let file = options.open(path);
@@ -85,22 +87,19 @@ pub(super) fn check_work_dir(spec: &LaunchSpec, handed: &[OwnedFd]) -> Result<()
                     file.write_all(line.as_bytes())
                 })
             }
-            Sink::Fd(place) => handed
+            Stream::Fd(place) => handed
                 .get(*place)
                 .map_or(Ok(()), |fd| nix::unistd::write(fd, line.as_bytes()).map(drop).map_err(io::Error::from)),
-            Sink::Null | Sink::SameAsStdout => Ok(()),
+            Stream::Null | Stream::SameAsStdout => Ok(()),
         };
     }
     Err(why)
 }
 
 /// Makes a directory and its parents.
-pub(super) fn make_dir(path: &Path, mode: u32) -> Result<(), String> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(mode)
-        .create(path)
-        .map_err(|e| format!("could not make the directory {}: {}", path.display(), reason(&e)))
+pub(super) fn make_dir(path: &Path, mode: u32) -> Result<(), LaunchError> {
+    let made = DirBuilder::new().recursive(true).mode(mode).create(path);
+    made.map_err(LaunchError::file("make the directory", path))
 }
 
 /// Puts the exit record in its place, whole or not at all.
@@ -115,7 +114,7 @@ pub(super) fn write_record(spec: &LaunchSpec, record: &ExitRecord) -> io::Result
 
 /// Where one of a task's first three descriptors comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Stream {
+pub(super) enum Opened {
     /// A descriptor of the watcher.
     Raw(RawFd),
     /// A named pipe. Opening one may wait for its other end for ever, so the task does it itself.
@@ -123,12 +122,12 @@ pub(super) enum Stream {
 }
 
 /// A task's standard input, output and error.
-pub(super) type Streams = [Stream; 3];
+pub(super) type Streams = [Opened; 3];
 
 /// The opened files of all tasks.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    opened: Vec<(PathBuf, Stream, Option<OwnedFd>)>,
+    opened: Vec<(PathBuf, Opened, Option<OwnedFd>)>,
 }
 
 impl Files {
@@ -136,46 +135,46 @@ impl Files {
     /// description, one position.
     ///
     /// # Errors
-    /// The text says which file could not be opened and why.
-    pub(super) fn streams(&mut self, task: &TaskSpec, handed: &[OwnedFd], null: RawFd) -> Result<Streams, String> {
+    /// A file that cannot be opened, or a descriptor that is not there.
+    pub(super) fn streams(&mut self, task: &TaskSpec, handed: &[OwnedFd], null: RawFd) -> Result<Streams, LaunchError> {
         let fd = |place: usize| {
-            let fd = handed.get(place).ok_or_else(|| format!("descriptor {place} was not handed over"))?;
-            Ok::<_, String>(Stream::Raw(fd.as_raw_fd()))
+            let fd = handed.get(place).ok_or(LaunchError::NoDescriptor(place))?;
+            Ok::<_, LaunchError>(Opened::Raw(fd.as_raw_fd()))
         };
         let stdin = match &task.stdin {
-            Source::Null => Stream::Raw(null),
-            Source::Fd(place) => fd(*place)?,
-            Source::File(path) => self.input(path)?,
+            Stream::Null | Stream::SameAsStdout => Opened::Raw(null),
+            Stream::Fd(place) => fd(*place)?,
+            Stream::File { path, .. } => self.input(path)?,
         };
-        let mut sink = |sink: &Sink, name: &str| match sink {
-            Sink::Null => Ok(Stream::Raw(null)),
-            Sink::Fd(place) => fd(*place),
-            Sink::File { path, append } => self.output(path, *append, name),
-            Sink::SameAsStdout => Err(String::from("standard output cannot be its own copy")),
+        let mut sink = |sink: &Stream, action: &'static str| match sink {
+            Stream::Null => Ok(Opened::Raw(null)),
+            Stream::Fd(place) => fd(*place),
+            Stream::File { path, append } => self.output(path, *append, action),
+            Stream::SameAsStdout => Err(LaunchError::OwnCopy),
         };
-        let stdout = sink(&task.stdout, "stdout")?;
+        let stdout = sink(&task.stdout, "open stdout file")?;
         let stderr = match &task.stderr {
-            Sink::SameAsStdout => stdout.clone(),
-            other => sink(other, "stderr")?,
+            Stream::SameAsStdout => stdout.clone(),
+            other => sink(other, "open stderr file")?,
         };
         Ok([stdin, stdout, stderr])
     }
 
-    fn input(&mut self, path: &Path) -> Result<Stream, String> {
-        let failed = |e: io::Error| format!("could not open stdin file {}: {}", path.display(), reason(&e));
-        if fs::metadata(path).map_err(failed)?.file_type().is_fifo() {
-            return Ok(Stream::Fifo { path: path.to_owned(), write: false });
+    fn input(&mut self, path: &Path) -> Result<Opened, LaunchError> {
+        let failed = LaunchError::file("open stdin file", path);
+        if fs::metadata(path).map_err(&failed)?.file_type().is_fifo() {
+            return Ok(Opened::Fifo { path: path.to_owned(), write: false });
         }
         // Each task reads the file from its beginning, so there is nothing to share.
         Ok(self.keep(PathBuf::new(), File::open(path).map_err(failed)?))
     }
 
-    fn output(&mut self, path: &Path, append: bool, name: &str) -> Result<Stream, String> {
+    fn output(&mut self, path: &Path, append: bool, action: &'static str) -> Result<Opened, LaunchError> {
         if let Some((_, stream, _)) = self.opened.iter().find(|(known, _, _)| known == path) {
             return Ok(stream.clone());
         }
         if fs::metadata(path).is_ok_and(|m| m.file_type().is_fifo()) {
-            let stream = Stream::Fifo { path: path.to_owned(), write: true };
+            let stream = Opened::Fifo { path: path.to_owned(), write: true };
             self.opened.push((path.to_owned(), stream.clone(), None));
             return Ok(stream);
         }
@@ -185,17 +184,19 @@ impl Files {
         let truncate = if append { 0 } else { libc::O_TRUNC };
         options.custom_flags(truncate | libc::O_NOCTTY);
         let file = match options.open(path) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => make_dir(path.parent().unwrap_or(Path::new("/")), 0o777)
-                .and_then(|()| options.open(path).map_err(|e| reason(&e))),
-            other => other.map_err(|e| reason(&e)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                make_dir(path.parent().unwrap_or(Path::new("/")), 0o777)?;
+                options.open(path)
+            }
+            other => other,
         };
-        let file = file.map_err(|why| format!("could not open {name} file {}: {why}", path.display()))?;
+        let file = file.map_err(LaunchError::file(action, path))?;
         Ok(self.keep(path.to_owned(), file))
     }
 
-    fn keep(&mut self, path: PathBuf, file: File) -> Stream {
+    fn keep(&mut self, path: PathBuf, file: File) -> Opened {
         let fd = OwnedFd::from(file);
-        let stream = Stream::Raw(fd.as_raw_fd());
+        let stream = Opened::Raw(fd.as_raw_fd());
         self.opened.push((path, stream.clone(), Some(fd)));
         stream
     }
@@ -205,8 +206,8 @@ impl Files {
 mod tests {
     use super::*;
 
-    fn output(path: &Path, append: bool) -> Sink {
-        Sink::File { path: path.to_owned(), append }
+    fn output(path: &Path, append: bool) -> Stream {
+        Stream::File { path: path.to_owned(), append }
     }
 
     #[test]
@@ -216,7 +217,7 @@ mod tests {
         let task = TaskSpec { stdout: output(&path, false), stderr: output(&path, false), ..TaskSpec::default() };
         let mut files = Files::default();
         let [stdin, stdout, stderr] = files.streams(&task, &[], 2).unwrap();
-        assert_eq!(stdin, Stream::Raw(2));
+        assert_eq!(stdin, Opened::Raw(2));
         assert_eq!(stdout, stderr);
         assert_eq!(files.streams(&task, &[], 2).unwrap()[1], stdout);
         assert!(path.exists());
@@ -228,10 +229,11 @@ mod tests {
         fs::write(dir.path().join("file"), "").unwrap();
         let path = dir.path().join("file/out");
         let task = TaskSpec { stdout: output(&path, false), ..TaskSpec::default() };
-        let error = Files::default().streams(&task, &[], 2).unwrap_err();
+        let error = Files::default().streams(&task, &[], 2).unwrap_err().to_string();
         assert_eq!(error, format!("could not open stdout file {}: Not a directory", path.display()));
-        let task = TaskSpec { stdin: Source::File(dir.path().join("none")), ..TaskSpec::default() };
-        let error = Files::default().streams(&task, &[], 2).unwrap_err();
+        let task =
+            TaskSpec { stdin: Stream::File { path: dir.path().join("none"), append: false }, ..TaskSpec::default() };
+        let error = Files::default().streams(&task, &[], 2).unwrap_err().to_string();
         assert!(error.starts_with("could not open stdin file") && error.ends_with("No such file or directory"));
     }
 
@@ -241,13 +243,14 @@ mod tests {
         let path = dir.path().join("pipe");
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
         let task = TaskSpec { stdout: output(&path, false), ..TaskSpec::default() };
-        assert_eq!(Files::default().streams(&task, &[], 2).unwrap()[1], Stream::Fifo { path, write: true });
+        assert_eq!(Files::default().streams(&task, &[], 2).unwrap()[1], Opened::Fifo { path, write: true });
     }
 
     #[test]
     fn a_place_without_a_descriptor_is_an_error() {
-        let task = TaskSpec { stdin: Source::Fd(3), ..TaskSpec::default() };
-        assert_eq!(Files::default().streams(&task, &[], 2), Err("descriptor 3 was not handed over".to_string()));
+        let task = TaskSpec { stdin: Stream::Fd(3), ..TaskSpec::default() };
+        let error = Files::default().streams(&task, &[], 2).unwrap_err();
+        assert!(matches!(error, LaunchError::NoDescriptor(3)), "{error}");
     }
 
     #[test]

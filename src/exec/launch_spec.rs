@@ -5,6 +5,7 @@
 pub use crate::model::request::Rlimit;
 use crate::model::tres::Usage;
 use crate::model::{ExitCode, ExitRecord, JobId, StepId, StepKey, Timestamp};
+use crate::protocol::request::Stream;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -100,9 +101,9 @@ pub struct OwnEnd {
 #[serde(default)]
 pub struct TaskSpec {
     pub rank: u32,
-    pub stdin: Source,
-    pub stdout: Sink,
-    pub stderr: Sink,
+    pub stdin: Stream,
+    pub stdout: Stream,
+    pub stderr: Stream,
     /// Variables of this task alone, on top of the step's. `SLURM_TASK_PID` comes by itself.
     pub env: Vec<(String, String)>,
     /// Logical CPUs that the task may use. Empty: all.
@@ -114,31 +115,6 @@ pub struct TaskSpec {
     /// (`srun --cpu-bind=verbose`): what stands before the process id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report_binding: Option<String>,
-}
-
-/// Where a task reads from.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Source {
-    #[default]
-    Null,
-    File(PathBuf),
-    /// A descriptor that was handed over with the launch, by its place.
-    Fd(usize),
-}
-
-/// Where a task writes to. The same file named twice in a launch is opened once.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Sink {
-    #[default]
-    Null,
-    /// Missing parent directories are made. Truncated at the start unless `append`; written at its end in either case.
-    File { path: PathBuf, append: bool },
-    /// A descriptor that was handed over with the launch, by its place.
-    Fd(usize),
-    /// Standard error alone: where standard output goes.
-    SameAsStdout,
 }
 
 /// What a step reports.

@@ -1,10 +1,11 @@
 //! Real processes through the launcher and the watcher: what is started, told, written down, killed and found again.
 
 use super::adopt::{self, Adoption};
-use super::launch_spec::{SignalTarget, Sink, Source, StepEvent, TaskSpec};
+use super::launch_spec::{SignalTarget, StepEvent, TaskSpec};
 use super::launcher;
 use super::{LaunchSpec, Launcher, StepCommand, StepHandle};
 use crate::model::{ExitCode, ExitRecord, JobId, StepId, StepKey};
+use crate::protocol::request::Stream;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -66,14 +67,14 @@ impl Lab {
 
     /// A batch job with this script, its output in `out`.
     fn batch(&self, script: &str) -> LaunchSpec {
-        let out = Sink::File { path: self.path("out"), append: false };
+        let out = Stream::File { path: self.path("out"), append: false };
         LaunchSpec {
             step: StepKey { job: JobId(7), step: StepId::Batch },
             job_dir: self.job_dir(),
             script: Some(format!("#!/bin/sh\n{script}\n").into_bytes()),
             env: b"PATH=/usr/local/bin:/usr/bin:/bin\0".to_vec(),
             work_dir: self.dir.path().to_owned(),
-            tasks: vec![TaskSpec { stdout: out, stderr: Sink::SameAsStdout, ..TaskSpec::default() }],
+            tasks: vec![TaskSpec { stdout: out, stderr: Stream::SameAsStdout, ..TaskSpec::default() }],
             ..LaunchSpec::default()
         }
     }
@@ -182,8 +183,8 @@ async fn the_runner_script_reproduces_the_launch() {
     spec.set_env = vec![("Q".into(), "line one\nline 'two'".into()), ("-x".into(), "1".into())];
     spec.umask = Some(0o027);
     spec.write_runner = true;
-    spec.tasks[0].stdout = Sink::File { path: lab.path("deep/er/out put"), append: false };
-    spec.tasks[0].stderr = Sink::File { path: lab.path("err"), append: true };
+    spec.tasks[0].stdout = Stream::File { path: lab.path("deep/er/out put"), append: false };
+    spec.tasks[0].stderr = Stream::File { path: lab.path("err"), append: true };
     assert_eq!(lab.run(&spec).await.exit, ExitCode::status(4));
     let read = |name: &str| fs::read_to_string(lab.path(name)).unwrap();
     let first = read("deep/er/out put");
@@ -287,7 +288,7 @@ async fn a_missing_working_directory_fails_the_launch_and_is_not_made() {
     assert_eq!(lab.out(), format!("slurmstepd: error: {why}\n"));
     // An output below it is not opened: that would make the directory.
     spec.run = 1;
-    spec.tasks[0].stdout = Sink::File { path: missing.join("out"), append: false };
+    spec.tasks[0].stdout = Stream::File { path: missing.join("out"), append: false };
     assert_eq!(lab.run(&spec).await.launch_error, Some(why));
     assert!(!missing.exists());
 }
@@ -297,7 +298,7 @@ async fn an_output_that_cannot_be_opened_is_a_failed_launch() {
     let lab = lab();
     fs::write(lab.path("file"), "").unwrap();
     let mut spec = lab.batch("echo started >$PWD/started");
-    spec.tasks[0].stdout = Sink::File { path: lab.path("file/out"), append: false };
+    spec.tasks[0].stdout = Stream::File { path: lab.path("file/out"), append: false };
     let record = lab.run(&spec).await;
     assert_eq!(record.exit, ExitCode::LAUNCH_FAILED);
     let why = record.launch_error.unwrap();
@@ -322,7 +323,7 @@ async fn outputs_are_truncated_or_appended_to() {
     for (run, append, expected) in [(0, false, "x\n"), (1, true, "x\nx\n"), (2, false, "x\n")] {
         let mut spec = lab.batch("echo x");
         spec.run = run;
-        spec.tasks[0].stdout = Sink::File { path: lab.path("out"), append };
+        spec.tasks[0].stdout = Stream::File { path: lab.path("out"), append };
         lab.run(&spec).await;
         assert_eq!(lab.out(), expected);
     }
@@ -475,7 +476,7 @@ async fn one_bad_task_ends_the_step_where_that_was_asked_for() {
 async fn handed_over_descriptors_are_the_tasks_streams() {
     let lab = lab();
     let mut spec = lab.step(&["cat"]);
-    spec.tasks = vec![TaskSpec { stdin: Source::Fd(0), stdout: Sink::Fd(1), ..TaskSpec::default() }];
+    spec.tasks = vec![TaskSpec { stdin: Stream::Fd(0), stdout: Stream::Fd(1), ..TaskSpec::default() }];
     let (mut input, theirs_in) = UnixStream::pair().unwrap();
     let (mut output, theirs_out) = UnixStream::pair().unwrap();
     let fds: Vec<OwnedFd> = vec![theirs_in.into(), theirs_out.into()];
@@ -508,7 +509,7 @@ async fn a_terminal_is_the_tasks_controlling_terminal() {
     let mut spec = lab.step(&["sh", "-c", "tty <&0 >tty; echo >/dev/tty; ps -o tpgid= -p $$ >pgid; echo $$ >pid"]);
     spec.pty = true;
     spec.tasks =
-        vec![TaskSpec { stdin: Source::Fd(0), stdout: Sink::Fd(0), stderr: Sink::Fd(0), ..TaskSpec::default() }];
+        vec![TaskSpec { stdin: Stream::Fd(0), stdout: Stream::Fd(0), stderr: Stream::Fd(0), ..TaskSpec::default() }];
     let pty = nix::pty::openpty(None, None).unwrap();
     let mut handle = lab.launcher.launch(&spec, vec![pty.slave]).unwrap();
     assert_eq!(end_of(&mut handle).await.exit, ExitCode::OK);

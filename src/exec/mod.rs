@@ -8,6 +8,7 @@ pub mod adopt;
 pub mod affinity;
 pub mod cgroup;
 pub mod environment;
+mod error;
 mod job_files;
 pub mod launch_spec;
 #[cfg(test)]
@@ -22,6 +23,7 @@ mod watcher;
 pub mod wire;
 
 pub use adopt::Adoption;
+pub use error::LaunchError;
 pub use job_files::store_script;
 pub use launch_spec::{LaunchSpec, StepCommand};
 pub use launcher::Launcher;

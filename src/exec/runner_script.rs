@@ -2,8 +2,9 @@
 //!
 //! Pure. Nothing in slotd runs this file: the watcher starts tasks itself, and the two agree by the tests.
 
-use crate::exec::launch_spec::{LaunchSpec, Sink, Source, TaskSpec};
+use crate::exec::launch_spec::{LaunchSpec, TaskSpec};
 use crate::exec::task;
+use crate::protocol::request::Stream;
 use std::path::Path;
 
 /// The script. Descriptors that a client handed over become the script's own.
@@ -79,22 +80,22 @@ fn invocation(spec: &LaunchSpec, task: &TaskSpec) -> Vec<u8> {
         out.extend(quote(&word));
     }
     match &task.stdin {
-        Source::Null => out.extend_from_slice(b" </dev/null"),
-        Source::File(path) => redirect(&mut out, b" <", path),
+        Stream::Null | Stream::SameAsStdout => out.extend_from_slice(b" </dev/null"),
+        Stream::File { path, .. } => redirect(&mut out, b" <", path),
         // A command in the background would get /dev/null instead of the script's input.
-        Source::Fd(_) => out.extend_from_slice(b" <&0"),
+        Stream::Fd(_) => out.extend_from_slice(b" <&0"),
     }
     match &task.stdout {
-        Sink::Null => out.extend_from_slice(b" >/dev/null"),
-        Sink::File { path, .. } => redirect(&mut out, b" >>", path),
-        Sink::Fd(_) | Sink::SameAsStdout => {}
+        Stream::Null => out.extend_from_slice(b" >/dev/null"),
+        Stream::File { path, .. } => redirect(&mut out, b" >>", path),
+        Stream::Fd(_) | Stream::SameAsStdout => {}
     }
     match &task.stderr {
-        Sink::Null => out.extend_from_slice(b" 2>/dev/null"),
-        Sink::SameAsStdout => out.extend_from_slice(b" 2>&1"),
-        same @ Sink::File { .. } if *same == task.stdout => out.extend_from_slice(b" 2>&1"),
-        Sink::File { path, .. } => redirect(&mut out, b" 2>>", path),
-        Sink::Fd(_) => {}
+        Stream::Null => out.extend_from_slice(b" 2>/dev/null"),
+        Stream::SameAsStdout => out.extend_from_slice(b" 2>&1"),
+        same @ Stream::File { .. } if *same == task.stdout => out.extend_from_slice(b" 2>&1"),
+        Stream::File { path, .. } => redirect(&mut out, b" 2>>", path),
+        Stream::Fd(_) => {}
     }
     out
 }
@@ -109,8 +110,10 @@ fn outputs(spec: &LaunchSpec) -> Vec<(&Path, bool)> {
     let mut found: Vec<(&Path, bool)> = Vec::new();
     for sink in spec.tasks.iter().flat_map(|task| [&task.stdout, &task.stderr]) {
         match sink {
-            Sink::File { path, append } if !found.iter().any(|(known, _)| known == path) => found.push((path, *append)),
-            Sink::File { .. } | Sink::Null | Sink::Fd(_) | Sink::SameAsStdout => {}
+            Stream::File { path, append } if !found.iter().any(|(known, _)| known == path) => {
+                found.push((path, *append))
+            }
+            Stream::File { .. } | Stream::Null | Stream::Fd(_) | Stream::SameAsStdout => {}
         }
     }
     found
@@ -132,8 +135,8 @@ mod tests {
     use super::*;
     use crate::model::{JobId, StepId, StepKey};
 
-    fn file(path: &str, append: bool) -> Sink {
-        Sink::File { path: path.into(), append }
+    fn file(path: &str, append: bool) -> Stream {
+        Stream::File { path: path.into(), append }
     }
 
     fn text(spec: &LaunchSpec) -> String {
@@ -149,7 +152,11 @@ mod tests {
             env: b"A=x y\0".to_vec(),
             argv: vec!["it's".into()],
             work_dir: "/w d".into(),
-            tasks: vec![TaskSpec { stdout: file("/o/out", false), stderr: Sink::SameAsStdout, ..TaskSpec::default() }],
+            tasks: vec![TaskSpec {
+                stdout: file("/o/out", false),
+                stderr: Stream::SameAsStdout,
+                ..TaskSpec::default()
+            }],
             ..LaunchSpec::default()
         };
         let text = text(&spec);

@@ -1,7 +1,8 @@
 //! Making one task: its environment, and everything between fork and exec.
 
+use crate::exec::LaunchError;
 use crate::exec::affinity;
-use crate::exec::job_files::{self, Stream, Streams, reason};
+use crate::exec::job_files::{self, Opened, Streams};
 use crate::exec::launch_spec::{LaunchSpec, Rlimit, TaskSpec};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -79,11 +80,11 @@ pub(super) struct Birth<'a> {
 ///
 /// # Errors
 /// A word of the command holds a zero byte, or the fork failed.
-pub(super) fn spawn(birth: &Birth) -> Result<i32, String> {
-    let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| "the command holds a zero byte".to_string());
+pub(super) fn spawn(birth: &Birth) -> Result<i32, LaunchError> {
+    let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| LaunchError::ZeroByte);
     let argv: Vec<CString> = command(birth.spec, birth.task).into_iter().map(c_string).collect::<Result<_, _>>()?;
     if argv.is_empty() {
-        return Err("there is no command to run".into());
+        return Err(LaunchError::NoCommand);
     }
     let vars = environment(birth.spec, birth.task);
     let path = vars.iter().find(|(name, _)| name == b"PATH").map(|(_, value)| value.clone());
@@ -96,7 +97,7 @@ pub(super) fn spawn(birth: &Birth) -> Result<i32, String> {
     }
     // SAFETY: the watcher has one thread, so the child may allocate and do what it likes.
     match unsafe { fork() } {
-        Err(e) => Err(format!("could not fork: {}", e.desc())),
+        Err(e) => Err(LaunchError::system("fork")(e)),
         Ok(ForkResult::Child) => {
             let code = be_task(birth, &argv, env, path.as_deref());
             // SAFETY: _exit ends the process without running what the watcher registered.
@@ -114,9 +115,9 @@ pub(super) fn spawn(birth: &Birth) -> Result<i32, String> {
 
 /// In the child: becomes the task. Returns the exit code where that is not possible.
 fn be_task(birth: &Birth, argv: &[CString], mut env: Vec<CString>, path: Option<&[u8]>) -> i32 {
-    if let Err(text) = prepare(birth) {
+    if let Err(error) = prepare(birth) {
         // A line in one piece: other tasks write there too.
-        let _ = nix::unistd::write(borrow(birth.failures), format!("{text}\n").as_bytes());
+        let _ = nix::unistd::write(borrow(birth.failures), format!("{error}\n").as_bytes());
         return 1;
     }
     let pid = nix::unistd::getpid();
@@ -150,16 +151,16 @@ fn say(text: &str) {
 }
 
 /// Everything but the exec. An error is a failure of the launch, not of the command.
-fn prepare(birth: &Birth) -> Result<(), String> {
+fn prepare(birth: &Birth) -> Result<(), LaunchError> {
     let Birth { spec, task, .. } = birth;
     // A task whose watcher is killed would run on without anybody to tell how it ended, on resources that are
     // given to others: it is killed too.
-    set_pdeathsig(Signal::SIGKILL).map_err(|e| format!("could not be made to end with the watcher: {}", e.desc()))?;
+    set_pdeathsig(Signal::SIGKILL).map_err(LaunchError::system("end with the watcher"))?;
     if nix::unistd::getppid().as_raw() != birth.watcher {
-        return Err("the watcher is gone".into());
+        return Err(LaunchError::NoWatcher);
     }
     if spec.pty && task.rank == 0 {
-        nix::unistd::setsid().map_err(|e| format!("could not start a session: {}", e.desc()))?;
+        nix::unistd::setsid().map_err(LaunchError::system("start a session"))?;
     } else {
         // It cannot fail for a fresh child.
         let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
@@ -171,10 +172,10 @@ fn prepare(birth: &Birth) -> Result<(), String> {
     if spec.pty && task.rank == 0 {
         // SAFETY: TIOCSCTTY takes a number; 0 means not to steal the terminal of another session.
         if unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) } == -1 {
-            return Err(format!("could not get a controlling terminal: {}", Errno::last().desc()));
+            return Err(LaunchError::system("get a controlling terminal")(Errno::last()));
         }
     }
-    affinity::bind(&task.cpus).map_err(|e| e.to_string())?;
+    affinity::bind(&task.cpus).map_err(LaunchError::Affinity)?;
     if let Some(text) = &task.report_binding {
         let line = format!("{text} [{}]: mask {} set\n", std::process::id(), affinity::mask());
         let _ = nix::unistd::write(borrow(2), line.as_bytes());
@@ -182,35 +183,35 @@ fn prepare(birth: &Birth) -> Result<(), String> {
     for limit in birth.nofile.iter().chain(&spec.rlimits) {
         set_limit(limit);
     }
-    std::env::set_current_dir(&spec.work_dir).map_err(|e| job_files::no_work_dir(&spec.work_dir, &e))?;
+    std::env::set_current_dir(&spec.work_dir).map_err(job_files::no_work_dir(&spec.work_dir))?;
     reset_signals();
     close_on_exec();
     Ok(())
 }
 
-fn join(cgroup: &Path) -> Result<(), String> {
+fn join(cgroup: &Path) -> Result<(), LaunchError> {
     let path = cgroup.join("cgroup.procs");
     // Not created where it is missing: a plain directory must not look like a cgroup.
     let joined = OpenOptions::new().write(true).open(&path).and_then(|mut file| file.write_all(b"0"));
-    joined.map_err(|e| format!("could not join the cgroup {}: {}", cgroup.display(), reason(&e)))
+    joined.map_err(LaunchError::file("join the cgroup", cgroup))
 }
 
-fn connect(streams: &Streams) -> Result<(), String> {
-    if streams.iter().any(|stream| matches!(stream, Stream::Fifo { .. })) {
+fn connect(streams: &Streams) -> Result<(), LaunchError> {
+    if streams.iter().any(|stream| matches!(stream, Opened::Fifo { .. })) {
         // Nobody may ever open the other end: a task that waits for that must end by SIGTERM.
         reset_signals();
     }
     for (target, stream) in streams.iter().enumerate() {
         let source = match stream {
-            Stream::Raw(fd) => *fd,
+            Opened::Raw(fd) => *fd,
             // Standard error on the same named pipe as standard output is the same description.
-            Stream::Fifo { .. } if target == 2 && *stream == streams[1] => 1,
-            Stream::Fifo { path, write } => OpenOptions::new()
+            Opened::Fifo { .. } if target == 2 && *stream == streams[1] => 1,
+            Opened::Fifo { path, write } => OpenOptions::new()
                 .read(!write)
                 .write(*write)
                 .custom_flags(libc::O_NOCTTY)
                 .open(path)
-                .map_err(|e| format!("could not open {}: {}", path.display(), reason(&e)))?
+                .map_err(LaunchError::file("open", path))?
                 .into_raw_fd(),
         };
         // All sources are above 2, but for the two cases of a copy of an earlier target.
@@ -219,7 +220,7 @@ fn connect(streams: &Streams) -> Result<(), String> {
             1 => dup2_stdout(borrow(source)),
             _ => dup2_stderr(borrow(source)),
         };
-        connected.map_err(|e| format!("could not connect descriptor {target}: {}", e.desc()))?;
+        connected.map_err(LaunchError::system("connect a standard stream"))?;
     }
     Ok(())
 }

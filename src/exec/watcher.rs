@@ -18,6 +18,7 @@
 mod commands;
 mod ending;
 
+use crate::exec::LaunchError;
 use crate::exec::cgroup::StepCgroup;
 use crate::exec::job_files::{self, Files};
 use crate::exec::launch_spec::{LaunchSpec, Rlimit, StepEvent, socket_name};
@@ -70,14 +71,8 @@ fn run(control: OwnedFd, lock: File) -> io::Result<()> {
             return Ok(());
         }
         Err(NotClaimed::Failed(why)) => {
-            let failed = ExitRecord {
-                run: spec.run,
-                exit: ExitCode::LAUNCH_FAILED,
-                started,
-                ended: now(),
-                launch_error: Some(why),
-                ..ExitRecord::default()
-            };
+            let record = ExitRecord::launch_failed(why.to_string(), now());
+            let failed = ExitRecord { run: spec.run, started, ..record };
             tell_last(&mut peer, &StepEvent::Ended(failed));
             return Ok(());
         }
@@ -88,8 +83,8 @@ fn run(control: OwnedFd, lock: File) -> io::Result<()> {
 
     let name = socket_name(spec.step.step, spec.run);
     let mut watcher = Watcher::new(spec, peer, listener, &handed, started)?;
-    if let Err(why) = watcher.start(handed, nofile) {
-        watcher.launch_error = Some(why);
+    if let Err(error) = watcher.start(handed, nofile) {
+        watcher.launch_error = Some(error.to_string());
         watcher.begin_killing();
     }
     // Commands that came together with the launch make no further noise.
@@ -102,19 +97,19 @@ fn run(control: OwnedFd, lock: File) -> io::Result<()> {
 /// Why a step is not launched here.
 enum NotClaimed {
     LaunchedBefore(String),
-    Failed(String),
+    Failed(LaunchError),
 }
 
 /// Makes the mark of the running step, its socket in the job directory, which no other launch of it may make.
 fn claim(spec: &LaunchSpec) -> Result<(File, UnixListener), NotClaimed> {
     let dir = job_files::make_dir(&spec.job_dir, 0o700)
-        .and_then(|()| File::open(&spec.job_dir).map_err(|e| job_files::reason(&e)))
+        .and_then(|()| File::open(&spec.job_dir).map_err(LaunchError::file("open the directory", &spec.job_dir)))
         .map_err(NotClaimed::Failed)?;
     let name = socket_name(spec.step.step, spec.run);
     let path = socket::short_path(&dir, &name);
     let listener = UnixListener::bind(&path).map_err(|e| match e.kind() {
         io::ErrorKind::AddrInUse => NotClaimed::LaunchedBefore(format!("step {} was launched before", spec.step)),
-        _ => NotClaimed::Failed(format!("could not make {}/{name}: {}", spec.job_dir.display(), job_files::reason(&e))),
+        _ => NotClaimed::Failed(LaunchError::file("make", &spec.job_dir.join(&name))(e)),
     })?;
     if matches!(adopt::read_record(&spec.job_dir, spec.step.step, spec.run), Ok(Some(_))) {
         // It ended, and its watcher had just removed the socket.
@@ -255,7 +250,7 @@ impl Watcher {
     }
 
     /// Forks the tasks. An error is a failure of the launch; tasks that run already have to be killed.
-    fn start(&mut self, handed: Vec<OwnedFd>, nofile: Option<Rlimit>) -> Result<(), String> {
+    fn start(&mut self, handed: Vec<OwnedFd>, nofile: Option<Rlimit>) -> Result<(), LaunchError> {
         let spec = &self.spec;
         let mask = spec.umask.unwrap_or(0o022) & 0o777;
         nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask as libc::mode_t));
@@ -270,16 +265,16 @@ impl Watcher {
             .read(true)
             .write(true)
             .open("/dev/null")
-            .map_err(|e| format!("could not open /dev/null: {e}"))?;
+            .map_err(LaunchError::system("open /dev/null"))?;
         for task in &spec.tasks {
             streams.push(files.streams(task, &handed, null.as_raw_fd())?);
         }
-        if let Some([_, _, job_files::Stream::Raw(fd)]) = streams.first() {
+        if let Some([_, _, job_files::Opened::Raw(fd)]) = streams.first() {
             // SAFETY: the descriptor is open: `files` or `handed` owns it, or it is /dev/null.
             self.stderr = unsafe { BorrowedFd::borrow_raw(*fd) }.try_clone_to_owned().ok();
         }
         let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC | nix::fcntl::OFlag::O_NONBLOCK)
-            .map_err(|e| format!("could not make a pipe: {}", e.desc()))?;
+            .map_err(LaunchError::system("make a pipe"))?;
         let me = std::process::id() as i32;
         for (task, streams) in spec.tasks.iter().zip(&streams) {
             let birth = Birth { spec, task, streams, failures: write.as_raw_fd(), nofile, watcher: me };
@@ -289,7 +284,7 @@ impl Watcher {
         }
         self.starting = Some((File::from(read), Vec::new()));
         if self.tasks.is_empty() {
-            return Err("the step has no tasks".into());
+            return Err(LaunchError::NoTasks);
         }
         drop((files, handed, write, null));
         if self.spec.write_runner {

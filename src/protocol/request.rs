@@ -5,6 +5,7 @@ use crate::model::query::JobQuery;
 use crate::model::request::Rlimit;
 use crate::model::{JobId, JobRef, JobRequest, StepId, StepKey, StepRequest};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// One request. The raw part of its frame is empty but for [`Request::Submit`] and [`Request::LaunchStep`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -155,13 +156,16 @@ pub struct CancelAsk {
 }
 
 /// Where a stream of a task comes from or goes to. Indices count the descriptors that came with the frame.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Stream {
+    #[default]
     Null,
     Fd(usize),
-    /// Opened by the step, relative to its working directory. One file a task where the names differ.
+    /// Opened by the step: missing parent directories of an output file are made, and it is written at its end in any
+    /// case, truncated first unless `append`. A file that is named twice is opened once. A client may use the patterns
+    /// of `spec::filename` and a path relative to the working directory.
     File {
-        path: String,
+        path: PathBuf,
         append: bool,
     },
     /// Standard error goes where standard output goes.

@@ -7,6 +7,7 @@ use crate::model::job::Client;
 use crate::model::partition::Host;
 use crate::model::query::JobQuery;
 use crate::model::{Refusal, TaskSet};
+use crate::sched::Submission;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
 
@@ -88,11 +89,8 @@ impl Lab {
             JobRequest { name: "t".to_owned(), work_dir: "/".to_owned(), hold: true, ..JobRequest::default() };
         change(&mut request);
         self.scheduler.send(SubmitJob {
-            request,
-            texts: LaunchTexts::default(),
-            client: client(1),
+            submission: Submission { request, client: Some(client(1)), ..Submission::default() },
             again: false,
-            ended: Vec::new(),
             news: None,
         })
     }
@@ -128,11 +126,8 @@ async fn a_submission_that_is_made_again_counts_once() {
         let request =
             JobRequest { name: "t".to_owned(), work_dir: "/".to_owned(), hold: true, ..JobRequest::default() };
         lab.scheduler.send(SubmitJob {
-            request,
-            texts: LaunchTexts::default(),
-            client: client(pid),
+            submission: Submission { request, client: Some(client(pid)), ..Submission::default() },
             again,
-            ended: Vec::new(),
             news: None,
         })
     };

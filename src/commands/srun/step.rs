@@ -224,7 +224,7 @@ fn streams(srun: &Srun) -> (TaskStreams, StepOptions) {
         None | Some(Redirection::All) => (StreamTasks::All, Stream::Null),
         Some(Redirection::None) => (StreamTasks::Nobody, Stream::Null),
         Some(Redirection::Task(task)) => (StreamTasks::Task(*task), Stream::Null),
-        Some(Redirection::File(path)) => (StreamTasks::Given, Stream::File { path: path.clone(), append }),
+        Some(Redirection::File(path)) => (StreamTasks::Given, Stream::File { path: path.into(), append }),
     };
     let (stdin, stdin_stream) = of(srun.input.as_ref());
     let (stdout, stdout_stream) = of(srun.output.as_ref());
