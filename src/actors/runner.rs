@@ -15,7 +15,7 @@
 
 use crate::actors::messages::*;
 use crate::exec::cgroup::{CgroupBase, JobCgroup};
-use crate::exec::launch_spec::{SignalTarget as Whom, StepCommand, StepEvent, StepUsage};
+use crate::exec::launch_spec::{SignalScope, StepCommand, StepEvent, StepUsage};
 use crate::exec::step_handle::StepCommands;
 use crate::exec::{LaunchSpec, Launcher};
 use crate::model::partition::Host;
@@ -318,16 +318,16 @@ impl Handler<SignalJob> for RunnerActor {
     type Result = ();
 
     fn handle(&mut self, SignalJob { target, signal }: SignalJob, _: &mut Self::Context) {
-        let to = |live: &LiveStep, target: Whom| {
+        let to = |live: &LiveStep, target: SignalScope| {
             live.commands.send(StepCommand::Signal { signal, target });
         };
         let own_steps = self.steps.keys().any(|step| *step != StepId::Batch);
         for (step, live) in &self.steps {
             match target {
                 SignalTarget::Steps if *step == StepId::Batch && own_steps => {}
-                SignalTarget::Steps | SignalTarget::Full => to(live, Whom::Processes),
-                SignalTarget::Batch if *step == StepId::Batch => to(live, Whom::BatchShell),
-                SignalTarget::Step(wanted) if self.launched_as(wanted) == *step => to(live, Whom::Processes),
+                SignalTarget::Steps | SignalTarget::Full => to(live, SignalScope::Processes),
+                SignalTarget::Batch if *step == StepId::Batch => to(live, SignalScope::BatchShell),
+                SignalTarget::Step(wanted) if self.launched_as(wanted) == *step => to(live, SignalScope::Processes),
                 SignalTarget::Batch | SignalTarget::Step(_) => {}
             }
         }

@@ -9,7 +9,7 @@ use crate::actors::{ReaderActor, SchedulerActor};
 use crate::daemon::requests::Requests;
 use crate::daemon::wire::FrameReader;
 use crate::exec;
-use crate::exec::launch_spec::{SignalTarget, StepCommand};
+use crate::exec::launch_spec::{SignalScope, StepCommand};
 use crate::model::change::LaunchTexts;
 use crate::model::dependency::Dependency;
 use crate::model::job::ClientProcess;
@@ -195,7 +195,7 @@ impl Session {
             Request::Attach { job, client, step, holds } => return self.attach(job, client, step, holds).await,
             Request::LaunchStep(launch) => return self.launch_step(launch, raw, fds).await,
             Request::SignalStep { step, signal } => {
-                let command = StepCommand::Signal { signal, target: SignalTarget::Tasks };
+                let command = StepCommand::Signal { signal, target: SignalScope::Tasks };
                 hub.scheduler.send(TellStep { step, command }).await?;
                 plain(Answer::Signalled)
             }

@@ -158,7 +158,7 @@ pub struct StepUsage {
 /// Whom a signal is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SignalTarget {
+pub enum SignalScope {
     /// Every process of the step.
     Processes,
     /// The process groups of the tasks.
@@ -177,12 +177,12 @@ pub enum SignalTarget {
 pub enum StepCommand {
     Signal {
         signal: i32,
-        target: SignalTarget,
+        target: SignalScope,
     },
     /// The warning before the time limit: a signal that a step gets once, however many daemons send it.
     Warn {
         signal: i32,
-        target: SignalTarget,
+        target: SignalScope,
     },
     /// A line for the standard error of task 0; a newline is added.
     Notice(String),

@@ -1,7 +1,7 @@
 //! Real processes through the launcher and the watcher: what is started, told, written down, killed and found again.
 
 use super::adopt::{self, Adoption};
-use super::launch_spec::{SignalTarget, StepEvent, TaskSpec};
+use super::launch_spec::{SignalScope, StepEvent, TaskSpec};
 use super::launcher;
 use super::{LaunchSpec, Launcher, StepCommand, StepHandle};
 use crate::model::{ExitCode, ExitRecord, JobId, StepId, StepKey};
@@ -385,7 +385,7 @@ async fn a_warning_reaches_all_that_handle_it_and_kills_nothing() {
     let mut handle = lab.launch(&three_processes(&lab, "child", "kill -9 $s; wait $s; exit $?"));
     line_in(&lab.path("ready")).await;
     line_in(&lab.path("ready_child")).await;
-    handle.send(StepCommand::Signal { signal: libc::SIGUSR1, target: SignalTarget::Handlers });
+    handle.send(StepCommand::Signal { signal: libc::SIGUSR1, target: SignalScope::Handlers });
     // The sleep died of the shell's signal and of no other.
     assert_eq!(end_of(&mut handle).await.exit, ExitCode::status(128 + libc::SIGKILL));
 }
@@ -396,7 +396,7 @@ async fn a_signal_for_the_batch_shell_reaches_the_shell_alone() {
     let mut handle = lab.launch(&three_processes(&lab, "ready", "kill -9 $s; wait $s; exit $?"));
     line_in(&lab.path("ready")).await;
     line_in(&lab.path("ready_child")).await;
-    handle.send(StepCommand::Signal { signal: libc::SIGUSR1, target: SignalTarget::BatchShell });
+    handle.send(StepCommand::Signal { signal: libc::SIGUSR1, target: SignalScope::BatchShell });
     // The sleep died of the shell's signal and of no other.
     assert_eq!(end_of(&mut handle).await.exit, ExitCode::status(128 + libc::SIGKILL));
     assert!(!lab.path("child").exists());
@@ -408,7 +408,7 @@ async fn a_signal_for_the_tasks_reaches_their_groups() {
     let mut handle = lab.launch(&three_processes(&lab, "ready", "wait $s; exit $?"));
     line_in(&lab.path("ready")).await;
     line_in(&lab.path("ready_child")).await;
-    handle.send(StepCommand::Signal { signal: libc::SIGUSR1, target: SignalTarget::Tasks });
+    handle.send(StepCommand::Signal { signal: libc::SIGUSR1, target: SignalScope::Tasks });
     assert_eq!(end_of(&mut handle).await.exit, ExitCode::status(128 + libc::SIGUSR1));
 }
 
@@ -420,7 +420,7 @@ async fn kill_all_ends_a_step_that_ignores_everything() {
             "trap '' TERM HUP INT; sh -c 'while :; do sleep 600; done' & echo >ready; while :; do sleep 600; done",
         ));
     line_in(&lab.path("ready")).await;
-    handle.send(StepCommand::Signal { signal: libc::SIGTERM, target: SignalTarget::Processes });
+    handle.send(StepCommand::Signal { signal: libc::SIGTERM, target: SignalScope::Processes });
     handle.send(StepCommand::KillAll);
     assert_eq!(end_of(&mut handle).await.exit, ExitCode::signal(libc::SIGKILL));
 }

@@ -3,7 +3,7 @@
 
 use super::RunnerActor;
 use crate::actors::messages::{LimitReached, StepStopping};
-use crate::exec::launch_spec::{SignalTarget as Whom, StepCommand};
+use crate::exec::launch_spec::{SignalScope, StepCommand};
 use crate::exec::step_handle::StepCommands;
 use crate::model::request::WarnSignal;
 use crate::model::{ExitCode, ExitRecord, StepId, StepKey, Timestamp};
@@ -19,7 +19,7 @@ fn end(commands: &StepCommands, grace: Duration) {
     }
     // A stopped process would not see the signal.
     commands.send(StepCommand::Resume);
-    commands.send(StepCommand::Signal { signal: libc::SIGTERM, target: Whom::Processes });
+    commands.send(StepCommand::Signal { signal: libc::SIGTERM, target: SignalScope::Processes });
 }
 
 /// How long the processes of a client that is gone, or of an allocation that was given back, may take to end.
@@ -120,11 +120,11 @@ impl RunnerActor {
         let own_steps = self.steps.keys().any(|step| *step != StepId::Batch);
         for (step, live) in &self.steps {
             let target = match (*step == StepId::Batch, batch_only) {
-                (true, true) => Whom::BatchShell,
+                (true, true) => SignalScope::BatchShell,
                 (true, false) if own_steps => continue,
-                (true, false) => Whom::Handlers,
+                (true, false) => SignalScope::Handlers,
                 (false, true) => continue,
-                (false, false) => Whom::Processes,
+                (false, false) => SignalScope::Processes,
             };
             live.commands.send(StepCommand::Warn { signal, target });
         }

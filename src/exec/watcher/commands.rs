@@ -1,7 +1,7 @@
 //! What a watcher does to the processes of its step: the daemon's commands, signals, and the lines in its output.
 
 use super::{Kill, Watcher};
-use crate::exec::launch_spec::{OwnEnd, SignalTarget, StepCommand, StepEvent};
+use crate::exec::launch_spec::{OwnEnd, SignalScope, StepCommand, StepEvent};
 use crate::exec::peer::{poll, tell};
 use crate::model::Timestamp;
 use crate::sys::clock::now;
@@ -44,27 +44,27 @@ impl Watcher {
         }
     }
 
-    fn signal(&self, signal: i32, target: SignalTarget) {
+    fn signal(&self, signal: i32, target: SignalScope) {
         // A task that was reaped has no pid any more: its number may be another's.
         let alive = || self.tasks.iter().filter(|t| t.exit.is_none());
         match target {
-            SignalTarget::Processes => signal_all(signal),
-            SignalTarget::Tasks => {
+            SignalScope::Processes => signal_all(signal),
+            SignalScope::Tasks => {
                 for task in alive() {
                     proc::kill_group(task.pid, signal);
                 }
             }
-            SignalTarget::BatchShell => {
+            SignalScope::BatchShell => {
                 for task in alive() {
                     proc::kill(task.pid, signal);
                 }
             }
-            SignalTarget::Rank(rank) => {
+            SignalScope::Rank(rank) => {
                 for task in alive().filter(|t| t.rank == rank) {
                     proc::kill_group(task.pid, signal);
                 }
             }
-            SignalTarget::Handlers => {
+            SignalScope::Handlers => {
                 for pid in proc::descendants(std::process::id() as i32) {
                     if proc::catches(pid, signal) {
                         proc::kill(pid, signal);
