@@ -93,7 +93,7 @@
 mod actors;
 mod args;
 mod client;
-pub mod commands;
+mod commands;
 mod daemon;
 mod exec;
 mod model;
@@ -109,3 +109,8 @@ pub const CLUSTER: &str = "slotd";
 
 /// The version of Slurm whose command lines and output slotd follows.
 pub const SLURM_VERSION: &str = "22.05.8";
+
+/// Runs the process: the daemon, the launcher, or a command by the name that it is called by.
+pub fn main() -> std::process::ExitCode {
+    commands::main()
+}

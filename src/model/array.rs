@@ -28,10 +28,6 @@ impl TaskRange {
         ((self.last - self.first) / self.step) as usize + 1
     }
 
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
     pub fn contains(&self, id: u32) -> bool {
         (self.first..=self.last).contains(&id) && (id - self.first).is_multiple_of(self.step)
     }
@@ -147,13 +143,6 @@ impl TaskSet {
         self.ranges.iter().flat_map(|r| (r.first..=r.last).step_by(r.step as usize))
     }
 
-    /// Takes the smallest member out.
-    pub fn pop_first(&mut self) -> Option<u32> {
-        let id = self.first()?;
-        self.remove(id);
-        Some(id)
-    }
-
     /// Takes `id` out; false where it was no member.
     pub fn remove(&mut self, id: u32) -> bool {
         let Some(i) = self.index_of(id) else { return false };
@@ -253,7 +242,7 @@ mod tests {
     fn a_stepped_range_keeps_its_step() {
         let mut s = set(&[(0, 15, 2)]);
         assert_eq!(s.to_string(), "0-14:2");
-        assert_eq!(s.pop_first(), Some(0));
+        assert!(s.remove(0));
         assert_eq!(s.to_string(), "2-14:2");
         assert!(!s.contains(3));
         s.remove(8);

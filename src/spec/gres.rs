@@ -20,13 +20,6 @@ impl fmt::Display for GpuAsk {
     }
 }
 
-impl GpuAsk {
-    /// `gpu:a100:2` or `gpu:2`, which [`parse`] reads back.
-    pub fn as_gres(&self) -> String {
-        format!("gpu:{self}")
-    }
-}
-
 /// `--gres`: `gpu`, `gpu:2`, `gpu:a100`, `gpu:a100:2`, `none`; lists add up. `gres:gpu:2` and `gres/gpu:2` too.
 /// `None` where `none` or nothing was named.
 ///
@@ -174,7 +167,7 @@ mod tests {
         fn a_printed_ask_reads_back(model in prop::option::of("[a-z][a-z0-9_.-]{0,8}"), count: u32) {
             let ask = GpuAsk { model, count };
             prop_assert_eq!(parse_gpus(&ask.to_string()), Ok(ask.clone()));
-            prop_assert_eq!(parse(&ask.as_gres()), Ok(Some(ask)));
+            prop_assert_eq!(parse(&format!("gpu:{ask}")), Ok(Some(ask)));
         }
 
         #[test]
