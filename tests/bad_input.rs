@@ -118,7 +118,8 @@ fn what_is_no_batch_script_is_refused() {
     slotd.write("dir/file", "");
     let empty = "sbatch: error: Batch script is empty!\n";
     assert_eq!(refuses(&slotd, &["empty.sh"], 1, "").stderr, empty);
-    assert_eq!(refuses(&slotd, &["dir"], 1, "").stderr, empty);
+    let directory = "sbatch: error: Unable to open file dir: it is a directory\n";
+    assert_eq!(refuses(&slotd, &["dir"], 1, "").stderr, directory);
     assert_eq!(refuses(&slotd, &[], 1, "").stderr, empty);
     assert_eq!(
         refuses(&slotd, &["noshebang.sh"], 1, "").stderr,

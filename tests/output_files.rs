@@ -1,6 +1,8 @@
-//! Where the output of batch jobs goes (book, "Output Paths").
+//! Where the output of batch jobs goes.
 
 use slotd_kit::Slotd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 
 #[test]
 fn output_and_errors_go_to_one_file_by_default() {
@@ -145,6 +147,53 @@ fn a_working_directory_that_is_not_there_is_refused_with_its_path() {
         assert!(slotd.cmd(command, &[&["-D", "file"], rest].concat()).fails(1).stderr.contains("Not a directory"));
     }
     assert!(!slotd.exists("typo") && slotd.all_records().is_empty());
+}
+
+#[test]
+fn a_shell_whose_directory_was_removed_submits_no_job_but_to_another_one() {
+    let slotd = Slotd::start();
+    let work = slotd.work().display().to_string();
+    let mut shell = slotd.shell();
+    let commands = "mkdir q && cd q && rmdir ../q\n\
+        for dir in '' '-D.' '-Dsub'; do\n\
+        for job in 'sbatch --wrap pwd' 'srun pwd' 'salloc pwd'; do\n\
+        set -- $job; command=$1; shift; $command $dir \"$@\" 2>&1; echo $command $?\n\
+        done; done; squeue -h && scontrol show config >/dev/null && echo queries work";
+    shell.args(["-c", commands]);
+    let out = slotd.run(shell).ok();
+    let lines = out.lines();
+    let refused = lines.iter().filter(|line| line.contains("error: unable to use the working directory"));
+    assert_eq!(refused.filter(|line| line.ends_with("No such file or directory")).count(), 9, "{}", out.stdout);
+    for command in ["sbatch 1", "srun 1", "salloc 1"] {
+        assert_eq!(lines.iter().filter(|line| **line == command).count(), 3, "{}", out.stdout);
+    }
+    assert!(out.stdout.ends_with("queries work\n") && slotd.all_records().is_empty(), "{}", out.stdout);
+    let mut shell = slotd.shell();
+    shell.args(["-c", &format!("mkdir q && cd q && rmdir ../q; srun -D {work} pwd")]);
+    assert_eq!(slotd.run(shell).ok().stdout, format!("{work}\n"));
+}
+
+#[test]
+fn a_working_directory_that_may_not_be_entered_is_refused() {
+    const CAP_DAC_OVERRIDE: libc::c_ulong = 1;
+    const CAP_DAC_READ_SEARCH: libc::c_ulong = 2;
+    let slotd = Slotd::start();
+    std::fs::create_dir(slotd.path("locked")).unwrap();
+    std::fs::set_permissions(slotd.path("locked"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    let mut sbatch = slotd.command("sbatch");
+    sbatch.args(["-D", "locked", "--wrap", "pwd"]);
+    // SAFETY: prctl alone. Root enters any directory by these capabilities; who is not root has none to drop.
+    unsafe {
+        sbatch.pre_exec(|| {
+            libc::prctl(libc::PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0);
+            libc::prctl(libc::PR_CAPBSET_DROP, CAP_DAC_READ_SEARCH, 0, 0, 0);
+            Ok(())
+        });
+    }
+    let out = slotd.run(sbatch).fails(1);
+    let said = format!("unable to use the working directory {}: Permission denied", slotd.path("locked").display());
+    assert!(out.stderr.contains(&said) && !out.stderr.contains("make it"), "{}", out.stderr);
+    assert!(slotd.all_records().is_empty());
 }
 
 #[test]

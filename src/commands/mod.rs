@@ -182,9 +182,11 @@ pub fn origin() -> Origin {
     }
 }
 
-/// The path by which the user knows the directory (`PWD`), if that is where we are.
+/// The path by which the user knows the directory (`PWD`), if that is where we are. Of a directory that was removed it is
+/// the path that it had, as the kernel tells it (`/work/q (deleted)`): no job can run there, and queries need none.
 fn working_directory() -> PathBuf {
-    let real = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    let removed = || std::fs::read_link("/proc/self/cwd");
+    let real = std::env::current_dir().or_else(|_| removed()).unwrap_or_else(|_| PathBuf::from("(unreachable)"));
     let same =
         |shown: &PathBuf| shown.is_absolute() && std::fs::canonicalize(shown).ok() == std::fs::canonicalize(&real).ok();
     std::env::var_os("PWD").map(PathBuf::from).filter(same).unwrap_or(real)

@@ -232,6 +232,9 @@ fn script_of(reader: &Reader, origin: &Origin, read: Fetch<'_>) -> Result<Script
 fn wrap_hint(reader: &Reader) -> String {
     let join = |words: &[&str]| shlex::try_join(words.iter().copied()).unwrap_or_default();
     let words: Vec<&str> = reader.operands.iter().map(|operand| operand.text.as_str()).collect();
+    if words.iter().any(|word| *word == "--wrap" || word.starts_with("--wrap=")) {
+        return format!("options stand before the script, and --wrap takes its place: leave out {}", join(&words[..1]));
+    }
     format!("to run a command rather than a script: sbatch --wrap {}", join(&[&join(&words)]))
 }
 
@@ -258,11 +261,11 @@ fn find_script(name: &str, origin: &Origin, read: Fetch<'_>) -> Result<(String, 
     })
 }
 
-/// Slurm's text for a script that is not there, and for a directory.
+/// Slurm's text for a script that is not there. Of a directory Slurm says that it is empty, which helps nobody.
 fn unreadable(name: &str, error: &io::Error) -> CliError {
     match error.kind() {
         io::ErrorKind::NotFound => CliError::error(1, format!("Unable to open file {name}")),
-        io::ErrorKind::IsADirectory => CliError::error(1, "Batch script is empty!"),
+        io::ErrorKind::IsADirectory => CliError::error(1, format!("Unable to open file {name}: it is a directory")),
         _ => CliError::error(1, format!("Unable to open file {name}: {error}")),
     }
 }

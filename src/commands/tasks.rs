@@ -56,21 +56,22 @@ pub fn hand_in(paths: &Paths, submission: Submit, raw: &[u8], command: &str) -> 
 /// warning is enough.
 ///
 /// # Errors
-/// It is not there, or no directory.
+/// It is not there, no directory, or may not be entered.
 pub fn check_work_dir(request: &JobRequest, command: &str) -> Result<(), CliError> {
     let dir = &request.work_dir;
-    let why = match std::fs::metadata(dir) {
-        Ok(found) if found.is_dir() => return Ok(()),
-        Ok(_) => "Not a directory".to_owned(),
-        Err(error) => match error.raw_os_error() {
-            Some(number) => Errno::from_raw(number).desc().to_owned(),
-            None => error.to_string(),
-        },
-    };
+    let entered = nix::sys::stat::stat(dir.as_str()).and_then(|found| match found.st_mode & libc::S_IFMT {
+        libc::S_IFDIR => nix::unistd::access(dir.as_str(), nix::unistd::AccessFlags::X_OK),
+        _ => Err(Errno::ENOTDIR),
+    });
+    let Err(errno) = entered else { return Ok(()) };
+    let why = errno.desc();
     let waits = !request.dependency.is_empty() || request.begin.is_some_and(|begin| begin > super::now());
     if !waits {
-        return Err(CliError::error(1, format!("unable to use the working directory {dir}: {why}"))
-            .and(Mark::Bare, "  hint: make it, or name another one with --chdir"));
+        let hint = match errno {
+            Errno::ENOENT => "make it, or name another one with --chdir",
+            _ => "name another one with --chdir",
+        };
+        return Err(CliError::error(1, format!("unable to use the working directory {dir}: {why}")).hint(hint));
     }
     tell(&format!("{command}: warning: the working directory {dir} must be there when the job starts: {why}\n"));
     Ok(())

@@ -66,7 +66,7 @@ fn refusals_are_those_of_slurm() {
             255,
         ),
         ("A-17", &["nope.sh"], "sbatch: error: Unable to open file nope.sh\n".into(), 1),
-        ("A-18", &["/home"], "sbatch: error: Batch script is empty!\n".into(), 1),
+        ("A-18", &["/home"], "sbatch: error: Unable to open file /home: it is a directory\n".into(), 1),
         (
             "A-24",
             &["--wrap", "true", "job.sh"],
@@ -195,6 +195,14 @@ fn a_program_of_path_in_place_of_a_script_points_to_wrap() {
     let text = error.text("sbatch");
     assert!(text.starts_with("sbatch: error: This does not look like a batch script."), "{text}");
     assert!(text.ends_with("  hint: to run a command rather than a script: sbatch --wrap 'echo hello'\n"), "{text}");
+}
+
+#[test]
+fn a_script_that_is_not_there_before_wrap_is_no_part_of_the_hint() {
+    for words in [&["./nofile.sh", "--wrap", "x"][..], &["nofile.sh", "--wrap=x"]] {
+        let text = outcome(&[], JOB, words).1;
+        assert!(text.contains("options stand before the script") && !text.contains("sbatch --wrap"), "{text}");
+    }
 }
 
 #[test]

@@ -211,7 +211,7 @@ fn bad_scripts_are_refused_with_slurms_texts() {
     for (script, said) in [
         ("missing", "sbatch: error: Unable to open file missing\n"),
         ("empty", "sbatch: error: Batch script is empty!\n"),
-        (".", "sbatch: error: Batch script is empty!\n"),
+        (".", "sbatch: error: Unable to open file .: it is a directory\n"),
         ("plain", "sbatch: error: This does not look like a batch script.  The first\n"),
         ("dos", "sbatch: error: Batch script contains DOS line breaks (\\r\\n)\n"),
     ] {
