@@ -262,9 +262,12 @@ impl Core {
         let turn = match (&job.role, job.array_job_id().and_then(|array| self.arrays.get(&array))) {
             (ArrayRole::Rest { .. } | ArrayRole::Part { .. }, Some(group)) => group.last_served.max(job.id.0),
             (ArrayRole::Rest { .. } | ArrayRole::Part { .. }, None) => job.id.0,
+            // What comes back has the turn of its submission, as a plain job with its number.
+            (ArrayRole::Task { array_job, .. }, _) if job.run.restarts > 0 => array_job.0,
             (ArrayRole::None | ArrayRole::Task { .. }, _) => job.id.0,
         };
-        QueueKey { priority: Reverse(rank(&job.request)), turn, id: job.id }
+        let task = if let ArrayRole::Task { task, .. } = job.role { task } else { 0 };
+        QueueKey { priority: Reverse(rank(&job.request)), turn, task, id: job.id }
     }
 
     /// Tells those who wait for the jobs whose state has changed, and those who wait for them in turn, and so on.

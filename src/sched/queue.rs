@@ -22,6 +22,8 @@ pub struct QueueKey {
     pub priority: Reverse<i64>,
     /// The number of the job or of the array's last started task.
     pub turn: u32,
+    /// The task of an array, where it has a record of its own: tasks with one turn start in their order.
+    pub task: u32,
     pub id: JobId,
 }
 

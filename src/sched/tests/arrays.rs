@@ -88,3 +88,25 @@ fn the_throttle_of_an_array_can_be_changed() {
     assert_eq!(throttle(&mut d, Some(2)), 0);
     assert_eq!(throttle(&mut d, None), 6);
 }
+
+#[test]
+fn an_array_that_is_requeued_starts_its_tasks_in_their_order_again() {
+    let mut d = Double::new(6, 1000, 0);
+    let array = d.submit(ask().array(0, 5, Some(3)));
+    let run_all = |d: &mut Double| {
+        let mut order = Vec::new();
+        loop {
+            d.plan();
+            let started = d.started();
+            if started.is_empty() {
+                return order;
+            }
+            order.extend(d.labels(&started));
+            started.into_iter().for_each(|task| d.exit(task, 0));
+        }
+    };
+    let wanted = ["1_0", "1_1", "1_2", "1_3", "1_4", "1_5"];
+    assert_eq!(run_all(&mut d), wanted);
+    d.act(|core, cx| core.requeue(&JobRef::job(array), false, cx)).unwrap();
+    assert_eq!(run_all(&mut d), wanted);
+}
