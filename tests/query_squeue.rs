@@ -398,6 +398,18 @@ fn a_job_that_left_the_memory_is_over_to_scontrol_and_runs_again_when_it_is_requ
         &format!("{over}slurm_suspend error: Job has already finished\n"),
     );
     slotd.expect(&format!("scontrol update JobId={job} Comment=x"), 1, "", &over);
+    let done = "Job/step already completing or completed";
+    slotd.expect(
+        &format!("scancel -v {job} {array}_1 {array}"),
+        0,
+        "",
+        &[job.to_string(), format!("{array}_1"), array.to_string()]
+            .map(|id| format!("scancel: Terminating job {id}\nscancel: error: Kill job error on job id {id}: {done}\n"))
+            .concat(),
+    );
+    let not_running = "sattach: error: Could not get job step info: Job step is not running\n";
+    slotd.expect(&format!("sattach {job}.0"), 1, "", not_running);
+    slotd.expect("sattach 99.0", 1, "", &not_running.replace("Job step is not running", "Invalid job id specified"));
     slotd.cmd("scontrol", &["requeue", &format!("{job},{array}_1")]).ok();
     slotd.wait("the second runs", || (slotd.read("runs").lines().count() == 2).then_some(()));
     slotd.wait("the task's second run", || (slotd.read("tasks").matches("1\n").count() == 2).then_some(()));

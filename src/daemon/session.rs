@@ -17,10 +17,10 @@ use crate::model::query::{JobQuery, names_record};
 use crate::model::request::JobKind;
 use crate::model::update::Update;
 use crate::model::view::{JobList, JobView};
-use crate::model::{JobId, JobRef, Refusal, StepId, Timestamp};
+use crate::model::{Job, JobId, JobRef, Refusal, StepId, Timestamp};
 use crate::protocol::answer::{Answer, Outcome};
 use crate::protocol::frame::{Frame, FrameError};
-use crate::protocol::request::{ControlAction, Request, StepLaunch, Submit};
+use crate::protocol::request::{CancelAsk, ControlAction, Request, StepLaunch, Submit, UsageAsk};
 use crate::sched::{EndedJob, Submission, dependency_targets};
 use crate::sys::paths::Paths;
 use crate::sys::socket::send_all_async;
@@ -181,15 +181,12 @@ impl Session {
                 }
                 Err(e) => refused(Refusal::Database(e.0)),
             },
-            Request::Usage(ask) => {
-                let (list, processes) = hub.scheduler.send(QueryUsage(ask)).await?;
-                plain(Answer::Usage { list, processes })
-            }
+            Request::Usage(ask) => return self.usage(ask).await,
             Request::Node => plain(Answer::Node(hub.scheduler.send(QueryNode).await?)),
             Request::Config => plain(Answer::Config(hub.config.clone())),
             Request::Diagnostics { reset } => return self.diagnostics(reset).await,
             Request::Control { jobs, action } => return self.control(jobs, action).await,
-            Request::Cancel(ask) => plain(Answer::Done(hub.scheduler.send(CancelJobs(ask)).await?)),
+            Request::Cancel(ask) => return self.cancel(ask).await,
             Request::WaitStart(job) => return self.wait(job, true).await,
             Request::WaitEnd(job) => return self.wait(job, false).await,
             Request::Attach { job, client, step, holds } => return self.attach(job, client, step, holds).await,
@@ -276,15 +273,54 @@ impl Session {
         let is_unknown = |outcome: &&mut Outcome| outcome.result == Err(Refusal::UnknownJob);
         let jobs: Vec<JobRef> = outcomes.iter_mut().filter(is_unknown).map(|outcome| outcome.target.clone()).collect();
         if !jobs.is_empty() {
-            let recalled = match self.hub.reader.send(PastRecords(jobs.clone())).await? {
+            let recalled = match self.past(jobs.clone()).await? {
                 Ok(recalled) => recalled,
-                Err(e) => return Ok(refused(Refusal::Database(e.0))),
+                Err(why) => return Ok(refused(why)),
             };
             let again = ControlJobs { jobs, action, ended, recalled };
             let again = self.hub.scheduler.send(again).await?;
             outcomes.iter_mut().filter(is_unknown).zip(again).for_each(|(outcome, known)| *outcome = known);
         }
         Ok(plain(Answer::Done(outcomes)))
+    }
+
+    /// A job that ended too long ago to be in memory is as done as one that has just ended.
+    async fn cancel(&self, ask: CancelAsk) -> Replied {
+        let is_plain = ask.signal.is_none();
+        let mut outcomes = self.hub.scheduler.send(CancelJobs(ask)).await?;
+        let is_unknown = |outcome: &&mut Outcome| {
+            is_plain && outcome.target.step.is_none() && outcome.result == Err(Refusal::UnknownJob)
+        };
+        let named: Vec<JobRef> = outcomes.iter_mut().filter(is_unknown).map(|outcome| outcome.target.clone()).collect();
+        let past = match self.past(named).await? {
+            Ok(past) => past,
+            Err(why) => return Ok(refused(why)),
+        };
+        for outcome in outcomes.iter_mut().filter(is_unknown) {
+            if past.iter().any(|job| names_record(&outcome.target, job.id, &job.role)) {
+                outcome.result = Err(Refusal::AlreadyDone);
+            }
+        }
+        Ok(plain(Answer::Done(outcomes)))
+    }
+
+    /// The steps that run. A job that ended too long ago to be in memory is known, and has none.
+    async fn usage(&self, ask: UsageAsk) -> Replied {
+        let (mut list, processes) = self.hub.scheduler.send(QueryUsage(ask)).await?;
+        let past = match self.past(list.unknown.iter().map(|id| JobRef::job(*id)).collect()).await? {
+            Ok(past) => past,
+            Err(why) => return Ok(refused(why)),
+        };
+        list.unknown.retain(|id| !past.iter().any(|job| job.id == *id || job.array_job_id() == Some(*id)));
+        Ok(plain(Answer::Usage { list, processes }))
+    }
+
+    /// What the database has of these jobs.
+    async fn past(&self, named: Vec<JobRef>) -> Result<Result<Vec<Job>, Refusal>, actix::MailboxError> {
+        if named.is_empty() {
+            return Ok(Ok(Vec::new()));
+        }
+        Ok(self.hub.reader.send(PastRecords(named)).await?.map_err(|e| Refusal::Database(e.0)))
     }
 
     /// What the database knows of jobs that a dependency names.
