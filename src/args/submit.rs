@@ -3,7 +3,7 @@
 //! Checks what can be checked without knowing the host; whether the host has what is asked for, and whether a
 //! partition or a job exists, is the daemon's business.
 
-use crate::args::choices::Choices;
+use crate::args::choices::{Choice, Choices, Source};
 use crate::args::error::{CliError, Mark};
 use crate::args::options::JobOpts;
 use crate::args::origin::Origin;
@@ -148,21 +148,47 @@ impl Submission<'_> {
         })
     }
 
+    /// The spellings by which GPUs are asked for here, and not only told of the job around this command: those of the
+    /// command line, else those of the environment that slotd did not set for that job.
+    pub fn own_gpus(&self) -> Vec<&'static str> {
+        let said = |is_it: &dyn Fn(&str) -> bool| -> Vec<&'static str> {
+            SPELLINGS_OF_GPUS.into_iter().filter(|name| is_it(name)).collect()
+        };
+        let on_line = said(&|name| self.choices.on_command_line(name));
+        if on_line.is_empty() { said(&|name| self.is_users_variable(name)) } else { on_line }
+    }
+
+    /// Whether the option comes from a variable that the user has set inside a job. A count of all GPUs of the job is
+    /// taken for slotd's own word.
+    fn is_users_variable(&self, name: &str) -> bool {
+        let Some(Choice { given, source: Source::Environment(variable) }) = self.choices.of(name) else { return false };
+        if self.origin.nonempty("SLURM_JOB_ID").is_none() {
+            return false;
+        }
+        if !["SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK"].contains(variable) {
+            return true;
+        }
+        let of_job = self.origin.nonempty("SLURM_JOB_GPUS").map(|ids| ids.split(',').count());
+        let asked = given.value.as_deref().and_then(|text| spec::gres::parse_gpus(text).ok()).map(|ask| ask.count);
+        let is_per_task = *variable == "SLURM_GPUS_PER_TASK";
+        !is_per_task && of_job.is_some_and(|gpus| asked.is_some_and(|asked| usize::try_from(asked) != Ok(gpus)))
+    }
+
     /// What is said about GPUs in any spelling.
     ///
     /// # Errors
     /// A resource that is not a GPU, or two models.
     pub fn gpu(&self) -> Result<GpuRequest, CliError> {
         let Submission { job, choices, .. } = *self;
-        // Inside a job the environment tells of the job's GPUs: what the command line says counts instead.
-        let is_said = SPELLINGS_OF_GPUS.iter().any(|name| choices.on_command_line(name));
-        let asked =
-            |name: &str, ask: &Option<GpuAsk>| ask.clone().filter(|_| !(is_said && choices.is_from_environment(name)));
+        let own = self.own_gpus();
+        let counts = |name: &str| own.is_empty() || own.contains(&name) || !choices.is_from_environment(name);
+        let asked = |name: &str, ask: &Option<GpuAsk>| ask.clone().filter(|_| counts(name));
         let total = asked("gpus", &job.gpus);
         let per_task = asked("gpus-per-task", &job.gpus_per_task);
         let per_socket = asked("gpus-per-socket", &job.gpus_per_socket);
         // Two spellings of one thing: the one that counts more.
-        let per_node = match choices.last_of(&["gres", "gpus-per-node"]) {
+        let spellings: Vec<&str> = ["gres", "gpus-per-node"].into_iter().filter(|name| counts(name)).collect();
+        let per_node = match choices.last_of(&spellings) {
             // `none` asks for none, also where a partition or a job would give some.
             Some("gres") => job.gres.clone().map(|ask| ask.unwrap_or(GpuAsk { model: None, count: 0 })),
             _ => asked("gpus-per-node", &job.gpus_per_node),

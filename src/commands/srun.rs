@@ -168,7 +168,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
     own.push(("SLURM_JOB_NAME", request.name.clone()));
     srun.env = Export { option: srun.export.as_ref(), file: &[], new_job: srun.no_wait }.block_with(origin, &own);
     request.export = srun.export.as_ref().map(|option| option.spec.clone()).unwrap_or_default();
-    srun.step = srun.step_request(&choices, &request, &name);
+    srun.step = srun.step_request(&submission, &request, &name);
     srun.request = request;
     srun.defined = choices.defined();
     Ok(srun)

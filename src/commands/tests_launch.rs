@@ -128,6 +128,24 @@ fn a_step_takes_from_the_environment_what_describes_it() {
 }
 
 #[test]
+fn gpus_that_the_user_asks_for_by_a_variable_are_the_steps() {
+    let job = [("SLURM_JOB_ID", "12"), ("SLURM_JOB_GPUS", "0,1"), ("SLURM_GPUS", "2"), ("SLURM_GPUS_PER_NODE", "2")];
+    let gpu = |own: &[(&'static str, &'static str)], words: &[&str]| {
+        let env: Vec<_> =
+            job.iter().filter(|(name, _)| own.iter().all(|(is, _)| is != name)).chain(own).copied().collect();
+        srun_in(&env, &[words, &["hostname"]].concat()).expect("good").step.gpu
+    };
+    let one = GpuRequest { per_node: Some(1), ..GpuRequest::default() };
+    assert_eq!(gpu(&[], &[]), GpuRequest::default(), "they tell of the job");
+    assert_eq!(gpu(&[("SLURM_GRES", "gpu:1")], &[]), one);
+    assert_eq!(gpu(&[("SLURM_STEP_GRES", "gpu:1")], &[]), one);
+    assert_eq!(gpu(&[("SLURM_GPUS_PER_NODE", "1")], &[]), one);
+    assert_eq!(gpu(&[("SLURM_GPUS", "1")], &[]), GpuRequest { total: Some(1), ..GpuRequest::default() });
+    let both = gpu(&[("SLURM_GRES", "gpu:1")], &["-G2"]);
+    assert_eq!(both, GpuRequest { total: Some(2), ..GpuRequest::default() }, "the command line wins");
+}
+
+#[test]
 fn option_immediate() {
     assert_eq!(srun(&["true"]).request.immediate_secs, None);
     assert_eq!(srun(&["--immediate", "true"]).request.immediate_secs, Some(0));

@@ -2,9 +2,9 @@
 
 use super::super::tasks::{Reporter, all_streams, tell, verdict};
 use super::{Done, Srun};
-use crate::args::choices::Choices;
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
+use crate::args::submit::Submission;
 use crate::client::connection::{ClientError, Connection};
 use crate::client::foreground::{Caller, StepOptions, StreamTasks, end_by_interrupt, run_step};
 use crate::model::binding::CpuBind;
@@ -96,7 +96,8 @@ pub fn check_node(step: &StepRequest, job: JobId, node: &str) -> Result<(), CliE
 impl Srun {
     /// The step. What the environment says of memory and GPUs there describes the job, not the step, once there is one;
     /// but GPUs for each task are for the tasks of every step.
-    pub fn step_request(&self, choices: &Choices, request: &JobRequest, default_name: &str) -> StepRequest {
+    pub fn step_request(&self, submission: &Submission, request: &JobRequest, default_name: &str) -> StepRequest {
+        let choices = submission.choices;
         let inside = self.jobid.is_some();
         let asked =
             |names: &[&str]| names.iter().any(|name| choices.of(name).is_some() && !choices.is_from_environment(name));
@@ -117,7 +118,7 @@ impl Srun {
             nodelist: request.nodelist.clone(),
             exclude: request.exclude.clone(),
             mem: if jobs_own(&mem) { MemRequest::Default } else { request.mem },
-            gpu: match jobs_own(&gpu) {
+            gpu: match jobs_own(&gpu) && submission.own_gpus().is_empty() {
                 true => GpuRequest { per_task: request.gpu.per_task, ..GpuRequest::default() },
                 false => request.gpu.clone(),
             },
