@@ -287,6 +287,33 @@ fn a_second_daemon_on_the_same_root_is_refused() {
 }
 
 #[test]
+fn a_daemon_waits_for_the_lock_of_one_that_was_killed() {
+    let slotd = Slotd::setup().prepare();
+    fs::create_dir_all(slotd.root.join("run")).unwrap();
+    let path = slotd.root.join("run/slotd.lock");
+    // As the kernel does for a moment: it has the lock, and does not answer.
+    let held = fs::File::create(&path).unwrap();
+    held.lock().unwrap();
+    let inode = std::os::unix::fs::MetadataExt::ino(&held.metadata().unwrap());
+    let mut start = slotd.daemon_command();
+    start.arg("start");
+    let start = slotd.spawn(start);
+    slotd.wait("a daemon that waits for the lock", || {
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        locks.lines().any(|line| line.contains("->") && line.contains(&format!(":{inode} "))).then_some(())
+    });
+    drop(held);
+    let out = start.end().ok();
+    assert!(out.stdout.contains(" runs (process "), "{}", out.stdout);
+    let mut again = slotd.daemon_command();
+    again.arg("start");
+    assert!(slotd.run(again).ok().stdout.contains("runs already"));
+    let mut stop = slotd.daemon_command();
+    stop.arg("stop");
+    slotd.run(stop).ok();
+}
+
+#[test]
 fn the_book_s_files_are_where_it_says() {
     let slotd = Slotd::start();
     let job = slotd.script(&[], "#!/bin/sh\necho hello\nexit 6\n");

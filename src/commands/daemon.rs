@@ -13,6 +13,8 @@ use crate::protocol::request::Request;
 use crate::spec::env_file::EnvFile;
 use crate::sys::paths::Paths;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 pub struct DaemonArgs {
@@ -53,16 +55,32 @@ pub fn run(args: &DaemonArgs) -> Done {
             detached::stop(&paths, pid)?;
             say(0, "stopped; running jobs go on")
         }
-        (Action::Start, Some(pid)) => {
-            say(0, &format!("the daemon of {} runs already (process {pid})", paths.root().display()))
-        }
-        (Action::Start | Action::Restart, _) => {
-            if let Some(pid) = running {
-                detached::stop(&paths, pid)?;
-            }
+        (Action::Start, Some(pid)) if serves(&paths) => runs_already(&paths, pid),
+        // One that has the lock and does not answer starts or ends: the new one waits for the lock, and who has it then
+        // is known.
+        (Action::Start, _) | (Action::Restart, None) => start(&paths, file.as_ref()),
+        (Action::Restart, Some(pid)) => {
+            detached::stop(&paths, pid)?;
             start(&paths, file.as_ref())
         }
     }
+}
+
+/// How long a daemon that serves may take to say so.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn serves(paths: &Paths) -> bool {
+    let (answer, news) = mpsc::channel();
+    let paths = paths.clone();
+    // One that hangs never answers.
+    std::thread::spawn(move || {
+        answer.send(Connection::open(&paths).and_then(|mut daemon| daemon.ask(&Request::Ping, &[])).is_ok())
+    });
+    news.recv_timeout(PATIENCE).unwrap_or(false)
+}
+
+fn runs_already(paths: &Paths, pid: i32) -> Done {
+    say(0, &format!("the daemon of {} runs already (process {pid})", paths.root().display()))
 }
 
 fn serve(is_detached: bool) -> Done {
@@ -78,7 +96,14 @@ fn start(paths: &Paths, file: Option<&SettingsFile>) -> Done {
     let program = std::env::current_exe().map_err(|e| CliError::error(1, format!("this program: {e}")))?;
     warn_of_ignored(file);
     let settings: Vec<_> = file.iter().flat_map(|file| file.settings.iter()).collect();
-    let pid = detached::start(&program, paths, &settings, std::env::vars_os())?;
+    let pid = match detached::start(&program, paths, &settings, std::env::vars_os()) {
+        Ok(pid) => pid,
+        // Another start was quicker.
+        Err(DetachedError::Ended { .. }) if serves(paths) => {
+            return runs_already(paths, detached::pid_of(paths).unwrap_or_default());
+        }
+        Err(error) => return Err(error.into()),
+    };
     say(0, &format!("the daemon of {} runs (process {pid}, log {})", paths.root().display(), paths.log().display()))
 }
 

@@ -156,14 +156,7 @@ pub fn leave_caller() {
 /// [`DetachedError::DoesNotEnd`].
 pub fn stop(paths: &Paths, pid: i32) -> Result<(), DetachedError> {
     let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
-    let (free, freed) = mpsc::channel();
-    let held = paths.daemon_lock();
-    // A lock cannot be waited for with a time limit.
-    std::thread::spawn(move || free.send(lock::take(&held, lock::Kind::Exclusive).map(drop)));
-    match freed.recv_timeout(PATIENCE) {
-        Ok(Ok(())) => Ok(()),
-        _ => Err(DetachedError::DoesNotEnd(pid)),
-    }
+    lock::take_within(&paths.daemon_lock(), PATIENCE).map(drop).map_err(|_| DetachedError::DoesNotEnd(pid))
 }
 
 /// What becomes known of a daemon that was started.

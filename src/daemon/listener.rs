@@ -8,7 +8,12 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::net::UnixListener;
+
+/// How long an earlier daemon may take to be gone: one that was killed holds its lock until the kernel has closed its files,
+/// and a process that it was starting holds it until that has begun.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Holds `run/slotd.lock` as long as the daemon lives.
 #[derive(Debug)]
@@ -19,13 +24,13 @@ pub struct InstanceLock {
 /// Makes the directories of the root and takes the lock of its only daemon.
 ///
 /// # Errors
-/// `WouldBlock` where another daemon has it; anything the file system says, with the path.
+/// `TimedOut` where another daemon has it; anything the file system says, with the path.
 pub fn take_root(paths: &Paths) -> io::Result<InstanceLock> {
     let named = |path: &Path, e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
     for dir in [paths.run_dir(), paths.lib_dir(), paths.jobs_dir()] {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|e| named(&dir, e))?;
     }
-    Ok(InstanceLock { _file: lock::take(&paths.daemon_lock(), lock::Kind::ExclusiveNow)? })
+    Ok(InstanceLock { _file: lock::take_within(&paths.daemon_lock(), PATIENCE)? })
 }
 
 /// Binds the socket. A stale one is replaced: the lock says that nobody listens there.

@@ -53,7 +53,7 @@ pub fn run(root: PathBuf, env: &Environment) -> Result<(), DaemonError> {
     }
     let paths = Paths::new(settings.root.clone());
     let _lock = listener::take_root(&paths).map_err(|e| match e.kind() {
-        std::io::ErrorKind::WouldBlock => DaemonError::AlreadyRunning(settings.root.clone()),
+        std::io::ErrorKind::TimedOut => DaemonError::AlreadyRunning(settings.root.clone()),
         _ => DaemonError::Start("the runtime root cannot be used".to_owned(), e.to_string()),
     })?;
     let database = paths.db();

@@ -1,9 +1,11 @@
 //! Locks on files, held by an open descriptor: by every copy of it, until the last one is closed.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
 
 /// Whom a lock keeps out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,15 +14,12 @@ pub enum Kind {
     Exclusive,
     /// Those who want it for themselves. Waits for such a holder.
     Shared,
-    /// Everybody else. Does not wait.
-    ExclusiveNow,
 }
 
 /// Locks a file, which is made for its user alone where it is missing.
 ///
 /// # Errors
-/// It cannot be made; [`io::ErrorKind::WouldBlock`] where another has it and [`Kind::ExclusiveNow`] was asked for. The
-/// text names the path.
+/// It cannot be made. The text names the path.
 pub fn take(path: &Path, kind: Kind) -> io::Result<File> {
     let named = |e: io::Error| io::Error::new(e.kind(), format!("could not lock {}: {e}", path.display()));
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map_err(named)?;
@@ -28,16 +27,26 @@ pub fn take(path: &Path, kind: Kind) -> io::Result<File> {
         let taken = match kind {
             Kind::Exclusive => file.lock(),
             Kind::Shared => file.lock_shared(),
-            Kind::ExclusiveNow => file.try_lock().map_err(|e| match e {
-                TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
-                TryLockError::Error(e) => e,
-            }),
         };
         match taken {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             other => return other.map(|()| file).map_err(named),
         }
     }
+}
+
+/// Locks a file for its taker alone, and waits no longer than this for those who hold it.
+///
+/// # Errors
+/// It cannot be made; [`io::ErrorKind::TimedOut`] where another still has it. The text names the path.
+pub fn take_within(path: &Path, patience: Duration) -> io::Result<File> {
+    let (taken, news) = mpsc::channel();
+    let file = path.to_owned();
+    // A lock cannot be waited for with a time limit. What comes too late is closed at once.
+    std::thread::spawn(move || taken.send(take(&file, Kind::Exclusive)));
+    news.recv_timeout(patience).unwrap_or_else(|_| {
+        Err(io::Error::new(io::ErrorKind::TimedOut, format!("{} is locked by another process", path.display())))
+    })
 }
 
 #[cfg(test)]
@@ -52,10 +61,10 @@ mod tests {
         let copy = first.try_clone().unwrap();
         drop(take(&path, Kind::Shared).unwrap());
         drop(first);
-        let refused = take(&path, Kind::ExclusiveNow).unwrap_err();
-        assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        let refused = take_within(&path, Duration::from_millis(10)).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
         assert!(refused.to_string().contains(path.to_str().unwrap()), "{refused}");
         drop(copy);
-        take(&path, Kind::ExclusiveNow).unwrap();
+        take_within(&path, Duration::from_secs(60)).unwrap();
     }
 }
