@@ -54,8 +54,9 @@ fn an_unknown_partition_is_named() {
     assert_eq!(
         out.stderr,
         "sbatch: error: invalid partition specified: nopart\n\
-         sbatch: error: Batch job submission failed: Invalid partition name specified\n"
+         sbatch: error: Batch job submission failed: Invalid partition name specified\n  hint: partitions: cpu\n"
     );
+    assert!(refuses(&slotd, &["-p", "cup", "--wrap", "true"], 1, "").stderr.ends_with("\n  hint: did you mean cpu?\n"));
 }
 
 #[test]

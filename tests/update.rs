@@ -209,10 +209,12 @@ fn every_key_of_update_is_shown_by_show_job() {
         assert_eq!(shown(key), value, "{change}");
     }
     for (change, text) in [
-        ("Nonsense=1", "Update of this parameter is not supported: Nonsense=1\nRequest aborted\n".to_owned()),
         (
             "Partition=nopart",
-            format!("invalid partition specified: nopart\nInvalid partition name specified for job {job}\n"),
+            format!(
+                "invalid partition specified: nopart\nInvalid partition name specified for job {job}\n  \
+                 hint: partitions: cpu, gpu\n"
+            ),
         ),
         ("NumCPUs=99", format!("Requested partition configuration not available now for job {job}\n")),
         ("UserID=root", "No changes specified\n".to_owned()),
@@ -220,5 +222,8 @@ fn every_key_of_update_is_shown_by_show_job() {
         slotd.expect(&format!("scontrol update JobId={job} {change}"), 1, "", &text);
     }
     slotd.expect("scontrol update JobId=999999 TimeLimit=5", 1, "", "Invalid job id specified for job 999999\n");
+    let out = slotd.cmd("scontrol", &["update", &format!("JobId={job}"), "Nonsense=1"]).fails(1);
+    let text = "Update of this parameter is not supported: Nonsense=1\nRequest aborted\n  hint: keys: JobId, ";
+    assert!(out.stderr.starts_with(text), "{}", out.stderr);
     slotd.expect("scontrol update", 1, "", "too few arguments for update keyword\n");
 }

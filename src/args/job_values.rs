@@ -3,13 +3,13 @@
 use crate::model::request::{OpenMode, Sharing};
 use crate::spec::error::shown;
 use crate::spec::gres::GpuAsk;
-use crate::spec::{self, SpecError};
+use crate::spec::{self, SpecError, suggest};
 
 /// The resource limits that `--propagate` names.
 pub type Limits = Vec<&'static str>;
 
 /// The largest nice value (sbatch man page).
-const MAX_NICE: i64 = 2_147_483_645;
+pub const MAX_NICE: i64 = 2_147_483_645;
 /// `--priority=TOP`: the highest that is not one of Slurm's special numbers.
 const TOP_PRIORITY: u32 = u32::MAX - 2;
 
@@ -36,13 +36,13 @@ pub fn invalid(option: &str, value: &str) -> SpecError {
     SpecError::usage(format!("Invalid {option} specification: {}", shown(value)))
 }
 
-/// `append` or `truncate`; Slurm looks at the first letter.
+/// `append` or `truncate`, or a beginning of one. Slurm looks at the first letter alone, and so takes any slip.
 pub fn open_mode(text: &str) -> Result<OpenMode, SpecError> {
-    match text.bytes().next().map(|b| b.to_ascii_lowercase()) {
-        Some(b'a') => Ok(OpenMode::Append),
-        Some(b't') => Ok(OpenMode::Truncate),
-        _ => Err(invalid("--open-mode", text)),
-    }
+    let word = text.to_ascii_lowercase();
+    let modes = [("append", OpenMode::Append), ("truncate", OpenMode::Truncate)];
+    let meant = modes.into_iter().find(|(name, _)| !word.is_empty() && name.starts_with(&word));
+    let forms = || suggest::hint("append or truncate", text, modes.map(|(name, _)| name));
+    meant.map(|(_, mode)| mode).ok_or_else(|| invalid("--open-mode", text).with_hint(forms()))
 }
 
 /// A kind of `--exclusive`. One that only shuts out other users or labels shuts out nobody on a host with one user.
@@ -53,7 +53,10 @@ pub fn sharing(text: &str, option: &str) -> Result<Sharing, SpecError> {
     match text {
         "" | "exclusive" | "topo" => Ok(Sharing::Exclusive),
         "user" | "mcs" | "no" => Ok(Sharing::Default),
-        other => Err(invalid(option, other)),
+        other => {
+            let kinds = ["exclusive", "user", "mcs", "topo", "no"];
+            Err(invalid(option, other).with_hint(suggest::hint("nothing, user, mcs, topo or no", other, kinds)))
+        }
     }
 }
 
@@ -66,8 +69,13 @@ pub fn nice(text: &str, option: &str) -> Result<i64, SpecError> {
             let range = format!("Invalid {option} value {nice}, must be between -{MAX_NICE} and {MAX_NICE}");
             Err(SpecError::usage(range))
         }
-        Err(_) => Err(invalid(option, text)),
+        Err(_) => Err(invalid(option, text).with_hint(nice_forms())),
     }
+}
+
+/// What `--nice` takes, in words.
+pub fn nice_forms() -> String {
+    format!("a whole number from -{MAX_NICE} to {MAX_NICE}")
 }
 
 /// A priority, or `TOP`.
@@ -80,7 +88,10 @@ pub fn priority(text: &str, option: &str) -> Result<u32, SpecError> {
     }
     match text.parse::<u64>() {
         Ok(priority) => Ok(u32::try_from(priority).unwrap_or(u32::MAX).min(TOP_PRIORITY)),
-        Err(_) => Err(invalid(option, text)),
+        Err(_) => {
+            let forms = format!("a whole number from 0 to {TOP_PRIORITY}, or TOP");
+            Err(invalid(option, text).with_hint(suggest::hint(&forms, text, ["TOP"])))
+        }
     }
 }
 
@@ -90,7 +101,13 @@ pub fn priority(text: &str, option: &str) -> Result<u32, SpecError> {
 /// An event that there is not.
 pub fn mail_type(text: &str) -> Result<String, SpecError> {
     let known = |word: &str| MAIL_TYPES.iter().any(|kind| kind.eq_ignore_ascii_case(word));
-    if text.split(',').all(known) { Ok(text.to_owned()) } else { Err(invalid("--mail-type", text)) }
+    match text.split(',').find(|word| !known(word)) {
+        None => Ok(text.to_owned()),
+        Some(word) => {
+            let forms = suggest::one_of("events, separated by commas", word, MAIL_TYPES);
+            Err(invalid("--mail-type", text).with_hint(forms))
+        }
+    }
 }
 
 /// # Errors
@@ -99,7 +116,7 @@ pub fn yes_or_no(text: &str, option: &str) -> Result<bool, SpecError> {
     match text.to_ascii_lowercase().as_str() {
         "yes" => Ok(true),
         "no" => Ok(false),
-        _ => Err(invalid(option, text)),
+        _ => Err(invalid(option, text).with_hint("yes or no")),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::commands::pages::texts::Page;
 use crate::model::Refusal;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
+use crate::spec::suggest;
 use crate::sys::paths::Paths;
 use crate::sys::{limits, proc, system, user};
 use std::ffi::OsString;
@@ -116,10 +117,10 @@ pub fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             if let Err(error) = output::print(&error.output) {
-                eprint!("{}", error.text(entry.name()));
+                output::tell(entry.name(), &error);
                 return ExitCode::FAILURE;
             }
-            eprint!("{}", error.text(entry.name()));
+            output::tell(entry.name(), &error);
             ExitCode::from(u8::try_from(error.exit).unwrap_or(1))
         }
     }
@@ -205,16 +206,26 @@ impl From<ClientError> for CliError {
 
 /// The error of a request that the daemon refused. `what` failed: `Batch job submission failed`.
 pub fn refused(what: &str, why: &Refusal) -> CliError {
-    CliError::error(1, why.lines(what).join("\n"))
+    CliError::error(1, why.lines(what).join("\n")).maybe_hint(known_names(why))
+}
+
+/// What there is in place of a name that the daemon does not know.
+pub fn known_names(why: &Refusal) -> Option<String> {
+    let (of, wanted, known) = match why {
+        Refusal::UnknownPartition { name, known } => ("partitions", name, known),
+        Refusal::MissingFeature { wanted, known } => ("features", wanted, known),
+        _ => return None,
+    };
+    let is_unknown = |word: &&str| !word.is_empty() && !known.iter().any(|name| name == word);
+    let word = wanted.split(|c: char| "&|,()!*".contains(c)).find(is_unknown).unwrap_or_default();
+    Some(suggest::one_of(of, word, known.iter().map(String::as_str)))
 }
 
 /// The refusal of a `--test-only`: Slurm prints its last line without the name of the command.
 pub fn trial_refused(why: &Refusal) -> CliError {
-    let mut error = refused("allocation failure", why);
-    if let Some((mark, _)) = error.lines.last_mut() {
-        *mark = Mark::Bare;
-    }
-    error
+    let mut lines = why.lines("allocation failure");
+    let last = lines.pop().unwrap_or_default();
+    CliError::error(1, lines.join("\n")).and(Mark::Bare, last).maybe_hint(known_names(why))
 }
 
 /// Asks one question and takes the daemon's refusal for an error.

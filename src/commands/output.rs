@@ -7,6 +7,7 @@ use crate::args::origin::Origin;
 use crate::model::Timestamp;
 use crate::render::json;
 use crate::render::size::Units;
+use crate::render::text::printable;
 use crate::render::{Columns, Ctx, FormatError, TimeFormat};
 use crate::spec::suggest;
 use crate::sys::system;
@@ -66,11 +67,19 @@ pub fn repeat(command: &str, secs: Option<u32>, mut once: impl FnMut() -> Done) 
     let Some(secs) = secs else { return once() };
     loop {
         if let Err(error) = once() {
-            eprint!("{}", error.text(command));
+            tell(command, &error);
         }
         print("\n")?;
         // The pause that is asked for.
         std::thread::sleep(Duration::from_secs(secs.into()));
+    }
+}
+
+/// Tells an error on standard error. What it repeats of the user's words does nothing to a terminal.
+pub fn tell(command: &str, error: &CliError) {
+    let is_terminal = io::stderr().is_terminal();
+    for line in error.text(command).lines() {
+        eprintln!("{}", printable(line.into(), is_terminal));
     }
 }
 
@@ -102,12 +111,8 @@ pub fn format_error(error: FormatError) -> CliError {
 
 /// The same with another mark before Slurm's text.
 pub fn marked_format_error(mark: Mark, error: FormatError) -> CliError {
-    let refusal = CliError::new(mark, 1, error.message);
-    let refusal = match suggest::nearest(&error.word, error.names) {
-        Some(name) => refusal.and(Mark::Bare, format!("did you mean {name}?")),
-        None => refusal,
-    };
-    refusal.and(Mark::Bare, error.hint)
+    let meant = suggest::nearest(&error.word, error.names).map(|name| format!("did you mean {name}?"));
+    CliError::new(mark, 1, error.message).hint(meant.unwrap_or(error.hint))
 }
 
 /// Whether a name is that of the one node. Examples call it `localhost`.

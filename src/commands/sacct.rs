@@ -12,7 +12,7 @@ use crate::args::value::{Names, hosts, job_or_step, named, value};
 use crate::commands::pages::texts;
 use crate::model::query::JobQuery;
 use crate::model::view::{JobList, JobView};
-use crate::model::{ArrayRole, JobId, JobRef, Timestamp};
+use crate::model::{ArrayRole, JobId, JobRef, JobState, Timestamp};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::field::helpformat;
@@ -186,7 +186,9 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sacct, CliError> {
 
 fn state(text: &str) -> Result<StateFilter, CliError> {
     spec::states::parse_list(text).map_err(|error| {
-        CliError::fatal(1, format!("unrecognized job state value '{}'", shown(text))).maybe_hint(error.hint)
+        let names = || format!("states: {}", JobState::ALL.map(JobState::name).join(", "));
+        CliError::fatal(1, format!("unrecognized job state value '{}'", shown(text)))
+            .hint(error.hint.unwrap_or_else(names))
     })
 }
 

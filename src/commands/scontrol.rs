@@ -107,6 +107,7 @@ pub enum Command {
     ListPids(Option<JobRef>),
     /// `wait_job`: until the job's node is ready, which it always is.
     WaitJob(JobRef),
+    Help,
     Ping,
     Version,
     /// No words at all: commands come from standard input, a line each, and go through [`command`].
@@ -121,7 +122,7 @@ type ReadWords = fn(&[String], &Origin) -> Result<Command, CliError>;
 struct Verb(&'static str, usize, &'static str, ReadWords);
 
 /// What `scontrol` can do.
-const VERBS: [Verb; 16] = [
+const VERBS: [Verb; 17] = [
     Verb("show", 2, "Show jobs, steps, the node, partitions, the settings, host lists", |words, origin| {
         show::read(words, origin).map(Command::Show)
     }),
@@ -144,6 +145,7 @@ const VERBS: [Verb; 16] = [
     Verb("notify", 1, "Tell a job something", |words, _| control::notify(words)),
     Verb("listpids", 1, "List the processes of jobs", |words, _| control::list_pids(words)),
     Verb("wait_job", 2, "Wait until a job has its node", |words, _| control::wait_job(words)),
+    Verb("help", 2, "Print this help", |words, _| control::alone("help", words, Command::Help)),
     Verb("ping", 3, "Tell whether the daemon answers", |words, _| control::alone("ping", words, Command::Ping)),
     Verb("version", 4, "Print the version", |words, _| control::alone("version", words, Command::Version)),
 ];
@@ -217,12 +219,7 @@ pub fn command(words: &[String], origin: &Origin) -> Result<Command, CliError> {
         return Err(bare(format!("{name} is not supported by slotd: {why}")));
     }
     let unknown = bare(format!("invalid keyword: {}", shown(word)));
-    Err(unknown.maybe_hint(did_you_mean(&verb, VERBS.iter().map(|known| known.0))))
-}
-
-/// The question for a known word that is near to this one.
-fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    suggest::nearest(word, known).map(|name| format!("did you mean {name}?"))
+    Err(unknown.hint(suggest::one_of("commands", &verb, VERBS.iter().map(|known| known.0))))
 }
 
 /// `PartitionName=x` and the like: what Slurm could delete.
@@ -282,6 +279,7 @@ impl Session<'_> {
             }
             Command::ListPids(job) => self.list_pids(job.as_ref()),
             Command::WaitJob(job) => self.wait_job(job),
+            Command::Help => output::print(&definition::<Scontrol>(APPLET).render_help().to_string()),
             Command::Ping => self.ping(),
             Command::Version => output::print(&format!("slurm-wlm {}\n", crate::render::ctx::VERSION)),
             Command::Interactive => self.interactive(),
@@ -322,7 +320,7 @@ impl Session<'_> {
                 Ok(other) => code = other,
                 Err(error) => {
                     if !self.scontrol.quiet {
-                        eprint!("{}", error.text("scontrol"));
+                        output::tell("scontrol", &error);
                     }
                     code = 1;
                 }

@@ -78,7 +78,7 @@ pub fn main(words: &[OsString]) -> ExitCode {
     match done {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprint!("{}", error.text("slotd"));
+            super::output::tell("slotd", &error);
             ExitCode::from(u8::try_from(error.exit).unwrap_or(1))
         }
     }

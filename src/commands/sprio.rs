@@ -76,7 +76,7 @@ pub fn run(argv: &[OsString]) -> Done {
     let origin = origin();
     let args = parse(argv, &origin)?;
     let layout = match &args.format {
-        Some(text) => Layout::codes(text).map_err(format_error)?,
+        Some(text) => Layout::parse(text).map_err(format_error)?,
         None => default_layout(args.long, args.norm),
     };
     let sort = Sort::parse(args.sort.as_deref().unwrap_or(DEFAULT_SORT)).map_err(format_error)?;

@@ -114,7 +114,7 @@ fn complain(jobs: &[JobRef], list: &JobList) {
         let has_steps = list.jobs.iter().filter(names).any(|job| !job.steps.is_empty());
         if !has_steps {
             let error = CliError::error(0, format!("couldn't get steps for job {wanted}"));
-            eprint!("{}", error.text("sstat"));
+            output::tell("sstat", &error);
         }
     }
 }

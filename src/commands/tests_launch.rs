@@ -220,6 +220,17 @@ fn values_of_srun_are_refused_in_slurms_words() {
 }
 
 #[test]
+fn a_cpu_binding_that_is_none_comes_with_the_kinds() {
+    let error = |word: &str| srun::parse(&argv(&["srun", word, "true"]), &lab(&[])).expect_err("no binding");
+    let text = error("--cpu-bind=verbose,croes").text("srun");
+    assert!(
+        text.contains("\n  hint: [quiet|verbose,] and none, threads, ") && text.ends_with("; did you mean cores?\n")
+    );
+    let help = error("--cpu-bind=help");
+    assert!(help.output.contains("map_cpu:CPU,...") && help.lines.is_empty() && help.exit == 0);
+}
+
+#[test]
 fn exit_codes_may_be_asked_for() {
     let origin = lab(&[("SLURM_EXIT_ERROR", "99"), ("SLURM_EXIT_IMMEDIATE", "x")]);
     let codes = ["SLURM_EXIT_ERROR", "SLURM_EXIT_IMMEDIATE", "SLURM_EXIT_OTHER"].map(|name| origin.exit_code(name));

@@ -4,16 +4,18 @@
 use crate::args::error::CliError;
 use crate::args::options::Machine;
 use crate::args::origin::tests::lab;
+use crate::commands::output::format_error;
 use crate::commands::sacct::{self, Sacct, SacctFormat};
 use crate::commands::scontrol::show::Show;
 use crate::commands::scontrol::{self, Command, Scontrol, Target};
 use crate::commands::sinfo::{self, Sinfo, SinfoFormat};
 use crate::commands::squeue::{self, Format, Squeue};
-use crate::commands::{sattach, sdiag, seff, sprio, sstat};
+use crate::commands::{refused, sattach, sdiag, seff, sprio, sstat, trial_refused};
 use crate::model::request::{GpuRequest, KeptText};
 use crate::model::update::Update;
-use crate::model::{JobId, JobRef, JobState, Timestamp};
+use crate::model::{JobId, JobRef, JobState, Refusal, Timestamp};
 use crate::render::sinfo::States;
+use crate::render::{sprio as sprio_table, squeue as squeue_table};
 use crate::spec::states::StateFilter;
 use std::ffi::OsString;
 
@@ -226,6 +228,7 @@ fn queries_say_what_they_would_understand() {
     let sacct = |words: &[&str]| hint("sacct", sacct::parse(&argv("sacct", words), &lab(&[])).expect_err("refused"));
     assert_eq!(sacct(&["5"]), "sacct -j 5");
     assert_eq!(sacct(&["-s", "FALED"]), "did you mean FAILED?");
+    assert!(sacct(&["-s", "foo"]).starts_with("states: PENDING, "));
     assert!(sacct(&["-S", "tody"]).ends_with("; did you mean today?"));
     assert_eq!(sacct(&["--stat=R", "--formt=x"]), "did you mean --format?");
     let squeue =
@@ -400,6 +403,9 @@ fn scontrol_suggests_the_nearest_word() {
         (&["relaese", "1"], "release"),
         (&["shwo", "job"], "show"),
         (&["show", "prtition"], "partitions"),
+        (&["show", "jbo"], "job"),
+        (&["update", "JobId=1", "Partiton=gpu"], "Partition"),
+        (&["update", "JobId=1", "Coment=x"], "Comment"),
         (&["update", "JobId=1", "TimeLimt=5"], "TimeLimit"),
         (&["update", "JobId=1", "ftrs=x", "Feature=a"], ""),
         (&["update", "JobId=1", "Feature=a"], "Features"),
@@ -409,6 +415,66 @@ fn scontrol_suggests_the_nearest_word() {
         let text = error.text("scontrol");
         let hint = text.lines().find_map(|line| line.strip_prefix("  hint: did you mean "));
         assert_eq!(hint.unwrap_or_default().trim_end_matches('?'), meant, "{words:?}: {text}");
+        assert!(text.contains("\n  hint: "), "what there is is listed where no word is near: {text}");
+    }
+}
+
+#[test]
+fn values_of_scontrol_update_come_with_their_forms() {
+    for (word, hint) in [
+        ("TimeLimit=abc", "minutes, minutes:seconds, "),
+        ("TimeLimit=+1h", "did you mean 1:00:00?"),
+        ("StartTime=tomorow", "did you mean tomorrow?"),
+        ("MinMemoryNode=xyz", "a whole number of megabytes"),
+        ("Dependency=foo:3", "afterok"),
+        ("Priority=x", "a whole number from 0 to 4294967295, or -1"),
+        ("Nice=x", "a whole number from -2147483645 to "),
+        ("Requeue=maybe", "yes or no"),
+        ("Features=a&", "features joined by "),
+    ] {
+        let words = ["scontrol", "update", "JobId=1", word].map(OsString::from);
+        let text = scontrol::parse(&words, &lab(&[])).expect_err("refused").text("scontrol");
+        let (own, line) = text.split_once("\nRequest aborted\n  hint: ").unwrap_or_default();
+        assert!(!own.is_empty() && line.contains(hint), "{word}: {text}");
+    }
+}
+
+#[test]
+fn a_refused_name_comes_with_the_nearest_of_those_there_are() {
+    let known = || ["cpu", "fast_disk", "gpu"].map(str::to_owned).to_vec();
+    let partition = |name: &str| Refusal::UnknownPartition { name: name.to_owned(), known: known() };
+    let features = |wanted: &str| Refusal::MissingFeature { wanted: wanted.to_owned(), known: known() };
+    for (why, hint) in [
+        (partition("cup"), "did you mean cpu?"),
+        (partition("gpu,fastdisc"), "did you mean fast_disk?"),
+        (partition("x"), "partitions: cpu, fast_disk, gpu"),
+        (features("gpu&(fats_disk|cpu)"), "did you mean fast_disk?"),
+        (features("!gpu"), "features: cpu, fast_disk, gpu"),
+    ] {
+        for error in [refused("It failed", &why), trial_refused(&why)] {
+            let text = error.text("sbatch");
+            assert!(text.ends_with(&format!("\n  hint: {hint}\n")), "{text}");
+        }
+    }
+    let text = trial_refused(&partition("x")).text("sbatch");
+    assert_eq!(text.lines().nth(1), Some("allocation failure: Invalid partition name specified"));
+    assert_eq!(refused("It failed", &Refusal::NodeCount).lines.len(), 1);
+}
+
+#[test]
+fn a_format_that_is_not_known_is_refused_in_two_lines() {
+    for (error, hint) in [
+        (squeue_table::Layout::parse("JobID,Nmae").unwrap_err(), "did you mean Name?"),
+        (
+            squeue_table::Layout::long("xyzzy").unwrap_err(),
+            "name[:[.]width], separated by commas; --helpformat lists the names",
+        ),
+        (sprio_table::Layout::parse("foo").unwrap_err(), "names, separated by commas; names: Account, Age, "),
+        (sprio_table::Layout::parse("%x").unwrap_err(), "%[.][width]letter, with any text between; letters: AaBb"),
+    ] {
+        let text = format_error(error).text("squeue");
+        let line = text.split_once("\n  hint: ").unwrap_or_default().1;
+        assert!(line.starts_with(hint) && text.lines().count() == 2 && text.len() < 400, "{text}");
     }
 }
 

@@ -173,6 +173,16 @@ fn a_refused_value_comes_with_the_forms_and_the_nearest_name() {
         (&["-d", "aftrok:1", "job.sh"], "did you mean afterok?"),
         (&["--array=1-a", "job.sh"], "0-7, 1,3,5-9:2"),
         (&["--tiem=5", "job.sh"], "did you mean --time?"),
+        (&["--propagate=FOO", "job.sh"], "AS, CORE, CPU"),
+        (&["--propagate=NOFILES", "job.sh"], "did you mean NOFILE?"),
+        (&["--exclusive=usr", "job.sh"], "did you mean user?"),
+        (&["--mail-type=BEGIN,ed", "job.sh"], "NONE, BEGIN, END, FAIL"),
+        (&["--mail-type=fial", "job.sh"], "did you mean FAIL?"),
+        (&["--nice=x", "job.sh"], "a whole number from -2147483645 to 2147483645"),
+        (&["--priority=x", "job.sh"], "or TOP"),
+        (&["--kill-on-invalid-dep=maybe", "job.sh"], "yes or no"),
+        (&["-C", "fast&", "job.sh"], "features joined by & (all) or | (any)"),
+        (&["--open-mode=apend", "job.sh"], "append or truncate; did you mean append?"),
         (&["nope", "hello"], "sbatch --wrap 'nope hello'"),
     ] {
         let (_, text, _) = outcome(&[], JOB, words);

@@ -1,6 +1,6 @@
 //! The host and its partitions, which are views of it.
 
-use crate::model::Constraint;
+use crate::model::{Constraint, Refusal};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,11 +55,26 @@ impl Host {
         self.gpus.iter().map(|gpu| gpu.model.as_deref().unwrap_or("generic_gpu"))
     }
 
-    /// Whether `--constraint` asks for nothing but what this host has: the configured features, `cpu`, and with GPUs
-    /// `gpu` and their models. All that sinfo lists can be asked for.
-    pub fn meets(&self, constraint: &Constraint) -> bool {
+    /// What `--constraint` may ask for: the configured features, `cpu`, and with GPUs `gpu` and their models. All that
+    /// sinfo lists is among them.
+    pub fn known_features(&self) -> Vec<&str> {
         let kinds = ["cpu"].into_iter().chain((!self.gpus.is_empty()).then_some("gpu"));
-        let has: Vec<&str> = self.features.iter().map(String::as_str).chain(self.gpu_models()).chain(kinds).collect();
-        constraint.is_met(&has)
+        let mut known = Vec::new();
+        for name in self.features.iter().map(String::as_str).chain(self.gpu_models()).chain(kinds) {
+            if !known.contains(&name) {
+                known.push(name);
+            }
+        }
+        known
+    }
+
+    /// Refuses a `--constraint` that asks for something that this host does not have.
+    pub fn check_features(&self, wanted: &Constraint) -> Result<(), Refusal> {
+        let known = self.known_features();
+        if wanted.is_met(&known) {
+            return Ok(());
+        }
+        let known = known.into_iter().map(str::to_owned).collect();
+        Err(Refusal::MissingFeature { wanted: wanted.to_string(), known })
     }
 }

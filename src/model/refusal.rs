@@ -36,15 +36,21 @@ pub enum Refusal {
     ConfigNotAvailable,
 
     // A request that the host can never meet.
-    UnknownPartition(String),
+    UnknownPartition {
+        name: String,
+        known: Vec<String>,
+    },
     /// More than one node, or none.
     NodeCount,
     /// More than one node for a job that exists.
     OneNodeOnly,
     UnknownNode(String),
     NodeExcluded(String),
-    /// The constraint as it was written.
-    MissingFeature(String),
+    MissingFeature {
+        /// The constraint as it was written.
+        wanted: String,
+        known: Vec<String>,
+    },
     ArrayTooLarge {
         array: ArraySpec,
         last: u32,
@@ -99,10 +105,10 @@ impl Refusal {
     /// The offending value, as a line of its own before the text.
     pub fn detail(&self) -> Option<String> {
         Some(match self {
-            Refusal::UnknownPartition(name) => format!("invalid partition specified: {name}"),
+            Refusal::UnknownPartition { name, .. } => format!("invalid partition specified: {name}"),
             Refusal::UnknownNode(name) => format!("no such node: {name}"),
             Refusal::NodeExcluded(name) => format!("the only node is excluded: {name}"),
-            Refusal::MissingFeature(wanted) => format!("no such features on this host: {wanted}"),
+            Refusal::MissingFeature { wanted, .. } => format!("no such features on this host: {wanted}"),
             Refusal::ArrayTooLarge { array, last, max } => format!("array task {last} of {array}, {max} at most"),
             Refusal::TooManyCpus { asked, there } => {
                 format!("CPU count per node can not be satisfied: {asked} CPUs requested, {there} on this host")
@@ -164,10 +170,10 @@ impl fmt::Display for Refusal {
             Refusal::NotAnArray => "Job is not an array",
             Refusal::NoTimeLimit => "No time limit that a difference could change",
             Refusal::ConfigNotAvailable => "Requested partition configuration not available now",
-            Refusal::UnknownPartition(_) => "Invalid partition name specified",
+            Refusal::UnknownPartition { .. } => "Invalid partition name specified",
             Refusal::NodeCount => "Node count specification invalid",
             Refusal::UnknownNode(_) => "Invalid node name specified",
-            Refusal::MissingFeature(_) => "Invalid feature specification",
+            Refusal::MissingFeature { .. } => "Invalid feature specification",
             Refusal::ArrayTooLarge { .. } => "Invalid job array specification",
             Refusal::TooManyCpus { .. } | Refusal::StepTooManyCpus => "More processors requested than permitted",
             Refusal::TooManyGpus { asked, there, model, host: 0 } => {
@@ -205,7 +211,7 @@ mod tests {
 
     #[test]
     fn the_offending_value_has_a_line_of_its_own() {
-        let refusal = Refusal::UnknownPartition("nope".to_owned());
+        let refusal = Refusal::UnknownPartition { name: "nope".to_owned(), known: Vec::new() };
         let lines = ["invalid partition specified: nope", "It failed: Invalid partition name specified"];
         assert_eq!(refusal.lines("It failed"), lines);
         assert_eq!(Refusal::NodeCount.lines("It failed"), ["It failed: Node count specification invalid"]);

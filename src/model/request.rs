@@ -171,6 +171,10 @@ pub enum KeptText {
 }
 
 impl KeptText {
+    /// The names, as Slurm writes them.
+    pub const NAMES: [&str; 9] =
+        ["Account", "QOS", "Comment", "Extra", "WCKey", "Reservation", "Licenses", "MailType", "MailUser"];
+
     /// The text with this name in small letters.
     pub fn named(name: &str) -> Option<Self> {
         let name: StrDeserializer<'_, serde::de::value::Error> = name.into_deserializer();
@@ -348,6 +352,15 @@ impl JobRequest {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_kept_text_has_its_name() {
+        let mut request = JobRequest::default();
+        for name in KeptText::NAMES {
+            let text = KeptText::named(&name.to_ascii_lowercase()).unwrap_or_else(|| panic!("{name}"));
+            assert_eq!(text.of_mut(&mut request).replace(name.to_owned()), None, "{name}");
+        }
+    }
 
     #[test]
     fn a_record_of_before_the_values_had_types_is_read() {

@@ -16,6 +16,9 @@ pub trait Table: fmt::Debug + Clone + Copy + Default + PartialEq + Eq + 'static 
     /// What `%all` prints after each code that is a capital letter.
     const AFTER_CAPITALS: &'static str = "";
 
+    /// Whether the command lists the fields for `--helpformat`.
+    const HAS_HELPFORMAT: bool = false;
+
     /// Every field. `--helpformat` and `%all` sort them; abbreviations look through them in this order.
     fn fields() -> &'static [Field<Self>];
 
@@ -232,7 +235,7 @@ fn same_name(a: &str, b: &str) -> bool {
 
 /// A field that does not exist: what Slurm says of it, and what there is.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}\n{hint}")]
+#[error("{message}")]
 pub struct FormatError {
     /// Slurm's text, with the offending word.
     pub message: String,
@@ -240,7 +243,7 @@ pub struct FormatError {
     pub word: String,
     /// The names that could have been meant.
     pub names: Vec<&'static str>,
-    /// A line that says what is accepted and lists it.
+    /// What is accepted, or where it is listed.
     pub hint: String,
 }
 
@@ -249,7 +252,6 @@ impl FormatError {
         let fields = T::fields();
         let mut codes: Vec<char> = fields.iter().flat_map(|f| f.codes.chars()).collect();
         codes.sort_by_key(|c| (c.to_ascii_lowercase(), *c));
-        let codes: Vec<String> = codes.into_iter().map(|c| format!("%{c}")).collect();
         let mut names: Vec<&'static str> = Vec::new();
         for name in fields.iter().filter_map(Field::name) {
             if !names.contains(&name) {
@@ -257,12 +259,12 @@ impl FormatError {
             }
         }
         names.sort_by_key(|name| name.to_ascii_lowercase());
-        let known = match (codes.is_empty(), names.is_empty()) {
-            (true, _) => format!("known fields: {}", names.join(" ")),
-            (false, true) => format!("known codes: {}", codes.join(" ")),
-            (false, false) => format!("known codes: {}; known fields: {}", codes.join(" "), names.join(" ")),
+        let listed = match place {
+            Place::Code => format!("letters: {}", codes.into_iter().collect::<String>()),
+            _ if T::HAS_HELPFORMAT => "--helpformat lists the names".to_owned(),
+            _ => format!("names: {}", names.join(", ")),
         };
-        let hint = format!("{known}; form: {}", place.form());
+        let hint = format!("{}; {listed}", place.form());
         FormatError { message: T::unknown(place, word), word: word.to_owned(), names, hint }
     }
 }

@@ -234,7 +234,7 @@ mod tests {
     fn what_is_unknown_is_named_with_what_there_is() {
         let error = Layout::codes("%i %z").expect_err("no such code");
         assert_eq!(error.message, "Invalid job format specification: z");
-        assert!(error.hint.contains("%Y"), "{}", error.hint);
+        assert!(error.hint.contains("letters: ") && error.hint.contains('Y'), "{}", error.hint);
         assert_eq!(Sort::parse("z").expect_err("no such code").message, "Invalid sort specification: z");
     }
 

@@ -109,8 +109,8 @@ impl Core {
             return Err(Refusal::NodeCount);
         }
         self.check_hosts(request)?;
-        if let Some(wanted) = request.constraint.as_ref().filter(|wanted| !self.config.host.meets(wanted)) {
-            return Err(Refusal::MissingFeature(wanted.to_string()));
+        if let Some(wanted) = &request.constraint {
+            self.config.host.check_features(wanted)?;
         }
         if let Some(array) = &request.array {
             let last = array.tasks.last().unwrap_or(u32::MAX);
@@ -130,7 +130,7 @@ impl Core {
                 }
             }
         }
-        Err(first_refusal.unwrap_or_else(|| Refusal::UnknownPartition(String::new())))
+        Err(first_refusal.unwrap_or_else(|| self.unknown_partition("")))
     }
 
     fn check_hosts(&self, request: &JobRequest) -> Result<(), Refusal> {
@@ -160,7 +160,12 @@ impl Core {
             .partitions
             .iter()
             .find(|partition| partition.name == name)
-            .ok_or_else(|| Refusal::UnknownPartition(name.to_owned()))
+            .ok_or_else(|| self.unknown_partition(name))
+    }
+
+    fn unknown_partition(&self, name: &str) -> Refusal {
+        let known = self.config.partitions.iter().map(|partition| partition.name.clone()).collect();
+        Refusal::UnknownPartition { name: name.to_owned(), known }
     }
 
     /// The size of a job with another request or in another partition, for `scontrol update`.

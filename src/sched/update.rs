@@ -121,9 +121,7 @@ impl Core {
         for update in updates {
             match update {
                 Update::Dependency(dependency) => self.check_new_dependency(job, dependency, ended)?,
-                Update::Features(Some(wanted)) if !self.config.host.meets(wanted) => {
-                    return Err(Refusal::MissingFeature(wanted.to_string()));
-                }
+                Update::Features(Some(wanted)) => self.config.host.check_features(wanted)?,
                 _ => {}
             }
             set(&mut request, update)?;

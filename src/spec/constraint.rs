@@ -6,6 +6,9 @@ use crate::spec::error::{SpecError, shown};
 /// Parentheses nested deeper than this are refused.
 const MAX_DEPTH: usize = 32;
 
+/// The forms, as an error tells them.
+const FORMS: &str = "features joined by & (all) or | (any), !FEATURE, and parentheses (gpu&!slow, gpu|(cpu&fast))";
+
 /// `a`, `a&b`, `a,b` (the same), `a|b`, `(a&b)|c`, `[a|b]`, `a*1`, `!a`. `&` and `,` bind more tightly than `|`.
 /// Square brackets ("all nodes alike") group on one host.
 ///
@@ -13,10 +16,9 @@ const MAX_DEPTH: usize = 32;
 /// `Invalid feature specification: …`, as Slurm's controller refuses it.
 pub fn parse(text: &str) -> Result<Constraint, SpecError> {
     let mut parser = Parser { text, pos: 0 };
-    parser
-        .any(0)
-        .filter(|_| parser.peek().is_none())
-        .ok_or_else(|| SpecError::submission(format!("Invalid feature specification: {}", shown(text))))
+    parser.any(0).filter(|_| parser.peek().is_none()).ok_or_else(|| {
+        SpecError::submission(format!("Invalid feature specification: {}", shown(text))).with_hint(FORMS)
+    })
 }
 
 impl TryFrom<String> for Constraint {

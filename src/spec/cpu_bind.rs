@@ -2,9 +2,17 @@
 
 use crate::model::binding::{CpuBind, Repeated};
 use crate::spec::error::{SpecError, shown};
+use crate::spec::suggest;
 
 /// The highest CPU number that a map or a mask may name; Linux is built for 8192 CPUs at most.
 const MAX_CPU: u32 = 65_535;
+
+/// The kinds that are a word alone.
+const NAMES: [&str; 7] = ["none", "threads", "cores", "sockets", "ldoms", "rank", "rank_ldom"];
+
+/// The forms, as an error tells them.
+pub const FORMS: &str = "[quiet|verbose,] and none, threads, cores, sockets, ldoms, rank, rank_ldom, map_cpu:CPU,... \
+     or mask_cpu:MASK,...";
 
 /// The binding that `text` asks for; [`wants_report`] tells whether it is to be reported.
 ///
@@ -14,7 +22,11 @@ const MAX_CPU: u32 = 65_535;
 /// # Errors
 /// `unrecognized --cpu-bind argument "…"` with exit code 1 for anything else, two kinds at once, and CPU numbers above [`MAX_CPU`].
 pub fn parse(text: &str) -> Result<CpuBind, SpecError> {
-    let unrecognized = || SpecError::value(format!("unrecognized --cpu-bind argument \"{}\"", shown(text)));
+    let unrecognized = || {
+        let word = text.split(',').find(|word| read(word).is_none()).unwrap_or_default();
+        SpecError::value(format!("unrecognized --cpu-bind argument \"{}\"", shown(text)))
+            .with_hint(suggest::hint(FORMS, word, NAMES))
+    };
     read(text).map(|(bind, _)| bind).ok_or_else(unrecognized)
 }
 

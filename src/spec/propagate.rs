@@ -1,6 +1,7 @@
 //! Which resource limits of the submitter a job gets: `--propagate=CORE,NOFILE` (sbatch man page).
 
 use crate::spec::error::SpecError;
+use crate::spec::suggest;
 
 const NAMES: [&str; 10] = ["AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK"];
 
@@ -19,8 +20,11 @@ pub fn parse(text: &str) -> Result<Vec<&'static str>, SpecError> {
         "" | "ALL" => Ok(NAMES.to_vec()),
         "NONE" => Ok(Vec::new()),
         _ => {
-            let names: Option<Vec<_>> = text.split(',').map(known).collect();
-            names.ok_or_else(|| SpecError::invalid_option("--propagate", text))
+            let names = text.split(',').map(|word| known(word).ok_or(word));
+            names.collect::<Result<_, _>>().map_err(|word: &str| {
+                let forms = suggest::one_of("ALL, NONE, or of these, separated by commas", word, NAMES);
+                SpecError::invalid_option("--propagate", text).with_hint(forms)
+            })
         }
     }
 }

@@ -25,6 +25,15 @@ pub fn hint<'a>(forms: &str, word: &str, known: impl IntoIterator<Item = &'a str
     }
 }
 
+/// `did you mean NAME?`, or all the names, as `kind: a, b`, where none is near.
+pub fn one_of<'a>(kind: &str, word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    match nearest(word, known.iter().copied()) {
+        Some(name) => format!("did you mean {name}?"),
+        None => format!("{kind}: {}", known.join(", ")),
+    }
+}
+
 fn letters(word: &str) -> String {
     word.chars().filter(|c| !matches!(c, '-' | '_')).flat_map(char::to_lowercase).collect()
 }
@@ -51,5 +60,7 @@ mod tests {
         }
         assert_eq!(hint("one or two", "Sate", known), "one or two; did you mean State?");
         assert_eq!(hint("one or two", "xyzzy", known), "one or two");
+        assert_eq!(one_of("names", "cup", ["cpu", "gpu"]), "did you mean cpu?");
+        assert_eq!(one_of("names", "x", ["cpu", "gpu"]), "names: cpu, gpu");
     }
 }

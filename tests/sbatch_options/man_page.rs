@@ -163,7 +163,8 @@ fn test_only_tells_when_a_job_would_start_and_submits_none() {
     let out = slotd.cmd("sbatch", &["--test-only", "-p", "nowhere", "--wrap", "true"]).fails(1);
     assert_eq!(
         out.stderr,
-        "sbatch: error: invalid partition specified: nowhere\nallocation failure: Invalid partition name specified\n"
+        "sbatch: error: invalid partition specified: nowhere\nallocation failure: Invalid partition name specified\n  \
+         hint: partitions: cpu\n"
     );
     assert!(slotd.all_records().is_empty());
 }

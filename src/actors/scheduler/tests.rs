@@ -144,7 +144,7 @@ async fn a_submission_that_is_made_again_counts_once() {
 async fn a_refused_submission_changes_nothing() {
     let mut lab = Lab::new();
     let refused = lab.submit(|request| request.partition = Some("nosuch".to_owned())).await.expect("an answer");
-    assert_eq!(refused, Err(Refusal::UnknownPartition("nosuch".to_owned())));
+    assert_eq!(refused, Err(Refusal::UnknownPartition { name: "nosuch".to_owned(), known: vec!["cpu".to_owned()] }));
     assert!(lab.commits.try_recv().is_err());
 }
 

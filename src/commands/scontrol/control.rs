@@ -1,9 +1,9 @@
 //! The verbs of `scontrol` that do something to jobs, and the words that name jobs.
 
 use super::{Command, Session, Target, bare, output, too_few, too_many};
-use crate::args::error::CliError;
+use crate::args::error::{CliError, Mark};
 use crate::client::connection::{ClientError, Connection, reopen};
-use crate::commands::{Done, ask, paths, pids, unexpected};
+use crate::commands::{Done, ask, known_names, paths, pids, unexpected};
 use crate::model::JobRef;
 use crate::model::query::JobQuery;
 use crate::model::update::Update;
@@ -205,22 +205,14 @@ impl Session<'_> {
             Answer::Done(outcomes) => outcomes,
             other => return Err(unexpected(&other)),
         };
-        let mut code = 0;
+        let mut failed = CliError { exit: 1, ..CliError::default() };
         for outcome in outcomes {
             let Err(why) = outcome.result else { continue };
-            code = 1;
-            if self.scontrol.quiet {
-                continue;
-            }
-            if let Some(line) = why.detail() {
-                eprintln!("{line}");
-            }
-            eprintln!("{why} for job {}", outcome.target);
-            if let Some(call) = call {
-                eprintln!("{call} error: {why}");
-            }
+            let own = why.detail().into_iter().chain([format!("{why} for job {}", outcome.target)]);
+            let lines = own.chain(call.map(|call| format!("{call} error: {why}")));
+            failed = lines.fold(failed, |failed, line| failed.and(Mark::Bare, line)).maybe_hint(known_names(&why));
         }
-        Ok(code)
+        if failed.lines.is_empty() { Ok(0) } else { Err(failed) }
     }
 
     pub(super) fn update(&self, target: &Target, updates: &[Update]) -> Done {

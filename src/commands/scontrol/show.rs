@@ -1,7 +1,7 @@
 //! `scontrol show`: what can be shown, and how it is asked for.
 
 use super::control::id_text;
-use super::{Session, bare, did_you_mean, output, too_few, too_many};
+use super::{Session, bare, output, too_few, too_many};
 use crate::args::error::{CliError, Mark};
 use crate::args::options::Machine;
 use crate::args::origin::Origin;
@@ -15,6 +15,7 @@ use crate::render::{json, show};
 use crate::spec;
 use crate::spec::error::shown;
 use crate::spec::hostlist;
+use crate::spec::suggest;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Show {
@@ -87,7 +88,10 @@ pub fn read(words: &[String], origin: &Origin) -> Result<Show, CliError> {
     let known = ENTITIES.iter().find(|(name, least)| lower.len() >= *least && name.starts_with(lower));
     let Some((name, _)) = known else {
         let unknown = bare(format!("invalid entity:{} for keyword:show ", shown(entity)));
-        return Err(unknown.maybe_hint(did_you_mean(lower, ENTITIES.iter().map(|(name, _)| *name))));
+        let names = ENTITIES.iter().map(|(name, _)| *name);
+        // Of short words a missing `s` would be one slip too many.
+        let singular = suggest::nearest(lower, ["job", "node", "step"]).map(|name| format!("did you mean {name}?"));
+        return Err(unknown.hint(singular.unwrap_or_else(|| suggest::one_of("entities", lower, names))));
     };
     if *name == "hostlist" || *name == "hostlistsorted" {
         let names = values.iter().flat_map(|list| list.split(',')).filter(|name| !name.is_empty());

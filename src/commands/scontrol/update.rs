@@ -3,8 +3,9 @@
 //! Whether a job is in a state that allows the change is the daemon's business.
 
 use super::control::{job_list, without_job_word};
-use super::{Command, Target, bare, did_you_mean};
+use super::{Command, Target, bare};
 use crate::args::error::{CliError, Mark};
+use crate::args::job_values::{MAX_NICE, nice_forms};
 use crate::args::origin::Origin;
 use crate::model::Timestamp;
 use crate::model::request::{GpuRequest, KeptText};
@@ -12,6 +13,7 @@ use crate::model::update::Update;
 use crate::spec;
 use crate::spec::SpecError;
 use crate::spec::error::shown;
+use crate::spec::suggest;
 
 /// Keys of jobs that Slurm knows and that change nothing here.
 const IDLE: [&str; 25] = [
@@ -128,7 +130,9 @@ pub fn read(words: &[String], origin: &Origin) -> Result<Command, CliError> {
             "jobname" | "name" => name = Some(value.to_owned()),
             lower => match change(lower, value, origin) {
                 Some(Ok(update)) => updates.push(update),
-                Some(Err(error)) => return Err(bare(error.to_string()).and(Mark::Bare, "Request aborted")),
+                Some(Err(error)) => {
+                    return Err(bare(error.to_string()).and(Mark::Bare, "Request aborted").maybe_hint(error.hint));
+                }
                 None if IDLE.iter().any(|idle| idle.eq_ignore_ascii_case(lower)) => {}
                 None => return Err(unsupported(word)),
             },
@@ -159,11 +163,16 @@ fn change(key: &str, value: &str, origin: &Origin) -> Option<Result<Update, Spec
 }
 
 fn unsupported(word: &str) -> CliError {
-    let known = KEYS.iter().flat_map(|Key(names, _)| names.iter().copied()).chain(["JobId", "JobName"]);
+    let others = || ["JobId", "JobName"].into_iter().chain(KeptText::NAMES);
+    let spellings = KEYS.iter().flat_map(|Key(names, _)| names.iter().copied());
+    let names = KEYS.iter().map(|Key(names, _)| names[0]).filter(|name| !name.ends_with(['+', '-']));
     let key = word.split('=').next().unwrap_or_default();
-    bare(format!("Update of this parameter is not supported: {}", shown(word)))
-        .and(Mark::Bare, "Request aborted")
-        .maybe_hint(did_you_mean(key, known))
+    bare(format!("Update of this parameter is not supported: {}", shown(word))).and(Mark::Bare, "Request aborted").hint(
+        match suggest::nearest(key, others().chain(spellings)) {
+            Some(name) => format!("did you mean {name}?"),
+            None => suggest::one_of("keys", "", others().chain(names)),
+        },
+    )
 }
 
 fn moment(key: &str, value: &str, origin: &Origin) -> Result<Timestamp, SpecError> {
@@ -185,31 +194,33 @@ fn features(value: &str) -> Result<Update, SpecError> {
 
 /// A limit, or with a sign what is added to it or taken off.
 fn time_limit(value: &str, written: &str) -> Result<Update, SpecError> {
-    let invalid = || SpecError::value(format!("Invalid TimeLimit value: {}", shown(written)));
+    let invalid = |hint: Option<String>| {
+        let text = format!("Invalid TimeLimit value: {}", shown(written));
+        hint.into_iter().fold(SpecError::value(text), SpecError::with_hint)
+    };
     let (sign, text) = match value.split_at_checked(1) {
         Some(("+", rest)) => (1, rest),
         Some(("-", rest)) => (-1, rest),
-        _ => return spec::time::parse_limit(value).map(Update::TimeLimit).map_err(|_| invalid()),
+        _ => return spec::time::parse_limit(value).map(Update::TimeLimit).map_err(|error| invalid(error.hint)),
     };
-    let secs = spec::time::parse_limit(text).map_err(|_| invalid())?.ok_or_else(invalid)?;
-    let secs = i64::try_from(secs).map_err(|_| invalid())?;
+    let endless = || invalid(Some("a difference has an end".to_owned()));
+    let secs = spec::time::parse_limit(text).map_err(|error| invalid(error.hint))?.ok_or_else(endless)?;
+    let secs = i64::try_from(secs).map_err(|_| endless())?;
     Ok(Update::TimeLimitBy(sign * secs))
 }
 
 fn priority(value: &str) -> Result<Update, SpecError> {
-    match value.parse::<i64>() {
-        Ok(-1) => Ok(Update::PriorityReset),
-        Ok(priority) => u32::try_from(priority)
-            .map(Update::Priority)
-            .map_err(|_| SpecError::value(format!("Invalid Priority value: {}", shown(value)))),
-        Err(_) => Err(SpecError::value(format!("Invalid Priority value: {}", shown(value)))),
+    if value == "-1" {
+        return Ok(Update::PriorityReset);
     }
+    let forms = format!("a whole number from 0 to {}, or -1 for the default", u32::MAX);
+    value.parse().map(Update::Priority).map_err(|_| invalid("Priority", value).with_hint(forms))
 }
 
 fn nice(value: &str) -> Result<Update, SpecError> {
     match value.parse::<i64>() {
-        Ok(nice) if nice.abs() <= 2_147_483_645 => Ok(Update::Nice(nice)),
-        _ => Err(SpecError::value(format!("Invalid Nice value: {}", shown(value)))),
+        Ok(nice) if (-MAX_NICE..=MAX_NICE).contains(&nice) => Ok(Update::Nice(nice)),
+        _ => Err(invalid("Nice", value).with_hint(nice_forms())),
     }
 }
 
@@ -230,6 +241,10 @@ fn yes_or_no(key: &str, value: &str) -> Result<bool, SpecError> {
     match value.to_ascii_lowercase().as_str() {
         "1" | "yes" | "y" => Ok(true),
         "0" | "no" | "n" => Ok(false),
-        _ => Err(SpecError::value(format!("Invalid {key} value: {}", shown(value)))),
+        _ => Err(invalid(key, value).with_hint("yes or no")),
     }
+}
+
+fn invalid(key: &str, value: &str) -> SpecError {
+    SpecError::value(format!("Invalid {key} value: {}", shown(value)))
 }

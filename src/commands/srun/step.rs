@@ -24,8 +24,13 @@ pub type Binding = (CpuBind, bool);
 /// # Errors
 /// No binding, in srun's words.
 pub fn cpu_bind(text: &str) -> Result<Binding, CliError> {
+    if text.eq_ignore_ascii_case("help") {
+        return Err(CliError::output(format!("--cpu-bind=: {}\n", spec::cpu_bind::FORMS)));
+    }
     let bind = spec::cpu_bind::parse(text).map_err(|error| {
-        CliError::error(1, error.to_string()).and(Mark::Fatal, "Failed to parse --cpu-bind= values.")
+        CliError::error(1, error.to_string())
+            .and(Mark::Fatal, "Failed to parse --cpu-bind= values.")
+            .maybe_hint(error.hint)
     })?;
     Ok((bind, spec::cpu_bind::wants_report(text)))
 }

@@ -25,6 +25,8 @@ pub struct Sacct;
 impl Table for Sacct {
     type Row<'a> = Row<'a>;
 
+    const HAS_HELPFORMAT: bool = true;
+
     const ABBREVIATED: bool = true;
 
     fn fields() -> &'static [Field<Self>] {

@@ -138,6 +138,8 @@ pub struct Sinfo;
 impl Table for Sinfo {
     type Row<'a> = Row<'a>;
 
+    const HAS_HELPFORMAT: bool = true;
+
     // Slurm's `%all` has a blank after these.
     const AFTER_CAPITALS: &'static str = " ";
 

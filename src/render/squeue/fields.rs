@@ -17,6 +17,8 @@ pub struct Squeue;
 impl Table for Squeue {
     type Row<'a> = Row<'a>;
 
+    const HAS_HELPFORMAT: bool = true;
+
     fn fields() -> &'static [Field<Self>] {
         static ALL: LazyLock<Vec<F>> = LazyLock::new(|| FIELDS.iter().copied().chain(squeue_fields()).collect());
         &ALL

@@ -2,6 +2,11 @@
 
 use super::*;
 
+/// The refusal of a partition that is not there.
+fn unknown(name: &str) -> Refusal {
+    Refusal::UnknownPartition { name: name.to_owned(), known: vec!["cpu".to_owned(), "gpu".to_owned()] }
+}
+
 #[test]
 fn of_several_partitions_the_first_that_is_named_is_taken() {
     let mut d = Double::new(4, 1000, 2);
@@ -15,7 +20,7 @@ fn of_several_partitions_the_first_that_is_named_is_taken() {
         let job = d.core.job(id).unwrap();
         assert_eq!((job.partition.as_str(), job.request.partition.as_deref()), (chosen, Some(names)));
     }
-    assert_eq!(update(&mut d, "cpu,nope"), Err(Refusal::UnknownPartition("nope".into())));
+    assert_eq!(update(&mut d, "cpu,nope"), Err(unknown("nope")));
 }
 
 #[test]
@@ -51,7 +56,7 @@ fn keys_for_pending_jobs_are_refused_on_running_ones_and_the_time_limit_is_not()
     );
     update(&mut d, pending, Update::JobName("x".into())).unwrap();
     assert_eq!(d.store[&pending].request.name, "x");
-    assert_eq!(update(&mut d, pending, Update::Partition("no".into())), Err(Refusal::UnknownPartition("no".into())));
+    assert_eq!(update(&mut d, pending, Update::Partition("no".into())), Err(unknown("no")));
     assert_eq!(
         update(&mut d, pending, Update::NumCpus(99)).unwrap_err().to_string(),
         "Requested partition configuration not available now"
