@@ -1,4 +1,4 @@
-//! salloc: an allocation and a command inside it (book, "Allocations with salloc").
+//! salloc: an allocation and a command inside it.
 
 use slotd_kit::{Setup, Slotd, proc};
 
@@ -54,6 +54,40 @@ fn the_command_launches_one_process_a_rank() {
     let mut lines = out.lines();
     lines.sort_unstable();
     assert_eq!(lines, ["0", "1"]);
+}
+
+#[test]
+fn a_script_that_calls_srun_runs_once_and_so_does_a_shell_that_reads_its_input() {
+    let slotd = Slotd::start();
+    slotd.program("script.sh", "#!/bin/sh\necho script\nsrun echo step\n");
+    slotd.program("plain.sh", "#!/bin/sh\necho plain\n");
+    slotd.write("dir/arg", "echo arg; srun echo step\n");
+    for (command, count) in [
+        (&["./script.sh"][..], 3),
+        (&["bash", "-e", "script.sh"], 3),
+        (&["-D", "dir", "sh", "arg"], 3),
+        (&["-D", "dir", "../script.sh"], 3),
+        (&["./plain.sh"], 2),
+        (&["sh", "plain.sh"], 2),
+    ] {
+        let out = slotd.cmd("salloc", &[&["-Q", "-n2"], command].concat()).ok();
+        assert_eq!(out.lines().iter().count(), count, "{command:?}: {}", out.stdout);
+    }
+    let mut salloc = slotd.command("salloc");
+    salloc.args(["-Q", "-n2", "bash"]);
+    assert_eq!(slotd.feed(salloc, "echo shell\n").ok().stdout, "shell\n");
+}
+
+#[test]
+fn the_daemon_s_setting_says_how_often_the_command_runs() {
+    for (setting, args, count) in [("once", &["-n2"][..], 1), ("ranks", &["--ntasks-per-node=2"], 2)] {
+        let slotd = Slotd::setup().set("SLOTD_BATCH_TASKS", setting).start();
+        let out = slotd.cmd("salloc", &[&["-Q"], args, &["echo", "x"]].concat()).ok();
+        assert_eq!(out.lines().len(), count, "{setting}");
+        let mut salloc = slotd.command("salloc");
+        salloc.env("SLOTD_BATCH_TASKS", "auto").args(["-Q", "-n2", "echo", "x"]);
+        assert_eq!(slotd.run(salloc).ok().lines().len(), 2, "{setting}: the user's own comes first");
+    }
 }
 
 #[test]

@@ -209,6 +209,21 @@ fn salloc_s_shell_has_the_terminal() {
     session.shows("Relinquishing job allocation 1");
 }
 
+#[test]
+fn a_shell_as_the_command_of_salloc_has_the_terminal_alone() {
+    let slotd = Slotd::start();
+    let mut salloc = slotd.command("salloc");
+    salloc.args(["-n2", "bash", "--norc"]);
+    let mut session = Session::start(salloc);
+    session.shows("Granted job allocation 1");
+    session.types("test -t 0 && echo tty=$SLURM_JOB_ID of $SLURM_NTASKS\n");
+    session.shows("tty=1 of 2");
+    session.types("exit 5\n");
+    assert_eq!(session.ends(), 5);
+    session.shows("Relinquishing job allocation 1");
+    assert_eq!(session.text().matches("tty=1 of 2").count(), 1);
+}
+
 /// An interactive shell with job control, in a terminal.
 fn shell(slotd: &Slotd) -> Session {
     let mut bash = slotd.shell();

@@ -16,7 +16,6 @@ use crate::args::{extra, variables};
 use crate::client::connection::{ClientError, Connection};
 use crate::client::foreground::{Caller, Grant, StepOptions, StepOutcome, end_by_interrupt, run_step, wait_for_grant};
 use crate::commands::pages::texts;
-use crate::model::batch_tasks::BatchTasks;
 use crate::model::job::ClientProcess;
 use crate::model::query::JobQuery;
 use crate::model::request::JobKind;
@@ -27,11 +26,13 @@ use crate::protocol::answer::Answer;
 use crate::protocol::request::{CancelAsk, Request, StepLaunch, Stream, Submit, TaskStreams};
 use crate::render::Columns;
 use crate::spec::script_tasks::script_tasks;
+use crate::spec::shell_command::{Commands, commands_of};
 use crate::sys::system;
 use clap::Args;
 use std::ffi::OsString;
-use std::io::IsTerminal;
-use std::path::Path;
+use std::fs::File;
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// This command in the table of all.
@@ -50,6 +51,9 @@ const APPLET: Applet = Applet {
 
 /// After a wait longer than this the bell rings of itself (salloc man page, --bell).
 const BELL_AFTER: Duration = Duration::from_secs(10);
+
+/// What a script tells of its tasks is looked for in so many of its first bytes.
+const MAX_SCRIPT: u64 = 1 << 20;
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct Salloc {
@@ -83,6 +87,32 @@ impl Salloc {
     pub fn rings(&self, waited: Duration) -> bool {
         self.bell || (waited > BELL_AFTER && !self.no_bell)
     }
+
+    /// The file of a program. Whether it may be run shows when it is.
+    fn find(&self, program: &str) -> Option<PathBuf> {
+        let dir = Path::new(&self.request.work_dir);
+        if program.contains('/') {
+            return Some(dir.join(program)).filter(|path| path.exists());
+        }
+        let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+        std::env::split_paths(&path).map(|place| dir.join(place).join(program)).find(|path| path.is_file())
+    }
+
+    /// The text of the script that the command runs, by its name or as the argument of a shell.
+    fn script(&self, shell: &str) -> Option<String> {
+        let (path, is_shells) = match commands_of(&self.command, shell) {
+            Some(Commands::File(name)) => (Path::new(&self.request.work_dir).join(name), true),
+            Some(Commands::Stdin | Commands::Argument) => return None,
+            None => (self.find(self.command.first()?)?, false),
+        };
+        if !path.is_file() {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        File::open(path).ok()?.take(MAX_SCRIPT).read_to_end(&mut bytes).ok()?;
+        let is_script = is_shells && !bytes.contains(&0) || bytes.starts_with(b"#!");
+        is_script.then(|| String::from_utf8_lossy(&bytes).into_owned())
+    }
 }
 
 /// Makes an allocation of a command line.
@@ -106,9 +136,13 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Salloc, CliError> {
 
 pub fn run(argv: &[OsString]) -> Done {
     let origin = submitting_origin()?;
-    let salloc = parse(argv, &origin)?;
+    let mut salloc = parse(argv, &origin)?;
     if salloc.job.common.verbose > 0 {
         print_defined("salloc", &salloc.defined);
+    }
+    if let Some(script) = salloc.script(&origin.shell) {
+        let tasks = &mut salloc.request.script_tasks;
+        *tasks = std::mem::take(tasks).min(script_tasks(&script));
     }
     Session { salloc, origin }.carry_out()
 }
@@ -135,14 +169,14 @@ impl Session {
         if self.salloc.no_shell {
             return Ok(0);
         }
-        if let Some(program) = self.salloc.command.first().filter(|program| !self.is_found(program)) {
+        if let Some(program) = self.salloc.command.first().filter(|program| self.salloc.find(program).is_none()) {
             conn.send(&Request::Release { job, exit: ExitCode::status(1) }, &[])?;
             let _ = wait_end(&mut conn);
             tell(&format!("salloc: error: _fork_command: Unable to find command \"{program}\"\n"));
             self.say(&farewell(job, JobState::Completed));
             return Ok(1);
         }
-        let (launch, options) = self.plan(job, caller.client, view.request.task_count());
+        let (launch, options) = self.plan(caller.client, &view);
         let env = Export { option: None, file: &[], new_job: false }.block(&self.origin);
         let mut reporter = Reporter::new("salloc", self.salloc.job.quiet);
         let outcome = match run_step(&mut conn, &caller, launch, &env, &options, &mut reporter) {
@@ -231,22 +265,14 @@ impl Session {
         Ok(0)
     }
 
-    /// Whether there is a file to run. Whether it may be run shows when it is.
-    fn is_found(&self, program: &str) -> bool {
-        let dir = Path::new(&self.salloc.request.work_dir);
-        if program.contains('/') {
-            return dir.join(program).exists();
-        }
-        let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-        std::env::split_paths(&path).any(|place| dir.join(place).join(program).is_file())
-    }
-
-    /// The command, for each task or once; or one shell.
-    fn plan(&self, job: JobId, client: ClientProcess, tasks: u32) -> (StepLaunch, StepOptions) {
-        let ranks = self.salloc.request.task_rule(BatchTasks::Auto).ranks;
+    /// The command, for each task or once; or one shell. The daemon knows which: it may be set to it.
+    fn plan(&self, client: ClientProcess, view: &JobView) -> (StepLaunch, StepOptions) {
+        // There is one standard input, so a shell that reads it runs once, as the user's own does without a command.
+        let reads_stdin = commands_of(&self.salloc.command, &self.origin.shell) == Some(Commands::Stdin);
         let (argv, ntasks) = match self.salloc.command.as_slice() {
             [] => (vec![self.origin.shell.clone(), "-i".to_owned()], 1),
-            command => (command.to_vec(), if ranks { tasks.max(1) } else { 1 }),
+            command if view.batch_ranks && !reads_stdin => (command.to_vec(), view.request.task_count().max(1)),
+            command => (command.to_vec(), 1),
         };
         let interactive = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
         let argv = if self.salloc.command.is_empty() && !interactive { vec![self.origin.shell.clone()] } else { argv };
@@ -257,7 +283,7 @@ impl Session {
         };
         let none = TaskStreams { stdin: Stream::Null, stdout: Stream::Null, stderr: Stream::SameAsStdout };
         let launch = StepLaunch {
-            job,
+            job: view.id,
             client,
             again: false,
             request: StepRequest {

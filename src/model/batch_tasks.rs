@@ -29,7 +29,7 @@ impl BatchTasks {
 }
 
 /// What the text of a script, or of salloc's command, tells of its tasks. What stands first here counts first.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", from = "StoredScriptTasks")]
 pub enum ScriptTasks {
     /// It calls this program, which starts tasks: `srun`, `mpirun`.

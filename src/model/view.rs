@@ -31,7 +31,7 @@ pub struct JobView {
     pub std_err: String,
     #[serde(default, skip_serializing_if = "is_default")]
     pub std_in: String,
-    /// The job launches one process a rank, rather than its script once (Slurm).
+    /// The job launches one process a rank, rather than its script (salloc: its command) once, as with Slurm.
     #[serde(default, skip_serializing_if = "is_default")]
     pub batch_ranks: bool,
 }

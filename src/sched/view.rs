@@ -6,7 +6,6 @@ use super::core::{Core, Record};
 use super::types::PartitionLoad;
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::job::Hold;
-use crate::model::request::JobKind;
 use crate::model::view::JobView;
 use crate::model::{Job, JobId, JobState, Partition, Step, StepId, Timestamp, Tres};
 
@@ -66,7 +65,7 @@ fn view_without_steps(mut job: Job, setting: BatchTasks) -> JobView {
         std_out: pattern(&request.std_out),
         std_err: pattern(&request.std_err),
         std_in: pattern(&request.std_in),
-        batch_ranks: request.kind != JobKind::Allocation && request.task_rule(setting).ranks,
+        batch_ranks: request.task_rule(setting).ranks,
         job,
         ..JobView::default()
     }

@@ -26,6 +26,7 @@ pub mod nodes;
 pub mod propagate;
 pub mod script;
 pub mod script_tasks;
+pub mod shell_command;
 pub mod signal;
 pub mod states;
 pub mod suggest;

@@ -4,6 +4,7 @@
 //! nothing. A program that a variable names, or that stands in another file, is not seen.
 
 use crate::model::batch_tasks::ScriptTasks;
+use crate::spec::shell_command::{SHELLS, base};
 
 /// Programs that start the tasks of a job.
 const LAUNCHERS: [&str; 10] =
@@ -15,9 +16,6 @@ const MODULES: [&str; 4] =
 
 const RANK: [&str; 2] = ["SLURM_PROCID", "SLURM_LOCALID"];
 const COUNT: [&str; 3] = ["SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE"];
-
-/// The shells whose scripts are read as shell.
-const SHELLS: [&str; 9] = ["sh", "bash", "dash", "zsh", "ksh", "ksh93", "mksh", "ash", "busybox"];
 
 /// Words after which a command follows in the same place.
 const RESERVED: [&str; 12] = ["if", "then", "elif", "else", "do", "while", "until", "!", "{", "}", "fi", "done"];
@@ -69,10 +67,6 @@ fn names_a_shell(interpreter: &str) -> bool {
         program = words.find(|word| !word.starts_with('-') && !word.contains('=')).map(base);
     }
     program.is_some_and(|program| SHELLS.contains(&program))
-}
-
-fn base(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 fn launcher(word: &str) -> Option<&'static str> {
