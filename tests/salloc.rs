@@ -71,7 +71,7 @@ fn a_script_that_calls_srun_runs_once_and_so_does_a_shell_that_reads_its_input()
         (&["sh", "plain.sh"], 2),
     ] {
         let out = slotd.cmd("salloc", &[&["-Q", "-n2"], command].concat()).ok();
-        assert_eq!(out.lines().iter().count(), count, "{command:?}: {}", out.stdout);
+        assert_eq!(out.lines().len(), count, "{command:?}: {}", out.stdout);
     }
     let mut salloc = slotd.command("salloc");
     salloc.args(["-Q", "-n2", "bash"]);

@@ -7,8 +7,25 @@ use crate::model::batch_tasks::ScriptTasks;
 use crate::spec::shell_command::{SHELLS, base};
 
 /// Programs that start the tasks of a job.
-const LAUNCHERS: [&str; 10] =
-    ["srun", "mpirun", "mpiexec", "orterun", "prun", "torchrun", "accelerate", "deepspeed", "parallel", "ray"];
+const LAUNCHERS: [&str; 11] = [
+    "srun",
+    "mpirun",
+    "mpiexec",
+    "orterun",
+    "prterun",
+    "prun",
+    "torchrun",
+    "accelerate",
+    "deepspeed",
+    "parallel",
+    "ray",
+];
+
+/// Launchers that each MPI names its own way: `mpirun.openmpi`, `mpiexec.hydra`, `mpirun_rsh`.
+const VARIED: [&str; 2] = ["mpirun", "mpiexec"];
+
+/// What stands after the name of a launcher in the name of a file that is no program.
+const NO_PROGRAM: [&str; 4] = [".log", ".out", ".err", ".txt"];
 
 /// The same as modules: `python -m torch.distributed.run`.
 const MODULES: [&str; 4] =
@@ -21,10 +38,17 @@ const COUNT: [&str; 3] = ["SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE"
 const RESERVED: [&str; 12] = ["if", "then", "elif", "else", "do", "while", "until", "!", "{", "}", "fi", "done"];
 
 /// Commands that run the command among their arguments, or in a quoted one.
-const WRAPPERS: [&str; 23] = [
+const WRAPPERS: [&str; 28] = [
     "time", "exec", "command", "builtin", "eval", "nohup", "nice", "ionice", "env", "timeout", "stdbuf", "setsid",
-    "xargs", "taskset", "numactl", "sudo", "strace", "trap", "sh", "bash", "dash", "zsh", "ksh",
+    "xargs", "taskset", "numactl", "sudo", "strace", "trap", "sh", "bash", "dash", "zsh", "ksh", "flock", "xvfb-run",
+    "coproc", "watch", "find",
 ];
+
+/// The arguments of find before which no command stands.
+const FIND_ACTIONS: [&str; 4] = ["-exec", "-execdir", "-ok", "-okdir"];
+
+/// Interpreters of other languages, without the version in their names.
+const INTERPRETERS: [&str; 7] = ["python", "perl", "R", "Rscript", "ruby", "julia", "node"];
 
 /// Commands whose arguments are assignments.
 const DECLARATIONS: [&str; 4] = ["export", "declare", "local", "readonly"];
@@ -37,21 +61,28 @@ const MAX_DEPTH: usize = 8;
 /// In a shell script, and in a text without `#!`, a program counts where a command may stand, after commands that run
 /// others (`time`, `timeout 60`, `bash -c "…"`), and at the beginning of a variable's value (`LAUNCH="srun -n 4"`),
 /// since such variables are there to be run. In any other language it counts at the beginning of a quoted text
-/// (`subprocess.run(["srun", …])`). A variable counts wherever it is named but in a comment.
+/// (`subprocess.run(["srun", …])`). A here-document is a part of the script where a shell or an interpreter reads it.
+///
+/// A variable counts where its value is read: `$NAME` and `${NAME…}`, in arithmetic, and in the ways of other languages
+/// (`environ["NAME"]`, `getenv("NAME")`, `$ENV{NAME}`).
 pub fn script_tasks(script: &str) -> ScriptTasks {
     let first = script.lines().next().unwrap_or("");
-    let (calls, code) = match first.strip_prefix("#!") {
+    let (calls, code, foreign) = match first.strip_prefix("#!") {
         Some(line) if !names_a_shell(line) => {
             let is_code = |line: &&str| !line.trim_start().starts_with('#');
             let code: String = script.lines().filter(is_code).flat_map(|line| [line, "\n"]).collect();
-            (quoted_call(&code), code)
+            (quoted_call(&code), String::new(), code)
         }
         _ => {
-            let Scanned { commands, code } = scan(script);
-            (commands.iter().find_map(|command| call(command, 0)), code)
+            let Scanned { commands, code, foreign } = scan(script);
+            (commands.iter().find_map(|command| call(command, 0)).or_else(|| quoted_call(&foreign)), code, foreign)
         }
     };
-    let reads = |names: &[&str]| names.iter().find(|name| has_name(&code, name)).map(|name| (*name).to_owned());
+    let is_read = |name: &&&str| {
+        reads_of(&code, name).any(|before| in_shell(before) || in_lookup(before))
+            || reads_of(&foreign, name).any(|before| before.ends_with(['"', '\'', '$', '{', '.']))
+    };
+    let reads = |names: &[&str]| names.iter().find(is_read).map(|name| (*name).to_owned());
     calls
         .map(|name| ScriptTasks::Calls(name.to_owned()))
         .or_else(|| reads(&RANK).map(ScriptTasks::ReadsRank))
@@ -70,14 +101,57 @@ fn names_a_shell(interpreter: &str) -> bool {
 }
 
 fn launcher(word: &str) -> Option<&'static str> {
-    LAUNCHERS.into_iter().find(|name| *name == base(word))
+    let word = base(with_default(word));
+    let is_one = |name: &&str| match word.strip_prefix(*name) {
+        Some("") => true,
+        Some(rest) => {
+            VARIED.contains(name) && rest.starts_with(['.', '_']) && !NO_PROGRAM.iter().any(|end| rest.ends_with(end))
+        }
+        None => false,
+    };
+    LAUNCHERS.into_iter().find(is_one)
 }
 
-/// Whether a variable is named: with nothing before or after it that a name could have.
-fn has_name(code: &str, name: &str) -> bool {
+/// The first word of the default of `${MPIRUN:-mpirun}`; any other word as it is.
+fn with_default(word: &str) -> &str {
+    let Some(inside) = word.strip_prefix("${") else { return word };
+    let rest = inside.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    match rest.strip_prefix(':').unwrap_or(rest).strip_prefix(['-', '=']) {
+        Some(default) => default.trim_end_matches('}').split_whitespace().next().unwrap_or(""),
+        None => word,
+    }
+}
+
+/// The program that `which srun`, `command -v srun` or `type -P srun` looks for.
+fn looked_for(words: &[Word]) -> Option<&str> {
+    let words: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    match words.as_slice() {
+        ["which", name] | ["command", "-v", name] | ["type", "-P" | "-p", name] => Some(name),
+        _ => None,
+    }
+}
+
+/// The text of the line before each place where a variable is named, with nothing around it that a name could have.
+fn reads_of<'a>(code: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
     let in_name = |c: char| c.is_alphanumeric() || c == '_';
-    code.match_indices(name)
-        .any(|(at, _)| !code[..at].ends_with(in_name) && !code[at + name.len()..].starts_with(in_name))
+    code.lines()
+        .flat_map(move |line| line.match_indices(name).map(move |(at, _)| (&line[..at], &line[at + name.len()..])))
+        .filter(move |(before, after)| !before.ends_with(in_name) && !after.starts_with(in_name))
+        .map(|(before, _)| before)
+}
+
+/// `$NAME`, `${NAME`, `${#NAME`, and any mention within `((…))`.
+fn in_shell(before: &str) -> bool {
+    let sign = before.strip_suffix(['#', '!']).unwrap_or(before);
+    let dollar = before.strip_suffix('$').or_else(|| sign.strip_suffix("${"));
+    let in_arithmetic = || before.rsplit_once("((").is_some_and(|(_, inside)| !inside.contains("))"));
+    dollar.map_or_else(in_arithmetic, |before| !before.ends_with('\\'))
+}
+
+/// `environ["NAME"]`, `getenv("NAME")`, `$ENV{NAME}`, `printenv NAME`.
+fn in_lookup(before: &str) -> bool {
+    let bare = before.trim_end_matches(['"', '\'', '\\']);
+    (bare.len() < before.len() && bare.ends_with(['[', '('])) || bare.ends_with("ENV{") || before.ends_with("printenv ")
 }
 
 /// A launcher that begins a quoted text.
@@ -123,7 +197,8 @@ fn call(words: &[Word], depth: usize) -> Option<&'static str> {
         None if word.quoted && depth < MAX_DEPTH => scan(&word.text).commands.iter().find_map(|c| call(c, depth + 1)),
         found => found,
     };
-    rest.iter().find_map(inside).or_else(as_module)
+    let of_find = |word: &Word| name == "find" && !FIND_ACTIONS.contains(&word.text.as_str());
+    rest.iter().skip_while(|word| of_find(word)).find_map(inside).or_else(as_module)
 }
 
 /// The value of `NAME=value`, `NAME+=value` or `NAME[i]=value`.
@@ -142,11 +217,29 @@ struct Word {
     quoted: bool,
 }
 
-/// The simple commands of a shell text, and the text without its comments.
+/// The simple commands of a shell text, the text without its comments, and what interpreters of other languages read.
 #[derive(Debug, Default)]
 struct Scanned {
     commands: Vec<Vec<Word>>,
     code: String,
+    foreign: String,
+}
+
+/// Who reads a here-document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Shell,
+    Interpreter,
+    /// A program that takes it for data. The shell fills in variables unless the end is quoted.
+    Other {
+        is_quoted: bool,
+    },
+}
+
+#[derive(Debug)]
+struct HereDoc {
+    end: String,
+    reader: Reader,
 }
 
 /// A command that has begun, and whether a double quote around it is open.
@@ -194,8 +287,8 @@ struct Scanner<'a> {
     scanned: Scanned,
     now: Open,
     outer: Vec<Open>,
-    /// The ends of the here-documents that begin after this line.
-    heredocs: Vec<String>,
+    /// The here-documents that begin after this line.
+    heredocs: Vec<HereDoc>,
 }
 
 fn scan(text: &str) -> Scanned {
@@ -208,7 +301,8 @@ fn scan(text: &str) -> Scanned {
         } else {
             scanner.skip(c.len_utf8());
             scanner.take(c);
-            scanner.scanned.code.push_str(&text[from..scanner.at]);
+            let taken = if c == '\n' { "\n" } else { &text[from..scanner.at] };
+            scanner.scanned.code.push_str(taken);
         }
     }
     // A file may end without a newline, and with anything still open.
@@ -237,9 +331,17 @@ impl<'a> Scanner<'a> {
         self.now.end_command(&mut self.scanned);
     }
 
+    /// `$(which srun)` is srun itself.
     fn close(&mut self) {
+        let before = self.scanned.commands.len();
         self.end_command();
         self.now = self.outer.pop().unwrap_or_default();
+        let last = self.scanned.commands[before..].last();
+        if let (Some(word), Some(name)) = (&mut self.now.word, last.and_then(|words| looked_for(words)))
+            && let Some(start) = word.text.strip_suffix('$')
+        {
+            word.text = format!("{start}{name}");
+        }
     }
 
     /// Drops the words so far: they are no command.
@@ -314,7 +416,9 @@ impl<'a> Scanner<'a> {
             self.now.end_word();
             let line = rest[1..].trim_start_matches(['-', ' ']);
             let end: String = line.chars().take_while(|c| !c.is_whitespace() && !";|&<>()".contains(*c)).collect();
-            self.heredocs.push(end.replace(['"', '\'', '\\'], ""));
+            let bare = end.replace(['"', '\'', '\\'], "");
+            let reader = reader(&self.now.words, bare != end);
+            self.heredocs.push(HereDoc { end: bare, reader });
             self.skip(rest.len() - line.len() + end.len());
         } else if rest.starts_with('(') {
             self.skip(1);
@@ -330,15 +434,37 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Passes over the here-documents after a line, and the lines that end them.
+    /// Passes over the here-documents after a line, and the lines that end them. One that a shell reads is gone through
+    /// like the rest of the script.
     fn heredoc_bodies(&mut self) {
-        for end in std::mem::take(&mut self.heredocs) {
+        for HereDoc { end, reader } in std::mem::take(&mut self.heredocs) {
+            if reader == Reader::Shell {
+                return;
+            }
             let lines = self.rest().split_inclusive('\n');
-            let body = lines.take_while(|line| line.trim_end_matches('\n').trim_start_matches('\t') != end);
-            self.skip(body.map(str::len).sum());
+            let lines = lines.take_while(|line| line.trim_end_matches('\n').trim_start_matches('\t') != end);
+            let body = &self.rest()[..lines.map(str::len).sum()];
+            match reader {
+                Reader::Interpreter => self.scanned.foreign.push_str(body),
+                Reader::Other { is_quoted: false } => self.scanned.code.extend(["\n", body]),
+                Reader::Other { is_quoted: true } | Reader::Shell => {}
+            }
+            self.skip(body.len());
             let rest = self.rest();
             self.skip(rest.find('\n').map_or(rest.len(), |end| end + 1));
         }
+    }
+}
+
+/// Who reads the here-document of a command that begins so.
+fn reader(words: &[Word], is_quoted: bool) -> Reader {
+    let mut names = words.iter().map(|word| base(&word.text));
+    let is_interpreter =
+        |name: &str| INTERPRETERS.contains(&name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'));
+    match names.find(|name| SHELLS.contains(name) || is_interpreter(name)) {
+        Some(name) if SHELLS.contains(&name) => Reader::Shell,
+        Some(_) => Reader::Interpreter,
+        None => Reader::Other { is_quoted },
     }
 }
 
@@ -404,6 +530,26 @@ mod tests {
             "python -m torch.distributed.run --nproc_per_node 2 train.py",
             "uv run torchrun train.py",
             "apptainer exec image.sif mpirun x",
+            "mpirun.openmpi -n 2 x",
+            "/usr/bin/mpirun.mpich x",
+            "mpiexec.hydra x",
+            "mpiexec.slurm x",
+            "mpirun_rsh -np 2 x",
+            "prterun x",
+            "$(which srun) x",
+            "\"$(command -v srun 2>/dev/null)\" x",
+            "`which mpirun` x",
+            "${MPIRUN:-mpirun} x",
+            "\"${LAUNCH-srun -n 2}\" x",
+            "flock F srun x",
+            "flock F -c 'srun x'",
+            "find . -name '*.in' -exec srun x {} \\;",
+            "xvfb-run -a srun x",
+            "coproc srun x",
+            "watch -n 5 srun x",
+            "bash <<EOF\nsrun x\nEOF",
+            "env A=1 sh -s <<'EOF'\ncd a\nsrun x\nEOF",
+            "python3 - <<EOF\nos.system('srun x')\nEOF",
             "srun",
         ] {
             assert!(calls(script), "{script}");
@@ -445,6 +591,15 @@ mod tests {
             "echo ${srun}",
             "echo $((srun + 1))",
             "python train.py --launcher srun",
+            "mpirunner x",
+            "srun.old x",
+            "LOG=mpirun.log",
+            "find . -name srun -print",
+            "echo $(which srun)",
+            "if [ -n \"$(which srun)\" ]; then echo x; fi",
+            "${srun:-x} y",
+            "cat > job.sh <<'EOF'\nbash\nsrun x\nEOF",
+            "python3 - <<EOF\nsrun = 1\nEOF",
         ] {
             assert!(!calls(script), "{script}");
         }
@@ -476,6 +631,23 @@ mod tests {
             ("sh -c 'echo $SLURM_TASKS_PER_NODE'", count("SLURM_TASKS_PER_NODE")),
             ("# $SLURM_PROCID\necho $SLURM_NTASKS_PER_NODE $MY_SLURM_NTASKS", ScriptTasks::Silent),
             ("./app", ScriptTasks::Silent),
+            ("echo \"rank ${SLURM_PROCID:-0}\"", rank("SLURM_PROCID")),
+            ("if ((SLURM_PROCID == 0)); then x; fi", rank("SLURM_PROCID")),
+            ("cat <<EOF\n$SLURM_LOCALID\nEOF", rank("SLURM_LOCALID")),
+            ("bash <<EOF\necho $SLURM_LOCALID\nEOF", rank("SLURM_LOCALID")),
+            ("python -c 'import os; print(os.environ[\"SLURM_PROCID\"])'", rank("SLURM_PROCID")),
+            ("python -c \"import os; print(os.getenv(\\\"SLURM_PROCID\\\"))\"", rank("SLURM_PROCID")),
+            ("Rscript - <<'EOF'\nSys.getenv('SLURM_PROCID')\nEOF", rank("SLURM_PROCID")),
+            ("perl -e 'print $ENV{SLURM_PROCID}'", rank("SLURM_PROCID")),
+            ("#!/usr/bin/perl\nprint $ENV{SLURM_PROCID};", rank("SLURM_PROCID")),
+            ("#!/usr/bin/python3\nx = 'no SLURM_PROCID'", ScriptTasks::Silent),
+            ("r=$(printenv SLURM_PROCID)", rank("SLURM_PROCID")),
+            ("unset SLURM_PROCID SLURM_LOCALID", ScriptTasks::Silent),
+            ("echo 'SLURM_PROCID is not set'; echo \"no SLURM_LOCALID\"", ScriptTasks::Silent),
+            ("echo \\$SLURM_PROCID \"\\${SLURM_LOCALID}\"", ScriptTasks::Silent),
+            ("cat <<EOF\nSLURM_PROCID\nEOF", ScriptTasks::Silent),
+            ("cat <<'EOF'\n$SLURM_PROCID\nEOF", ScriptTasks::Silent),
+            ("echo $((1 + 1)) SLURM_PROCID", ScriptTasks::Silent),
         ] {
             assert_eq!(script_tasks(script), tasks, "{script}");
         }
