@@ -214,6 +214,7 @@ pub fn known_names(why: &Refusal) -> Option<String> {
     let (of, wanted, known) = match why {
         Refusal::UnknownPartition { name, known } => ("partitions", name, known),
         Refusal::MissingFeature { wanted, known } => ("features", wanted, known),
+        Refusal::UnknownGpuModel { model, known } => ("GPU models", model, known),
         _ => return None,
     };
     let is_unknown = |word: &&str| !word.is_empty() && !known.iter().any(|name| name == word);

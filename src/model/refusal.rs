@@ -51,6 +51,11 @@ pub enum Refusal {
         wanted: String,
         known: Vec<String>,
     },
+    /// The host has GPUs, and knows their models.
+    UnknownGpuModel {
+        model: String,
+        known: Vec<String>,
+    },
     ArrayTooLarge {
         array: ArraySpec,
         last: u32,
@@ -109,6 +114,7 @@ impl Refusal {
             Refusal::UnknownNode(name) => format!("no such node: {name}"),
             Refusal::NodeExcluded(name) => format!("the only node is excluded: {name}"),
             Refusal::MissingFeature { wanted, .. } => format!("no such features on this host: {wanted}"),
+            Refusal::UnknownGpuModel { model, .. } => format!("no such GPU model on this host: {model}"),
             Refusal::ArrayTooLarge { array, last, max } => format!("array task {last} of {array}, {max} at most"),
             Refusal::TooManyCpus { asked, there } => {
                 format!("CPU count per node can not be satisfied: {asked} CPUs requested, {there} on this host")
@@ -186,7 +192,9 @@ impl fmt::Display for Refusal {
             | Refusal::TooManyGpus { .. } => "Requested node configuration is not available",
             Refusal::UnknownDependency(_) | Refusal::DependsOnItself(_) => "Job dependency problem",
             Refusal::StepTooMuchMemory => "Memory required by task is not available",
-            Refusal::StepTooManyGpus => "Invalid generic resource (gres) specification",
+            Refusal::StepTooManyGpus | Refusal::UnknownGpuModel { .. } => {
+                "Invalid generic resource (gres) specification"
+            }
             Refusal::Busy => "Requested nodes are busy",
             Refusal::Forgotten { job, step: Some(step) } => {
                 return write!(f, "the daemon knows no step {job}.{step} any more");

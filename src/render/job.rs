@@ -175,7 +175,8 @@ pub fn tres_per_task(job: &JobView) -> Option<String> {
 
 /// `--gpus-per-socket`.
 pub fn tres_per_socket(job: &JobView) -> Option<String> {
-    job.request.gpu.per_socket.map(|n| format!("gres:gpu:{n}"))
+    let gpu = &job.request.gpu;
+    gpu.per_socket.map(|count| gpu.as_gres(count))
 }
 
 /// Slurm's text for what is not there.

@@ -9,7 +9,7 @@ use super::room::{Room, Want, is_model};
 use super::types::{Config, Cx, Estimate, Submission};
 use crate::model::change::{Change, Texts};
 use crate::model::job::Hold;
-use crate::model::request::{JobKind, MemRequest};
+use crate::model::request::{GpuRequest, JobKind, MemRequest};
 use crate::model::{ArrayRole, Job, JobId, JobRequest, Partition, Refusal, Timestamp, Tres};
 use std::sync::Arc;
 
@@ -112,6 +112,7 @@ impl Core {
         if let Some(wanted) = &request.constraint {
             self.config.host.check_features(wanted)?;
         }
+        self.check_gpu_model(&request.gpu)?;
         if let Some(array) = &request.array {
             let last = array.tasks.last().unwrap_or(u32::MAX);
             if last >= self.config.max_array_size || request.kind != JobKind::Batch {
@@ -161,6 +162,20 @@ impl Core {
             .iter()
             .find(|partition| partition.name == name)
             .ok_or_else(|| self.unknown_partition(name))
+    }
+
+    /// Refuses a model that no GPU of the host is of. Of a GPU that is only counted nothing is known, so that it passes.
+    pub(super) fn check_gpu_model(&self, gpu: &GpuRequest) -> Result<(), Refusal> {
+        let host = &self.config.host;
+        match &gpu.model {
+            Some(model) if !host.gpus.is_empty() && !host.gpus.iter().any(|gpu| is_model(gpu, model)) => {
+                let mut known: Vec<String> = host.gpu_models().map(str::to_owned).collect();
+                known.sort_unstable();
+                known.dedup();
+                Err(Refusal::UnknownGpuModel { model: model.clone(), known })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn unknown_partition(&self, name: &str) -> Refusal {

@@ -121,6 +121,7 @@ impl Core {
         for update in updates {
             match update {
                 Update::Dependency(dependency) => self.check_new_dependency(job, dependency, ended)?,
+                Update::Gpus(gpu) => self.check_gpu_model(gpu)?,
                 Update::Features(Some(wanted)) => self.config.host.check_features(wanted)?,
                 _ => {}
             }

@@ -142,4 +142,11 @@ fn a_named_gpu_model_gets_a_gpu_of_that_model() {
     let gpus = |id| d.core.job(id).unwrap().run.alloc.clone().unwrap().gpu_ids;
     assert_eq!((gpus(id), gpus(any)), (vec![1, 3], vec![0]));
     assert!(d.try_submit(ask().gpus(3).with(|r| r.gpu.model = Some("a100".to_string()))).is_err());
+    let known = vec!["nvidia_a100".to_owned(), "nvidia_t4".to_owned()];
+    let unknown = Refusal::UnknownGpuModel { model: "a10g".to_owned(), known };
+    assert_eq!(d.try_submit(ask().gpus(1).with(|r| r.gpu.model = Some("a10g".to_owned()))), Err(unknown.clone()));
+    let gpu = GpuRequest { model: Some("a10g".to_owned()), per_node: Some(1), ..GpuRequest::default() };
+    let held = d.submit(ask().held());
+    let got = d.act(|core, cx| core.update(&JobRef::job(held), &[Update::Gpus(gpu)], &[], cx));
+    assert_eq!(got, Err(unknown));
 }
