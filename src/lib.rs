@@ -75,11 +75,11 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | a job option | the option in `args/options.rs` (or the command's own file), the field in `model/request.rs`, the line that copies it in `args/submit.rs`, its row in `render/job_texts.rs` (a text that is kept and shown) or a line in each output of `render` that tells of it |
+//! | a job option | the option in `args/options.rs` (or the command's own file), the field in `model/request.rs`, the line that copies it in `args/submit.rs`, its row in `render/job_texts.rs` (a text that is kept and shown) or a line in each output of `render` that tells of it. Its variable, if Slurm has one: `args/variables.rs`. Then record the help texts anew (`tests/README.md`) |
 //! | a fact about a run | `model::RunState`, where it becomes known (`sched/lifecycle.rs`), its row in `render` |
 //! | a key of `scontrol update` | of a text that is kept: a variant of `model::request::KeptText`; else a variant of `model::Update`, its spelling in `commands/scontrol`, its effect in `sched/update.rs` |
 //! | a filter of squeue, sacct, scancel | a field of `model::JobQuery` and its line in the matcher, the option of the command |
-//! | a job state | a variant of `model::JobState`; the compiler names the rest |
+//! | a job state | a line in `model/state.rs` (away from `ABSENT` in `spec/states.rs`), the cause that leads to it (`sched::EndCause`, `Ending` in `sched/lifecycle.rs`); the compiler names the rest. `is_over` in `tests/kit` |
 //! | a reason | a line in `model/reason.rs`, a predicate in `sched/blockers.rs` |
 //! | a grammar | a file in `spec` with `parse`, and `parse(print(x)) == x` as its property test |
 //! | a refusal | a variant of `model::Refusal` with its text |

@@ -11,79 +11,50 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum JobState {
+/// Each state once: its name, its code, and whether nothing happens to the job any more.
+macro_rules! states {
+    ($($(#[$attr:meta])* $state:ident => $name:literal, $code:literal, $terminal:literal;)*) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum JobState { $($(#[$attr])* #[serde(rename = $name)] $state,)* }
+
+        impl JobState {
+            pub const ALL: [JobState; [$($name),*].len()] = [$(JobState::$state,)*];
+
+            /// The long name: `PENDING`.
+            pub const fn name(self) -> &'static str {
+                match self { $(JobState::$state => $name,)* }
+            }
+
+            /// The compact name: `PD`.
+            pub const fn code(self) -> &'static str {
+                match self { $(JobState::$state => $code,)* }
+            }
+
+            /// Nothing happens to the job any more.
+            pub const fn is_terminal(self) -> bool {
+                match self { $(JobState::$state => $terminal,)* }
+            }
+        }
+    };
+}
+
+states! {
     #[default]
-    Pending,
-    Running,
-    Suspended,
-    Completing,
-    Completed,
-    Failed,
-    Cancelled,
-    Timeout,
-    OutOfMemory,
+    Pending => "PENDING", "PD", false;
+    Running => "RUNNING", "R", false;
+    Suspended => "SUSPENDED", "S", false;
+    Completing => "COMPLETING", "CG", false;
+    Completed => "COMPLETED", "CD", true;
+    Failed => "FAILED", "F", true;
+    Cancelled => "CANCELLED", "CA", true;
+    Timeout => "TIMEOUT", "TO", true;
+    OutOfMemory => "OUT_OF_MEMORY", "OOM", true;
 }
 
 impl JobState {
-    pub const ALL: [JobState; 9] = [
-        JobState::Pending,
-        JobState::Running,
-        JobState::Suspended,
-        JobState::Completing,
-        JobState::Completed,
-        JobState::Failed,
-        JobState::Cancelled,
-        JobState::Timeout,
-        JobState::OutOfMemory,
-    ];
-
     /// The states of jobs that are not over.
     pub fn live() -> impl Iterator<Item = JobState> {
         Self::ALL.into_iter().filter(|state| !state.is_terminal())
-    }
-
-    /// The long name: `PENDING`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            JobState::Pending => "PENDING",
-            JobState::Running => "RUNNING",
-            JobState::Suspended => "SUSPENDED",
-            JobState::Completing => "COMPLETING",
-            JobState::Completed => "COMPLETED",
-            JobState::Failed => "FAILED",
-            JobState::Cancelled => "CANCELLED",
-            JobState::Timeout => "TIMEOUT",
-            JobState::OutOfMemory => "OUT_OF_MEMORY",
-        }
-    }
-
-    /// The compact name: `PD`.
-    pub const fn code(self) -> &'static str {
-        match self {
-            JobState::Pending => "PD",
-            JobState::Running => "R",
-            JobState::Suspended => "S",
-            JobState::Completing => "CG",
-            JobState::Completed => "CD",
-            JobState::Failed => "F",
-            JobState::Cancelled => "CA",
-            JobState::Timeout => "TO",
-            JobState::OutOfMemory => "OOM",
-        }
-    }
-
-    /// Nothing happens to the job any more.
-    pub const fn is_terminal(self) -> bool {
-        match self {
-            JobState::Completed
-            | JobState::Failed
-            | JobState::Cancelled
-            | JobState::Timeout
-            | JobState::OutOfMemory => true,
-            JobState::Pending | JobState::Running | JobState::Suspended | JobState::Completing => false,
-        }
     }
 
     /// The job holds resources.

@@ -46,7 +46,7 @@ impl fmt::Display for StateFilter {
 }
 
 /// Slurm's states that no job of slotd is ever in (squeue man page, "JOB STATE CODES"): accepted, matching nothing.
-const ABSENT: [(&str, &str); 21] = [
+const ABSENT: &[(&str, &str)] = &[
     ("NODE_FAIL", "NF"),
     ("PREEMPTED", "PR"),
     ("BOOT_FAIL", "BF"),
@@ -121,6 +121,12 @@ mod tests {
         assert_eq!(parse_list("out_of_memory"), Ok(StateFilter::Some(vec![OutOfMemory])));
         assert_eq!(parse_list("All"), Ok(StateFilter::All));
         assert_eq!(parse_list("R,all"), Ok(StateFilter::All));
+    }
+
+    #[test]
+    fn no_state_of_slotd_is_among_those_that_it_never_has() {
+        let has = |word| JobState::ALL.iter().any(|state| state.name() == word || state.code() == word);
+        assert!(!ABSENT.iter().any(|(name, code)| has(*name) || has(*code)));
     }
 
     #[test]

@@ -105,7 +105,7 @@ mod tests {
     fn an_unknown_text_is_an_error_that_names_table_column_and_value() {
         let row = JobRow::new(&job(1), 1).expect("a small job");
         for (known, unknown) in
-            [("PENDING", "NODE_FAIL"), ("\"None\",\"exit\"", "\"NoSuchReason\",\"exit\""), ("cpus", "cups")]
+            [("PENDING", "NO_SUCH_STATE"), ("\"None\",\"exit\"", "\"NoSuchReason\",\"exit\""), ("cpus", "cups")]
         {
             let body = row.body.replacen(known, unknown, 1);
             assert_ne!(body, row.body, "{known}");
