@@ -35,7 +35,8 @@ fn an_update_of_the_gpus_takes_count_and_model() {
     }
     let gpu = GpuRequest { per_node: Some(1), model: Some("none_such".into()), ..GpuRequest::default() };
     let refused = d.act(|core, cx| core.update(&JobRef::job(id), &[Update::Gpus(gpu)], &[], cx));
-    assert_eq!(refused, Err(Refusal::ConfigNotAvailable), "the model counts");
+    let known = vec!["nvidia_t4".to_owned()];
+    assert_eq!(refused, Err(Refusal::UnknownGpuModel { model: "none_such".into(), known }), "the model counts");
 }
 
 #[test]
