@@ -184,7 +184,7 @@ pub fn origin() -> Origin {
 }
 
 /// The path by which the user knows the directory (`PWD`), if that is where we are. Of a directory that was removed it is
-/// the path that it had, as the kernel tells it (`/work/q (deleted)`): no job can run there, and queries need none.
+/// the path that it had, as the kernel tells it (`/home/me/q (deleted)`): no job can run there, and queries need none.
 fn working_directory() -> PathBuf {
     let removed = || std::fs::read_link("/proc/self/cwd");
     let real = std::env::current_dir().or_else(|_| removed()).unwrap_or_else(|_| PathBuf::from("(unreachable)"));
