@@ -35,7 +35,7 @@
 //!                            ▲   ▲               ▲  │  ▲                   │
 //!                            │   └── answers ────┘  │  └──── Committed ────┘
 //!                            │                      ├──LaunchJob, StopJob, …──► RunnerActor (one a job)
-//!                        ReaderActor                │                             │  └─ exec: launcher ─► watcher ─► tasks
+//!                        ReaderActors               │                             │  └─ exec: launcher ─► watcher ─► tasks
 //!                       (sacct, read only)          │   ◄── StepStarted, StepEnded, JobEnded
 //!                                                   ├──NotifyEnd──► NotifierActor (SLOTD_NOTIFY_CMD)
 //!                                GpuInventoryActor ─┴─GpusChanged
@@ -64,8 +64,10 @@
 //!
 //! # Order of effects
 //!
-//! A decision is a list of changes and a list of effects. The changes are committed first. Then come the launches and the
-//! signals, then the answers, then the notify hook. So a job is RUNNING in the database before its process exists, its end
+//! A decision is a list of changes and a list of effects. The changes are committed first. Then come the launches, then the
+//! answers, then the notify hook. What ends or signals running processes acts at once and is recorded after, so that a
+//! full disk never protects the job that fills it; a job that is stopped before its launch never starts
+//! (`actors::scheduler::in_flight`). So a job is RUNNING in the database before its process exists, its end
 //! is there before its resources go to the next job, and `sbatch` prints a number only when the job is durable.
 //!
 //! Nothing polls. Each fact asks for one scheduling round, and any number of facts share one. There is one timer, set for
@@ -80,6 +82,7 @@
 //! | a key of `scontrol update` | of a text that is kept: a variant of `model::request::KeptText`; else a variant of `model::Update`, its spelling in `commands/scontrol`, its effect in `sched/update.rs` |
 //! | a filter of squeue, sacct, scancel | a field of `model::JobQuery` and its line in the matcher, the option of the command |
 //! | a job state | a line in `model/state.rs` (away from `ABSENT` in `spec/states.rs`), the cause that leads to it (`sched::EndCause`, `Ending` in `sched/lifecycle.rs`); the compiler names the rest. `is_over` in `tests/kit` |
+//! | what keeps the node from taking jobs | `sched/node.rs`; whether a failed launch is the host's fault: `exec/error.rs` |
 //! | a reason | a line in `model/reason.rs`, a predicate in `sched/blockers.rs` |
 //! | a grammar | a file in `spec` with `parse`, and `parse(print(x)) == x` as its property test |
 //! | a refusal | a variant of `model::Refusal` with its text |
@@ -103,6 +106,10 @@ mod sched;
 mod spec;
 mod store;
 mod sys;
+
+/// What `tests/fuzz` calls.
+#[cfg(fuzzing)]
+pub use commands::fuzz;
 
 /// The cluster's name, where Slurm's tools ask for one.
 pub const CLUSTER: &str = "slotd";

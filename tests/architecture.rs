@@ -199,6 +199,58 @@ fn names(text: &str, name: &str) -> bool {
         .any(|(at, _)| !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':' || c == '"'))
 }
 
+/// What is in a folder of this package, by file name.
+fn files_in(folder: &str) -> BTreeSet<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// A program without a harness, which runs as long as it is told to: no module of `all`.
+const APART: &str = "torture";
+
+#[test]
+fn what_the_readme_says_is_shown_by_a_test_is_one() {
+    let mut known = BTreeSet::new();
+    let mut folders = vec![src(), src().with_file_name("tests")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|kind| kind == "rs") {
+                let text = fs::read_to_string(path).unwrap();
+                let tests = text.split("#[test]\n").skip(1).filter_map(|rest| rest.trim_start().strip_prefix("fn "));
+                known.extend(tests.filter_map(|rest| rest.split('(').next()).map(str::to_owned));
+            }
+        }
+    }
+    let readme = include_str!("../README.md");
+    let rows = readme.split("| shown by |").nth(1).unwrap().lines().skip(2).take_while(|line| line.starts_with('|'));
+    let mut named = 0;
+    for name in rows.flat_map(|row| row.rsplit('|').nth(1).unwrap().split('`').skip(1).step_by(2)) {
+        assert!(known.contains(name), "README.md names the test {name}, which is none");
+        named += 1;
+    }
+    assert!(named > 15, "{named} tests are named");
+}
+
+#[test]
+fn every_file_of_tests_is_run_and_is_a_program_of_its_own() {
+    let files = files_in("tests");
+    let topics: BTreeSet<&str> =
+        files.iter().filter_map(|file| file.strip_suffix(".rs")).filter(|t| *t != "all").collect();
+    let modules = include_str!("all.rs").lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
+    let together = topics.iter().copied().filter(|topic| *topic != APART);
+    assert_eq!(modules.collect::<BTreeSet<_>>(), together.collect(), "tests/all.rs");
+    let manifest = include_str!("../Cargo.toml");
+    let programs: BTreeSet<&str> = manifest
+        .split("[[test]]\nname = \"")
+        .skip(1)
+        .filter_map(|test| test.split_once("\"\ntest = false").map(|(name, _)| name))
+        .collect();
+    assert_eq!(programs, topics, "[[test]] in Cargo.toml");
+}
+
 #[test]
 fn every_folder_of_the_source_is_a_layer() {
     let known: BTreeSet<&str> = LAYERS.iter().map(|(name, _)| *name).collect();

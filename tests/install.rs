@@ -462,5 +462,9 @@ fn a_daemon_beside_the_shell_is_started_told_about_and_stopped() {
 
     assert_eq!(daemon("stop").1, "stopped; running jobs go on\n");
     assert_eq!(daemon("status"), none);
-    assert_eq!(fs::read_dir(root.join("run")).expect("there").count(), 3, "the log and two locks");
+    assert_eq!(
+        fs::read_dir(root.join("run")).expect("there").count(),
+        4,
+        "the log, two locks, and the mark of a launch"
+    );
 }

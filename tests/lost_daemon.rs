@@ -37,6 +37,11 @@ impl Between {
         UnixStream::connect(format!("/proc/self/fd/{}/aside.sock", dir.as_raw_fd())).unwrap()
     }
 
+    /// Nobody listens any more.
+    fn vanish(self) {
+        fs::remove_file(&self.socket).unwrap();
+    }
+
     /// The daemon is back at its place: whoever asks next asks it, which is why this comes before a connection is cut.
     fn give_back(self) {
         fs::rename(&self.aside, &self.socket).unwrap();
@@ -106,6 +111,37 @@ fn a_submission_whose_answer_is_lost_is_in_the_queue_once() {
     assert_eq!(out.stdout, "Submitted batch job 1\n");
     assert!(out.stderr.contains("sbatch: the daemon went away before it answered"), "{}", out.stderr);
     assert_eq!(slotd.all_records().len(), 1);
+}
+
+#[test]
+fn a_submission_whose_answer_is_lost_with_two_daemons_is_in_the_queue_once() {
+    let mut slotd = Slotd::start();
+    let mut between = Some(Between::take_over(&slotd));
+    let mut sbatch = slotd.command("sbatch");
+    sbatch.args(["-a", "0-3", "--wrap", "true"]);
+    let sbatch = slotd.spawn(sbatch);
+    for is_last in [false, true] {
+        let here = between.take().expect("it was set for this round");
+        let client = here.accept();
+        let request = Whole::receive(&client);
+        let daemon = here.daemon();
+        request.send(&daemon);
+        assert!(Whole::receive(&daemon).names("Submitted"));
+        // It does not see the next daemon before this test stands in front of it.
+        sbatch.signal(libc::SIGSTOP);
+        slotd.kill9();
+        here.vanish();
+        slotd.start_daemon();
+        if !is_last {
+            between = Some(Between::take_over(&slotd));
+        }
+        drop(client);
+        sbatch.signal(libc::SIGCONT);
+    }
+    slotd.wait_array(1, 4);
+    let out = sbatch.end().ok();
+    assert_eq!(out.stdout, "Submitted batch job 1\n");
+    assert_eq!(slotd.all_records().len(), 4);
 }
 
 #[test]
@@ -283,11 +319,63 @@ fn two_interrupts_end_a_run_that_has_lost_its_daemon() {
         srun.signal(libc::SIGINT);
         (!srun.is_running()).then_some(())
     });
-    let out = srun.end().fails(130);
+    let out = srun.end().fails(137);
     assert!(out.stderr.contains("forcing job termination"), "{}", out.stderr);
     slotd.wait("the end of the command", || (!proc::is_alive(pid)).then_some(()));
     slotd.start_daemon();
     slotd.wait_end(1);
     // The connection of a fresh client is served as ever.
     drop(connect(&slotd.root).unwrap());
+}
+
+#[test]
+fn a_run_ends_with_its_command_though_no_daemon_comes_back() {
+    let mut slotd = Slotd::start();
+    let mut srun = slotd.command("srun");
+    srun.args(["-l", "sh", "-c", &format!("echo begun; echo >ready; {}; exit 7", slotd.gate("end"))]);
+    let srun = slotd.spawn(srun);
+    slotd.wait_text("ready", "\n");
+    wait_until_known(&slotd);
+    slotd.kill9();
+    slotd.open("end");
+    let out = srun.end().fails(7);
+    assert_eq!(out.stdout, "0: begun\n");
+    slotd.start_daemon();
+    let job = slotd.wait_end(1);
+    assert_eq!((job.state().as_str(), job.exit().as_str()), ("FAILED", "7:0"), "the next daemon knows how it ended");
+}
+
+#[test]
+fn signals_end_an_allocation_that_has_lost_its_daemon() {
+    for (signal, code) in [(libc::SIGTERM, 143), (libc::SIGHUP, 129), (libc::SIGINT, 130)] {
+        let mut slotd = Slotd::start();
+        let mut salloc = slotd.command("salloc");
+        salloc.args(["sh", "-c", "echo >ready; exec sleep 1000"]);
+        let salloc = slotd.spawn(salloc);
+        slotd.wait_text("ready", "\n");
+        slotd.kill9();
+        salloc.signal(signal);
+        salloc.end().fails(code);
+        slotd.start_daemon();
+        assert_eq!(slotd.wait_end(1).state(), "FAILED");
+    }
+}
+
+#[test]
+fn a_signal_ends_an_allocation_that_a_daemon_which_stands_still_does_not_take_back() {
+    let slotd = Slotd::start();
+    let mut salloc = slotd.command("salloc");
+    salloc.args(["sh", "-c", &format!("echo $$ >ready; {}", slotd.gate("end"))]);
+    let mut salloc = slotd.spawn(salloc);
+    let command: i32 = slotd.wait_text("ready", "\n").trim().parse().unwrap();
+    let daemon = slotd.daemon_pid();
+    proc::signal(daemon, libc::SIGSTOP);
+    slotd.open("end");
+    slotd.wait("the end of the command", || (!proc::is_alive(command)).then_some(()));
+    slotd.wait("the end of salloc", || {
+        salloc.signal(libc::SIGTERM);
+        (!salloc.is_running()).then_some(())
+    });
+    proc::signal(daemon, libc::SIGCONT);
+    slotd.wait_end(1);
 }

@@ -112,3 +112,29 @@ fn an_end_that_came_without_a_daemon_is_told_by_the_next_one() {
     slotd.start_daemon();
     slotd.wait_text("told", &format!("{job}|wrap|COMPLETED"));
 }
+
+#[test]
+fn what_an_earlier_daemon_had_not_told_is_told_by_the_next_one() {
+    let mut slotd = Setup::default().prepare();
+    let (gate, log) = (slotd.path("gate"), slotd.path("told"));
+    // Four of them run at once; the others wait for their turn.
+    slotd.reset_var(
+        "SLOTD_NOTIFY_CMD",
+        format!("until [ -e '{}' ]; do sleep 0.05; done; echo $SLOTD_JOB_ID >> '{}'", gate.display(), log.display()),
+    );
+    slotd.start_daemon();
+    let jobs: Vec<u32> = (0..8).map(|_| slotd.wrap(&["--mem", "1"], "true")).collect();
+    for job in &jobs {
+        slotd.wait_state(*job, "COMPLETED");
+    }
+    slotd.stop();
+    std::fs::write(&gate, "").unwrap();
+    slotd.start_daemon();
+    let told = || -> Vec<u32> {
+        std::fs::read_to_string(&log).unwrap_or_default().lines().map(|line| line.parse().unwrap()).collect()
+    };
+    slotd.wait("all hooks", || (told().len() >= jobs.len()).then_some(()));
+    let mut told = told();
+    told.sort_unstable();
+    assert_eq!(told, jobs, "each once");
+}

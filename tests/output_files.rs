@@ -262,7 +262,7 @@ fn the_script_of_a_job_is_in_its_directory_from_its_submission_on() {
     slotd.wait_state(job, "COMPLETED");
     assert_eq!(slotd.output(job), "held\n");
     let files = std::fs::read_dir(slotd.job_dir(job)).unwrap().count();
-    assert_eq!(files, 3, "script.sh, runner.sh and exit_status");
+    assert_eq!(files, 4, "script.sh, runner.sh, job.json and exit_status");
 }
 
 #[test]

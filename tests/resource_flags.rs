@@ -163,22 +163,27 @@ fn the_first_of_several_partitions_that_fits_is_taken() {
 }
 
 #[test]
-fn a_cgroup_base_that_is_none_fails_the_launch_and_says_so() {
-    let slotd = Setup::default().prepare();
+fn a_cgroup_base_that_is_none_is_said_at_the_start_by_sinfo_and_to_who_submits() {
+    let mut slotd = Setup::default().prepare();
     let base = slotd.base.join("no-cgroup");
-    std::fs::create_dir(&base).unwrap();
-    let mut slotd = slotd;
-    slotd.reset_var("SLOTD_CGROUP_BASE", base.display());
-    slotd.start_daemon();
-    let job = slotd.wrap(&[], "echo ran > ran");
-    let ended = slotd.wait_state(job, "FAILED");
-    assert_eq!(ended.reason(), "JobLaunchFailure");
-    assert!(!slotd.exists("ran"));
-    let log = slotd.log();
-    assert!(log.contains("cgroup") && log.contains("no-cgroup"), "{log}");
-    let out = slotd.cmd("srun", &["true"]);
-    assert_ne!(out.code, 0);
-    assert!(out.stderr.contains("cgroup"), "{}", out.stderr);
+    for (make, reason) in [(false, "No such file or directory"), (true, "is not a cgroup v2 directory")] {
+        if make {
+            std::fs::create_dir(&base).unwrap();
+        }
+        slotd.reset_var("SLOTD_CGROUP_BASE", base.display());
+        slotd.start_daemon();
+        let log = slotd.log();
+        assert!(log.contains("SLOTD_CGROUP_BASE cannot be used") && log.contains(reason), "{log}");
+        let told = slotd.cmd("sinfo", &["-h", "-o", "%E"]).ok();
+        assert!(told.stdout.contains("no-cgroup") && told.stdout.contains(reason), "{}", told.stdout);
+        for (command, args) in [("sbatch", &["--wrap", "true"][..]), ("srun", &["true"]), ("salloc", &["true"])] {
+            let out = slotd.cmd(command, args).fails(1);
+            assert!(out.stderr.contains(&format!("{}: ", base.display())), "{command}: {}", out.stderr);
+            assert!(out.stderr.contains(reason), "{command}: {}", out.stderr);
+        }
+        assert!(slotd.all_records().is_empty());
+        slotd.stop();
+    }
 }
 
 #[test]
@@ -214,12 +219,18 @@ fn without_a_cgroup_base_cpu_and_memory_are_reservation_only() {
 #[test]
 fn if_cgroup_setup_fails_the_launch_fails_instead_of_silently_skipping_enforcement() {
     let plain = tempfile::tempdir().unwrap();
-    let slotd = Slotd::setup().set("SLOTD_CGROUP_BASE", plain.path().display()).start();
-    let id = slotd.wrap(&[], "touch ran");
+    let mut slotd = Slotd::start();
+    let id = slotd.wrap(&["-H"], "touch ran");
+    slotd.stop();
+    slotd.reset_var("SLOTD_CGROUP_BASE", plain.path().display());
+    slotd.start_daemon();
+    slotd.cmd("scontrol", &["release", &id.to_string()]).ok();
     let job = slotd.wait_state(id, "FAILED");
     assert_eq!(job.reason(), "JobLaunchFailure");
-    let why = slotd.show(id, "SystemComment");
-    assert!(why.contains("cgroup") && why.contains(&plain.path().display().to_string()), "{why}");
+    let why = format!("cgroup {}: is not a cgroup v2 directory", plain.path().display());
+    let shown = slotd.cmd("scontrol", &["show", "job", &id.to_string()]).ok();
+    assert!(shown.stdout.contains(&format!("SystemComment={why}")), "{}", shown.stdout);
+    assert_eq!(slotd.output(id), format!("slurmstepd: error: {why}\n"));
     assert!(!slotd.exists("ran"));
 }
 

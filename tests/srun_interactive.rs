@@ -113,6 +113,7 @@ fn the_first_task_alone_has_the_terminal() {
     );
     assert_eq!(session.ends(), 0);
     assert_eq!((slotd.read("log.0"), slotd.read("log.1")), ("0 0\n".to_owned(), "1 1\n".to_owned()));
+    session.shows("seen\n");
     assert_eq!(session.text(), "seen\n");
 }
 

@@ -120,6 +120,7 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
         umask: request.umask,
         rlimits: request.rlimits.clone(),
         tasks: (0..ntasks).map(task).collect(),
+        job: Some(Box::new(job.without_steps())),
         write_runner: true,
         ..LaunchSpec::default()
     }
@@ -167,8 +168,14 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
         time_limit_secs: request.time_limit_secs,
         own_end: if ends_itself { own_end(job, host, kill_wait) } else { OwnEnd::default() },
         tie_fd: launch.tie,
+        // A batch job has written it itself.
+        job: is_first_of_allocation(m).then(|| Box::new(job.without_steps())),
         ..LaunchSpec::default()
     })
+}
+
+fn is_first_of_allocation(m: &LaunchStep) -> bool {
+    m.job.request.kind == JobKind::Allocation && matches!(m.step.step, StepId::Interactive | StepId::Num(0))
 }
 
 fn check(launch: &StepLaunch, tasks: u32) -> Result<(), LaunchError> {

@@ -6,16 +6,19 @@ use crate::exec::launch_spec::{StepCommand, StepUsage};
 use crate::model::change::{Change, LaunchTexts};
 use crate::model::diagnostics::Diagnostics;
 use crate::model::job::ClientProcess;
+use crate::model::notice::Notice;
 use crate::model::partition::{Gpu, Host};
 use crate::model::query::JobQuery;
 use crate::model::view::{JobList, JobView, NodeView};
-use crate::model::{ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Reason, Refusal, StepId, StepKey};
+use crate::model::{ExitCode, ExitRecord, Job, JobId, JobRef, Refusal, StepId, StepKey, StoreFault};
 use crate::protocol::answer::Outcome;
 use crate::protocol::request::{CancelAsk, ControlAction, StepLaunch, UsageAsk};
 use crate::sched::{EndCause, EndedJob, Estimate, SignalTarget, StopCause, Submission};
 use crate::store::StoreError;
 use actix::Message;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use tokio::sync::oneshot;
 
 // ---- SchedulerActor: commands ----
 
@@ -37,7 +40,16 @@ pub struct TestSubmission(pub Submission);
 
 #[derive(Message)]
 #[rtype(result = "JobList")]
-pub struct QueryJobs(pub JobQuery);
+pub struct QueryJobs {
+    pub query: Arc<JobQuery>,
+    /// Some of those that were found.
+    pub ids: Vec<JobId>,
+}
+
+/// The numbers of the records in memory that answer the question, and the numbers that it names and nobody knows.
+#[derive(Message)]
+#[rtype(result = "(Vec<JobId>, Vec<JobId>)")]
+pub struct FindJobs(pub Arc<JobQuery>);
 
 /// The running steps of these jobs with their present use, and their processes.
 #[derive(Message)]
@@ -118,14 +130,6 @@ pub struct AbandonStep {
     pub ticket: u64,
 }
 
-/// Hand something to the processes of a step (a signal, a new window size).
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct TellStep {
-    pub step: StepKey,
-    pub command: StepCommand,
-}
-
 /// The command of an allocation is over.
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -133,6 +137,11 @@ pub struct ReleaseAllocation {
     pub job: JobId,
     pub exit: ExitCode,
 }
+
+/// Records that are to be removed from the database. Answered with those that are not in memory.
+#[derive(Message)]
+#[rtype(result = "Vec<JobId>")]
+pub struct LeaveMemory(pub Vec<JobId>);
 
 // ---- SchedulerActor: facts ----
 
@@ -144,6 +153,11 @@ pub struct ClientGone {
     pub client: ClientProcess,
 }
 
+/// Whether cgroups of jobs can be made, and why not.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct CgroupsChecked(pub Result<(), String>);
+
 /// The changes of [`Commit`] `seq` are durable, or were refused by the database.
 #[derive(Message)]
 #[rtype(result = "()")]
@@ -152,10 +166,21 @@ pub struct Committed {
     pub result: Result<Vec<(JobId, LaunchTexts)>, StoreError>,
 }
 
-/// The disk of the database has become full, or has room again.
+/// The database cannot be written: what is to be committed waits. `withdrawn`: submissions that do not, and never will be
+/// stored, by the numbers of their commits, which are acknowledged in their turn nevertheless.
+#[derive(Debug, Clone, PartialEq, Eq, Message)]
+#[rtype(result = "()")]
+pub struct Unstored {
+    pub fault: StoreFault,
+    /// In SQLite's words.
+    pub message: String,
+    pub withdrawn: Vec<u64>,
+}
+
+/// The database can be written again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Message)]
 #[rtype(result = "()")]
-pub struct DiskFull(pub bool);
+pub struct StoreWell;
 
 /// A step's processes exist.
 #[derive(Message)]
@@ -229,9 +254,31 @@ pub struct Commit {
     pub changes: Vec<Change>,
     /// Jobs that are launched after this commit: their scripts and environments come with the answer.
     pub texts_for: Vec<JobId>,
+    /// The job that these changes submit: nobody knows its number yet. All of them are about it.
+    pub submission: Option<JobId>,
 }
 
+/// Removes the records of these jobs, which have ended. Answered with their number.
+#[derive(Message)]
+#[rtype(result = "Result<usize, StoreError>")]
+pub struct RemoveRecords(pub Vec<JobId>);
+
+/// Drops the environments of these submissions.
+#[derive(Message)]
+#[rtype(result = "Result<(), StoreError>")]
+pub struct DropEnvironments(pub Vec<JobId>);
+
+/// Gives some free pages of the database back. Answered with whether there may be more.
+#[derive(Message)]
+#[rtype(result = "Result<bool, StoreError>")]
+pub struct Shrink;
+
 // ---- ReaderActor ----
+
+/// The first job that is named and has no environment any more: it cannot run again.
+#[derive(Message)]
+#[rtype(result = "Result<Option<JobId>, ReadError>")]
+pub struct WithoutEnvironment(pub JobRef);
 
 /// The database could not answer.
 #[derive(Debug, Clone)]
@@ -245,7 +292,17 @@ impl From<StoreError> for ReadError {
 
 #[derive(Message)]
 #[rtype(result = "Result<Vec<JobView>, ReadError>")]
-pub struct PastJobs(pub JobQuery);
+pub struct PastJobs {
+    /// What of them is asked for.
+    pub query: Arc<JobQuery>,
+    /// Some of the candidates.
+    pub ids: Vec<JobId>,
+}
+
+/// The records that may answer the question, in the order in which sacct shows them.
+#[derive(Message)]
+#[rtype(result = "Result<Vec<JobId>, ReadError>")]
+pub struct PastCandidates(pub Arc<JobQuery>);
 
 /// The records of these jobs, as they are in the database.
 #[derive(Message)]
@@ -262,9 +319,37 @@ pub struct BatchTexts(pub JobId);
 
 // ---- RunnerActor ----
 
-/// Start the batch script or the command of the job.
+/// What a runner is told: one message, so that whoever tells it need not know what a runner is.
 #[derive(Message)]
 #[rtype(result = "()")]
+pub enum RunnerCommand {
+    Launch(LaunchJob),
+    Open(OpenAllocation),
+    Adopt(AdoptJob),
+    LaunchStep(LaunchStep),
+    Signal {
+        target: SignalTarget,
+        signal: i32,
+    },
+    /// SIGTERM, grace, SIGKILL to everything of the job.
+    Stop(StopCause),
+    /// The same to one step.
+    StopStep(StepId, StopCause),
+    /// Hand something to the watcher of a step.
+    Tell(StepId, StepCommand),
+    /// What a step uses now. The answer is dropped where it has just ended.
+    Measure(StepId, oneshot::Sender<StepUsage>),
+    /// The processes stop, and with them the clock of the time limit.
+    Suspend,
+    /// They go on.
+    Resume,
+    /// Seconds; `None` is no limit.
+    SetTimeLimit(Option<u64>),
+    /// The job has ended, and nothing will be asked of its runner any more.
+    Dismiss,
+}
+
+/// Start the batch script or the command of the job.
 pub struct LaunchJob {
     pub job: Box<Job>,
     /// One process a rank, rather than the script once.
@@ -274,23 +359,18 @@ pub struct LaunchJob {
 }
 
 /// Make ready for the steps of an allocation.
-#[derive(Message)]
-#[rtype(result = "()")]
 pub struct OpenAllocation {
     pub job: Box<Job>,
     pub host: Host,
 }
 
 /// Take over what an earlier daemon started.
-#[derive(Message)]
-#[rtype(result = "()")]
 pub struct AdoptJob {
     pub job: Box<Job>,
     pub host: Host,
 }
 
-#[derive(Message)]
-#[rtype(result = "()")]
+/// Start a step in the allocation of the job.
 pub struct LaunchStep {
     pub step: StepKey,
     pub job: Box<Job>,
@@ -301,75 +381,20 @@ pub struct LaunchStep {
     pub fds: Vec<OwnedFd>,
 }
 
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct SignalJob {
-    pub target: SignalTarget,
-    pub signal: i32,
-}
-
-/// The job has ended, and nothing will be asked of its runner any more.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct Dismiss;
-
-/// SIGTERM, grace, SIGKILL to everything of the job.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct StopJob {
-    pub cause: StopCause,
-}
-
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct StopStep {
-    pub step: StepId,
-    pub cause: StopCause,
-}
-
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct CommandStep {
-    pub step: StepId,
-    pub command: StepCommand,
-}
-
-/// What a step uses now; `None` where it has just ended.
-#[derive(Message)]
-#[rtype(result = "Option<StepUsage>")]
-pub struct MeasureStep {
-    pub step: StepId,
-}
-
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct SuspendJob;
-
-/// The processes go on, and with them the clock of the time limit.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct ResumeJob;
-
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct SetTimeLimit {
-    /// Seconds; `None` is no limit.
-    pub limit_secs: Option<u64>,
-}
-
 // ---- NotifierActor ----
 
 /// A top-level job is over.
 #[derive(Message, Debug, Clone)]
 #[rtype(result = "()")]
 pub struct NotifyEnd {
-    /// `12`, or `12_3` for an array task.
-    pub job_id: String,
-    pub name: String,
-    pub state: JobState,
-    pub partition: String,
-    pub reason: Reason,
+    pub number: u64,
+    pub notice: Notice,
 }
+
+/// A hook was started for the notice of this number, or none will be.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct NoticeGiven(pub u64);
 
 // ---- GpuInventoryActor ----
 

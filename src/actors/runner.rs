@@ -15,24 +15,27 @@
 
 use crate::actors::messages::*;
 use crate::exec::cgroup::{CgroupBase, JobCgroup};
+use crate::exec::launch_mark::LaunchMark;
 use crate::exec::launch_spec::{SignalScope, StepCommand, StepEvent, StepUsage};
 use crate::exec::step_handle::StepCommands;
-use crate::exec::{LaunchSpec, Launcher};
+use crate::exec::{LaunchError, LaunchSpec, Launcher};
 use crate::model::partition::Host;
 use crate::model::request::JobKind;
 use crate::model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
 use crate::sched::{EndCause, SignalTarget, StopCause};
+use crate::sys::clock;
 use crate::sys::paths::Paths;
 use actix::prelude::*;
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 mod ladder;
 mod launch;
 
-use ladder::{Ladder, Life};
+use ladder::Ladder;
 
 /// Where a runner's facts go.
 #[derive(Clone)]
@@ -44,6 +47,7 @@ pub struct RunnerOutputs {
     pub step_ended: Recipient<StepEnded>,
     pub job_ended: Recipient<JobEnded>,
     pub died: Recipient<RunnerDied>,
+    pub cgroups_checked: Recipient<CgroupsChecked>,
 }
 
 /// What every runner needs.
@@ -51,35 +55,36 @@ pub struct RunnerOutputs {
 pub struct RunnerSetup {
     pub outputs: RunnerOutputs,
     pub launcher: Arc<Launcher>,
+    /// Of the launches of all runners, which share a thread.
+    pub mark: Arc<LaunchMark>,
     pub paths: Arc<Paths>,
     pub cgroups: Option<Arc<CgroupBase>>,
     pub kill_wait: Duration,
     pub clock: fn() -> Timestamp,
 }
 
-/// Makes runners on their arbiter.
-pub struct RunnerSeed {
-    pub arbiter: ArbiterHandle,
-    /// Filled in once the scheduler, to which the facts go, has an address.
-    pub setup: Arc<std::sync::OnceLock<RunnerSetup>>,
+/// Makes the runner of a job, idle, and says where its commands go.
+pub type RunnerSeed = Box<dyn Fn(JobId) -> Recipient<RunnerCommand>>;
+
+/// Runners on this arbiter.
+pub fn runners_on(arbiter: ArbiterHandle, setup: RunnerSetup) -> RunnerSeed {
+    Box::new(move |job| {
+        let setup = setup.clone();
+        RunnerActor::start_in_arbiter(&arbiter, move |_| RunnerActor::new(job, setup)).recipient()
+    })
 }
 
-impl RunnerSeed {
-    /// The runner of `job`, idle.
-    pub fn start(&self, job: JobId) -> Addr<RunnerActor> {
-        let Some(setup) = self.setup.get().cloned() else {
-            log::error!("job {job} is to start before the runners' setup is there, the daemon ends");
-            crate::actors::fatal()
-        };
-        RunnerActor::start_in_arbiter(&self.arbiter, move |_| RunnerActor::new(job, setup))
-    }
+/// What another try of a launch needs.
+struct Retry {
+    spec: LaunchSpec,
+    fds: Vec<OwnedFd>,
 }
 
 /// A step that has been launched and is not over.
 struct LiveStep {
     commands: StepCommands,
     /// What was launched, until it is known to have started: for another try.
-    retry: Option<Box<LaunchSpec>>,
+    retry: Option<Box<Retry>>,
     tries: u32,
     /// A ladder runs on this step alone.
     stopped: Option<StopCause>,
@@ -179,16 +184,10 @@ impl RunnerActor {
     }
 
     fn cause_of(&self, record: &ExitRecord, stopped: bool) -> EndCause {
-        if record.launch_error.is_some() {
-            EndCause::LaunchFailed
-        } else if record.oom {
-            EndCause::OutOfMemory
-        } else if self.ladder.timed_out || record.timed_out {
-            EndCause::TimeLimit
-        } else if stopped || record.stopped || self.ladder.stopping.is_some() {
-            EndCause::Stopped
-        } else {
-            EndCause::Exited
+        match EndCause::of(record) {
+            EndCause::Exited | EndCause::Stopped if self.ladder.timed_out => EndCause::TimeLimit,
+            EndCause::Exited if stopped || self.ladder.stopping.is_some() => EndCause::Stopped,
+            told => told,
         }
     }
 
@@ -236,12 +235,38 @@ impl RunnerActor {
         ctx.stop();
     }
 
+    /// A step whose connection is gone has ended.
+    fn command_all(&self, command: StepCommand) {
+        for live in self.steps.values() {
+            live.commands.send(command.clone());
+        }
+    }
+
+    fn signal(&self, target: SignalTarget, signal: i32) {
+        let to = |live: &LiveStep, target: SignalScope| {
+            live.commands.send(StepCommand::Signal { signal, target });
+        };
+        let own_steps = self.steps.keys().any(|step| *step != StepId::Batch);
+        for (step, live) in &self.steps {
+            match target {
+                SignalTarget::Steps if *step == StepId::Batch && own_steps => {}
+                SignalTarget::Steps | SignalTarget::Full => to(live, SignalScope::Processes),
+                SignalTarget::Batch if *step == StepId::Batch => to(live, SignalScope::BatchShell),
+                SignalTarget::Step(wanted) if self.launched_as(wanted) == *step => to(live, SignalScope::Processes),
+                SignalTarget::Batch | SignalTarget::Step(_) => {}
+            }
+        }
+    }
+
+    /// A job that was decided to start: it is launched now.
     fn begin(&mut self, job: Box<Job>, host: Host, ctx: &mut Context<Self>) {
+        self.ladder.start(clock::monotonic());
+        self.take(job, host, ctx);
+    }
+
+    fn take(&mut self, job: Box<Job>, host: Host, ctx: &mut Context<Self>) {
         self.ladder.limit_secs = job.request.time_limit_secs;
         self.ladder.warn = job.request.signal;
-        let suspended = Duration::from_micros(job.run.suspended_us);
-        let life = Life { start: job.run.start, suspended_at: job.run.suspended_at, suspended };
-        self.ladder.begin(&life, (self.setup.clock)(), Instant::now());
         self.host = host;
         self.job = Some(job);
         self.arm_limit(ctx);
@@ -265,7 +290,12 @@ impl Handler<StepNews> for RunnerActor {
 
     fn handle(&mut self, StepNews { step, event }: StepNews, ctx: &mut Self::Context) {
         match event {
-            Some(StepEvent::Started { task_pids, .. }) => {
+            Some(StepEvent::Started { task_pids, started_us, .. }) => {
+                if let (StepId::Batch, Some(at)) = (step, started_us) {
+                    // The watcher knows best, and tells each daemon the same.
+                    self.ladder.start(Duration::from_micros(at));
+                    self.arm_limit(ctx);
+                }
                 if let Some(live) = self.steps.get_mut(&step) {
                     live.retry = None;
                 }
@@ -276,7 +306,7 @@ impl Handler<StepNews> for RunnerActor {
                 self.setup.outputs.task_ended.do_send(TaskEnded { step: self.key(step), rank, exit });
             }
             Some(StepEvent::Ended(record)) => self.step_over(step, record, None, ctx),
-            Some(StepEvent::Refused(why)) => self.launch_failed(step, &why, ctx),
+            Some(StepEvent::Refused(why)) => self.launch_failed(step, &LaunchError::Broken(why), ctx),
             Some(StepEvent::Usage(usage)) => {
                 let waiting = self.steps.get_mut(&step).map(|live| std::mem::take(&mut live.measured_for));
                 for asker in waiting.unwrap_or_default() {
@@ -290,107 +320,52 @@ impl Handler<StepNews> for RunnerActor {
     }
 }
 
-impl Handler<CommandStep> for RunnerActor {
+impl Handler<RunnerCommand> for RunnerActor {
     type Result = ();
 
-    fn handle(&mut self, m: CommandStep, _: &mut Self::Context) {
-        if let Some(live) = self.steps.get(&self.launched_as(m.step)) {
-            live.commands.send(m.command);
-        }
-    }
-}
-
-impl Handler<MeasureStep> for RunnerActor {
-    type Result = ResponseFuture<Option<StepUsage>>;
-
-    fn handle(&mut self, m: MeasureStep, _: &mut Self::Context) -> Self::Result {
-        let step = self.launched_as(m.step);
-        let Some(live) = self.steps.get_mut(&step) else { return Box::pin(async { None }) };
-        let (tx, rx) = oneshot::channel();
-        live.measured_for.push(tx);
-        live.commands.send(StepCommand::Usage);
-        // A step that ends before it answers drops the sender.
-        Box::pin(async move { rx.await.ok() })
-    }
-}
-
-impl Handler<SignalJob> for RunnerActor {
-    type Result = ();
-
-    fn handle(&mut self, SignalJob { target, signal }: SignalJob, _: &mut Self::Context) {
-        let to = |live: &LiveStep, target: SignalScope| {
-            live.commands.send(StepCommand::Signal { signal, target });
-        };
-        let own_steps = self.steps.keys().any(|step| *step != StepId::Batch);
-        for (step, live) in &self.steps {
-            match target {
-                SignalTarget::Steps if *step == StepId::Batch && own_steps => {}
-                SignalTarget::Steps | SignalTarget::Full => to(live, SignalScope::Processes),
-                SignalTarget::Batch if *step == StepId::Batch => to(live, SignalScope::BatchShell),
-                SignalTarget::Step(wanted) if self.launched_as(wanted) == *step => to(live, SignalScope::Processes),
-                SignalTarget::Batch | SignalTarget::Step(_) => {}
+    fn handle(&mut self, command: RunnerCommand, ctx: &mut Self::Context) {
+        match command {
+            RunnerCommand::Launch(m) => self.launch_job(m, ctx),
+            RunnerCommand::Open(m) => self.open_allocation(m, ctx),
+            RunnerCommand::Adopt(m) => self.adopt_job(m, ctx),
+            RunnerCommand::LaunchStep(m) => self.launch_step(m, ctx),
+            RunnerCommand::Signal { target, signal } => self.signal(target, signal),
+            RunnerCommand::Stop(cause) => self.stop(cause, ctx),
+            RunnerCommand::StopStep(step, cause) => self.stop_step(self.launched_as(step), cause, ctx),
+            RunnerCommand::Tell(step, command) => {
+                if let Some(live) = self.steps.get(&self.launched_as(step)) {
+                    live.commands.send(command);
+                }
+            }
+            RunnerCommand::Measure(step, answer) => {
+                let step = self.launched_as(step);
+                if let Some(live) = self.steps.get_mut(&step) {
+                    // A step that ends before it answers drops the sender.
+                    live.measured_for.push(answer);
+                    live.commands.send(StepCommand::Usage);
+                }
+            }
+            RunnerCommand::Suspend => {
+                self.ladder.suspend(clock::monotonic());
+                self.arm_limit(ctx);
+                self.command_all(StepCommand::Suspend);
+            }
+            RunnerCommand::Resume => {
+                self.ladder.resume(clock::monotonic());
+                self.arm_limit(ctx);
+                self.command_all(StepCommand::Resume);
+            }
+            RunnerCommand::SetTimeLimit(limit_secs) => {
+                self.ladder.limit_secs = limit_secs;
+                self.arm_limit(ctx);
+            }
+            RunnerCommand::Dismiss => {
+                if let Some(cgroup) = self.cgroup.take() {
+                    self.discard(cgroup);
+                }
+                self.done = true;
+                ctx.stop();
             }
         }
-    }
-}
-
-impl Handler<StopJob> for RunnerActor {
-    type Result = ();
-
-    fn handle(&mut self, StopJob { cause }: StopJob, ctx: &mut Self::Context) {
-        self.stop(cause, ctx);
-    }
-}
-
-impl Handler<Dismiss> for RunnerActor {
-    type Result = ();
-
-    fn handle(&mut self, _: Dismiss, ctx: &mut Self::Context) {
-        if let Some(cgroup) = self.cgroup.take() {
-            self.discard(cgroup);
-        }
-        self.done = true;
-        ctx.stop();
-    }
-}
-
-impl Handler<StopStep> for RunnerActor {
-    type Result = ();
-
-    fn handle(&mut self, StopStep { step, cause }: StopStep, ctx: &mut Self::Context) {
-        self.stop_step(self.launched_as(step), cause, ctx);
-    }
-}
-
-impl Handler<SuspendJob> for RunnerActor {
-    type Result = ();
-
-    fn handle(&mut self, _: SuspendJob, ctx: &mut Self::Context) {
-        self.ladder.suspend(Instant::now());
-        self.arm_limit(ctx);
-        for live in self.steps.values() {
-            live.commands.send(StepCommand::Suspend);
-        }
-    }
-}
-
-impl Handler<ResumeJob> for RunnerActor {
-    type Result = ();
-
-    fn handle(&mut self, _: ResumeJob, ctx: &mut Self::Context) {
-        self.ladder.resume(Instant::now());
-        self.arm_limit(ctx);
-        for live in self.steps.values() {
-            live.commands.send(StepCommand::Resume);
-        }
-    }
-}
-
-impl Handler<SetTimeLimit> for RunnerActor {
-    type Result = ();
-
-    fn handle(&mut self, SetTimeLimit { limit_secs }: SetTimeLimit, ctx: &mut Self::Context) {
-        self.ladder.limit_secs = limit_secs;
-        self.arm_limit(ctx);
     }
 }

@@ -2,51 +2,73 @@
 //!
 //! Owns the core, the runners of active jobs, and who waits for news of which job. Receives the sessions' commands
 //! and the runners' facts. Sends [`Commit`] to the store, and after each commit's acknowledgement carries the effects
-//! out: launches and signals to the runners, replies, then notifications. It awaits nothing. An idle one has no timer;
+//! out: launches to the runners, replies, then notifications. What ends or signals running processes does not wait for
+//! it (`in_flight`). It awaits nothing. An idle one has no timer;
 //! the alarm is set for what is due next, if anything is. Stops with the daemon; if it dies the daemon ends.
 
 use crate::actors::launch_plan::fill_paths;
 use crate::actors::messages::*;
 use crate::actors::news::NewsSender;
-use crate::actors::runner::{RunnerActor, RunnerSeed};
-use crate::model::change::LaunchTexts;
+use crate::actors::runner::RunnerSeed;
+use crate::exec::cgroup::CgroupBase;
+use crate::model::change::{Change, LaunchTexts};
 use crate::model::job::ClientProcess;
 use crate::model::view::JobView;
-use crate::model::{ExitCode, ExitRecord, Job, JobId, JobRef, Partition, Refusal, StepKey, Timestamp};
+use crate::model::{
+    ExitCode, ExitRecord, Job, JobId, JobRef, Moment, Partition, Refusal, StepKey, StoreTrouble, Timestamp,
+};
 use crate::protocol::answer::Answer;
-use crate::sched::{Core, Cx, Effect, EndCause, Outbox};
+use crate::sched::{Core, Cx, Effect, EndCause, Estimate, Outbox};
+use crate::sys::break_point;
 use actix::prelude::*;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 mod control;
 mod diagnostics;
+mod forecasts;
+mod in_flight;
 mod node;
+mod notices;
 mod query;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod trouble;
 mod watchers;
 
 use diagnostics::Counters;
+use forecasts::Forecasts;
+use in_flight::{Ended, InFlight, Waiting};
+use notices::Notices;
 use steps::Ticket;
+use trouble::{Asker, Told, answer_submission, told};
 use watchers::Watch;
 
 /// Messages that may wait before senders have to.
 const MAILBOX: usize = 4096;
 
+/// What a step ends by that was stopped before it began.
+const SIGTERM: i32 = 15;
+
 /// Where the scheduler's decisions go.
 pub struct SchedulerOutputs {
     pub store: Recipient<Commit>,
     pub notifier: Recipient<NotifyEnd>,
+    /// Number of the next notice for it; `None` without a hook.
+    pub next_notice: Option<u64>,
     /// Makes the runner of a job.
     pub runners: RunnerSeed,
+    /// Where the cgroups of jobs are made.
+    pub cgroups: Option<Arc<CgroupBase>>,
     /// When to send [`Due`] next.
     pub alarm: watch::Sender<Option<Timestamp>>,
-    /// The wall clock.
-    pub clock: fn() -> Timestamp,
+    pub clock: fn() -> Moment,
     pub daemon_start: Timestamp,
+    /// Who has it may work a forecast out.
+    pub forecasts: Arc<Semaphore>,
     /// The partitions, given whether there are GPUs.
     pub partitions: Box<dyn Fn(bool) -> Vec<Partition>>,
 }
@@ -61,24 +83,13 @@ pub struct Due;
 #[rtype(result = "()")]
 struct Round;
 
-/// What happens once a commit is durable.
-struct InFlight {
-    seq: u64,
-    effects: Vec<Effect>,
-    /// The jobs that these effects end, as they are at their end: a commit may take longer than they stay in memory.
-    ended: Vec<JobView>,
-    /// When it was sent to the store; `None` for one that changes nothing there.
-    sent: Option<Instant>,
-    then: Option<Box<dyn FnOnce()>>,
-}
-
 pub struct SchedulerActor {
     core: Core,
     outputs: SchedulerOutputs,
     seq: u64,
-    in_flight: VecDeque<InFlight>,
+    in_flight: InFlight<Asker>,
     round_queued: bool,
-    runners: HashMap<JobId, Addr<RunnerActor>>,
+    runners: HashMap<JobId, Recipient<RunnerCommand>>,
     watchers: HashMap<JobId, Watch>,
     step_news: HashMap<StepKey, NewsSender>,
     /// Steps whose processes are known to exist, and those processes.
@@ -86,20 +97,28 @@ pub struct SchedulerActor {
     tickets: HashMap<u64, Ticket>,
     /// Running jobs of an earlier daemon, to be taken over at the start.
     adopt: Vec<Job>,
+    /// Decided before the start, and not yet committed.
+    opening: Outbox,
     counters: Counters,
-    /// Commits wait for room on the disk.
-    disk_is_full: bool,
+    forecasts: Forecasts,
+    notices: Notices,
+    /// Commits wait until the database can be written.
+    trouble: Option<StoreTrouble>,
+    /// What the log knows of the trouble of the node.
+    logged_trouble: Option<String>,
 }
 
 impl SchedulerActor {
-    /// `adopt`: the active jobs of the recovered core.
-    pub fn new(core: Core, outputs: SchedulerOutputs, adopt: Vec<Job>) -> Self {
+    /// `adopt`: the active jobs of the recovered core. `opening`: what was decided at its recovery.
+    pub fn new(core: Core, outputs: SchedulerOutputs, adopt: Vec<Job>, opening: Outbox) -> Self {
         let daemon_start = outputs.daemon_start;
+        let notices = Notices::from(outputs.next_notice);
+        let forecasts = Forecasts::new(Arc::clone(&outputs.forecasts));
         SchedulerActor {
             core,
             outputs,
             seq: 0,
-            in_flight: VecDeque::new(),
+            in_flight: InFlight::default(),
             round_queued: false,
             runners: HashMap::new(),
             watchers: HashMap::new(),
@@ -107,40 +126,57 @@ impl SchedulerActor {
             running_steps: HashMap::new(),
             tickets: HashMap::new(),
             adopt,
+            opening,
             counters: Counters::since(daemon_start),
-            disk_is_full: false,
+            forecasts,
+            notices,
+            trouble: None,
+            logged_trouble: None,
         }
     }
 
-    fn now(&self) -> Timestamp {
-        (self.outputs.clock)()
+    /// Now. That the wall clock was set since, or that the machine slept, is noticed here.
+    fn now(&mut self) -> Timestamp {
+        let Moment { wall, base } = (self.outputs.clock)();
+        self.core.set_clock(base);
+        wall
     }
 
-    /// Sends the changes to the store; effects and `then` follow their acknowledgement. Everything takes this way,
-    /// so that no effect overtakes an earlier one.
-    fn commit_then(&mut self, out: Outbox, then: Option<Box<dyn FnOnce()>>) {
-        let Outbox { changes, effects } = out;
-        if changes.is_empty() && effects.is_empty() && then.is_none() {
+    /// Sends the changes to the store. What ends or signals processes is carried out now; the other effects and the
+    /// answer to `asker` follow the acknowledgement. Everything takes this way, so that no effect overtakes an earlier one that it is about.
+    fn commit_then(&mut self, out: Outbox, asker: Option<Asker>) {
+        let Outbox { mut changes, effects } = out;
+        if changes.is_empty() && effects.is_empty() && asker.is_none() {
             return;
         }
         self.seq += 1;
-        let texts_for = effects
+        let sorted = self.in_flight.sort(effects);
+        let texts_for = sorted
+            .later
             .iter()
             .filter_map(|effect| match effect {
                 Effect::Launch(job) => Some(job.id),
                 _ => None,
             })
             .collect();
-        let ended = effects
-            .iter()
-            .filter_map(|effect| match effect {
-                Effect::Ended(id) => self.view(*id),
-                _ => None,
-            })
-            .collect();
+        let ended = self.ends(&sorted.later, &mut changes);
         let sent = (!changes.is_empty()).then(Instant::now);
-        self.outputs.store.do_send(Commit { seq: self.seq, changes, texts_for });
-        self.in_flight.push_back(InFlight { seq: self.seq, effects, ended, sent, then });
+        if sent.is_some() {
+            self.forecasts.outdate();
+        }
+        let submission = match &asker {
+            Some(Asker::Submission(job, _)) => Some(*job),
+            _ => None,
+        };
+        let changed = changes.iter().filter_map(Change::job).collect();
+        self.outputs.store.do_send(Commit { seq: self.seq, changes, texts_for, submission });
+        self.in_flight.push(Waiting { seq: self.seq, effects: sorted.later, ended, changed, sent, asker });
+        for effect in sorted.at_once {
+            self.carry_out(effect, &mut HashMap::new());
+        }
+        for launch in sorted.called_off {
+            self.end_unlaunched(launch);
+        }
     }
 
     /// Lets the core decide, sends what comes of it to the store, and asks for a round.
@@ -163,24 +199,6 @@ impl SchedulerActor {
         }
     }
 
-    /// A reply that is sent when everything so far is durable.
-    fn reply_after<T: 'static>(&mut self, out: Outbox, value: T) -> ResponseFuture<T> {
-        let (tx, rx) = oneshot::channel();
-        self.commit_then(
-            out,
-            Some(Box::new(move || {
-                let _ = tx.send(value);
-            })),
-        );
-        Box::pin(async move {
-            match rx.await {
-                Ok(value) => value,
-                // The daemon is going down: the session is dropped before anybody could read an answer.
-                Err(_) => std::future::pending().await,
-            }
-        })
-    }
-
     fn set_alarm(&mut self) {
         let due = self.core.next_due();
         self.outputs.alarm.send_if_modified(|current| {
@@ -191,19 +209,23 @@ impl SchedulerActor {
     }
 
     fn view(&self, id: JobId) -> Option<JobView> {
-        let mut view = self.core.view(id, self.now())?;
+        let mut view = self.core.view(id, (self.outputs.clock)().wall)?;
         fill_paths(&mut view, &self.core.config().host.name);
         Some(view)
     }
 
-    fn runner(&mut self, job: JobId) -> Addr<RunnerActor> {
-        let seed = &self.outputs.runners;
-        self.runners.entry(job).or_insert_with(|| seed.start(job)).clone()
+    fn tell_runner(&mut self, job: JobId, command: RunnerCommand) {
+        let make = &self.outputs.runners;
+        self.runners.entry(job).or_insert_with(|| make(job)).do_send(command);
     }
 
-    /// `ended`: a view for each [`Effect::Ended`], in the same order.
-    fn carry_out_all(&mut self, effects: Vec<Effect>, ended: Vec<JobView>, mut texts: HashMap<JobId, LaunchTexts>) {
-        let mut ended = ended.into_iter().peekable();
+    /// `ended`: what follows each [`Effect::Ended`].
+    fn carry_out_all(
+        &mut self,
+        effects: Vec<Effect>,
+        mut ended: HashMap<JobId, Ended>,
+        mut texts: HashMap<JobId, LaunchTexts>,
+    ) {
         for effect in effects {
             let Effect::Ended(id) = effect else {
                 self.carry_out(effect, &mut texts);
@@ -211,38 +233,55 @@ impl SchedulerActor {
             };
             if let Some(runner) = self.runners.remove(&id) {
                 // That of an allocation that was given back has not reported an end.
-                runner.do_send(Dismiss);
+                runner.do_send(RunnerCommand::Dismiss);
             }
-            if let Some(view) = ended.next_if(|view| view.id == id) {
-                self.announce_end(view);
+            if let Some(ended) = ended.remove(&id) {
+                self.announce_end(ended);
             }
+            let mut cx = Cx::at(self.now());
+            self.core.end_is_stored(id, &mut cx);
+            self.commit_then(cx.out, None);
         }
+    }
+
+    /// The commit of a start is durable, and its launch follows.
+    fn note_launch(&mut self, id: JobId) {
+        let mut cx = Cx::at(self.now());
+        self.core.launches(id, &mut cx);
+        self.commit_then(cx.out, None);
     }
 
     fn carry_out(&mut self, effect: Effect, texts: &mut HashMap<JobId, LaunchTexts>) {
         match effect {
-            Effect::Launch(job) => {
+            Effect::Launch(mut job) => {
                 let id = job.id;
+                self.note_launch(id);
+                if let Some(known) = self.core.job(id) {
+                    job.run.start = known.run.start;
+                }
                 let texts = texts.remove(&id).unwrap_or_default();
                 let config = self.core.config();
                 let (host, ranks) = (config.host.clone(), job.request.task_rule(config.batch_tasks).ranks);
-                self.runner(id).do_send(LaunchJob { job, ranks, texts, host });
+                self.tell_runner(id, RunnerCommand::Launch(LaunchJob { job, ranks, texts, host }));
                 self.tell_start(id);
             }
             Effect::Granted(id) => {
+                self.note_launch(id);
                 let Some(job) = self.core.job(id).cloned() else { return };
                 let host = self.core.config().host.clone();
-                self.runner(id).do_send(OpenAllocation { job: Box::new(job), host });
+                self.tell_runner(id, RunnerCommand::Open(OpenAllocation { job: Box::new(job), host }));
                 if let Some(view) = self.view(id) {
                     self.tell(id, Answer::Granted { view: Box::new(view) });
                 }
             }
-            Effect::Stop { job, cause } => self.runner(job).do_send(StopJob { cause }),
-            Effect::StopStep { step, cause } => self.runner(step.job).do_send(StopStep { step: step.step, cause }),
-            Effect::Signal { job, target, signal } => self.runner(job).do_send(SignalJob { target, signal }),
-            Effect::Suspend(job) => self.runner(job).do_send(SuspendJob),
-            Effect::Resume(job) => self.runner(job).do_send(ResumeJob),
-            Effect::SetTimeLimit { job, limit_secs, .. } => self.runner(job).do_send(SetTimeLimit { limit_secs }),
+            Effect::Stop { job, cause } => self.tell_runner(job, RunnerCommand::Stop(cause)),
+            Effect::StopStep { step, cause } => self.tell_runner(step.job, RunnerCommand::StopStep(step.step, cause)),
+            Effect::Signal { job, target, signal } => self.tell_runner(job, RunnerCommand::Signal { target, signal }),
+            Effect::Suspend(job) => self.tell_runner(job, RunnerCommand::Suspend),
+            Effect::Resume(job) => self.tell_runner(job, RunnerCommand::Resume),
+            Effect::SetTimeLimit { job, limit_secs, .. } => {
+                self.tell_runner(job, RunnerCommand::SetTimeLimit(limit_secs))
+            }
             Effect::LaunchStep { step, ticket, alloc } => self.launch_step(step, ticket, alloc),
             Effect::StepRefused { ticket, refusal } => {
                 if let Some(ticket) = self.tickets.remove(&ticket) {
@@ -253,6 +292,7 @@ impl SchedulerActor {
             Effect::Ended(_) => {}
             Effect::Requeued(id) => {
                 self.runners.remove(&id);
+                self.end_forgotten_steps(id);
             }
             // One task of an array has the array's number, and may be gone long before the others.
             Effect::Gone(id) => {
@@ -269,12 +309,14 @@ impl Actor for SchedulerActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(MAILBOX);
+        let opening = std::mem::take(&mut self.opening);
+        self.commit_then(opening, None);
         for job in std::mem::take(&mut self.adopt) {
             let host = self.core.config().host.clone();
-            self.runner(job.id).do_send(AdoptJob { job: Box::new(job), host });
+            self.tell_runner(job.id, RunnerCommand::Adopt(AdoptJob { job: Box::new(job), host }));
         }
         for (job, cause) in self.core.unfinished_stops() {
-            self.runner(job).do_send(StopJob { cause });
+            self.tell_runner(job, RunnerCommand::Stop(cause));
         }
         self.ask_round(ctx);
     }
@@ -288,6 +330,7 @@ impl Handler<Round> for SchedulerActor {
         let mut cx = Cx::at(self.now());
         let began = Instant::now();
         self.core.plan(&mut cx);
+        self.log_node();
         self.counters.round(began.elapsed(), &self.core, cx.now, &cx.out);
         self.commit_then(cx.out, None);
         self.set_alarm();
@@ -311,26 +354,14 @@ impl Handler<Committed> for SchedulerActor {
             log::error!("the database refused a change, the daemon ends: {e}");
             crate::actors::fatal();
         });
-        let Some(done) = self.in_flight.pop_front() else { return };
+        break_point::reach("commit known");
+        let Some(done) = self.in_flight.pop() else { return };
         debug_assert_eq!(done.seq, seq);
         if let Some(sent) = done.sent {
             self.counters.commits.add(sent.elapsed());
         }
         self.carry_out_all(done.effects, done.ended, texts.into_iter().collect());
-        done.then.into_iter().for_each(|then| then());
-    }
-}
-
-impl Handler<DiskFull> for SchedulerActor {
-    type Result = ();
-
-    fn handle(&mut self, DiskFull(is_full): DiskFull, _: &mut Self::Context) {
-        self.disk_is_full = is_full;
-        if is_full {
-            log::error!("the disk of the database is full: no jobs are taken or started until it has room");
-        } else {
-            log::info!("the disk of the database has room again");
-        }
+        done.asker.into_iter().for_each(|asker| asker.tell(Told::Durable));
     }
 }
 
@@ -338,15 +369,20 @@ impl Handler<SubmitJob> for SchedulerActor {
     type Result = ResponseFuture<Result<JobId, Refusal>>;
 
     fn handle(&mut self, m: SubmitJob, ctx: &mut Self::Context) -> Self::Result {
-        if self.disk_is_full {
-            return Box::pin(async { Err(Refusal::DiskFull) });
-        }
         if m.again
             && let Some(client) = m.submission.client
             && let Some(id) = self.core.submitted_by(client.process)
         {
             self.rejoin_job(id, client.holds, m.news);
-            return self.reply_after(Outbox::default(), Ok(id));
+            return self.answer_again(id);
+        }
+        if let Some(fault) = self.fault() {
+            return Box::pin(async move { Err(Refusal::NotStored(fault)) });
+        }
+        if self.core.cgroup_trouble().is_some()
+            && let Some(base) = self.outputs.cgroups.clone()
+        {
+            return node::submit_if_cgroups(base, m, ctx.address());
         }
         let mut cx = Cx::at(self.now());
         let id = match self.core.submit(m.submission, &mut cx) {
@@ -355,16 +391,37 @@ impl Handler<SubmitJob> for SchedulerActor {
         };
         self.counters.jobs.submitted += 1;
         m.news.into_iter().for_each(|news| self.watch(id, news));
+        let (client, answer) = oneshot::channel();
+        self.commit_then(cx.out, Some(Asker::Submission(id, vec![client])));
         self.ask_round(ctx);
-        self.reply_after(cx.out, Ok(id))
+        answer_submission(id, told(answer))
     }
 }
 
 impl Handler<TestSubmission> for SchedulerActor {
-    type Result = Result<crate::sched::Estimate, Refusal>;
+    type Result = ResponseFuture<Result<Estimate, Refusal>>;
 
     fn handle(&mut self, TestSubmission(submission): TestSubmission, _: &mut Self::Context) -> Self::Result {
-        self.core.test_only(&submission, self.now())
+        let now = self.now();
+        let trial = self.core.trial(submission, now).map(|trial| {
+            let starts = self.forecasts.once(trial.forecast);
+            (trial.estimate, starts)
+        });
+        Box::pin(async move {
+            let (estimate, starts) = trial?;
+            let start = starts.await.get(&estimate.id).copied();
+            Ok(Estimate { start, ..estimate })
+        })
+    }
+}
+
+impl Handler<LeaveMemory> for SchedulerActor {
+    type Result = Vec<JobId>;
+
+    fn handle(&mut self, LeaveMemory(mut ids): LeaveMemory, ctx: &mut Self::Context) -> Self::Result {
+        self.decide(ctx, |core, cx| core.on_due(cx));
+        ids.retain(|id| self.core.job(*id).is_none());
+        ids
     }
 }
 
@@ -372,6 +429,8 @@ impl Handler<RefreshLive> for SchedulerActor {
     type Result = MessageResult<RefreshLive>;
 
     fn handle(&mut self, RefreshLive(mut jobs): RefreshLive, _: &mut Self::Context) -> Self::Result {
+        // Before the views: they go by the clocks as they stand now.
+        self.now();
         for job in jobs.iter_mut().filter(|job| !job.run.state.is_terminal()) {
             if let Some(live) = self.view(job.id) {
                 *job = live;
@@ -412,6 +471,7 @@ impl Handler<JobEnded> for SchedulerActor {
     type Result = ();
 
     fn handle(&mut self, m: JobEnded, ctx: &mut Self::Context) {
+        break_point::reach("end heard");
         self.decide(ctx, |core, cx| core.on_job_ended(m.job, m.record, m.cause, cx));
     }
 }
@@ -434,12 +494,14 @@ impl Handler<GpusChanged> for SchedulerActor {
         let mut host = self.core.config().host.clone();
         host.gpus = gpus;
         let partitions = (self.outputs.partitions)(!host.gpus.is_empty());
-        self.core.set_host(host, partitions, self.now());
+        let now = self.now();
+        self.core.set_host(host, partitions, now);
+        self.forecasts.outdate();
         self.ask_round(ctx);
     }
 }
 
 /// The client that an allocation of an earlier daemon belongs to, for those that may still come back.
-pub fn clients_to_expect(jobs: &[Job]) -> Vec<(JobId, ClientProcess)> {
-    jobs.iter().filter(|job| !job.run.state.is_terminal()).filter_map(|job| Some((job.id, job.holder()?))).collect()
+pub fn clients_to_expect<'a>(jobs: impl Iterator<Item = &'a Job>) -> Vec<(JobId, ClientProcess)> {
+    jobs.filter(|job| !job.run.state.is_terminal()).filter_map(|job| Some((job.id, job.holder()?))).collect()
 }

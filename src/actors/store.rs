@@ -3,54 +3,198 @@
 //! Owns the writing connection, on an arbiter of its own, so that a slow disk blocks nobody else. Receives
 //! [`Commit`]. Sends [`Committed`] for each, in the order they came. Commits what is waiting as one transaction
 //! (group commit): an fsync is paid once for all submissions that arrived during the one before.
-//! A full disk loses nothing and ends nothing: what is to be committed waits until there is room, and [`DiskFull`] tells
-//! the scheduler, which takes no jobs meanwhile. Stops with the daemon. If it dies the daemon ends, since nothing can be promised without it.
-//!
-//! [`ReaderActor`] answers queries of the past on a connection of its own, so that a large sacct delays no commit.
+//! A fault that may pass (a full disk, a lock, a failed fsync) loses nothing and ends nothing: what is to be committed
+//! waits, and is tried again. Only submissions do not wait: nobody has been told of them, and who made them hears of the
+//! fault ([`Unstored`], then [`StoreWell`]). Stops with the daemon. If it dies the daemon ends, since nothing can be
+//! promised without it.
 
-use crate::actors::launch_plan::fill_paths;
-use crate::actors::messages::{BatchTexts, Commit, Committed, DiskFull, EndedFacts, PastJobs, PastRecords, ReadError};
-use crate::model::Job;
-use crate::model::batch_tasks::BatchTasks;
-use crate::model::change::LaunchTexts;
-use crate::model::query::JobQuery;
-use crate::model::view::JobView;
-use crate::model::{ArrayRole, JobId, JobRef, JobState};
-use crate::sched::{EndedJob, view_of};
-use crate::store::{Reader, Store, StoreError};
+use crate::actors::messages::*;
+use crate::model::change::{Change, LaunchTexts};
+use crate::model::{JobId, StoreFault};
+use crate::store::{Store, StoreError};
+use crate::sys::break_point;
 use actix::prelude::*;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// Messages that may wait before senders have to.
 const MAILBOX: usize = 4096;
 
-/// How long a full disk is left alone before the next try.
-const FULL_DISK_PAUSE: Duration = Duration::from_secs(1);
+/// How long a faulty database is left alone before the next try. Of a disk that fails it doubles from try to try: each
+/// may take long, and disturbs what else the disk does.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Tells those who remove old jobs that there may be something for them.
+#[derive(Debug, Default)]
+pub struct Growth {
+    has_changed: AtomicBool,
+    inserted: AtomicU64,
+    changed: Notify,
+    grown: Notify,
+}
+
+/// So many new jobs are worth a look whether there are too many.
+const MANY: u64 = 1000;
+
+impl Growth {
+    /// Counts from now on.
+    pub fn begin(&self) {
+        self.has_changed.store(false, Ordering::Relaxed);
+        self.inserted.store(0, Ordering::Relaxed);
+    }
+
+    /// Waits for the first change since [`Self::begin`].
+    pub async fn changed(&self) {
+        while !self.has_changed.load(Ordering::Relaxed) {
+            self.changed.notified().await;
+        }
+    }
+
+    /// Waits until there are many more jobs than at [`Self::begin`].
+    pub async fn grown(&self) {
+        while self.inserted.load(Ordering::Relaxed) < MANY {
+            self.grown.notified().await;
+        }
+    }
+
+    fn count(&self, changes: &[Change]) {
+        if changes.is_empty() {
+            return;
+        }
+        let new = changes.iter().filter(|change| matches!(change, Change::Insert { .. })).count() as u64;
+        let before = self.inserted.fetch_add(new, Ordering::Relaxed);
+        if before < MANY && before + new >= MANY {
+            self.grown.notify_one();
+        }
+        if !self.has_changed.swap(true, Ordering::Relaxed) {
+            self.changed.notify_one();
+        }
+    }
+}
 
 /// Where the store's answers go.
 pub struct StoreOutputs {
     pub committed: Recipient<Committed>,
-    pub disk_full: Recipient<DiskFull>,
+    pub unstored: Recipient<Unstored>,
+    pub well: Recipient<StoreWell>,
+    pub growth: Arc<Growth>,
 }
 
 pub struct StoreActor {
     store: Store,
     outputs: StoreOutputs,
     waiting: Vec<Commit>,
-    /// The disk was full at the last try: what waits is tried again by a timer, and whatever comes waits behind it.
-    is_full: bool,
+    /// Of the last try: what waits is tried again by a timer, and whatever comes waits behind it.
+    fault: Option<StoreError>,
+    pause: Duration,
+    /// Jobs that were submitted and taken back. The scheduler may have spoken of them before it heard.
+    withdrawn: HashSet<JobId>,
 }
 
 impl StoreActor {
     pub fn new(store: Store, outputs: StoreOutputs) -> Self {
-        StoreActor { store, outputs, waiting: Vec::new(), is_full: false }
+        let (waiting, withdrawn) = (Vec::new(), HashSet::new());
+        StoreActor { store, outputs, waiting, fault: None, pause: FIRST_PAUSE, withdrawn }
     }
 
-    fn set_full(&mut self, is_full: bool) {
-        if std::mem::replace(&mut self.is_full, is_full) != is_full {
-            self.outputs.disk_full.do_send(DiskFull(is_full));
+    /// Commits what waits, in its order, and acknowledges it.
+    ///
+    /// # Errors
+    /// A fault that may pass: what comes behind it still waits.
+    fn commit_waiting(&mut self) -> Result<(), StoreError> {
+        if self.fault.is_some() && self.waiting.iter().all(|commit| commit.changes.is_empty()) {
+            // To commit nothing would tell nothing.
+            self.store.probe()?;
         }
+        let commits = std::mem::take(&mut self.waiting);
+        let (heads, batches): (Vec<_>, Vec<_>) = commits.into_iter().map(Head::split).unzip();
+        break_point::reach("commit begins");
+        let results = self.store.commit(&batches);
+        break_point::reach("commit done");
+        let mut fault = None;
+        for ((mut head, mut changes), result) in heads.into_iter().zip(batches).zip(results) {
+            if result.is_ok() {
+                (head.submission, changes) = (None, Vec::new());
+            }
+            let result = match &fault {
+                // It is acknowledged behind those before it.
+                Some(fault) => result.and(Err(StoreError::clone(fault))),
+                None => result.and_then(|()| self.texts(&head.texts_for)),
+            };
+            match result {
+                Err(error) if error.fault().is_some() => {
+                    self.waiting.push(head.with(changes));
+                    fault.get_or_insert(error);
+                }
+                result => self.outputs.committed.do_send(Committed { seq: head.seq, result }),
+            }
+        }
+        fault.map_or(Ok(()), Err)
     }
+
+    fn texts(&mut self, jobs: &[JobId]) -> Result<Vec<(JobId, LaunchTexts)>, StoreError> {
+        jobs.iter().map(|job| Ok((*job, self.store.launch_texts(*job)?.unwrap_or_default()))).collect()
+    }
+
+    /// Takes the submissions back that wait: the numbers of their commits.
+    fn withdraw(&mut self) -> Vec<u64> {
+        let mut seqs = Vec::new();
+        for commit in &mut self.waiting {
+            if let Some(job) = commit.submission.take() {
+                self.withdrawn.insert(job);
+                seqs.push(commit.seq);
+            }
+        }
+        if !seqs.is_empty() {
+            self.waiting.iter_mut().for_each(|commit| strip(commit, &mut self.withdrawn));
+        }
+        seqs
+    }
+
+    fn tell_fault(&mut self, error: StoreError) {
+        let Some(fault) = error.fault() else { return };
+        let withdrawn = self.withdraw();
+        if !withdrawn.is_empty() || self.fault.as_ref() != Some(&error) {
+            self.outputs.unstored.do_send(Unstored { fault, message: error.to_string(), withdrawn });
+        }
+        self.fault = Some(error);
+    }
+}
+
+/// A commit without its changes.
+struct Head {
+    seq: u64,
+    texts_for: Vec<JobId>,
+    submission: Option<JobId>,
+}
+
+impl Head {
+    fn split(Commit { seq, changes, texts_for, submission }: Commit) -> (Head, Vec<Change>) {
+        (Head { seq, texts_for, submission }, changes)
+    }
+
+    fn with(self, changes: Vec<Change>) -> Commit {
+        Commit { seq: self.seq, changes, texts_for: self.texts_for, submission: self.submission }
+    }
+}
+
+/// Leaves out what is about jobs that are not there, the tasks of arrays included.
+fn strip(commit: &mut Commit, withdrawn: &mut HashSet<JobId>) {
+    if withdrawn.is_empty() {
+        return;
+    }
+    commit.changes.retain(|change| {
+        let Some(job) = change.job() else { return true };
+        if change.array().is_some_and(|array| withdrawn.contains(&array)) {
+            withdrawn.insert(job);
+        }
+        !withdrawn.contains(&job)
+    });
+    commit.texts_for.retain(|job| !withdrawn.contains(job));
 }
 
 impl Actor for StoreActor {
@@ -69,11 +213,17 @@ struct Flush;
 impl Handler<Commit> for StoreActor {
     type Result = ();
 
-    fn handle(&mut self, commit: Commit, ctx: &mut Self::Context) {
-        if self.waiting.is_empty() && !self.is_full {
+    fn handle(&mut self, mut commit: Commit, ctx: &mut Self::Context) {
+        if self.waiting.is_empty() && self.fault.is_none() {
             ctx.notify(Flush);
         }
+        strip(&mut commit, &mut self.withdrawn);
+        self.outputs.growth.count(&commit.changes);
         self.waiting.push(commit);
+        if let Some(error) = &self.fault {
+            // From before the scheduler heard of the fault.
+            self.tell_fault(error.clone());
+        }
     }
 }
 
@@ -81,123 +231,67 @@ impl Handler<Flush> for StoreActor {
     type Result = ();
 
     fn handle(&mut self, _: Flush, ctx: &mut Self::Context) {
-        let commits = std::mem::take(&mut self.waiting);
-        let (heads, batches): (Vec<_>, Vec<_>) = commits.into_iter().map(|c| ((c.seq, c.texts_for), c.changes)).unzip();
-        let results = self.store.commit(&batches);
-        for (((seq, texts_for), changes), result) in heads.into_iter().zip(batches).zip(results) {
-            if let Err(StoreError::Full { .. }) = &result {
-                // Nothing was promised yet, so that nothing is lost by waiting; the same holds for all behind it.
-                self.waiting.push(Commit { seq, changes, texts_for });
-                continue;
+        match self.commit_waiting() {
+            Err(error) => {
+                let doubles =
+                    error.fault().is_some_and(|fault| !matches!(fault, StoreFault::Full | StoreFault::Locked));
+                self.pause = match &self.fault {
+                    Some(before) if doubles && before.fault() == error.fault() => (self.pause * 2).min(LONGEST_PAUSE),
+                    _ => FIRST_PAUSE,
+                };
+                self.tell_fault(error);
+                ctx.notify_later(Flush, self.pause);
             }
-            let result = result.and_then(|()| {
-                texts_for
-                    .into_iter()
-                    .map(|job| Ok((job, self.store.launch_texts(job)?.unwrap_or_default())))
-                    .collect::<Result<Vec<_>, _>>()
-            });
-            self.outputs.committed.do_send(Committed { seq, result });
-        }
-        self.set_full(!self.waiting.is_empty());
-        if self.is_full {
-            ctx.notify_later(Flush, FULL_DISK_PAUSE);
+            Ok(()) => {
+                if self.fault.take().is_some() {
+                    self.outputs.well.do_send(StoreWell);
+                }
+            }
         }
     }
 }
 
-/// Reads the past, on a thread of its own.
-pub struct ReaderActor {
-    reader: Reader,
-    host: String,
-    batch_tasks: BatchTasks,
-}
+impl Handler<RemoveRecords> for StoreActor {
+    type Result = Result<usize, StoreError>;
 
-impl ReaderActor {
-    /// `host` is the node's name and `batch_tasks` the setting of the daemon: both are part of what views show.
-    pub fn new(reader: Reader, host: String, batch_tasks: BatchTasks) -> Self {
-        ReaderActor { reader, host, batch_tasks }
-    }
-
-    fn view(&self, job: Job) -> JobView {
-        let mut view = view_of(job, self.batch_tasks);
-        fill_paths(&mut view, &self.host);
-        view
+    fn handle(&mut self, RemoveRecords(ids): RemoveRecords, _: &mut Self::Context) -> Self::Result {
+        self.store.remove(&ids)
     }
 }
 
-impl Actor for ReaderActor {
-    type Context = SyncContext<Self>;
-}
+impl Handler<DropEnvironments> for StoreActor {
+    type Result = Result<(), StoreError>;
 
-impl Handler<PastJobs> for ReaderActor {
-    type Result = Result<Vec<JobView>, ReadError>;
-
-    fn handle(&mut self, PastJobs(filter): PastJobs, _: &mut Self::Context) -> Self::Result {
-        let (earlier, jobs) = match filter.duplicates {
-            true => self.reader.accounting_with_runs(&filter)?,
-            false => (Vec::new(), self.reader.accounting(&filter)?),
-        };
-        let earlier = earlier.into_iter().map(|run| JobView { requeued: run.requeued, ..self.view(run.record) });
-        Ok(earlier.chain(jobs.into_iter().map(|job| self.view(job))).collect())
+    fn handle(&mut self, DropEnvironments(ids): DropEnvironments, _: &mut Self::Context) -> Self::Result {
+        self.store.drop_environments(&ids)
     }
 }
 
-impl Handler<PastRecords> for ReaderActor {
-    type Result = Result<Vec<Job>, ReadError>;
+impl Handler<Shrink> for StoreActor {
+    type Result = Result<bool, StoreError>;
 
-    fn handle(&mut self, PastRecords(named): PastRecords, _: &mut Self::Context) -> Self::Result {
-        Ok(self.reader.accounting(&JobQuery::of(named))?)
+    fn handle(&mut self, _: Shrink, _: &mut Self::Context) -> Self::Result {
+        self.store.shrink()
     }
-}
-
-impl Handler<EndedFacts> for ReaderActor {
-    type Result = Result<Vec<EndedJob>, ReadError>;
-
-    fn handle(&mut self, EndedFacts(ids): EndedFacts, _: &mut Self::Context) -> Self::Result {
-        ended_facts(&mut self.reader, &ids).map_err(ReadError::from)
-    }
-}
-
-impl Handler<BatchTexts> for ReaderActor {
-    type Result = Result<Option<LaunchTexts>, ReadError>;
-
-    fn handle(&mut self, BatchTexts(job): BatchTexts, _: &mut Self::Context) -> Self::Result {
-        Ok(self.reader.launch_texts(job)?)
-    }
-}
-
-/// What the database knows of jobs that a dependency names: the fate of each, array tasks one by one.
-///
-/// # Errors
-/// The database cannot be read.
-pub fn ended_facts(reader: &mut Reader, ids: &[JobId]) -> Result<Vec<EndedJob>, StoreError> {
-    if ids.is_empty() {
-        return Ok(Vec::new());
-    }
-    let filter = JobQuery::of(ids.iter().copied().map(JobRef::job).collect());
-    let fact = |job: Job| {
-        let ended = job.run.end.filter(|_| job.run.state.is_terminal())?;
-        let array = match job.role {
-            ArrayRole::Task { array_job, task } => Some((array_job, task)),
-            _ => None,
-        };
-        Some(EndedJob { id: job.id, array, ok: job.run.state == JobState::Completed, start: job.run.start, ended })
-    };
-    Ok(reader.accounting(&filter)?.into_iter().filter_map(fact).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::JobRequest;
-    use crate::model::change::{Change, LaunchTexts, Texts};
-    use std::sync::Arc;
+    use crate::model::change::Texts;
+    use crate::model::notice::Notice;
+    use crate::model::{ArrayRole, Job, StepId};
+    use crate::store::testing;
     use tokio::sync::mpsc;
 
     /// Hands on what the store says.
-    struct Ear {
-        committed: mpsc::UnboundedSender<u64>,
-        full: mpsc::UnboundedSender<bool>,
+    struct Ear(mpsc::UnboundedSender<Said>);
+
+    #[derive(Debug, PartialEq)]
+    enum Said {
+        Committed(u64),
+        Unstored(StoreFault, Vec<u64>),
+        Well,
     }
 
     impl Actor for Ear {
@@ -209,42 +303,109 @@ mod tests {
 
         fn handle(&mut self, m: Committed, _: &mut Self::Context) {
             m.result.expect("a commit");
-            let _ = self.committed.send(m.seq);
+            let _ = self.0.send(Said::Committed(m.seq));
         }
     }
 
-    impl Handler<DiskFull> for Ear {
+    impl Handler<Unstored> for Ear {
         type Result = ();
 
-        fn handle(&mut self, DiskFull(is_full): DiskFull, _: &mut Self::Context) {
-            let _ = self.full.send(is_full);
+        fn handle(&mut self, m: Unstored, _: &mut Self::Context) {
+            let _ = self.0.send(Said::Unstored(m.fault, m.withdrawn));
         }
+    }
+
+    impl Handler<StoreWell> for Ear {
+        type Result = ();
+
+        fn handle(&mut self, _: StoreWell, _: &mut Self::Context) {
+            let _ = self.0.send(Said::Well);
+        }
+    }
+
+    fn start(store: Store) -> (Addr<StoreActor>, mpsc::UnboundedReceiver<Said>) {
+        let (said, heard) = mpsc::unbounded_channel();
+        let ear = Ear(said).start();
+        let outputs = StoreOutputs {
+            committed: ear.clone().recipient(),
+            unstored: ear.clone().recipient(),
+            well: ear.recipient(),
+            growth: Arc::default(),
+        };
+        (StoreActor::new(store, outputs).start(), heard)
+    }
+
+    async fn next(heard: &mut mpsc::UnboundedReceiver<Said>) -> Said {
+        heard.recv().await.expect("the store lives")
     }
 
     fn insert(seq: u32, script: Vec<u8>) -> Commit {
-        let request = Arc::new(JobRequest { name: "t".to_owned(), ..JobRequest::default() });
         let texts = Texts::New(LaunchTexts { script, env: Vec::new() });
-        let job = Box::new(Job { id: JobId(seq), request, ..crate::store::testing::job(seq) });
-        let changes = vec![Change::Insert { job, texts }];
-        Commit { seq: u64::from(seq), changes, texts_for: Vec::new() }
+        let changes = vec![Change::Insert { job: Box::new(testing::job(seq)), texts }];
+        Commit { seq: u64::from(seq), changes, texts_for: Vec::new(), submission: None }
+    }
+
+    fn submission(seq: u32, script: Vec<u8>) -> Commit {
+        Commit { submission: Some(JobId(seq)), ..insert(seq, script) }
+    }
+
+    fn large() -> Vec<u8> {
+        vec![b'x'; 1 << 20]
     }
 
     #[actix_rt::test]
     async fn on_a_full_disk_commits_wait_in_their_order_until_there_is_room() {
-        let place = crate::store::testing::Place::new();
+        let place = testing::Place::new();
         let mut store = place.store();
         // Holds for this connection; the store makes a new one after each failure of SQLite.
         store.limit_pages(40);
-        let (committed, mut commits) = mpsc::unbounded_channel();
-        let (full, mut disk) = mpsc::unbounded_channel();
-        let ear = Ear { committed, full }.start();
-        let outputs = StoreOutputs { committed: ear.clone().recipient(), disk_full: ear.recipient() };
-        let store = StoreActor::new(store, outputs).start();
-        store.do_send(insert(1, vec![b'x'; 1 << 20]));
-        assert_eq!(disk.recv().await, Some(true));
-        assert!(commits.try_recv().is_err());
+        let (store, mut heard) = start(store);
+        store.do_send(insert(1, large()));
+        assert_eq!(next(&mut heard).await, Said::Unstored(StoreFault::Full, Vec::new()));
         store.do_send(insert(2, Vec::new()));
-        assert_eq!((commits.recv().await, commits.recv().await), (Some(1), Some(2)));
-        assert_eq!(disk.recv().await, Some(false));
+        let rest = [next(&mut heard).await, next(&mut heard).await, next(&mut heard).await];
+        assert_eq!(rest, [Said::Committed(1), Said::Committed(2), Said::Well]);
+    }
+
+    #[actix_rt::test]
+    async fn submissions_do_not_wait_for_room_and_nothing_of_them_is_stored() {
+        let place = testing::Place::new();
+        let mut store = place.store();
+        store.limit_pages(40);
+        let (store, mut heard) = start(store);
+        store.do_send(submission(1, large()));
+        assert_eq!(next(&mut heard).await, Said::Unstored(StoreFault::Full, vec![1]));
+        // What the scheduler says before it has heard of it: a start, a task of it, and another submission.
+        let task = Job { role: ArrayRole::Task { array_job: JobId(1), task: 3 }, ..testing::job(2) };
+        let texts = Texts::SameAs(JobId(1));
+        let split = Change::Insert { job: Box::new(task.clone()), texts };
+        let changes = vec![split, Change::Update(Box::new(testing::job(1)))];
+        store.do_send(Commit { seq: 2, changes, texts_for: vec![JobId(1), JobId(2)], submission: None });
+        let started = Change::PutStep { job: JobId(2), step: Box::new(testing::step(StepId::Batch)) };
+        let notice = Box::new(Notice::of(&task));
+        let ended = Change::PutNotice { number: 1, job: task.id, notice };
+        let changes = vec![started, ended];
+        store.do_send(Commit { seq: 3, changes, texts_for: Vec::new(), submission: None });
+        store.do_send(submission(4, Vec::new()));
+        assert_eq!(next(&mut heard).await, Said::Unstored(StoreFault::Full, vec![4]));
+        store.do_send(insert(5, Vec::new()));
+        for seq in 1..=5 {
+            assert_eq!(next(&mut heard).await, Said::Committed(seq));
+        }
+        assert_eq!(next(&mut heard).await, Said::Well);
+        assert_eq!(testing::all(&mut place.store()), [testing::job(5)]);
+        assert_eq!(place.store().untold().expect("it is read"), []);
+    }
+
+    #[actix_rt::test]
+    async fn a_locked_database_is_waited_for() {
+        let place = testing::Place::new();
+        let store = place.store();
+        let other = place.locked();
+        let (store, mut heard) = start(store);
+        store.do_send(insert(1, Vec::new()));
+        assert_eq!(next(&mut heard).await, Said::Unstored(StoreFault::Locked, Vec::new()));
+        drop(other);
+        assert_eq!([next(&mut heard).await, next(&mut heard).await], [Said::Committed(1), Said::Well]);
     }
 }

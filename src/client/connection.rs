@@ -27,6 +27,12 @@ pub enum ClientError {
         .socket.display()
     )]
     NoDaemon { socket: PathBuf, source: io::Error },
+    /// Somebody else listens there: nothing was sent.
+    #[error(
+        "{} is served by user {owner}, not by you: nothing was sent\nremove it, or choose another SLOTD_ROOT",
+        .socket.display()
+    )]
+    Foreign { socket: PathBuf, owner: u32 },
     /// The connection broke, or carried something that makes no sense.
     #[error("{}", broken(.0))]
     Broken(#[from] FrameError),
@@ -53,6 +59,11 @@ impl From<io::Error> for ClientError {
     }
 }
 
+/// Whether this user may be told what `user` has in the environment.
+fn is_trusted(owner: u32, user: u32) -> bool {
+    owner == user || owner == 0 || user == 0
+}
+
 /// A connection to the daemon.
 #[derive(Debug)]
 pub struct Connection {
@@ -61,14 +72,19 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to the daemon of this root.
+    /// Connects to the daemon of this root, which is this user's own or root's. To root, anybody's.
     ///
     /// # Errors
-    /// [`ClientError::NoDaemon`].
+    /// [`ClientError::NoDaemon`], [`ClientError::Foreign`].
     pub fn open(paths: &Paths) -> Result<Connection, ClientError> {
         let path = paths.socket();
         let no_daemon = |source| ClientError::NoDaemon { socket: path.clone(), source };
-        Ok(Connection { socket: socket::connect(&path).map_err(no_daemon)?, decoder: Decoder::new(Header::ANSWER) })
+        let socket = socket::connect(&path).map_err(no_daemon)?;
+        let owner = socket::peer_uid(&socket).map_err(no_daemon)?;
+        if !is_trusted(owner, nix::unistd::getuid().as_raw()) {
+            return Err(ClientError::Foreign { socket: path, owner });
+        }
+        Ok(Connection { socket, decoder: Decoder::new(Header::ANSWER) })
     }
 
     /// Sends a request with its raw part.
@@ -249,6 +265,12 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     #[test]
+    fn a_daemon_of_another_user_is_told_nothing() {
+        assert!(is_trusted(1000, 1000) && is_trusted(0, 1000) && is_trusted(1000, 0));
+        assert!(!is_trusted(1001, 1000));
+    }
+
+    #[test]
     fn a_submission_outlasts_a_daemon_that_closes_more_than_one_connection() {
         let root = tempfile::tempdir().unwrap();
         let paths = Paths::new(root.path());
@@ -260,7 +282,10 @@ mod tests {
                 script_len: 0,
                 wait: false,
                 test_only: false,
-                client: Client { process: ClientProcess { pid: 1, start_ticks: 1 }, holds: false },
+                client: Client {
+                    process: ClientProcess { pid: 1, start_ticks: 1, ..ClientProcess::default() },
+                    holds: false,
+                },
                 again: false,
             };
             let mut losses = 0;

@@ -60,6 +60,8 @@ pub fn run(args: &DaemonArgs) -> Done {
         // is known.
         (Action::Start, _) | (Action::Restart, None) => start(&paths, file.as_ref()),
         (Action::Restart, Some(pid)) => {
+            // Before one is stopped that could not be started again.
+            detached::check_outside(&paths).map_err(DetachedError::from)?;
             detached::stop(&paths, pid)?;
             start(&paths, file.as_ref())
         }

@@ -22,6 +22,7 @@ use crate::sys::paths::Paths;
 use layout::{Layout, Places};
 use service::Manager;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
@@ -246,11 +247,13 @@ fn purge(layout: &Layout) -> Done {
     if jobs.exists() {
         fs::remove_dir_all(&jobs).map_err(|e| fail(format!("{}: {e}: remove it by hand", jobs.display())))?;
     }
-    let lib_files = ["state.db", "state.db-wal", "state.db-shm"].map(|name| lib.join(name));
-    let run_files =
-        ["slotd.sock", "slotd.lock", "slotd.log", "slotd.log.old", "launcher.lock"].map(|name| run.join(name));
-    for path in lib_files.iter().chain(&run_files).filter(|path| path.symlink_metadata().is_ok()) {
-        files::remove(path)?;
+    // The database, its log, its copy, and those that a restored one has replaced.
+    let lib_files = fs::read_dir(&lib).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_database = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"state.db"));
+    let run_files = ["slotd.sock", "slotd.lock", "slotd.log", "slotd.log.old", "launcher.lock", "launching"];
+    let run_files = run_files.map(|name| run.join(name));
+    for path in lib_files.filter(is_database).chain(run_files).filter(|path| path.symlink_metadata().is_ok()) {
+        files::remove(&path)?;
     }
     for dir in [&run, &lib, root] {
         let _ = fs::remove_dir(dir);

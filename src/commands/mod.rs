@@ -9,6 +9,7 @@ use crate::args::origin::Origin;
 use crate::client::connection::{ClientError, Connection};
 use crate::commands::pages::texts::Page;
 use crate::model::Refusal;
+use crate::model::view::{JobList, JobView};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::spec::suggest;
@@ -18,7 +19,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+mod clean;
 mod daemon;
+mod db;
+#[cfg(any(fuzzing, test))]
+pub mod fuzz;
 mod install;
 mod output;
 pub mod pages;
@@ -235,9 +240,35 @@ pub fn trial_refused(why: &Refusal) -> CliError {
 /// The daemon cannot be asked, or refuses.
 pub fn ask(request: &Request, raw: &[u8]) -> Result<(Answer, Vec<u8>), CliError> {
     let mut conn = Connection::open(&paths()?)?;
-    match conn.ask(request, raw)? {
-        (Answer::Refused(why), _) => Err(CliError::error(1, why.to_string())),
-        answer => Ok(answer),
+    let mut parts: Vec<JobView> = Vec::new();
+    conn.send(request, raw)?;
+    loop {
+        match conn.receive()? {
+            (Answer::Refused(why), _) => return Err(CliError::error(1, why.to_string())),
+            (Answer::SomeJobs(list), _) => parts.extend(list.jobs),
+            (Answer::Jobs(last), raw) if !parts.is_empty() => {
+                parts.extend(last.jobs);
+                return Ok((Answer::Jobs(JobList { jobs: parts, ..last }), raw));
+            }
+            answer => return Ok(answer),
+        }
+    }
+}
+
+/// Asks for jobs, and takes them as they come, some at a time: a long answer is never in memory as a whole.
+///
+/// # Errors
+/// The daemon cannot be asked, or refuses; or what `take` says.
+pub fn ask_for_jobs(request: &Request, mut take: impl FnMut(JobList) -> Result<(), CliError>) -> Result<(), CliError> {
+    let mut conn = Connection::open(&paths()?)?;
+    conn.send(request, &[])?;
+    loop {
+        match conn.receive()?.0 {
+            Answer::Refused(why) => return Err(CliError::error(1, why.to_string())),
+            Answer::SomeJobs(list) => take(list)?,
+            Answer::Jobs(last) => return take(last),
+            other => return Err(unexpected(&other)),
+        }
     }
 }
 

@@ -97,6 +97,14 @@ pub fn print_bytes(bytes: &[u8]) -> Done {
     }
 }
 
+/// The form of a document that is asked for.
+pub fn form(machine: Machine) -> json::Form {
+    match machine {
+        Machine::Json => json::Form::Json,
+        Machine::Yaml => json::Form::Yaml,
+    }
+}
+
 pub fn print_machine(value: &Value, machine: Machine) -> Done {
     print(&match machine {
         Machine::Json => json::text(value),

@@ -1,7 +1,7 @@
 //! `sacct`: what the database knows, jobs that run and wait included.
 
 use super::output::{self, LineOpts, ctx, format_error};
-use super::{Done, Entry, ask, origin, unexpected};
+use super::{Done, Entry, ask, ask_for_jobs, origin, unexpected};
 use crate::args::choices::{Applet, Choices, Reader, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::extra;
@@ -16,7 +16,7 @@ use crate::model::{ArrayRole, JobId, JobRef, JobState, Timestamp};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::field::helpformat;
-use crate::render::sacct::{self as render, Layout, Options, Rows, View, print};
+use crate::render::sacct::{self as render, Layout, Listing, Options, Rows, View};
 use crate::render::time::iso;
 use crate::render::{Ctx, json};
 use crate::spec;
@@ -267,24 +267,62 @@ fn carry_out(args: &Sacct, origin: &Origin) -> Done {
     if let Some(user) = output::unknown_users(users).first() {
         return Err(CliError::error(1, format!("Invalid user id: {user}")));
     }
-    let layout = layout(args, origin)?;
-    let mut list = match ask(&Request::Accounting(query(args, users, &origin.host)), &[])?.0 {
-        Answer::Jobs(list) => list,
-        other => return Err(unexpected(&other)),
+    let options = Options {
+        layout: layout(args, origin)?,
+        header: !args.noheader,
+        parsable: args.lines.separator(args.delimiter.as_deref().unwrap_or("|")),
+        rows: if args.allocations { Rows::Jobs } else { Rows::JobsAndSteps },
+        refs: &args.jobs,
     };
-    let mut ctx = ctx(origin, list.now);
-    output::units(&mut ctx, args.units, args.noconvert);
-    arrange(args, &mut list);
-    if args.batch_script {
-        return texts(&list.jobs, Text::Script);
+    let mut out = Output::of(args, &options);
+    let mut last = None;
+    ask_for_jobs(&Request::Accounting(query(args, users, &origin.host)), |mut list| {
+        let mut ctx = ctx(origin, list.now);
+        output::units(&mut ctx, args.units, args.noconvert);
+        arrange(args, &mut list);
+        out.add(&list.jobs, &ctx)?;
+        last = Some(ctx);
+        Ok(())
+    })?;
+    match last {
+        Some(ctx) => out.end(&ctx),
+        None => Ok(0),
     }
-    if args.env_vars {
-        return texts(&list.jobs, Text::Environment);
+}
+
+/// What becomes of the records, which come some at a time.
+enum Output<'a> {
+    Texts(Text),
+    Machine(json::Parts),
+    Table(Listing<'a>),
+}
+
+impl<'a> Output<'a> {
+    fn of(args: &Sacct, options: &'a Options<'a>) -> Self {
+        match args.data.machine() {
+            _ if args.batch_script => Output::Texts(Text::Script),
+            _ if args.env_vars => Output::Texts(Text::Environment),
+            Some(machine) => Output::Machine(json::accounting_parts(output::form(machine))),
+            None => Output::Table(Listing::new(options)),
+        }
     }
-    if let Some(machine) = args.data.machine() {
-        return output::print_machine(&json::accounting(&list.jobs, &ctx), machine);
+
+    fn add(&mut self, jobs: &[JobView], ctx: &Ctx) -> Result<(), CliError> {
+        match self {
+            Output::Texts(of) => texts(jobs, *of),
+            Output::Machine(parts) => output::print(&parts.add(&json::accounting_records(jobs, ctx))),
+            Output::Table(listing) => output::print(&listing.add(jobs, ctx)),
+        }
+        .map(drop)
     }
-    output::print(&table(args, layout, &list.jobs, &ctx))
+
+    fn end(self, ctx: &Ctx) -> Done {
+        match self {
+            Output::Texts(_) => Ok(0),
+            Output::Machine(parts) => output::print(&parts.end()),
+            Output::Table(listing) => output::print(&listing.end(ctx)),
+        }
+    }
 }
 
 fn query(args: &Sacct, users: &[String], host: &str) -> JobQuery {
@@ -401,17 +439,6 @@ fn layout(args: &Sacct, origin: &Origin) -> Result<Layout, CliError> {
         SacctFormat::Long => of(View::Long),
         SacctFormat::Fields(text) => render::parse(text).map_err(format_error),
     }
-}
-
-fn table(args: &Sacct, layout: Layout, jobs: &[JobView], ctx: &Ctx) -> String {
-    let options = Options {
-        layout,
-        header: !args.noheader,
-        parsable: args.lines.separator(args.delimiter.as_deref().unwrap_or("|")),
-        rows: if args.allocations { Rows::Jobs } else { Rows::JobsAndSteps },
-        refs: &args.jobs,
-    };
-    print(jobs, &options, ctx)
 }
 
 #[cfg(test)]

@@ -14,7 +14,9 @@ use crate::args::submit::{Submission, own_batch_tasks, submit_line};
 use crate::args::value::value;
 use crate::args::{extra, variables};
 use crate::client::connection::{ClientError, Connection};
-use crate::client::foreground::{Caller, Grant, StepOptions, StepOutcome, end_by_interrupt, run_step, wait_for_grant};
+use crate::client::foreground::{
+    Caller, Grant, StepOptions, StepOutcome, end_by_interrupt, run_step, wait_for_grant, wait_for_release,
+};
 use crate::commands::pages::texts;
 use crate::model::job::ClientProcess;
 use crate::model::query::JobQuery;
@@ -171,7 +173,7 @@ impl Session {
         }
         if let Some(program) = self.salloc.command.first().filter(|program| self.salloc.find(program).is_none()) {
             conn.send(&Request::Release { job, exit: ExitCode::status(1) }, &[])?;
-            let _ = wait_end(&mut conn);
+            let _ = wait_for_release(&mut conn);
             tell(&format!("salloc: error: _fork_command: Unable to find command \"{program}\"\n"));
             self.say(&farewell(job, JobState::Completed));
             return Ok(1);
@@ -321,17 +323,9 @@ impl Session {
         let exit = outcome.exit();
         conn.send(&Request::Release { job, exit }, &[])?;
         // Given back when the daemon says so: the next command of a script finds the resources free.
-        let state = wait_end(&mut conn).unwrap_or(JobState::Completed);
+        let state = wait_for_release(&mut conn).ok().flatten().unwrap_or(JobState::Completed);
         self.say(&farewell(job, state));
         result.map(|_| code)
-    }
-}
-
-fn wait_end(conn: &mut Connection) -> Result<JobState, ClientError> {
-    loop {
-        if let Answer::Ended { view } = conn.receive()?.0 {
-            return Ok(view.run.state);
-        }
     }
 }
 
@@ -339,7 +333,9 @@ fn wait_end(conn: &mut Connection) -> Result<JobState, ClientError> {
 fn farewell(job: JobId, state: JobState) -> String {
     match state {
         JobState::Timeout => format!("Job {job} has exceeded its time limit and its allocation has been revoked."),
-        JobState::Cancelled | JobState::OutOfMemory => format!("Job allocation {job} has been revoked."),
+        JobState::Cancelled | JobState::OutOfMemory | JobState::NodeFail => {
+            format!("Job allocation {job} has been revoked.")
+        }
         JobState::Pending
         | JobState::Running
         | JobState::Suspended

@@ -234,7 +234,7 @@ fn cancel(args: &Scancel, uid: u32, host: &str) -> Done {
             }
         }
         let Err(why) = result else { continue };
-        let fatal = args.signal.is_some() || is_step;
+        let fatal = args.signal.is_some() || is_step || matches!(why, Refusal::Unrecorded(_));
         if (fatal || args.common.verbose > 0) && !args.quiet {
             let what = if is_step { "job step id" } else { "job id" };
             eprintln!("scancel: error: Kill job error on {what} {target}: {why}");

@@ -96,7 +96,8 @@ fn carry_out(args: &Seff, origin: &Origin) -> Done {
             | JobState::Failed
             | JobState::Cancelled
             | JobState::Timeout
-            | JobState::OutOfMemory => seff::recorded_usage(view),
+            | JobState::OutOfMemory
+            | JobState::NodeFail => seff::recorded_usage(view),
         };
         if !text.is_empty() {
             text.push('\n');

@@ -150,7 +150,7 @@ pub fn run(argv: &[OsString]) -> Done {
 
 /// How the lines are to look.
 struct Table {
-    /// `None`: why nodes are down, which is a header.
+    /// `None`: why nodes are drained.
     layout: Option<Layout>,
     one_line: bool,
     sort: Sort,
@@ -205,8 +205,7 @@ fn once(args: &Sinfo, table: &Table, origin: &Origin) -> Done {
     let named = args.nodes.as_ref().is_none_or(|names| names.iter().any(|name| output::is_node(name, &node.host.name)));
     let mut text = if table.is_dated(args) { date_line(&ctx) } else { String::new() };
     match &table.layout {
-        None if args.noheader => {}
-        None => text.push_str(render::REASONS),
+        None => text.push_str(&render::reasons(&node, !args.noheader, &ctx)),
         Some(layout) => {
             let options = Options {
                 header: !args.noheader,

@@ -2,7 +2,7 @@
 
 use crate::args::error::{CliError, Mark};
 use crate::commands::pages::completions::SHELLS;
-use crate::commands::{COMMANDS, Done, Entry, daemon, install, pages};
+use crate::commands::{COMMANDS, Done, Entry, clean, daemon, db, install, pages};
 use crate::spec::error::shown;
 use crate::spec::suggest;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -30,6 +30,13 @@ enum Verb {
     Install(install::InstallArgs),
     /// Remove the installation; jobs and history stay, unless told otherwise
     Uninstall(install::UninstallArgs),
+    /// Remove old jobs: their job directories, and what the accounting knows of them
+    Clean(clean::CleanArgs),
+    /// Check, copy, restore or compact the daemon's database
+    Db {
+        #[command(subcommand)]
+        verb: db::DbVerb,
+    },
     /// Print the names of the commands, a line each
     Commands,
     /// Write the man pages into a directory
@@ -105,6 +112,8 @@ fn run(verb: Verb) -> Done {
         Verb::Daemon(args) => daemon::run(&args),
         Verb::Install(args) => install::install(&args),
         Verb::Uninstall(args) => install::uninstall(&args),
+        Verb::Clean(args) => clean::run(&args),
+        Verb::Db { verb } => db::run(&verb),
         Verb::Commands => {
             COMMANDS.iter().for_each(|entry| println!("{}", entry.name()));
             Ok(0)

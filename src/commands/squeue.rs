@@ -1,7 +1,7 @@
 //! `squeue`: jobs that wait and run.
 
 use super::output::{self, ctx, default_columns, format_error};
-use super::{Done, Entry, ask, origin, unexpected};
+use super::{Done, Entry, ask, ask_for_jobs, origin, unexpected};
 use crate::args::choices::{Applet, Choices, Reader, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::extra;
@@ -12,7 +12,7 @@ use crate::args::value::{Names, hosts, job, named, value};
 use crate::commands::pages::texts;
 use crate::model::query::{JobQuery, names_record};
 use crate::model::view::JobList;
-use crate::model::{JobRef, JobState, Refusal, Timestamp};
+use crate::model::{JobId, JobRef, JobState, Refusal, Timestamp};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::field::{Need, helpformat};
@@ -303,24 +303,48 @@ fn query(args: &Squeue, table: &Table, now: Timestamp) -> JobQuery {
     query
 }
 
+/// `--json` and `--yaml`: the jobs are printed as they come.
+fn document(args: &Squeue, machine: Machine, request: &Request, origin: &Origin) -> Done {
+    let mut parts = json::jobs_parts(output::form(machine));
+    let mut unknown = Vec::new();
+    ask_for_jobs(request, |mut list| {
+        let ctx = ctx(origin, list.now);
+        choose_steps(args, &mut list);
+        unknown.append(&mut list.unknown);
+        output::print(&parts.add(&json::jobs_records(&list.jobs, &ctx))).map(drop)
+    })?;
+    refuse_unknown(args, &unknown)?;
+    output::print(&parts.end())
+}
+
+/// Slurm minds an unknown id only where it is the only one; steps it always asks for all.
+fn refuse_unknown(args: &Squeue, unknown: &[JobId]) -> Result<(), CliError> {
+    if unknown.is_empty() || args.jobs.len() != 1 {
+        return Ok(());
+    }
+    Err(CliError::new(Mark::Bare, 1, format!("slurm_load_jobs error: {}", Refusal::UnknownJob)))
+}
+
 fn once(args: &Squeue, table: &Table, origin: &Origin) -> Done {
     for user in output::unknown_users(&args.user) {
         // Slurm ends this message in an empty line.
         eprintln!("squeue: error: Invalid user: {user}\n");
     }
-    let mut list = match ask(&Request::Jobs(query(args, table, super::now())), &[])?.0 {
+    let request = Request::Jobs(query(args, table, super::now()));
+    if let Table::Machine(machine) = table {
+        return document(args, *machine, &request, origin);
+    }
+    // Their order is that of the user: all of them are needed.
+    let mut list = match ask(&request, &[])?.0 {
         Answer::Jobs(list) => list,
         other => return Err(unexpected(&other)),
     };
-    // Slurm minds an unknown id only where it is the only one; steps it always asks for all.
-    if !list.unknown.is_empty() && args.jobs.len() == 1 {
-        return Err(CliError::new(Mark::Bare, 1, format!("slurm_load_jobs error: {}", Refusal::UnknownJob)));
-    }
+    refuse_unknown(args, &list.unknown)?;
     let ctx = ctx(origin, list.now);
     choose_steps(args, &mut list);
     let header = !args.noheader;
     let listing = match table {
-        Table::Machine(machine) => return output::print_machine(&json::jobs(&list.jobs, &ctx), *machine),
+        Table::Machine(_) => String::new(),
         Table::Steps(layout) => print_steps(&list.jobs, layout, header, &ctx),
         Table::Jobs { layout, sort } => {
             let (layout, sort) = (layout.clone(), sort.clone());

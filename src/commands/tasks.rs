@@ -9,7 +9,7 @@ use crate::protocol::answer::Answer;
 use crate::protocol::request::Submit;
 use crate::render::time;
 use crate::sys::paths::Paths;
-use crate::sys::{proc, system};
+use crate::sys::{clock, proc, system};
 use jiff::tz::TimeZone;
 use nix::errno::Errno;
 use std::ffi::CStr;
@@ -19,7 +19,7 @@ use std::io::{self, Write};
 pub fn client(holds: bool) -> Client {
     let pid = std::process::id();
     let start_ticks = i32::try_from(pid).ok().and_then(proc::start_ticks).unwrap_or(0);
-    Client { process: ClientProcess { pid, start_ticks }, holds }
+    Client { process: ClientProcess { pid, start_ticks, boot: clock::boot_id() }, holds }
 }
 
 /// This process, for the daemon.

@@ -1,13 +1,16 @@
 //! Clients of an earlier daemon: they come back, or they are dead.
 
 use crate::model::job::ClientProcess;
-use crate::sys::proc;
+use crate::sys::{clock, proc};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// Returns when this very process is gone; at once if it is already, or if the kernel does not let it be watched.
 pub async fn end_of(client: ClientProcess) {
     let Ok(pid) = i32::try_from(client.pid) else { return };
+    if client.boot.differs(clock::boot_id()) {
+        return;
+    }
     let Ok(fd) = proc::pidfd(pid) else { return };
     // After the descriptor is open: the number may have gone to another process before.
     if proc::start_ticks(pid) != Some(client.start_ticks) {
@@ -27,7 +30,7 @@ mod tests {
     async fn a_killed_process_ends_the_watch() {
         let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = child.id();
-        let client = ClientProcess { pid, start_ticks: proc::start_ticks(pid as i32).unwrap() };
+        let client = ClientProcess { pid, start_ticks: proc::start_ticks(pid as i32).unwrap(), boot: clock::boot_id() };
         let watch = actix_rt::spawn(end_of(client));
         child.kill().unwrap();
         watch.await.unwrap();

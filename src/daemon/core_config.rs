@@ -25,6 +25,7 @@ pub fn core_config(settings: &Settings, gpus: Vec<Gpu>) -> Result<sched::Config,
         min_job_age_secs: settings.min_job_age.as_secs(),
         cluster: crate::CLUSTER.to_owned(),
         max_array_size: crate::model::array::MAX_TASK_ID + 1,
+        max_tasks: settings.max_tasks,
     })
 }
 
@@ -73,6 +74,7 @@ pub fn shown(settings: &Settings, core: &sched::Config) -> Vec<(String, String)>
         ("DefMemPerNode", core.default_mem_mb.to_string()),
         ("KillWait", format!("{} sec", settings.kill_wait.as_secs())),
         ("MaxArraySize", core.max_array_size.to_string()),
+        ("MaxTasksPerNode", core.max_tasks.to_string()),
         ("MinJobAge", format!("{} sec", core.min_job_age_secs)),
         ("PriorityType", "priority/basic".to_owned()),
         ("SchedulerType", "sched/backfill".to_owned()),
@@ -83,6 +85,8 @@ pub fn shown(settings: &Settings, core: &sched::Config) -> Vec<(String, String)>
         ("SlotdCpuPartitions", list(&settings.cpu_partitions)),
         ("SlotdFeatures", list(&settings.features)),
         ("SlotdGpuPartitions", list(&settings.gpu_partitions)),
+        ("SlotdKeepDays", or_unlimited(settings.keep_days)),
+        ("SlotdKeepJobs", or_unlimited(settings.keep_jobs)),
         ("SlotdRoot", root.to_string()),
         (VERSION_KEY, env!("CARGO_PKG_VERSION").to_owned()),
         ("SlurmctldHost[0]", format!("{node}({node})")),
@@ -91,6 +95,10 @@ pub fn shown(settings: &Settings, core: &sched::Config) -> Vec<(String, String)>
     .into_iter()
     .map(|(key, value)| (key.to_owned(), value))
     .collect()
+}
+
+fn or_unlimited<T: ToString>(bound: Option<T>) -> String {
+    bound.map_or_else(|| "UNLIMITED".to_owned(), |bound| bound.to_string())
 }
 
 /// Where the daemon's own version stands in `scontrol show config`.

@@ -1,16 +1,18 @@
 //! The daemon as a process beside its caller: found by the lock that it holds, started, and stopped.
 
+use crate::daemon::log_file;
 use crate::exec::launcher::LAUNCHER_ARG;
 use crate::sys::paths::Paths;
 use crate::sys::{lock, proc};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::linux::fs::MetadataExt;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -20,9 +22,6 @@ use std::time::Duration;
 
 /// How long a daemon may take to serve or to end: a start replays what happened while it was away.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The log of a daemon that was started here begins anew at this size; the old one is kept beside it.
-const LOG_BYTES: u64 = 10_000_000;
 
 /// With this option `slotd daemon` leaves its caller's session, see [`leave_caller`].
 pub const DETACHED_OPTION: &str = "detached";
@@ -34,6 +33,8 @@ pub enum DetachedError {
     Path(PathBuf, io::Error),
     #[error("{path} cannot be started: {1}", path = .0.display())]
     Program(PathBuf, io::Error),
+    #[error(transparent)]
+    InsideJob(#[from] InsideJob),
     /// `said`: the last lines that it wrote.
     #[error("the daemon ended before it served ({status}); its log is {}", log.display())]
     Ended { status: ExitStatus, said: String, log: PathBuf },
@@ -69,31 +70,66 @@ fn has_open(pid: i32, file: &fs::Metadata) -> bool {
 /// How many steps of jobs run in the root. Their watchers are forks of the daemon's launcher and outlive both; the launcher
 /// itself is the daemon's child.
 pub fn running_steps(paths: &Paths, daemon: Option<i32>) -> usize {
-    let is_watcher = |pid: i32| {
-        let Ok(words) = fs::read(format!("/proc/{pid}/cmdline")) else { return false };
-        let mut words = words.split(|byte| *byte == 0).skip(1);
-        words.next() == Some(LAUNCHER_ARG.as_bytes())
-            && words.next() == Some(paths.root().as_os_str().as_encoded_bytes())
-            && proc::stat(pid).is_some_and(|stat| Some(stat.ppid) != daemon)
+    let is_watcher = |pid: &i32| {
+        is_of_launcher(*pid, paths.root()) && proc::stat(*pid).is_some_and(|stat| Some(stat.ppid) != daemon)
     };
-    proc::all_pids().into_iter().filter(|pid| is_watcher(*pid)).count()
+    proc::all_pids().into_iter().filter(is_watcher).count()
+}
+
+/// A daemon would be part of a job of its own root.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "this is inside a job of {}, watched by process {watcher}: a daemon that is started here would end with the job\n\
+     start it outside of the job: `slotd daemon start` in another shell, or `systemctl --user start slotd.service`",
+    .root.display()
+)]
+pub struct InsideJob {
+    root: PathBuf,
+    watcher: i32,
+}
+
+/// Refuses to start a daemon in a job of its own root, wherever in the job's tree of processes.
+///
+/// # Errors
+/// [`InsideJob`].
+pub fn check_outside(paths: &Paths) -> Result<(), InsideJob> {
+    let root = paths.root().to_owned();
+    enclosing_watcher(&root).map_or(Ok(()), |watcher| Err(InsideJob { root, watcher }))
+}
+
+/// The watcher of the job that this process is part of.
+fn enclosing_watcher(root: &Path) -> Option<i32> {
+    let root = root.canonicalize().ok()?;
+    let above = |pid: &i32| proc::stat(*pid).map(|stat| stat.ppid).filter(|parent| *parent > 1);
+    let me = std::process::id().cast_signed();
+    std::iter::successors(above(&me), above).find(|pid| is_of_launcher(*pid, &root))
+}
+
+/// Whether this process is a launcher of the root, or a watcher, which is a fork of one.
+fn is_of_launcher(pid: i32, root: &Path) -> bool {
+    let Ok(words) = fs::read(format!("/proc/{pid}/cmdline")) else { return false };
+    let mut words = words.split(|byte| *byte == 0).skip(1);
+    let is_launcher = words.next() == Some(LAUNCHER_ARG.as_bytes());
+    let named = words.next().map(|root| Path::new(OsStr::from_bytes(root)));
+    is_launcher && named.is_some_and(|named| named == root || named.canonicalize().is_ok_and(|named| named == root))
 }
 
 /// Starts `program` as the daemon of a root, apart from this process and its terminal, and waits until it serves. It gets
 /// these settings, and of the caller's environment what is no setting: the caller may be a shell or a job with its own.
 ///
 /// # Errors
-/// It cannot be started, ends before it serves, or takes too long.
+/// It cannot be started, ends before it serves, or takes too long; the caller is part of a job of the root.
 pub fn start(
     program: &Path,
     paths: &Paths,
     settings: &[(&str, &str)],
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> Result<u32, DetachedError> {
+    check_outside(paths)?;
     let at = |path: PathBuf| move |e| DetachedError::Path(path, e);
     DirBuilder::new().recursive(true).mode(0o700).create(paths.run_dir()).map_err(at(paths.run_dir()))?;
     let log = paths.log();
-    let mut out = open_log(&log).map_err(at(log.clone()))?;
+    let mut out = log_file::open(&log).map_err(at(log.clone()))?;
     let begin = out.seek(SeekFrom::End(0)).map_err(at(log.clone()))?;
     let manager = Manager::listen(paths).map_err(at(paths.run_dir()))?;
     let mut command = Command::new(program);
@@ -116,13 +152,6 @@ fn is_inherited(name: &str) -> bool {
     let own = ["SLOTD_", "SLURM_", "SBATCH_", "SALLOC_", "SRUN_"];
     // What a service manager or a journal told the caller is not meant for the daemon.
     !own.iter().any(|prefix| name.starts_with(prefix)) && !["JOURNAL_STREAM", "INVOCATION_ID"].contains(&name)
-}
-
-fn open_log(path: &Path) -> io::Result<File> {
-    if fs::metadata(path).is_ok_and(|log| log.len() > LOG_BYTES) {
-        fs::rename(path, path.with_extension("log.old"))?;
-    }
-    File::options().create(true).append(true).open(path)
 }
 
 /// The end of what was logged after `begin`, a few lines.

@@ -2,25 +2,57 @@
 //!
 //! systemd's journal keeps time and level by itself: a line for it has no time, and its level as sd-daemon(3) says.
 
+use crate::daemon::log_file::OwnLog;
+use crate::daemon::repeats::{Fate, Repeats};
+use env_logger::Target;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Unit};
-use log::{Level, Record};
+use log::Level;
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
-/// From now on what is logged at `level` or worse is written. `journal` is the value of `JOURNAL_STREAM`: the journal's
-/// stream as `device:inode`, where a manager connected the service to it.
-pub fn start(level: Level, journal: Option<&OsStr>) {
+/// From now on what is logged at `level` or worse is written, and nothing comes of it where that fails: a disk without room
+/// for the log ends no daemon. `journal` is the value of `JOURNAL_STREAM`: the journal's stream as `device:inode`, where a
+/// manager connected the service to it. `own` is kept small where it is what standard error goes to.
+pub fn start(level: Level, journal: Option<&OsStr>, own: &Path) {
     let mut builder = env_logger::Builder::new();
     builder.filter_level(level.to_level_filter());
-    if journal.is_some_and(is_stderr) {
-        builder.format(for_journal);
+    if let Some(log) = OwnLog::of_stderr(own) {
+        builder.target(Target::Pipe(Box::new(log)));
+    }
+    let layout: Layout = if journal.is_some_and(is_stderr) {
+        Box::new(for_journal)
     } else {
         let zone = crate::sys::zone::local();
-        builder.format(move |out, record| dated(out, record, Timestamp::now(), &zone));
-    }
+        Box::new(move |out, level, text| dated(out, level, text, Timestamp::now(), &zone))
+    };
+    let repeats = Mutex::new(Repeats::default());
+    builder.format(move |out, record| {
+        let text = record.args().to_string();
+        // Whoever holds it does nothing that fails.
+        let mut repeats = repeats.lock().unwrap_or_else(PoisonError::into_inner);
+        write_line(out, &layout, record.level(), &text, repeats.line(record.level(), &text, Instant::now()))
+    });
     builder.init();
+}
+
+/// Writes one line of this level and text.
+type Layout = Box<dyn Fn(&mut dyn Write, Level, &str) -> io::Result<()> + Send + Sync>;
+
+fn write_line(out: &mut dyn Write, layout: &Layout, level: Level, text: &str, fate: Fate) -> io::Result<()> {
+    match fate {
+        Fate::Write { before: 0 } => layout(out, level, text),
+        Fate::Write { before } => {
+            layout(out, Level::Info, &format!("the line before came {before} times more"))?;
+            layout(out, level, text)
+        }
+        Fate::Remind { left_out } => layout(out, level, &format!("{text} ({left_out} times more since the last)")),
+        Fate::LeaveOut => Ok(()),
+    }
 }
 
 fn is_stderr(stream: &OsStr) -> bool {
@@ -28,30 +60,30 @@ fn is_stderr(stream: &OsStr) -> bool {
     stderr.is_ok_and(|stat| stream.to_str() == Some(format!("{}:{}", stat.st_dev, stat.st_ino).as_str()))
 }
 
-fn for_journal(out: &mut impl Write, record: &Record) -> io::Result<()> {
-    let priority = match record.level() {
+fn for_journal(out: &mut dyn Write, level: Level, text: &str) -> io::Result<()> {
+    let priority = match level {
         Level::Error => 3,
         Level::Warn => 4,
         Level::Info => 6,
         Level::Debug | Level::Trace => 7,
     };
-    writeln!(out, "<{priority}>{}", record.args())
+    writeln!(out, "<{priority}>{text}")
 }
 
 /// RFC 3339 with the offset of the local time, to the millisecond.
-fn dated(out: &mut impl Write, record: &Record, now: Timestamp, zone: &TimeZone) -> io::Result<()> {
+fn dated(out: &mut dyn Write, level: Level, text: &str, now: Timestamp, zone: &TimeZone) -> io::Result<()> {
     let now = now.round(Unit::Millisecond).unwrap_or(now);
     let time = now.display_with_offset(zone.to_offset(now));
-    writeln!(out, "{time:.3} {:<5} {}", record.level(), record.args())
+    writeln!(out, "{time:.3} {level:<5} {text}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn line(write: impl FnOnce(&mut Vec<u8>, &Record)) -> String {
+    fn written(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> String {
         let mut out = Vec::new();
-        write(&mut out, &Record::builder().level(Level::Warn).args(format_args!("the disk is full")).build());
+        write(&mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -59,8 +91,17 @@ mod tests {
     fn a_line_has_the_local_time_with_its_offset_and_none_in_the_journal() {
         let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
         let now = Timestamp::from_millisecond(1_783_000_000_012).unwrap();
-        let dated = line(|out, record| dated(out, record, now, &zone).unwrap());
+        let dated = written(|out| dated(out, Level::Warn, "the disk is full", now, &zone));
         assert_eq!(dated, "2026-07-02T15:46:40.012+02:00 WARN  the disk is full\n");
-        assert_eq!(line(|out, record| for_journal(out, record).unwrap()), "<4>the disk is full\n");
+        assert_eq!(written(|out| for_journal(out, Level::Warn, "the disk is full")), "<4>the disk is full\n");
+    }
+
+    #[test]
+    fn what_was_left_out_is_told_before_the_next_line() {
+        let layout: Layout = Box::new(for_journal);
+        let line = |fate| written(|out| write_line(out, &layout, Level::Warn, "b", fate));
+        assert_eq!(line(Fate::Write { before: 3 }), "<6>the line before came 3 times more\n<4>b\n");
+        assert_eq!(line(Fate::Remind { left_out: 9 }), "<4>b (9 times more since the last)\n");
+        assert_eq!(line(Fate::LeaveOut), "");
     }
 }

@@ -1,12 +1,18 @@
 //! The daemon: wiring and life cycle. It decides nothing and prints nothing but its log.
 
 mod alarm;
+mod answers;
 mod client_watch;
 mod core_config;
+pub mod database;
 pub mod detached;
+mod history;
 mod listener;
+mod log_file;
 mod logging;
+mod reboot;
 mod recovery;
+mod repeats;
 mod requests;
 mod run;
 mod session;
@@ -15,5 +21,6 @@ mod wire;
 mod wiring;
 
 pub use core_config::VERSION_KEY;
+pub use history::clean_directly;
 pub use run::run;
 pub use settings::{VARIABLES as SETTINGS, check as check_settings};

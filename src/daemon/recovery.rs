@@ -1,13 +1,19 @@
 //! The queue as an earlier daemon left it.
 
+use crate::actors::reader::ended_facts;
 use crate::actors::scheduler::clients_to_expect;
-use crate::actors::store::ended_facts;
-use crate::daemon::run::{DaemonError, failed};
+use crate::daemon::reboot;
+use crate::daemon::run::{DaemonError, failed, unusable};
+use crate::exec::job_dirs;
+use crate::model::change::Change;
 use crate::model::job::ClientProcess;
+use crate::model::notice::Notice;
 use crate::model::{Job, JobId, JobState, Timestamp};
-use crate::sched::{self, Core};
+use crate::sched::{self, Core, FoundJob, Outbox};
 use crate::store::{Reader, Store};
-use std::path::Path;
+use crate::sys::paths::Paths;
+use crate::sys::{clock, user};
+use std::collections::BTreeMap;
 
 /// The core with the queue of the database, and what is still going on.
 pub struct Recovered {
@@ -17,25 +23,90 @@ pub struct Recovered {
     /// Clients that wait for their allocations.
     pub clients: Vec<(JobId, ClientProcess)>,
     pub daemon_start: Timestamp,
+    /// What comes of a reboot, to be committed before anything else is decided.
+    pub opening: Outbox,
+    /// What the notify hook was not told.
+    pub untold: Vec<(u64, Notice)>,
+}
+
+/// How many records that were found are committed at once.
+const BATCH: usize = 1000;
+
+/// The number that the next job gets: neither the database nor a job directory has it.
+fn next_number(of_store: JobId, numbers: &[JobId]) -> JobId {
+    let of_directories = numbers.iter().max().map_or(0, |last| last.0) + 1;
+    JobId(of_store.0.max(of_directories))
+}
+
+/// Looks for jobs that were launched and that the database does not know, or knows as waiting: it was lost, or an older
+/// copy was put in its place. True where there were some; they are in the database now.
+fn take_in_found(
+    store: &mut Store,
+    paths: &Paths,
+    jobs: &[Job],
+    numbers: &[JobId],
+    now: Timestamp,
+) -> Result<bool, DaemonError> {
+    let known = store.numbers().map_err(unusable(paths))?;
+    let waiting = jobs.iter().filter(|job| job.run.state == JobState::Pending);
+    let pending: BTreeMap<JobId, &Job> = waiting.map(|job| (job.id, job)).collect();
+    let is_to_look_at =
+        |id: &JobId| !known.contains(id) || pending.contains_key(id) && job_dirs::was_launched(&paths.job_dir(*id));
+    let mut found: Vec<FoundJob> = numbers.iter().copied().filter(is_to_look_at).map(|id| look(paths, id)).collect();
+    found.sort_unstable_by_key(|found| found.id);
+    let (uid, _) = user::current();
+    let changes = sched::found_changes(found, &pending, (&user::user_name(uid), uid), now);
+    if changes.is_empty() {
+        return Ok(false);
+    }
+    let count = changes.iter().filter(|change| matches!(change, Change::Insert { .. })).count();
+    log::warn!(
+        "{count} jobs have a job directory and are not in the database {}: they are taken in from there. Is it an old copy?",
+        paths.db().display()
+    );
+    for batch in changes.chunks(BATCH) {
+        for result in store.commit(&[batch.to_vec()]) {
+            result.map_err(failed("taking in jobs that the database does not know"))?;
+        }
+    }
+    Ok(true)
+}
+
+fn look(paths: &Paths, id: JobId) -> FoundJob {
+    let dir = paths.job_dir(id);
+    let job_dirs::Found { job, steps } = job_dirs::look(&dir);
+    FoundJob { id, job, steps, script: job_dirs::script(&dir) }
 }
 
 /// Reads the queue from the database.
 ///
 /// # Errors
 /// The database cannot be read, or holds what makes no sense.
-pub fn recover(config: sched::Config, store: &mut Store, database: &Path) -> Result<Recovered, DaemonError> {
-    const WHERE: &str = "the queue in the database";
-    let daemon_start = crate::sys::clock::now();
+pub fn recover(
+    config: sched::Config,
+    store: &mut Store,
+    paths: &Paths,
+    last_commit: Option<Timestamp>,
+) -> Result<Recovered, DaemonError> {
+    let daemon_start = clock::now();
     let shown_secs = i64::try_from(config.min_job_age_secs).unwrap_or(i64::MAX);
     let since = Timestamp(daemon_start.0.saturating_sub(shown_secs.saturating_mul(1_000_000)));
-    let jobs = store.load_live(since).map_err(failed(WHERE))?;
-    let next_id = store.next_job_id().map_err(failed(WHERE))?;
+    let mut jobs = store.load_live(since).map_err(unusable(paths))?;
+    let numbers = job_dirs::numbers(&paths.jobs_dir()).map_err(failed(paths.jobs_dir().display().to_string()))?;
+    if take_in_found(store, paths, &jobs, &numbers, daemon_start)? {
+        jobs = store.load_live(since).map_err(unusable(paths))?;
+    }
+    let next_id = next_number(store.next_job_id().map_err(unusable(paths))?, &numbers);
     let targets = sched::dependency_targets(
         jobs.iter().filter(|job| job.run.state == JobState::Pending).map(|job| &job.request.dependency),
     );
     let ended =
-        Reader::open(database).and_then(|mut reader| ended_facts(&mut reader, &targets)).map_err(failed(WHERE))?;
-    let adopted = jobs.iter().filter(|job| job.run.state.is_active()).cloned().collect();
-    let clients = clients_to_expect(&jobs);
-    Ok(Recovered { core: Core::recover(config, jobs, ended, next_id, daemon_start), adopted, clients, daemon_start })
+        Reader::open(&paths.db()).and_then(|mut reader| ended_facts(&mut reader, &targets)).map_err(unusable(paths))?;
+    let mut core = Core::recover(config, jobs, ended, next_id, daemon_start);
+    core.set_clock(clock::base());
+    let opening = reboot::bury(&mut core, paths, last_commit, daemon_start);
+    let adopted: Vec<Job> = core.jobs().filter(|job| job.run.state.is_active()).cloned().collect();
+    let clients = clients_to_expect(core.jobs());
+    let untold = store.untold().map_err(unusable(paths))?;
+    Ok(Recovered { core, adopted, clients, daemon_start, opening, untold })
 }

@@ -7,20 +7,28 @@
 use crate::actors::GpuInventoryActor;
 use crate::actors::messages::ProbeGpus;
 use crate::daemon::core_config::core_config;
+use crate::daemon::detached::{self, InsideJob};
+use crate::daemon::reboot;
 use crate::daemon::recovery::{Recovered, recover};
 use crate::daemon::settings::{self, Environment, SettingError, Settings};
 use crate::daemon::wiring::{self, Parts};
-use crate::daemon::{listener, logging};
+use crate::daemon::{database, listener, logging};
+use crate::exec::cgroup::CgroupBase;
+use crate::exec::launch_mark::LaunchMark;
 use crate::exec::{Launcher, adopt};
-use crate::store::{Reader, Store};
+use crate::model::Timestamp;
+use crate::store::{Reader, Store, StoreError};
 use crate::sys::paths::Paths;
 use actix::prelude::*;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sd_notify::NotifyState;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Why the daemon did not start, or went down.
@@ -30,6 +38,8 @@ pub enum DaemonError {
     Setting(#[from] SettingError),
     #[error("another daemon serves {} already: stop it, or choose another SLOTD_ROOT", .0.display())]
     AlreadyRunning(PathBuf),
+    #[error(transparent)]
+    InsideJob(#[from] InsideJob),
     /// What was being done, and what went wrong.
     #[error("{0}: {1}")]
     Start(String, String),
@@ -41,37 +51,104 @@ pub fn failed<E: fmt::Display>(what: impl Into<String>) -> impl FnOnce(E) -> Dae
     move |e| DaemonError::Start(what, e.to_string())
 }
 
+/// Makes an error of what is wrong with the database, with what to do where it is damaged.
+pub fn unusable(paths: &Paths) -> impl Fn(StoreError) -> DaemonError {
+    move |error| {
+        let what = paths.db().display().to_string();
+        let text = if error.is_damage() { database::advice(paths, &error.to_string()) } else { error.to_string() };
+        DaemonError::Start(what, text)
+    }
+}
+
 /// Runs the daemon of `root` until SIGTERM or SIGINT, with the settings of its environment.
 ///
 /// # Errors
 /// What kept it from starting.
 pub fn run(root: PathBuf, env: &Environment) -> Result<(), DaemonError> {
     let settings = Settings::read(root, env)?;
-    logging::start(settings.log, env.get(OsStr::new("JOURNAL_STREAM")).map(OsString::as_os_str));
+    let paths = Paths::new(settings.root.clone());
+    logging::start(settings.log, env.get(OsStr::new("JOURNAL_STREAM")).map(OsString::as_os_str), &paths.log());
     for name in settings::unknown(env.keys()) {
         log::warn!("{name} is no setting of slotd and has no effect");
     }
     let paths = Paths::new(settings.root.clone());
+    detached::check_outside(&paths)?;
     let _lock = listener::take_root(&paths).map_err(|e| match e.kind() {
         std::io::ErrorKind::TimedOut => DaemonError::AlreadyRunning(settings.root.clone()),
         _ => DaemonError::Start("the runtime root cannot be used".to_owned(), e.to_string()),
     })?;
-    let database = paths.db();
-    let store = Store::open(&database).map_err(failed(database.display().to_string()))?;
-    Reader::open(&database).map_err(failed(database.display().to_string()))?;
+    let file = paths.db();
+    let last_commit = reboot::last_commit(&paths);
+    if let Err(why) = database::backup_before_migration(&paths) {
+        log::warn!("the database could not be copied before its shape is changed: {why}");
+    }
+    let store = Store::open(&file).map_err(unusable(&paths))?;
+    Reader::open(&file).map_err(unusable(&paths))?;
     // Started before this process grows: the launcher forks cheaply because it is small.
     adopt::await_launches(paths.root()).map_err(failed("an earlier launcher"))?;
-    System::new().block_on(serve(settings, paths, store))
+    let runtime = runtime().map_err(failed("the runtime"))?;
+    System::with_tokio_rt(|| runtime).block_on(serve(settings, paths, store, last_commit))
 }
 
-async fn serve(settings: Settings, paths: Paths, mut store: Store) -> Result<(), DaemonError> {
+/// Threads for work that would hold up others: what waits for a disk, what takes long.
+const THREADS_ASIDE: usize = 4;
+
+/// All threads for work aside are made now and stay: a host that can make no more threads does not take the daemon down
+/// with the next such work, which waits for one of these.
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder
+        .enable_all()
+        .max_blocking_threads(THREADS_ASIDE)
+        .thread_keep_alive(FOR_EVER)
+        .thread_name("aside")
+        .build()?;
+    // Each is given something to wait for, so that none can take what another is to be made for.
+    let gate = Arc::new(RwLock::new(()));
+    let closed = gate.write();
+    for _ in 0..THREADS_ASIDE {
+        let gate = Arc::clone(&gate);
+        runtime.spawn_blocking(move || drop(gate.read()));
+    }
+    drop(closed);
+    Ok(runtime)
+}
+
+async fn serve(
+    settings: Settings,
+    paths: Paths,
+    mut store: Store,
+    last_commit: Option<Timestamp>,
+) -> Result<(), DaemonError> {
     let launcher = Launcher::start(paths.root()).map_err(failed("the launcher"))?;
     raise_descriptor_limit();
+    // A file that would grow over a limit (setrlimit(2)) is an error of that write, as on a full disk, and no death.
+    let _ = signal(SignalKind::from_raw(libc::SIGXFSZ)).map_err(failed("signals"))?;
     let inventory = GpuInventoryActor::new(settings.gpu_count).start();
     let gpus = inventory.send(ProbeGpus).await.unwrap_or_default();
-    let recovered = recover(core_config(&settings, gpus)?, &mut store, &paths.db())?;
+    let mut recovered = recover(core_config(&settings, gpus)?, &mut store, &paths, last_commit)?;
+    let (mark, launched_at_death) = LaunchMark::open(paths.root());
+    if let Some(job) = launched_at_death {
+        log::error!("the daemon before this one died while it launched job {job}");
+        recovered.core.launch_was_under_way(job);
+    }
+    let cgroups = settings.cgroup_base.as_ref().map(|base| Arc::new(CgroupBase::new(base)));
+    if let Some(Err(e)) = cgroups.as_ref().map(|base| base.probe()) {
+        log::error!("SLOTD_CGROUP_BASE cannot be used, and no job is taken until it can: {e}");
+        recovered.core.set_cgroup_trouble(Some(e.to_string()), recovered.daemon_start);
+    }
     log_start(&paths, &recovered);
-    let parts = Parts { settings, paths: paths.clone(), launcher, store, inventory: inventory.clone(), recovered };
+    let parts = Parts {
+        settings,
+        paths: paths.clone(),
+        launcher,
+        mark,
+        cgroups,
+        store,
+        inventory: inventory.clone(),
+        recovered,
+    };
     let hub = wiring::start(parts);
     let listener = listener::bind(&paths).map_err(failed("the socket"))?;
     actix::spawn(listener::serve(listener, Rc::new(hub)));

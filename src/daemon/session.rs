@@ -5,11 +5,12 @@
 
 use crate::actors::messages::*;
 use crate::actors::news::NewsSender;
-use crate::actors::{ReaderActor, SchedulerActor};
+use crate::actors::{Readers, SchedulerActor};
+use crate::daemon::answers::{Answers, Reply};
+use crate::daemon::history::History;
 use crate::daemon::requests::Requests;
 use crate::daemon::wire::FrameReader;
 use crate::exec;
-use crate::exec::launch_spec::{SignalScope, StepCommand};
 use crate::model::change::LaunchTexts;
 use crate::model::dependency::Dependency;
 use crate::model::job::ClientProcess;
@@ -22,21 +23,23 @@ use crate::protocol::answer::{Answer, Outcome};
 use crate::protocol::frame::{Frame, FrameError};
 use crate::protocol::request::{CancelAsk, ControlAction, Request, StepLaunch, Submit, UsageAsk};
 use crate::sched::{EndedJob, Submission, dependency_targets};
+use crate::sys::break_point;
 use crate::sys::paths::Paths;
-use crate::sys::socket::send_all_async;
 use actix::Addr;
 use std::cell::Cell;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
-use tokio::sync::mpsc;
+use tokio::sync::{RwLock, mpsc};
+use tokio::time::timeout;
 
 /// What sessions talk to.
 pub struct Hub {
     pub scheduler: Addr<SchedulerActor>,
-    pub reader: Addr<ReaderActor>,
+    pub readers: Readers,
     pub paths: Paths,
     /// `scontrol show config`.
     pub config: Vec<(String, String)>,
@@ -45,7 +48,11 @@ pub struct Hub {
     pub next_ticket: Cell<u64>,
     /// Clients that are connected.
     pub connections: Cell<u64>,
+    pub answers: Answers,
     pub requests: Requests,
+    pub history: Rc<History>,
+    /// Held by those who ask the database about the past and act on the answer.
+    pub past_in_use: Arc<RwLock<()>>,
 }
 
 /// What a client holds: to be released when it is gone.
@@ -57,16 +64,21 @@ struct Held {
 
 struct Session {
     hub: Rc<Hub>,
+    /// For answers in parts.
+    socket: Rc<UnixStream>,
     news: NewsSender,
     uid: u32,
     held: Held,
 }
 
-/// An answer and the raw part of its frame.
-type Reply = (Answer, Vec<u8>);
-
 /// `None`: the answer comes as news. An error: the daemon is shutting down.
 type Replied = Result<Option<Reply>, actix::MailboxError>;
+
+/// How long a connection may say nothing at first: commands ask at once.
+const FIRST_WORD: Duration = Duration::from_secs(10);
+
+/// How long it may say nothing after an answer, while nothing waits for news there.
+const BETWEEN_REQUESTS: Duration = Duration::from_secs(60);
 
 /// Serves one connection until its end.
 pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
@@ -78,7 +90,7 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
     let socket = Rc::new(socket);
     if uid != own && uid != 0 {
         let refused = Answer::Refused(Refusal::WrongUser { daemon: own, client: uid });
-        let _ = send(&socket, refused, Vec::new()).await;
+        let _ = hub.answers.send(&socket, refused, Vec::new()).await;
         return;
     }
     let (news, mut incoming_news) = mpsc::unbounded_channel();
@@ -94,24 +106,29 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
             }
         }
     });
-    hub.connections.update(|n| n + 1);
-    let mut session = Session { hub, news, uid, held: Held::default() };
+    let mut session = Session { hub: Rc::clone(&hub), socket: Rc::clone(&socket), news, uid, held: Held::default() };
+    let mut idle = FIRST_WORD;
     loop {
+        let is_held = session.is_held();
         let written = tokio::select! {
             // Answers go out before news that came later than the request: both wait in order of their making.
             biased;
             Some(news) = incoming_news.recv() => {
                 session.note(&news);
-                send(&socket, news, Vec::new()).await
+                hub.answers.send(&socket, news, Vec::new()).await
             }
-            frame = frames.recv() => match frame {
-                Some(Ok((frame, fds))) => match session.answer(frame, fds).await {
-                    Some((answer, raw)) => send(&socket, answer, raw).await,
-                    None => Ok(()),
-                },
+            frame = next_within(&mut frames, (!is_held).then_some(idle)) => match frame {
+                Some(Ok((frame, fds))) => {
+                    idle = BETWEEN_REQUESTS;
+                    match session.answer(frame, fds).await {
+                        Some((answer, raw)) => hub.answers.send(&socket, answer, raw).await,
+                        None => Ok(()),
+                    }
+                }
                 Some(Err(FrameError::Closed)) | None => break,
                 Some(Err(e)) => {
-                    let _ = send(&socket, Answer::Refused(Refusal::Malformed(e.to_string())), Vec::new()).await;
+                    let refused = Answer::Refused(Refusal::Malformed(e.to_string()));
+                    let _ = hub.answers.send(&socket, refused, Vec::new()).await;
                     break;
                 }
             },
@@ -122,25 +139,45 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
     }
     reader.abort();
     drop(incoming_news);
-    session.hub.connections.update(|n| n.saturating_sub(1));
     session.release();
 }
 
-/// An answer with more jobs than this is written out on another thread: the scheduler does not wait for it.
-const MANY_JOBS: usize = 256;
+/// How many records the scheduler is asked for at once.
+const MANY_JOBS: usize = 64;
 
-async fn send(socket: &UnixStream, answer: Answer, raw: Vec<u8>) -> Result<(), FrameError> {
-    let many = matches!(&answer, Answer::Jobs(list) if list.jobs.len() > MANY_JOBS);
-    let encode = move || match Frame::encode(&answer, &raw) {
-        Ok(bytes) => Ok(bytes),
-        Err(e) => Frame::encode(&Answer::Refused(Refusal::Unsendable(e.to_string())), &[]),
-    };
-    let bytes = if many {
-        tokio::task::spawn_blocking(encode).await.map_err(|e| FrameError::Io(std::io::Error::other(e)))??
-    } else {
-        encode()?
-    };
-    Ok(send_all_async(socket, &bytes, &[]).await?)
+/// How many jobs one part of a long answer has at most: about a megabyte.
+const PART: usize = 512;
+
+/// The next frame; `None` where none comes in this time.
+async fn next_within<T>(frames: &mut mpsc::Receiver<T>, idle: Option<Duration>) -> Option<T> {
+    match idle {
+        None => frames.recv().await,
+        Some(idle) => timeout(idle, frames.recv()).await.unwrap_or(None),
+    }
+}
+
+/// Tells a client that there are too many, as far as it can be told without waiting for it.
+pub fn turn_away(socket: &UnixStream, there: usize) {
+    if let Ok(bytes) = Frame::encode(&Answer::Refused(Refusal::TooManyClients(there)), &[]) {
+        // Written to a new socket, which has room.
+        let _ = socket.try_write(&bytes);
+    }
+}
+
+/// Puts what memory knows in the place of records that are not over. A few at a time: whoever asks the scheduler for
+/// something meanwhile is served in between.
+async fn refreshed(
+    scheduler: &Addr<SchedulerActor>,
+    mut jobs: Vec<JobView>,
+) -> Result<Vec<JobView>, actix::MailboxError> {
+    let is_live = |job: &JobView| !job.run.state.is_terminal();
+    let places: Vec<usize> = (0..jobs.len()).filter(|i| is_live(&jobs[*i])).collect();
+    for places in places.chunks(MANY_JOBS) {
+        let old = places.iter().map(|i| std::mem::take(&mut jobs[*i])).collect();
+        let new = scheduler.send(RefreshLive(old)).await?;
+        places.iter().zip(new).for_each(|(i, job)| jobs[*i] = job);
+    }
+    Ok(jobs)
 }
 
 fn refused(why: Refusal) -> Option<Reply> {
@@ -152,6 +189,11 @@ fn plain(answer: Answer) -> Option<Reply> {
 }
 
 impl Session {
+    /// Whether something runs, or waits, that this client is told of.
+    fn is_held(&self) -> bool {
+        self.held.allocation.is_some() || !self.held.tickets.is_empty() || self.news.strong_count() > 1
+    }
+
     /// `None`: the answer comes as news.
     async fn answer(&mut self, frame: Frame, fds: Vec<OwnedFd>) -> Option<Reply> {
         let request: Request = match frame.message() {
@@ -173,17 +215,14 @@ impl Session {
             }
             Request::Submit(submit) => return self.submit(*submit, raw).await,
             Request::Jobs(query) => return self.jobs(query).await,
-            Request::Accounting(query) => match hub.reader.send(PastJobs(query)).await? {
-                Ok(jobs) => {
-                    let now = (hub.clock)();
-                    let jobs = hub.scheduler.send(RefreshLive(jobs)).await?;
-                    plain(Answer::Jobs(JobList { jobs, now, unknown: Vec::new() }))
-                }
-                Err(e) => refused(Refusal::Database(e.0)),
-            },
+            Request::Accounting(query) => return self.accounting(query).await,
             Request::Usage(ask) => return self.usage(ask).await,
-            Request::Node => plain(Answer::Node(hub.scheduler.send(QueryNode).await?)),
+            Request::Node => plain(Answer::Node(Box::new(hub.scheduler.send(QueryNode).await?))),
             Request::Config => plain(Answer::Config(hub.config.clone())),
+            Request::Clean { before, dry_run } => match hub.history.clean(before, dry_run).await {
+                Ok(cleaned) => plain(Answer::Cleaned(cleaned)),
+                Err(why) => refused(Refusal::Database(why)),
+            },
             Request::Diagnostics { reset } => return self.diagnostics(reset).await,
             Request::Control { jobs, action } => return self.control(jobs, action).await,
             Request::Cancel(ask) => return self.cancel(ask).await,
@@ -191,11 +230,6 @@ impl Session {
             Request::WaitEnd(job) => return self.wait(job, false).await,
             Request::Attach { job, client, step, holds } => return self.attach(job, client, step, holds).await,
             Request::LaunchStep(launch) => return self.launch_step(launch, raw, fds).await,
-            Request::SignalStep { step, signal } => {
-                let command = StepCommand::Signal { signal, target: SignalScope::Tasks };
-                hub.scheduler.send(TellStep { step, command }).await?;
-                plain(Answer::Signalled)
-            }
             Request::Release { job, exit } => {
                 self.held.allocation = None;
                 hub.scheduler.send(ReleaseAllocation { job, exit }).await?;
@@ -242,26 +276,125 @@ impl Session {
 
     /// The script or the environment of a batch job.
     async fn batch_text(&self, job: JobId, part: fn(LaunchTexts) -> Vec<u8>) -> Replied {
-        Ok(match self.hub.reader.send(BatchTexts(job)).await? {
+        Ok(match self.hub.readers.facts().send(BatchTexts(job)).await? {
             Ok(Some(texts)) => Some((Answer::Script, part(texts))),
             Ok(None) => refused(Refusal::UnknownJob),
             Err(e) => refused(Refusal::Database(e.0)),
         })
     }
 
-    /// What memory knows, and what the database knows of jobs that ended too long ago to be there.
+    /// What the database knows, some at a time.
+    async fn accounting(&self, query: JobQuery) -> Replied {
+        let hub = &self.hub;
+        let query = Arc::new(query);
+        let reader = hub.readers.for_query(&query);
+        let ids = match reader.send(PastCandidates(Arc::clone(&query))).await? {
+            Ok(ids) => ids,
+            Err(e) => return Ok(refused(Refusal::Database(e.0))),
+        };
+        let mut parts = ids.chunks(PART);
+        loop {
+            let ids = parts.next().unwrap_or_default().to_vec();
+            let jobs = match reader.send(PastJobs { query: Arc::clone(&query), ids }).await? {
+                Ok(jobs) => refreshed(&hub.scheduler, jobs).await?,
+                Err(e) => return Ok(refused(Refusal::Database(e.0))),
+            };
+            let list = JobList { jobs, now: (hub.clock)(), unknown: Vec::new() };
+            if parts.len() == 0 {
+                return Ok(plain(Answer::Jobs(list)));
+            }
+            if hub.answers.send(&self.socket, Answer::SomeJobs(list), Vec::new()).await.is_err() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// What memory knows, and what the database knows of jobs that ended too long ago to be there: by number, some at a
+    /// time.
     async fn jobs(&self, query: JobQuery) -> Replied {
-        let mut list = self.hub.scheduler.send(QueryJobs(query.clone())).await?;
-        if let Some(past) = past_query(&query, &list) {
-            match self.hub.reader.send(PastJobs(past)).await? {
-                Ok(found) => add_past(&query, &mut list, found),
+        let hub = &self.hub;
+        let query = Arc::new(query);
+        let (live, mut unknown) = hub.scheduler.send(FindJobs(Arc::clone(&query))).await?;
+        let live: BTreeSet<JobId> = live.into_iter().collect();
+        let mut ids = live.clone();
+        let past = self.past_query(&query, &live).await?.map(Arc::new);
+        if let Some(past) = &past {
+            match hub.readers.for_query(past).send(PastCandidates(Arc::clone(past))).await? {
+                Ok(found) => ids.extend(found),
                 Err(e) => return Ok(refused(Refusal::Database(e.0))),
             }
         }
-        Ok(plain(Answer::Jobs(list)))
+        let ids: Vec<JobId> = ids.into_iter().collect();
+        let mut parts = ids.chunks(PART);
+        loop {
+            let (here, gone): (Vec<JobId>, Vec<JobId>) =
+                parts.next().unwrap_or_default().iter().partition(|id| live.contains(id));
+            let mut list = hub.scheduler.send(QueryJobs { query: Arc::clone(&query), ids: here }).await?;
+            if let Some(past) = past.as_ref().filter(|_| !gone.is_empty()) {
+                match hub.readers.for_query(past).send(PastJobs { query: Arc::clone(past), ids: gone }).await? {
+                    Ok(found) => add_past(&query, &mut list, &mut unknown, found),
+                    Err(e) => return Ok(refused(Refusal::Database(e.0))),
+                }
+            }
+            if parts.len() == 0 {
+                return Ok(plain(Answer::Jobs(JobList { unknown, ..list })));
+            }
+            if hub.answers.send(&self.socket, Answer::SomeJobs(list), Vec::new()).await.is_err() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// What to ask the database for, where memory does not know everything: the named jobs that are not there, or those
+    /// that ended in a window. `None` where memory has it all.
+    async fn past_query(
+        &self,
+        query: &Arc<JobQuery>,
+        live: &BTreeSet<JobId>,
+    ) -> Result<Option<JobQuery>, actix::MailboxError> {
+        if query.jobs.is_empty() {
+            let is_window = query.since.is_some() && query.wants_ended();
+            return Ok(is_window.then(|| JobQuery::clone(query)));
+        }
+        // Those that are named are few.
+        let ids = live.iter().copied().collect();
+        let jobs = self.hub.scheduler.send(QueryJobs { query: Arc::clone(query), ids }).await?.jobs;
+        Ok(missing(query, &jobs))
     }
 
     async fn control(&self, jobs: Vec<JobRef>, action: ControlAction) -> Replied {
+        let _in_use = self.hub.past_in_use.read().await;
+        if matches!(action, ControlAction::Requeue | ControlAction::RequeueHold) {
+            return self.requeue(jobs, action).await;
+        }
+        Ok(self.change(jobs, action).await?.map_or_else(refused, |outcomes| plain(Answer::Done(outcomes))))
+    }
+
+    /// A job without its environment cannot run again.
+    async fn requeue(&self, jobs: Vec<JobRef>, action: ControlAction) -> Replied {
+        let mut outcomes = Vec::with_capacity(jobs.len());
+        for target in jobs {
+            let dropped = match self.hub.readers.facts().send(WithoutEnvironment(target.clone())).await? {
+                Ok(dropped) => dropped,
+                Err(e) => return Ok(refused(Refusal::Database(e.0))),
+            };
+            match dropped {
+                Some(job) => outcomes.push(Outcome { target, result: Err(Refusal::EnvironmentDropped(job)) }),
+                None => match self.change(vec![target], action.clone()).await? {
+                    Ok(done) => outcomes.extend(done),
+                    Err(why) => return Ok(refused(why)),
+                },
+            }
+        }
+        Ok(plain(Answer::Done(outcomes)))
+    }
+
+    /// One outcome for each job, in order. A job that ended too long ago to be in memory is looked for in the database.
+    async fn change(
+        &self,
+        jobs: Vec<JobRef>,
+        action: ControlAction,
+    ) -> Result<Result<Vec<Outcome>, Refusal>, actix::MailboxError> {
         let ended = match &action {
             ControlAction::Update(updates) => {
                 self.facts_of(dependency_targets(updates.iter().filter_map(dependency_of))).await?
@@ -275,13 +408,13 @@ impl Session {
         if !jobs.is_empty() {
             let recalled = match self.past(jobs.clone()).await? {
                 Ok(recalled) => recalled,
-                Err(why) => return Ok(refused(why)),
+                Err(why) => return Ok(Err(why)),
             };
             let again = ControlJobs { jobs, action, ended, recalled };
             let again = self.hub.scheduler.send(again).await?;
             outcomes.iter_mut().filter(is_unknown).zip(again).for_each(|(outcome, known)| *outcome = known);
         }
-        Ok(plain(Answer::Done(outcomes)))
+        Ok(Ok(outcomes))
     }
 
     /// A job that ended too long ago to be in memory is as done as one that has just ended.
@@ -320,7 +453,7 @@ impl Session {
         if named.is_empty() {
             return Ok(Ok(Vec::new()));
         }
-        Ok(self.hub.reader.send(PastRecords(named)).await?.map_err(|e| Refusal::Database(e.0)))
+        Ok(self.hub.readers.facts().send(PastRecords(named)).await?.map_err(|e| Refusal::Database(e.0)))
     }
 
     /// What the database knows of jobs that a dependency names.
@@ -328,7 +461,7 @@ impl Session {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        Ok(self.hub.reader.send(EndedFacts(ids)).await?.unwrap_or_else(|e| {
+        Ok(self.hub.readers.facts().send(EndedFacts(ids)).await?.unwrap_or_else(|e| {
             log::error!("the database could not tell of dependencies: {}", e.0);
             Vec::new()
         }))
@@ -341,6 +474,11 @@ impl Session {
         }
         let env = raw.split_off(submit.script_len);
         let texts = LaunchTexts { script: raw, env };
+        // What it waits for must not be removed before the wait is durable.
+        let _in_use = match submit.request.dependency.is_empty() {
+            true => None,
+            false => Some(Arc::clone(&self.hub.past_in_use).read_owned().await),
+        };
         let ended = self.facts_of(dependency_targets([&submit.request.dependency])).await?;
         let client = submit.client;
         let script = (submit.request.kind == JobKind::Batch).then(|| texts.script.clone());
@@ -358,7 +496,9 @@ impl Session {
         }
         let waits = submit.wait || client.holds;
         let message = SubmitJob { submission, again: submit.again, news: waits.then(|| self.news.clone()) };
-        Ok(plain(match self.hub.scheduler.send(message).await? {
+        let promised = self.hub.scheduler.send(message).await?;
+        break_point::reach("submission promised");
+        Ok(plain(match promised {
             Ok(job) => {
                 self.held.allocation = client.holds.then_some((job, client.process));
                 if let Some(script) = script {
@@ -418,29 +558,22 @@ fn dependency_of(update: &Update) -> Option<&Dependency> {
     }
 }
 
-/// What to ask the database for, where memory does not know everything: the named jobs that are not there, or those that
-/// ended in a window. `None` where memory has it all.
-fn past_query(query: &JobQuery, list: &JobList) -> Option<JobQuery> {
-    let numbers: HashSet<JobId> =
-        list.jobs.iter().flat_map(|job| [Some(job.id), job.array_job_id()]).flatten().collect();
+/// The jobs that are named and are not in memory.
+fn missing(query: &JobQuery, known: &[JobView]) -> Option<JobQuery> {
+    let numbers: HashSet<JobId> = known.iter().flat_map(|job| [Some(job.id), job.array_job_id()]).flatten().collect();
     let is_there = |named: &&JobRef| match named.tasks {
         None => numbers.contains(&named.job),
-        Some(_) => list.jobs.iter().any(|job| names_record(named, job.id, &job.role)),
+        Some(_) => known.iter().any(|job| names_record(named, job.id, &job.role)),
     };
     let missing: Vec<JobRef> = query.jobs.iter().filter(|named| !is_there(named)).cloned().collect();
-    if !missing.is_empty() {
-        return Some(JobQuery::of(missing));
-    }
-    let is_window = query.jobs.is_empty() && query.since.is_some() && query.wants_ended();
-    is_window.then(|| query.clone())
+    (!missing.is_empty()).then(|| JobQuery::of(missing))
 }
 
 /// Adds what the database found. What is not over there is known better in memory.
-fn add_past(query: &JobQuery, list: &mut JobList, found: Vec<JobView>) {
-    let known: HashSet<JobId> = list.jobs.iter().map(|job| job.id).collect();
+fn add_past(query: &JobQuery, list: &mut JobList, unknown: &mut Vec<JobId>, found: Vec<JobView>) {
     for mut job in found.into_iter().filter(|job| job.run.state.is_terminal()) {
-        list.unknown.retain(|id| *id != job.id && Some(*id) != job.array_job_id());
-        if known.contains(&job.id) || !query.matches(&job) {
+        unknown.retain(|id| *id != job.id && Some(*id) != job.array_job_id());
+        if !query.matches(&job) {
             continue;
         }
         if query.without_paths {
@@ -452,4 +585,36 @@ fn add_past(query: &JobQuery, list: &mut JobList, found: Vec<JobView>) {
         list.jobs.push(job);
     }
     list.jobs.sort_by_key(|job| job.id);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::frame::{Decoder, Header};
+    use tokio::io::AsyncReadExt;
+
+    #[actix_rt::test]
+    async fn one_client_too_many_hears_why() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.writable().await.unwrap();
+        turn_away(&ours, 3);
+        drop(ours);
+        let mut bytes = Vec::new();
+        theirs.read_to_end(&mut bytes).await.unwrap();
+        let mut decoder = Decoder::new(Header::ANSWER);
+        decoder.push(&bytes);
+        let answer = decoder.next_frame().unwrap().expect("a frame").message::<Answer>().unwrap();
+        assert!(matches!(answer, Answer::Refused(Refusal::TooManyClients(3))), "{answer:?}");
+    }
+
+    #[actix_rt::test]
+    async fn a_silent_client_is_let_go_unless_something_waits_for_it() {
+        tokio::time::pause();
+        let (say, mut frames) = mpsc::channel::<u8>(1);
+        assert_eq!(next_within(&mut frames, Some(FIRST_WORD)).await, None);
+        let held = timeout(BETWEEN_REQUESTS * 100, next_within(&mut frames, None)).await;
+        assert!(held.is_err(), "it may be silent for ever");
+        say.send(7).await.unwrap();
+        assert_eq!(next_within(&mut frames, Some(FIRST_WORD)).await, Some(7));
+    }
 }

@@ -1,6 +1,7 @@
 //! The daemon's settings. This is the only reader of `SLOTD_*` in the daemon.
 
 use crate::model::batch_tasks::BatchTasks;
+use crate::model::refusal::{MAX_TASKS_SETTING, MOST_TASKS};
 use log::Level;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -17,8 +18,17 @@ const DEFAULT_NOTIFY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long ended jobs stay visible to squeue and scontrol, as Slurm's `MinJobAge`.
 const DEFAULT_MIN_JOB_AGE: Duration = Duration::from_secs(300);
 
+/// Tasks of a step at most, as Slurm's `MaxTasksPerNode`.
+const DEFAULT_MAX_TASKS: u32 = 512;
+
+/// How long a job is kept after its end, days.
+const DEFAULT_KEEP_DAYS: u32 = 365;
+
+/// How many jobs that have ended are kept: with their directories less than 2 GB.
+const DEFAULT_KEEP_JOBS: u64 = 100_000;
+
 /// All settings, by the names of their variables.
-pub const VARIABLES: [&str; 14] = [
+pub const VARIABLES: [&str; 17] = [
     "SLOTD_ROOT",
     "SLOTD_CPU_PARTITIONS",
     "SLOTD_GPU_PARTITIONS",
@@ -30,8 +40,11 @@ pub const VARIABLES: [&str; 14] = [
     "SLOTD_CPUS",
     "SLOTD_MEMORY_MB",
     "SLOTD_BATCH_TASKS",
+    MAX_TASKS_SETTING,
     "SLOTD_KILL_WAIT",
     "SLOTD_MIN_JOB_AGE",
+    "SLOTD_KEEP_DAYS",
+    "SLOTD_KEEP_JOBS",
     "SLOTD_LOG",
 ];
 
@@ -51,10 +64,16 @@ pub struct Settings {
     pub cpus: Option<u32>,
     /// `None`: `MemTotal`. Megabytes.
     pub mem_mb: Option<u64>,
+    /// Tasks of a step at most.
+    pub max_tasks: u32,
     /// What `-n N` means for a batch script.
     pub batch_tasks: BatchTasks,
     pub kill_wait: Duration,
     pub min_job_age: Duration,
+    /// How long a job is kept after its end, days. `None`: for ever.
+    pub keep_days: Option<u32>,
+    /// How many jobs that have ended are kept. `None`: all.
+    pub keep_jobs: Option<u64>,
     /// What is written to the log: this level and what is worse.
     pub log: Level,
 }
@@ -86,9 +105,14 @@ impl Settings {
             gpu_count: vars.number("SLOTD_GPU_COUNT", "a number of GPUs", 0..=1024)?,
             cpus: vars.number("SLOTD_CPUS", "a number of CPUs", 1..=65_536)?,
             mem_mb: vars.number("SLOTD_MEMORY_MB", "a number of megabytes", 1..=1 << 40)?,
+            max_tasks: vars
+                .number(MAX_TASKS_SETTING, "a number of tasks", 1..=MOST_TASKS)?
+                .unwrap_or(DEFAULT_MAX_TASKS),
             batch_tasks: vars.batch_tasks()?,
             kill_wait: vars.seconds("SLOTD_KILL_WAIT", 0)?.unwrap_or(DEFAULT_KILL_WAIT),
             min_job_age: vars.seconds("SLOTD_MIN_JOB_AGE", 0)?.unwrap_or(DEFAULT_MIN_JOB_AGE),
+            keep_days: vars.bound("SLOTD_KEEP_DAYS", "a number of days", 1..=1_000_000, DEFAULT_KEEP_DAYS)?,
+            keep_jobs: vars.bound("SLOTD_KEEP_JOBS", "a number of jobs", 1..=u64::from(u32::MAX), DEFAULT_KEEP_JOBS)?,
             log: vars.log()?,
         };
         settings.check_partitions()?;
@@ -154,6 +178,25 @@ impl Variables<'_> {
         self.value(variable, &expected, |text| text.parse().ok().filter(|n| range.contains(n)))
     }
 
+    /// A number that bounds something, or `unlimited`: `None`.
+    fn bound<T>(
+        &self,
+        variable: &'static str,
+        what: &str,
+        range: RangeInclusive<T>,
+        default: T,
+    ) -> Result<Option<T>, SettingError>
+    where
+        T: std::str::FromStr + PartialOrd + std::fmt::Display,
+    {
+        let expected = format!("{what} from {} to {}, or unlimited", range.start(), range.end());
+        let parsed = self.value(variable, &expected, |text| match text {
+            "unlimited" => Some(None),
+            number => number.parse().ok().filter(|n| range.contains(n)).map(Some),
+        })?;
+        Ok(parsed.unwrap_or(Some(default)))
+    }
+
     /// As far as any time in Slurm goes; beyond that sums of times would overflow.
     fn seconds(&self, variable: &'static str, least: u32) -> Result<Option<Duration>, SettingError> {
         let secs = self.number(variable, "a number of seconds", least..=u32::MAX)?;
@@ -205,7 +248,10 @@ pub fn check(env: &Environment) -> Result<(), SettingError> {
 /// The variables that look like settings and are none, such as `SLOTD_CPU`: neither one for the commands nor what a hook
 /// is told.
 pub fn unknown<'a>(names: impl Iterator<Item = &'a OsString>) -> Vec<&'a str> {
-    let known = |name: &str| VARIABLES.contains(&name) || name == "SLOTD_OUTPUT" || name.starts_with("SLOTD_JOB_");
+    let is_for_tests = |name: &str| cfg!(debug_assertions) && name.starts_with("SLOTD_TEST_");
+    let known = |name: &str| {
+        VARIABLES.contains(&name) || name == "SLOTD_OUTPUT" || name.starts_with("SLOTD_JOB_") || is_for_tests(name)
+    };
     names.filter_map(|name| name.to_str()).filter(|name| name.starts_with("SLOTD_") && !known(name)).collect()
 }
 
@@ -248,9 +294,12 @@ mod tests {
             ("SLOTD_KILL_WAIT", "-1", "a number of seconds from 0 to 4294967295"),
             ("SLOTD_NOTIFY_TIMEOUT", "0", "a number of seconds from 1 to"),
             ("SLOTD_MIN_JOB_AGE", "18446744073709551615", "a number of seconds"),
+            ("SLOTD_KEEP_DAYS", "0", "a number of days from 1 to 1000000, or unlimited"),
+            ("SLOTD_KEEP_JOBS", "never", "a number of jobs from 1 to 4294967295, or unlimited"),
             ("SLOTD_CPUS", "0", "a number of CPUs from 1 to 65536"),
             ("SLOTD_MEMORY_MB", "8G", "a number of megabytes"),
             ("SLOTD_CGROUP_BASE", "slotd", "an absolute path"),
+            ("SLOTD_MAX_TASKS_PER_NODE", "65534", "a number of tasks from 1 to 65533"),
             ("SLOTD_LOG", "verbose", "error, warn, info, debug or trace"),
             ("SLOTD_LOG", "slotd=debug", "error, warn, info, debug or trace"),
         ] {

@@ -1,23 +1,29 @@
 //! Requests from a socket of the event loop, with the descriptors that travel beside them.
 
 use crate::protocol::frame::{Decoder, Frame, FrameError, Header};
-use crate::sys::socket::{MAX_FDS, receive_async};
+use crate::sys::socket::{MAX_FDS, receive};
+use std::cell::RefCell;
 use std::os::fd::OwnedFd;
+use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 /// What is received at once, bytes.
 const CHUNK: usize = 64 << 10;
 
+thread_local! {
+    /// Shared by all connections: a silent one costs no memory.
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; CHUNK]);
+}
+
 /// Reads frames and collects the descriptors that came with them.
 pub struct FrameReader<'a> {
     socket: &'a UnixStream,
     decoder: Decoder,
-    chunk: Vec<u8>,
 }
 
 impl<'a> FrameReader<'a> {
     pub fn new(socket: &'a UnixStream) -> Self {
-        FrameReader { socket, decoder: Decoder::new(Header::REQUEST), chunk: vec![0; CHUNK] }
+        FrameReader { socket, decoder: Decoder::new(Header::REQUEST) }
     }
 
     /// The next frame and its descriptors, at most [`MAX_FDS`]: a client that sends more loses the rest.
@@ -32,9 +38,16 @@ impl<'a> FrameReader<'a> {
             }
             // No byte of a later frame: its descriptors would come with it.
             let want = self.decoder.missing()?.min(CHUNK);
-            match receive_async(self.socket, &mut self.chunk[..want], &mut fds).await? {
-                0 => return Err(self.decoder.end()),
-                n => self.decoder.push(&self.chunk[..n]),
+            let decoder = &mut self.decoder;
+            let receive = || {
+                SCRATCH.with_borrow_mut(|chunk| {
+                    let count = receive(self.socket, &mut chunk[..want], &mut fds)?;
+                    decoder.push(&chunk[..count]);
+                    Ok(count)
+                })
+            };
+            if self.socket.async_io(Interest::READABLE, receive).await? == 0 {
+                return Err(self.decoder.end());
             }
             fds.truncate(MAX_FDS);
         }

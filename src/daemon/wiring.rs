@@ -4,16 +4,18 @@
 //! inventory ─► scheduler ─► store (its own thread) ─► scheduler
 //!     timer ─►           ─► runners (their own thread) ─► scheduler
 //!   session ─►           ─► notifier
-//!   session ─► reader (its own thread)
+//!   session ─► readers (their own threads)
 //! ```
 
 use crate::actors::gpu_inventory::ReportTo;
-use crate::actors::messages::{ClientGone, GpusChanged};
-use crate::actors::runner::{RunnerOutputs, RunnerSeed, RunnerSetup};
+use crate::actors::messages::{ClientGone, GpusChanged, NotifyEnd};
+use crate::actors::runner::{RunnerOutputs, RunnerSeed, RunnerSetup, runners_on};
 use crate::actors::scheduler::{Due, SchedulerOutputs};
-use crate::actors::store::StoreOutputs;
-use crate::actors::{GpuInventoryActor, NotifierActor, ReaderActor, SchedulerActor, StoreActor};
+use crate::actors::store::{Growth, StoreOutputs};
+use crate::actors::{GpuInventoryActor, NotifierActor, ReaderActor, Readers, SchedulerActor, StoreActor};
+use crate::daemon::answers::Answers;
 use crate::daemon::core_config::{self, partitions};
+use crate::daemon::history::{self, History, Keep};
 use crate::daemon::recovery::Recovered;
 use crate::daemon::requests::Requests;
 use crate::daemon::session::Hub;
@@ -21,8 +23,10 @@ use crate::daemon::settings::Settings;
 use crate::daemon::{alarm, client_watch};
 use crate::exec::Launcher;
 use crate::exec::cgroup::CgroupBase;
+use crate::exec::launch_mark::LaunchMark;
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::job::ClientProcess;
+use crate::model::notice::Notice;
 use crate::model::{JobId, Timestamp};
 use crate::store::{Reader, Store};
 use crate::sys::clock;
@@ -30,15 +34,18 @@ use crate::sys::paths::Paths;
 use actix::prelude::*;
 use std::cell::Cell;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 /// What the actors are made of.
 pub struct Parts {
     pub settings: Settings,
     pub paths: Paths,
     pub launcher: Launcher,
+    pub mark: LaunchMark,
+    pub cgroups: Option<Arc<CgroupBase>>,
     pub store: Store,
     pub inventory: Addr<GpuInventoryActor>,
     pub recovered: Recovered,
@@ -46,8 +53,8 @@ pub struct Parts {
 
 /// Starts all actors, adopts what runs, and returns what the sessions talk to.
 pub fn start(parts: Parts) -> Hub {
-    let Parts { settings, paths, launcher, store, inventory, recovered } = parts;
-    let Recovered { core, adopted, clients, daemon_start } = recovered;
+    let Parts { settings, paths, launcher, mark, cgroups, store, inventory, recovered } = parts;
+    let Recovered { core, adopted, clients, daemon_start, opening, untold } = recovered;
     let config = core.config();
     let (shown, node, batch_tasks) =
         (core_config::shown(&settings, config), config.host.name.clone(), config.batch_tasks);
@@ -55,65 +62,103 @@ pub fn start(parts: Parts) -> Hub {
     let context = Context::<SchedulerActor>::new();
     let scheduler = context.address();
     let (alarm_set, alarm_next) = watch::channel(None);
+    let growth = Arc::new(Growth::default());
+    let keep = Keep::of(&settings);
+    let store = start_store(store, &scheduler, Arc::clone(&growth));
+    let after = |untold: &[(u64, Notice)]| untold.last().map_or(1, |(number, _)| number + 1);
+    let next_notice = settings.notify_cmd.is_some().then(|| after(&untold));
     let outputs = SchedulerOutputs {
-        store: start_store(store, &scheduler),
-        notifier: NotifierActor::new(settings.notify_cmd.clone(), settings.notify_timeout).start().recipient(),
-        runners: runners(&settings, paths.clone(), launcher, &scheduler),
+        store: store.clone().recipient(),
+        notifier: start_notifier(&settings, untold, &scheduler),
+        next_notice,
+        runners: runners(RunnerSetup {
+            outputs: runner_outputs(&scheduler),
+            launcher: Arc::new(launcher),
+            mark: Arc::new(mark),
+            paths: Arc::new(paths.clone()),
+            cgroups: cgroups.clone(),
+            kill_wait: settings.kill_wait,
+            clock: clock::now,
+        }),
+        cgroups,
         alarm: alarm_set,
-        clock: clock::now,
+        clock: clock::moment,
         daemon_start,
+        forecasts: Arc::new(Semaphore::new(1)),
         partitions: Box::new(move |has_gpus| partitions(&settings, has_gpus)),
     };
-    context.run(SchedulerActor::new(core, outputs, adopted));
+    context.run(SchedulerActor::new(core, outputs, adopted, opening));
     let changes: Recipient<GpusChanged> = scheduler.clone().recipient();
     inventory.do_send(ReportTo(changes));
     start_timer(alarm_next, scheduler.clone());
     for (job, client) in clients {
         actix::spawn(expect_client(scheduler.clone(), job, client));
     }
+    let past_in_use = Arc::default();
+    let actors = history::Actors { scheduler: scheduler.clone(), store, in_use: Arc::clone(&past_in_use) };
+    let history = Rc::new(History::new(paths.clone(), actors));
+    actix::spawn(Rc::clone(&history).keep_within(keep, growth));
     Hub {
         scheduler,
-        reader: start_reader(paths.db(), node, batch_tasks),
+        readers: start_readers(paths.db(), node, batch_tasks),
         paths,
         config: shown,
         clock: clock::now,
         next_ticket: Cell::new(1),
         connections: Cell::new(0),
+        answers: Answers::new(),
         requests: Requests::default(),
+        history,
+        past_in_use,
     }
 }
 
 /// The store, on a thread of its own: a commit waits for the disk.
-fn start_store(store: Store, scheduler: &Addr<SchedulerActor>) -> Recipient<crate::actors::messages::Commit> {
-    let outputs = StoreOutputs { committed: scheduler.clone().recipient(), disk_full: scheduler.clone().recipient() };
-    StoreActor::start_in_arbiter(&Arbiter::new().handle(), move |_| StoreActor::new(store, outputs)).recipient()
+fn start_store(store: Store, scheduler: &Addr<SchedulerActor>, growth: Arc<Growth>) -> Addr<StoreActor> {
+    let outputs = StoreOutputs {
+        committed: scheduler.clone().recipient(),
+        unstored: scheduler.clone().recipient(),
+        well: scheduler.clone().recipient(),
+        growth,
+    };
+    StoreActor::start_in_arbiter(&Arbiter::new().handle(), move |_| StoreActor::new(store, outputs))
+}
+
+/// The notifier, which tells first what an earlier daemon has not told.
+fn start_notifier(
+    settings: &Settings,
+    untold: Vec<(u64, Notice)>,
+    scheduler: &Addr<SchedulerActor>,
+) -> Recipient<NotifyEnd> {
+    let told = scheduler.clone().recipient();
+    let notifier = NotifierActor::new(settings.notify_cmd.clone(), settings.notify_timeout, told).start();
+    for (number, notice) in untold {
+        notifier.do_send(NotifyEnd { number, notice });
+    }
+    notifier.recipient()
 }
 
 /// Where the scheduler makes a runner for each job, on a thread of their own: starting a process takes a while.
-fn runners(settings: &Settings, paths: Paths, launcher: Launcher, scheduler: &Addr<SchedulerActor>) -> RunnerSeed {
-    let setup = RunnerSetup {
-        outputs: RunnerOutputs {
-            step_started: scheduler.clone().recipient(),
-            task_ended: scheduler.clone().recipient(),
-            step_stopping: scheduler.clone().recipient(),
-            limit_reached: scheduler.clone().recipient(),
-            step_ended: scheduler.clone().recipient(),
-            job_ended: scheduler.clone().recipient(),
-            died: scheduler.clone().recipient(),
-        },
-        launcher: Arc::new(launcher),
-        paths: Arc::new(paths),
-        // A bad base is an error of each launch, told where it is felt; the daemon itself can serve.
-        cgroups: settings.cgroup_base.as_ref().map(|base| Arc::new(CgroupBase::new(base))),
-        kill_wait: settings.kill_wait,
-        clock: clock::now,
-    };
-    RunnerSeed { arbiter: Arbiter::new().handle(), setup: Arc::new(OnceLock::from(setup)) }
+fn runners(setup: RunnerSetup) -> RunnerSeed {
+    runners_on(Arbiter::new().handle(), setup)
 }
 
-/// The reader of the database, on a thread of its own: a long sacct delays no commit.
-fn start_reader(database: PathBuf, node: String, batch_tasks: BatchTasks) -> Addr<ReaderActor> {
-    SyncArbiter::start(1, move || match Reader::open(&database) {
+fn runner_outputs(scheduler: &Addr<SchedulerActor>) -> RunnerOutputs {
+    RunnerOutputs {
+        step_started: scheduler.clone().recipient(),
+        task_ended: scheduler.clone().recipient(),
+        step_stopping: scheduler.clone().recipient(),
+        limit_reached: scheduler.clone().recipient(),
+        step_ended: scheduler.clone().recipient(),
+        job_ended: scheduler.clone().recipient(),
+        died: scheduler.clone().recipient(),
+        cgroups_checked: scheduler.clone().recipient(),
+    }
+}
+
+/// The readers of the database, on threads of their own: a long sacct delays no commit, and no short question.
+fn start_readers(database: PathBuf, node: String, batch_tasks: BatchTasks) -> Readers {
+    Readers::start(move || match Reader::open(&database) {
         Ok(reader) => ReaderActor::new(reader, node.clone(), batch_tasks),
         Err(e) => {
             log::error!("{}: {e}", database.display());

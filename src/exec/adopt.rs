@@ -9,7 +9,9 @@ use crate::exec::launch_spec;
 use crate::exec::launcher;
 use crate::exec::step_handle::{Identity, Opening, StepHandle};
 use crate::model::{ExitRecord, StepId, StepKey};
+use crate::sys::paths::DAEMON_LOCK;
 use crate::sys::{lock, proc, socket};
+use std::collections::HashSet;
 use std::io;
 use std::path::Path;
 
@@ -19,7 +21,7 @@ use std::path::Path;
 pub enum Adoption {
     /// It runs, and reports to this connection from now on: `Started` first.
     Running(StepHandle),
-    Ended(ExitRecord),
+    Ended(Box<ExitRecord>),
     /// No process of it was ever started: it may be launched.
     NeverLaunched,
     /// It was started, and its watcher died without a record: nobody knows how it ended.
@@ -41,7 +43,7 @@ pub fn inspect(job_dir: &Path, step: StepId, run: u32) -> io::Result<Adoption> {
     // connection: the step may have ended in between.
     for attempt in 0..2 {
         if let Some(record) = read_record(job_dir, step, run)? {
-            return Ok(Adoption::Ended(record));
+            return Ok(Adoption::Ended(Box::new(record)));
         }
         match socket::connect(&job_dir.join(launch_spec::socket_name(step, run))) {
             Ok(connection) => {
@@ -62,6 +64,11 @@ pub fn inspect(job_dir: &Path, step: StepId, run: u32) -> io::Result<Adoption> {
 /// # Errors
 /// It cannot be read, or is no record.
 pub fn read_record(job_dir: &Path, step: StepId, run: u32) -> io::Result<Option<ExitRecord>> {
+    Ok(read_any_record(job_dir, step)?.filter(|record| record.run == run))
+}
+
+/// The exit record of the last run that has one.
+pub(super) fn read_any_record(job_dir: &Path, step: StepId) -> io::Result<Option<ExitRecord>> {
     let path = launch_spec::exit_path(job_dir, step);
     let text = match std::fs::read(&path) {
         Ok(text) => text,
@@ -71,11 +78,12 @@ pub fn read_record(job_dir: &Path, step: StepId, run: u32) -> io::Result<Option<
     let record: ExitRecord = serde_json::from_slice(&text).map_err(|e| {
         io::Error::new(io::ErrorKind::InvalidData, format!("{} is no exit record: {e}", path.display()))
     })?;
-    Ok((record.run == run).then_some(record))
+    Ok(Some(record))
 }
 
 /// Kills what is left of a lost step: processes of this user whose environment names this daemon's root and this job (for
-/// a numbered step: this step). Returns how many there were. Looks at every process of the machine.
+/// a numbered step: this step). Returns how many there were. Looks at every process of the machine. A daemon, of whatever
+/// root, may have been started where that environment is: it and what it started stay.
 pub fn kill_leftovers(root: &Path, key: StepKey) -> usize {
     let wanted: Vec<Vec<u8>> = {
         let mut w = vec![format!("SLURM_JOB_ID={}", key.job).into_bytes()];
@@ -88,15 +96,26 @@ pub fn kill_leftovers(root: &Path, key: StepKey) -> usize {
         w
     };
     let mut killed = 0;
+    let mut spared: Option<HashSet<i32>> = None;
     for pid in proc::all_pids() {
         let Some(start) = proc::start_ticks(pid) else { continue };
         let Some(environment) = proc::environment(pid) else { continue };
         let entries: Vec<&[u8]> = environment.split(|b| *b == 0).collect();
         let is_ours = wanted.iter().all(|w| entries.contains(&w.as_slice()));
+        if !is_ours || spared.get_or_insert_with(daemons_with_theirs).contains(&pid) {
+            continue;
+        }
         // The start time again: the number may have gone to another process since.
-        if is_ours && proc::start_ticks(pid) == Some(start) && proc::kill(pid, libc::SIGKILL) {
+        if proc::start_ticks(pid) == Some(start) && proc::kill(pid, libc::SIGKILL) {
             killed += 1;
         }
     }
     killed
+}
+
+/// The processes that hold the lock of a daemon, and all below them.
+fn daemons_with_theirs() -> HashSet<i32> {
+    let is_daemon = |pid: &i32| lock::is_held_by(*pid, DAEMON_LOCK);
+    let daemons = proc::all_pids().into_iter().filter(is_daemon);
+    daemons.flat_map(|pid| proc::descendants(pid).into_iter().chain([pid])).collect()
 }

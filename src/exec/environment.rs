@@ -364,7 +364,7 @@ mod tests {
         let mut launch = StepLaunch {
             request: StepRequest { ntasks: Some(2), ..StepRequest::default() },
             job: job.id,
-            client: ClientProcess { pid: 1, start_ticks: 1 },
+            client: ClientProcess { pid: 1, start_ticks: 1, ..ClientProcess::default() },
             again: false,
             argv: Vec::new(),
             work_dir: String::new(),

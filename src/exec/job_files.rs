@@ -1,10 +1,14 @@
 //! The files of a launch: the script, the exit record, and the tasks' output files.
 
 use crate::exec::LaunchError;
+use crate::exec::job_dirs::JOB;
 use crate::exec::launch_spec::{LaunchSpec, TaskSpec, exit_path};
 use crate::model::ExitRecord;
 use crate::protocol::request::Stream;
+use crate::sys::ownership;
 use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::unistd::linkat;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -19,19 +23,92 @@ pub(super) fn reason(e: &io::Error) -> String {
     e.raw_os_error().map_or_else(|| e.to_string(), |code| Errno::from_raw(code).desc().to_string())
 }
 
+/// What becomes of a file that is in the place already.
+#[derive(Clone, Copy, PartialEq)]
+enum Old {
+    Stays,
+    Goes,
+}
+
 /// Writes a file of the job directory that only the user may read and run.
 pub(super) fn write_program(path: &Path, text: &[u8]) -> Result<(), LaunchError> {
     // Always a new file in the place of the old one, which a process of an earlier run may have open for execution.
-    let write = || fs::rename(fresh_program(path, text)?, path);
-    write().map_err(LaunchError::file("write", path))
+    put(path, text, 0o700, Old::Goes).map_err(LaunchError::own_file("write", path))
 }
 
-/// A program beside its place, which is its own: others may make one at the same time.
-fn fresh_program(path: &Path, text: &[u8]) -> io::Result<PathBuf> {
-    let new = path.with_extension(format!("sh.{}", std::process::id()));
+/// Puts a file in its place, whole or not at all. It has no name before, so that nothing of it stays where the disk is
+/// full or its writer dies.
+fn put(path: &Path, text: &[u8], mode: u32, old: Old) -> io::Result<()> {
+    let Some(mut file) = nameless(path, mode)? else { return put_by_name(path, text, mode, old) };
+    file.write_all(text)?;
+    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let link = |to: &Path| Ok(linkat(AT_FDCWD, own.as_str(), AT_FDCWD, to, AtFlags::AT_SYMLINK_FOLLOW)?);
+    match unless_there(link(path)) {
+        Ok(false) if old == Old::Goes => {
+            // Only a rename replaces a file.
+            let new = beside(path);
+            let renamed = link(&new).and_then(|()| fs::rename(&new, path));
+            renamed.inspect_err(|_| drop(fs::remove_file(&new)))
+        }
+        other => other.map(drop),
+    }
+}
+
+/// A file in the directory of `path` that has no name. `None` where the file system knows no such files.
+fn nameless(path: &Path, mode: u32) -> io::Result<Option<File>> {
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    match OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).mode(mode).open(dir) {
+        Ok(file) => Ok(Some(file)),
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR)) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// The same as [`put`] by way of a file beside the place.
+fn put_by_name(path: &Path, text: &[u8], mode: u32, old: Old) -> io::Result<()> {
+    let new = beside(path);
+    let write = || {
+        OpenOptions::new().write(true).create_new(true).mode(mode).open(&new)?.write_all(text)?;
+        match old {
+            Old::Goes => fs::rename(&new, path),
+            Old::Stays => unless_there(fs::hard_link(&new, path)).map(drop),
+        }
+    };
+    let written = write();
+    // After a rename it is gone.
     let _ = fs::remove_file(&new);
-    OpenOptions::new().write(true).create_new(true).mode(0o700).open(&new)?.write_all(text)?;
-    Ok(new)
+    written
+}
+
+/// A name beside that of a file, which is this process's own: others may write one at the same time.
+fn beside(path: &Path) -> PathBuf {
+    let mut new = path.as_os_str().to_owned();
+    new.push(format!(".{}", std::process::id()));
+    let new = PathBuf::from(new);
+    let _ = fs::remove_file(&new);
+    new
+}
+
+/// False where it failed because there is such a file.
+fn unless_there(made: io::Result<()>) -> io::Result<bool> {
+    match made {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        other => other.map(|()| true),
+    }
+}
+
+/// Writes down the job of this launch, so that it is known without the database.
+pub(super) fn write_job(spec: &LaunchSpec) -> io::Result<()> {
+    let Some(job) = &spec.job else { return Ok(()) };
+    put(&spec.job_dir.join(JOB), &serde_json::to_vec(job)?, 0o600, Old::Goes)
+}
+
+/// Takes that back.
+pub(super) fn forget_job(spec: &LaunchSpec) -> io::Result<()> {
+    match fs::remove_file(spec.job_dir.join(JOB)) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
 }
 
 /// Puts the script of a job that was submitted into its directory, unless the job's start was quicker.
@@ -39,15 +116,9 @@ fn fresh_program(path: &Path, text: &[u8]) -> io::Result<PathBuf> {
 /// # Errors
 /// What could not be made.
 pub fn store_script(job_dir: &Path, script: &[u8]) -> Result<(), LaunchError> {
-    make_dir(job_dir, 0o700)?;
+    make_job_dir(job_dir)?;
     let path = &job_dir.join(SCRIPT);
-    let write = || {
-        let new = fresh_program(path, script)?;
-        let linked = fs::hard_link(&new, path);
-        fs::remove_file(&new)?;
-        linked.or_else(|e| if e.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(e) })
-    };
-    write().map_err(LaunchError::file("write", path))
+    put(path, script, 0o700, Old::Stays).map_err(LaunchError::own_file("write", path))
 }
 
 /// For `map_err`: a step cannot start in its working directory.
@@ -55,8 +126,8 @@ pub(super) fn no_work_dir(dir: &Path) -> impl Fn(io::Error) -> LaunchError {
     LaunchError::file("enter the working directory", dir)
 }
 
-/// Looks whether the working directory can be entered. Where not, the reason goes to the standard error of the tasks
-/// as well, as far as that can be opened without making directories.
+/// Looks whether the working directory can be entered. Where not, the reason goes to the standard error of the tasks as
+/// well.
 pub(super) fn check_work_dir(spec: &LaunchSpec, handed: &[OwnedFd]) -> Result<(), LaunchError> {
     let access = nix::unistd::access(&spec.work_dir, nix::unistd::AccessFlags::X_OK).map_err(io::Error::from);
     let found = access.and_then(|()| match fs::metadata(&spec.work_dir)?.is_dir() {
@@ -65,6 +136,12 @@ pub(super) fn check_work_dir(spec: &LaunchSpec, handed: &[OwnedFd]) -> Result<()
     });
     let Err(e) = found else { return Ok(()) };
     let why = no_work_dir(&spec.work_dir)(e);
+    say_why(spec, handed, &why);
+    Err(why)
+}
+
+/// Tells the standard error of all tasks why they are not started, as far as it can be opened without making directories.
+pub(super) fn say_why(spec: &LaunchSpec, handed: &[OwnedFd], why: &LaunchError) {
     let mut told: Vec<&Stream> = Vec::new();
     for task in &spec.tasks {
         let sink = if task.stderr == Stream::SameAsStdout { &task.stdout } else { &task.stderr };
@@ -93,23 +170,30 @@ pub(super) fn check_work_dir(spec: &LaunchSpec, handed: &[OwnedFd]) -> Result<()
             Stream::Null | Stream::SameAsStdout => Ok(()),
         };
     }
-    Err(why)
 }
 
-/// Makes a directory and its parents.
-pub(super) fn make_dir(path: &Path, mode: u32) -> Result<(), LaunchError> {
-    let made = DirBuilder::new().recursive(true).mode(mode).create(path);
-    made.map_err(LaunchError::file("make the directory", path))
+fn make_dir(path: &Path, mode: u32) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(mode).create(path)
+}
+
+/// Makes the directory of a job. One that is there must be the user's own, and no link to another place.
+pub(super) fn make_job_dir(path: &Path) -> Result<(), LaunchError> {
+    make_dir(path, 0o700).map_err(LaunchError::own_file("make the directory", path))?;
+    ownership::check_own_dir(path).map_err(LaunchError::own_file("use the directory", path))
 }
 
 /// Puts the exit record in its place, whole or not at all.
 pub(super) fn write_record(spec: &LaunchSpec, record: &ExitRecord) -> io::Result<()> {
-    let path = exit_path(&spec.job_dir, spec.step.step);
-    let mut new = path.clone().into_os_string();
-    new.push(".new");
-    let new = PathBuf::from(new);
-    fs::write(&new, serde_json::to_vec(record)?)?;
-    fs::rename(&new, &path)
+    put(&exit_path(&spec.job_dir, spec.step.step), &serde_json::to_vec(record)?, 0o600, Old::Goes)
+}
+
+/// Makes an exit record that is in its place outlast a loss of power. `dir` is the job directory.
+///
+/// # Errors
+/// The disk does not take it.
+pub(super) fn sync_record(spec: &LaunchSpec, dir: &File) -> io::Result<()> {
+    File::open(exit_path(&spec.job_dir, spec.step.step))?.sync_all()?;
+    dir.sync_all()
 }
 
 /// Where one of a task's first three descriptors comes from.
@@ -185,7 +269,8 @@ impl Files {
         options.custom_flags(truncate | libc::O_NOCTTY);
         let file = match options.open(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                make_dir(path.parent().unwrap_or(Path::new("/")), 0o777)?;
+                let dir = path.parent().unwrap_or(Path::new("/"));
+                make_dir(dir, 0o777).map_err(LaunchError::file("make the directory", dir))?;
                 options.open(path)
             }
             other => other,
@@ -205,6 +290,7 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ExitCode;
 
     fn output(path: &Path, append: bool) -> Stream {
         Stream::File { path: path.to_owned(), append }
@@ -237,6 +323,38 @@ mod tests {
         assert!(error.starts_with("could not open stdin file") && error.ends_with("No such file or directory"));
     }
 
+    fn names_in(dir: &Path) -> Vec<String> {
+        let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.collect()
+    }
+
+    #[test]
+    fn a_file_is_put_in_its_place_or_leaves_nothing() {
+        for put in [put, put_by_name] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("file");
+            for (text, old, now) in [("a", Old::Stays, "a"), ("b", Old::Stays, "a"), ("c", Old::Goes, "c")] {
+                put(&path, text.as_bytes(), 0o600, old).unwrap();
+                assert_eq!(
+                    (fs::read_to_string(&path).unwrap().as_str(), names_in(dir.path())),
+                    (now, vec!["file".into()])
+                );
+            }
+            fs::remove_file(&path).unwrap();
+            fs::create_dir(&path).unwrap();
+            put(&path, b"d", 0o600, Old::Goes).unwrap_err();
+            assert_eq!(names_in(dir.path()), ["file"]);
+        }
+    }
+
+    #[test]
+    fn a_file_has_no_name_before_it_is_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = nameless(&dir.path().join("file"), 0o600).unwrap().expect("a file system with such files");
+        file.write_all(b"half").unwrap();
+        assert_eq!(names_in(dir.path()), [""; 0]);
+    }
+
     #[test]
     fn a_named_pipe_is_left_to_the_task() {
         let dir = tempfile::tempdir().unwrap();
@@ -254,6 +372,17 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_written_through_a_link_in_the_place_of_a_job_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let (elsewhere, job_dir) = (dir.path().join("elsewhere"), dir.path().join("7"));
+        fs::create_dir(&elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &job_dir).unwrap();
+        let refused = store_script(&job_dir, b"true").unwrap_err().to_string();
+        assert!(refused.contains("7: it is a link"), "{refused}");
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    }
+
+    #[test]
     fn a_record_replaces_the_one_before() {
         let dir = tempfile::tempdir().unwrap();
         let spec = LaunchSpec { job_dir: dir.path().to_owned(), ..LaunchSpec::default() };
@@ -264,5 +393,29 @@ mod tests {
         }
         assert_eq!(crate::exec::adopt::read_record(dir.path(), spec.step.step, 0).unwrap(), None);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        sync_record(&spec, &File::open(dir.path()).unwrap()).unwrap();
+        fs::remove_file(exit_path(dir.path(), spec.step.step)).unwrap();
+        assert!(sync_record(&spec, &File::open(dir.path()).unwrap()).is_err(), "there is nothing to sync");
+    }
+
+    /// Why a record needs no check sum: what the disk has not kept of a file is missing at its end, or zeros.
+    #[test]
+    fn a_part_of_a_record_is_no_record() {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = LaunchSpec { job_dir: dir.path().to_owned(), ..LaunchSpec::default() };
+        write_record(&spec, &ExitRecord { tasks: vec![ExitCode::status(3)], ..ExitRecord::default() }).unwrap();
+        let path = exit_path(dir.path(), spec.step.step);
+        let whole = fs::read(&path).unwrap();
+        let read = || crate::exec::remains::record(dir.path(), spec.step.step, 0);
+        assert!(read().is_some());
+        for kept in 0..whole.len() {
+            fs::write(&path, &whole[..kept]).unwrap();
+            assert_eq!(read(), None, "{kept} bytes of {}", whole.len());
+            let zeros = vec![0; whole.len() - kept];
+            fs::write(&path, [&whole[..kept], &zeros].concat()).unwrap();
+            assert_eq!(read(), None, "{kept} bytes of {}, and zeros", whole.len());
+        }
+        fs::write(&path, [&whole[..], &[0; 512]].concat()).unwrap();
+        assert_eq!(read(), None, "a whole one, and zeros");
     }
 }

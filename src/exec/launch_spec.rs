@@ -4,7 +4,7 @@
 
 pub use crate::model::request::Rlimit;
 use crate::model::tres::Usage;
-use crate::model::{ExitCode, ExitRecord, JobId, StepId, StepKey, Timestamp};
+use crate::model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
 use crate::protocol::request::Stream;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -50,9 +50,14 @@ pub struct LaunchSpec {
     pub time_limit_secs: Option<u64>,
     /// What a watcher needs to know to end its step by itself.
     pub own_end: OwnEnd,
+    /// The job of the first launch in its directory, for `<job_dir>/job.json`: what is known of it without the database.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<Box<Job>>,
+    /// Why it cannot be launched, as the daemon found: the watcher tells it in the step's output.
+    pub broken: Option<String>,
     /// Write `<job_dir>/runner.sh`, which reproduces this launch by hand.
     pub write_runner: bool,
-    /// Index of a handed-over socket or pipe: when its other end is closed, the step is ended (a client that died).
+    /// Index of a handed-over socket, the line to the step's client (`exec::tie`): at its end the step is ended.
     pub tie_fd: Option<usize>,
 }
 
@@ -77,6 +82,8 @@ impl Default for LaunchSpec {
             kill_on_bad_exit: false,
             time_limit_secs: None,
             own_end: OwnEnd::default(),
+            job: None,
+            broken: None,
             write_runner: false,
             tie_fd: None,
         }
@@ -130,6 +137,9 @@ pub enum StepEvent {
         /// By rank.
         task_pids: Vec<i32>,
         started: Timestamp,
+        /// The same by the monotonic clock, microseconds. A watcher of an earlier slotd does not tell.
+        #[serde(default)]
+        started_us: Option<u64>,
     },
     TaskEnded {
         rank: u32,
@@ -186,6 +196,11 @@ pub enum StepCommand {
     },
     /// A line for the standard error of task 0; a newline is added.
     Notice(String),
+    /// The daemon ends the step, `timed_out` because of the job's time limit: the record says so, should no daemon be there
+    /// to say it. Nothing happens to the processes.
+    Ends {
+        timed_out: bool,
+    },
     /// SIGSTOP to every process.
     Suspend,
     /// SIGCONT to every process that is stopped.

@@ -554,7 +554,7 @@ async fn what_ended_without_a_daemon_has_its_true_code() {
     let root = dir.path().to_owned();
     tokio::task::spawn_blocking(move || adopt::await_launches(&root)).await.unwrap().unwrap();
     let record = match adopt::inspect(&job_dir, StepId::Batch, 0).unwrap() {
-        Adoption::Ended(record) => record,
+        Adoption::Ended(record) => *record,
         // It had not noticed yet that it may go on.
         Adoption::Running(mut handle) => end_of(&mut handle).await,
         other => panic!("{other:?}"),
@@ -641,4 +641,41 @@ async fn hundreds_of_launches_at_once_all_end() {
     for handle in &mut handles {
         assert_eq!(end_of(handle).await.exit, ExitCode::OK);
     }
+}
+
+#[tokio::test]
+async fn tasks_begin_all_or_none() {
+    let lab = lab();
+    let word = |text: &str| Some(vec!["sh".to_owned(), "-c".to_owned(), text.to_owned()]);
+    let mut spec = lab.step(&["sh"]);
+    let out = Stream::File { path: lab.path("out"), append: true };
+    spec.tasks = (0..40)
+        .map(|rank| TaskSpec { rank, stdout: out.clone(), argv: word("echo ran; sleep 100"), ..TaskSpec::default() })
+        .collect();
+    spec.tasks[39].argv = word("a zero byte: \0");
+    let record = lab.run(&spec).await;
+    assert_eq!(record.launch_error.as_deref(), Some("the command holds a zero byte"));
+    assert_eq!(lab.out(), "", "a task ran before it was known that all can be made");
+}
+
+#[tokio::test]
+async fn a_step_that_is_ended_while_its_tasks_are_made_makes_no_more() {
+    let lab = lab();
+    let mut spec = lab.step(&["sleep", "100"]);
+    spec.tasks = (0..512).map(|rank| TaskSpec { rank, ..TaskSpec::default() }).collect();
+    let mut handle = lab.launch(&spec);
+    handle.send(StepCommand::Signal { signal: libc::SIGTERM, target: SignalScope::Processes });
+    let made = start_of(&mut handle).await.1.len();
+    assert!(made < 512, "all were made");
+    let record = end_of(&mut handle).await;
+    assert_eq!((record.exit, record.tasks.len()), (ExitCode::signal(libc::SIGTERM), 512));
+}
+
+#[tokio::test]
+async fn what_the_daemon_found_wrong_stands_in_the_output() {
+    let lab = lab();
+    let spec = LaunchSpec { broken: Some("cgroup /x: is none".to_owned()), ..lab.batch("echo ran") };
+    let record = lab.run(&spec).await;
+    assert_eq!((record.launch_error.as_deref(), record.host_fault), (Some("cgroup /x: is none"), None));
+    assert_eq!(lab.out(), "slurmstepd: error: cgroup /x: is none\n");
 }

@@ -19,16 +19,20 @@
 //! costs half a millisecond and about 130 KiB of private memory, and confines every mishap to its step. Three hundred
 //! launches at once took 0.8 ms each: no more than the scripts alone, one after the other.
 
-use crate::exec::launch_spec::LaunchSpec;
+use crate::exec::error::{LaunchError, LaunchFault};
+use crate::exec::launch_spec::{LaunchSpec, StepEvent};
+use crate::exec::peer::{Peer, tell};
 use crate::exec::step_handle::{Identity, Opening, StepHandle};
 use crate::exec::{watcher, wire};
-use crate::sys::{lock, socket};
+use crate::model::ExitRecord;
+use crate::model::node::HostFault;
+use crate::sys::{break_point, clock, lock, socket};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::{ForkResult, fork};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -86,10 +90,14 @@ impl Launcher {
     ///
     /// # Errors
     /// No launcher can be started, or the spec is too large to send. Nothing was launched then.
-    pub fn launch(&self, spec: &LaunchSpec, fds: Vec<OwnedFd>) -> io::Result<StepHandle> {
+    pub fn launch(&self, spec: &LaunchSpec, fds: Vec<OwnedFd>) -> Result<StepHandle, LaunchError> {
+        let bytes = wire::encode_launch(spec).map_err(LaunchError::TooLarge)?;
+        self.hand_over(spec, bytes, fds).map_err(LaunchError::Launcher)
+    }
+
+    fn hand_over(&self, spec: &LaunchSpec, bytes: Vec<u8>, fds: Vec<OwnedFd>) -> io::Result<StepHandle> {
         let (ours, theirs) = UnixStream::pair()?;
         let theirs = OwnedFd::from(theirs);
-        let bytes = wire::encode_launch(spec)?;
         let mut opening = Opening { bytes, fds, for_launcher: None };
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         let mut result = process.hand_over(&theirs);
@@ -121,6 +129,7 @@ impl Process {
             .arg(root)
             .arg(nofile.to_string())
             .env_clear()
+            .envs(clock::pretended::variables())
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
             .spawn()
@@ -166,16 +175,21 @@ pub fn launcher_main(args: &[String]) -> ! {
         [root, nofile] => match serve(Path::new(root), nofile.parse().ok()) {
             Ok(()) => 0,
             Err(e) => {
-                eprintln!("slotd: launcher: {e}");
+                say(format_args!("launcher: {e}"));
                 1
             }
         },
         _ => {
-            eprintln!("slotd: {LAUNCHER_ARG} is for the daemon alone");
+            say(format_args!("{LAUNCHER_ARG} is for the daemon alone"));
             2
         }
     };
     std::process::exit(code)
+}
+
+/// A line in the daemon's log. A disk without room for it is no reason to end.
+fn say(what: std::fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "slotd: {what}");
 }
 
 fn serve(root: &Path, nofile: Option<u64>) -> io::Result<()> {
@@ -199,6 +213,7 @@ fn serve(root: &Path, nofile: Option<u64>) -> io::Result<()> {
         }
         let Some(control) = fds.pop() else { continue };
         fds.clear();
+        break_point::reach("launcher told");
         // SAFETY: this process has one thread, so the child may do whatever it could do.
         match unsafe { fork() } {
             Ok(ForkResult::Child) => {
@@ -206,8 +221,20 @@ fn serve(root: &Path, nofile: Option<u64>) -> io::Result<()> {
                 watcher::watch(control, lock)
             }
             Ok(ForkResult::Parent { .. }) => {}
-            // The closed connection tells the daemon that nothing was launched.
-            Err(e) => eprintln!("slotd: launcher: could not fork: {}", e.desc()),
+            Err(e) => could_not_fork(control, e),
         }
     }
+}
+
+/// Tells the daemon that nothing was launched, and why. Never waits, and never writes elsewhere: a log that cannot be
+/// written must not keep the launcher from ending.
+fn could_not_fork(control: OwnedFd, error: nix::errno::Errno) {
+    let error = LaunchError::system("fork")(error);
+    let fault = match error.fault(Path::new("/")) {
+        LaunchFault::Host(fault) => fault,
+        LaunchFault::Job => HostFault::Launcher,
+    };
+    let record = ExitRecord::launch_failed(error.to_string(), clock::now()).by_host(Some(fault));
+    let mut peer = Peer::new(UnixStream::from(control), wire::decoder()).ok();
+    tell(&mut peer, &StepEvent::Ended(record));
 }

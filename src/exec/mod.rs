@@ -9,21 +9,25 @@ pub mod affinity;
 pub mod cgroup;
 pub mod environment;
 mod error;
+pub mod job_dirs;
 mod job_files;
+pub mod launch_mark;
 pub mod launch_spec;
 #[cfg(test)]
 mod launch_tests;
 pub mod launcher;
 mod meter;
 mod peer;
+pub mod remains;
 mod runner_script;
 pub mod step_handle;
 mod task;
+pub mod tie;
 mod watcher;
 pub mod wire;
 
 pub use adopt::Adoption;
-pub use error::LaunchError;
+pub use error::{LaunchError, LaunchFault, host_fault};
 pub use job_files::store_script;
 pub use launch_spec::{LaunchSpec, StepCommand};
 pub use launcher::Launcher;

@@ -1,16 +1,19 @@
-//! The daemon as a watcher sees it: a socket that may go away at any time, and must never be waited for.
+//! The other end of a watcher's line, daemon or client: a socket that may go away at any time, and must never be waited
+//! for. A client's own end is one, too.
 
-use crate::exec::launch_spec::{StepCommand, StepEvent};
+use crate::exec::launch_spec::StepEvent;
 use crate::exec::wire;
 use crate::protocol::frame::Decoder;
 use crate::sys::socket;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// A daemon that listens.
+/// One that listens.
 pub(super) struct Peer {
     pub(super) socket: UnixStream,
     incoming: Decoder,
@@ -24,7 +27,7 @@ impl Peer {
         Ok(Peer { socket, incoming, outgoing: Vec::new() })
     }
 
-    /// Sends what it can of what is queued. An error means that the daemon is gone.
+    /// Sends what it can of what is queued. An error means that the other end is gone.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         let mut sent = 0;
         while sent < self.outgoing.len() {
@@ -37,34 +40,44 @@ impl Peer {
         Ok(())
     }
 
-    /// Everything that has come. An error means that the daemon is gone.
-    pub(super) fn receive(&mut self) -> io::Result<Vec<StepCommand>> {
-        let mut commands = Vec::new();
+    /// Queues a message, and sends what it can. An error means that the other end is gone.
+    pub(super) fn push(&mut self, message: &impl Serialize) -> io::Result<()> {
+        self.outgoing.extend_from_slice(&wire::encode(message)?);
+        self.flush()
+    }
+
+    /// Everything that has come. An error beside it means that the other end is gone.
+    pub(super) fn receive<T: DeserializeOwned>(&mut self) -> (Vec<T>, io::Result<()>) {
         let mut buf = [0u8; 8192];
+        let mut messages = Vec::new();
         loop {
             // Descriptors have no place after the launch: they are closed at once.
-            match socket::receive(&self.socket, &mut buf, &mut Vec::new()) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(n) => self.incoming.push(&buf[..n]),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                Err(e) => return Err(e),
+            let end = match socket::receive(&self.socket, &mut buf, &mut Vec::new()) {
+                Ok(n @ 1..) => {
+                    self.incoming.push(&buf[..n]);
+                    None
+                }
+                Ok(0) => Some(Err(io::ErrorKind::UnexpectedEof.into())),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => Some(Ok(())),
+                Err(e) => Some(Err(e)),
+            };
+            loop {
+                match wire::next_message(&mut self.incoming) {
+                    Ok(Some(message)) => messages.push(message),
+                    Ok(None) => break,
+                    Err(e) => return (messages, Err(e)),
+                }
+            }
+            if let Some(end) = end {
+                return (messages, end);
             }
         }
-        while let Some(command) = wire::next_message(&mut self.incoming)? {
-            commands.push(command);
-        }
-        Ok(commands)
     }
 }
 
-/// Queues an event for the daemon, if there is one.
+/// Queues an event for who listens, if there is one.
 pub(super) fn tell(peer: &mut Option<Peer>, event: &StepEvent) {
-    let Some(connected) = peer else { return };
-    let told = wire::encode(event).and_then(|bytes| {
-        connected.outgoing.extend_from_slice(&bytes);
-        connected.flush()
-    });
-    if told.is_err() {
+    if peer.as_mut().is_some_and(|connected| connected.push(event).is_err()) {
         *peer = None;
     }
 }

@@ -131,7 +131,8 @@ impl Connection {
         }
         let raw: Vec<RawFd> = self.opening.fds.iter().map(AsRawFd::as_raw_fd).collect();
         let bytes = std::mem::take(&mut self.opening.bytes);
-        socket::send_all_async(&self.socket, &bytes, &raw).await?;
+        // A launcher that could not fork has closed the other end, and told why before.
+        let _ = socket::send_all_async(&self.socket, &bytes, &raw).await;
         self.opening.fds.clear();
 
         let mut decoder = wire::decoder();

@@ -1,9 +1,10 @@
 //! Making one task: its environment, and everything between fork and exec.
 
-use crate::exec::LaunchError;
 use crate::exec::affinity;
 use crate::exec::job_files::{self, Opened, Streams};
 use crate::exec::launch_spec::{LaunchSpec, Rlimit, TaskSpec};
+use crate::exec::{LaunchError, LaunchFault};
+use crate::model::node::HostFault;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::prctl::set_pdeathsig;
@@ -71,6 +72,9 @@ pub(super) struct Birth<'a> {
     pub streams: &'a Streams,
     /// Close-on-exec: a task that cannot be made writes why; all of them having been closed means that all run.
     pub failures: RawFd,
+    /// Both ends of a pipe: the task begins when the watcher has closed its writing end, so that all tasks of a step
+    /// begin or none. A single one needs none.
+    pub gate: Option<(RawFd, RawFd)>,
     /// The watcher's own limit on descriptors before it was raised.
     pub nofile: Option<Rlimit>,
     pub watcher: i32,
@@ -115,9 +119,12 @@ pub(super) fn spawn(birth: &Birth) -> Result<i32, LaunchError> {
 
 /// In the child: becomes the task. Returns the exit code where that is not possible.
 fn be_task(birth: &Birth, argv: &[CString], mut env: Vec<CString>, path: Option<&[u8]>) -> i32 {
+    if let Some((read, write)) = birth.gate {
+        wait_at(read, write);
+    }
     if let Err(error) = prepare(birth) {
         // A line in one piece: other tasks write there too.
-        let _ = nix::unistd::write(borrow(birth.failures), format!("{error}\n").as_bytes());
+        let _ = nix::unistd::write(borrow(birth.failures), line_of(&error, &birth.spec.job_dir).as_bytes());
         return 1;
     }
     let pid = nix::unistd::getpid();
@@ -129,15 +136,36 @@ fn be_task(birth: &Birth, argv: &[CString], mut env: Vec<CString>, path: Option<
     error as i32
 }
 
-/// Why tasks could not be made, of the lines that they wrote about it: what befell several is said once.
-pub(super) fn reasons(lines: &str) -> String {
+/// Returns when the watcher has closed its end of the pipe.
+fn wait_at(read: RawFd, write: RawFd) {
+    // SAFETY: the descriptor is this process's copy, and not used again.
+    unsafe { libc::close(write) };
+    while let Err(Errno::EINTR) = nix::unistd::read(borrow(read), &mut [0u8; 1]) {}
+}
+
+/// What a task tells its watcher of its failure: the fault of the host in the order of [`HostFault::ALL`], or a hyphen,
+/// and the text.
+fn line_of(error: &LaunchError, job_dir: &Path) -> String {
+    let place = match error.fault(job_dir) {
+        LaunchFault::Host(fault) => HostFault::ALL.iter().position(|known| *known == fault),
+        LaunchFault::Job => None,
+    };
+    format!("{}\t{error}\n", place.map_or_else(|| "-".to_owned(), |place| place.to_string()))
+}
+
+/// Why tasks could not be made, of the lines that they wrote about it: what befell several is said once. With the fault
+/// of the host that the last of them names.
+pub(super) fn reasons(lines: &str) -> (String, Option<HostFault>) {
     let mut all: Vec<&str> = Vec::new();
+    let mut fault = None;
     for line in lines.lines() {
-        if !all.contains(&line) {
-            all.push(line);
+        let (place, text) = line.split_once('\t').unwrap_or(("-", line));
+        fault = place.parse().ok().and_then(|place: usize| HostFault::ALL.get(place).copied());
+        if !all.contains(&text) {
+            all.push(text);
         }
     }
-    all.join("; ")
+    (all.join("; "), fault)
 }
 
 fn borrow(fd: RawFd) -> std::os::fd::BorrowedFd<'static> {

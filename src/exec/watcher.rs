@@ -17,26 +17,27 @@
 
 mod commands;
 mod ending;
+mod starting;
 
-use crate::exec::LaunchError;
 use crate::exec::cgroup::StepCgroup;
-use crate::exec::job_files::{self, Files};
-use crate::exec::launch_spec::{LaunchSpec, Rlimit, StepEvent, socket_name};
+use crate::exec::job_files;
+use crate::exec::launch_spec::{LaunchSpec, StepCommand, StepEvent, socket_name};
 use crate::exec::meter::Meter;
 use crate::exec::peer::{Peer, poll, tell, tell_last};
-use crate::exec::task::{self, Birth};
-use crate::exec::{adopt, runner_script, wire};
+use crate::exec::{LaunchError, LaunchFault};
+use crate::exec::{adopt, wire};
+use crate::model::node::HostFault;
 use crate::model::{ExitCode, ExitRecord, Timestamp};
 use crate::protocol::frame::Decoder;
-use crate::sys::clock::now;
-use crate::sys::{limits, proc, socket};
+use crate::sys::clock::{self, now};
+use crate::sys::{break_point, limits, socket};
 use commands::{resume_all, signal_all};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
@@ -60,8 +61,10 @@ pub(super) fn watch(control: OwnedFd, lock: File) -> ! {
 
 fn run(control: OwnedFd, lock: File) -> io::Result<()> {
     become_watcher()?;
+    break_point::reach("watcher begins");
     let nofile = limits::raise_descriptors();
     let Some((spec, handed, early)) = read_launch(&control)? else { return Ok(()) };
+    break_point::reach("launch read");
     let mut peer = Some(Peer::new(UnixStream::from(control), early)?);
     let started = now();
     let (dir, listener) = match claim(&spec) {
@@ -71,27 +74,64 @@ fn run(control: OwnedFd, lock: File) -> io::Result<()> {
             return Ok(());
         }
         Err(NotClaimed::Failed(why)) => {
-            let record = ExitRecord::launch_failed(why.to_string(), now());
-            let failed = ExitRecord { run: spec.run, started, ..record };
-            tell_last(&mut peer, &StepEvent::Ended(failed));
+            tell_last(&mut peer, &StepEvent::Ended(failed_record(&spec, &why, started)));
             return Ok(());
         }
     };
+    break_point::reach("step claimed");
     listener.set_nonblocking(true)?;
     // From here on a new daemon can see that this step was launched.
     drop(lock);
 
     let name = socket_name(spec.step.step, spec.run);
-    let mut watcher = Watcher::new(spec, peer, listener, &handed, started)?;
+    let (signals, client) = match sources(&spec, &handed).map_err(LaunchError::system("watch the step")) {
+        Ok(sources) => sources,
+        Err(why) => {
+            let _ = std::fs::remove_file(socket::short_path(&dir, &name));
+            tell_last(&mut peer, &StepEvent::Ended(failed_record(&spec, &why, started)));
+            return Ok(());
+        }
+    };
+    let mut watcher = Watcher::new(spec, peer, listener, signals, client, started);
     if let Err(error) = watcher.start(handed, nofile) {
-        watcher.launch_error = Some(error.to_string());
-        watcher.begin_killing();
+        // The tasks that were made stand at the gate: nothing of the user's has run.
+        watcher.launch_failed(error.to_string(), host_fault_of(&error, &watcher.spec));
     }
+    for command in std::mem::take(&mut watcher.early) {
+        watcher.carry_out(command);
+    }
+    break_point::reach("tasks started");
     // Commands that came together with the launch make no further noise.
     watcher.read_commands();
     let record = watcher.run_to_end();
+    break_point::reach("step over");
     watcher.finish(&record, &dir, &name);
     Ok(())
+}
+
+/// Of a step of which nothing was started.
+fn failed_record(spec: &LaunchSpec, why: &LaunchError, started: Timestamp) -> ExitRecord {
+    let record = ExitRecord::launch_failed(why.to_string(), now()).by_host(host_fault_of(why, spec));
+    ExitRecord { run: spec.run, started, ..record }
+}
+
+fn host_fault_of(error: &LaunchError, spec: &LaunchSpec) -> Option<HostFault> {
+    match error.fault(&spec.job_dir) {
+        LaunchFault::Host(fault) => Some(fault),
+        LaunchFault::Job => None,
+    }
+}
+
+/// The deaths of children, and the line of the client where there is one.
+fn sources(spec: &LaunchSpec, handed: &[OwnedFd]) -> io::Result<(SignalFd, Option<Peer>)> {
+    let mut chld = SigSet::empty();
+    chld.add(Signal::SIGCHLD);
+    let signals = SignalFd::with_flags(&chld, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    let client = match spec.tie_fd.and_then(|place| handed.get(place)) {
+        Some(tie) => Some(Peer::new(UnixStream::from(tie.try_clone()?), wire::decoder())?),
+        None => None,
+    };
+    Ok((signals, client))
 }
 
 /// Why a step is not launched here.
@@ -102,14 +142,14 @@ enum NotClaimed {
 
 /// Makes the mark of the running step, its socket in the job directory, which no other launch of it may make.
 fn claim(spec: &LaunchSpec) -> Result<(File, UnixListener), NotClaimed> {
-    let dir = job_files::make_dir(&spec.job_dir, 0o700)
-        .and_then(|()| File::open(&spec.job_dir).map_err(LaunchError::file("open the directory", &spec.job_dir)))
+    let dir = job_files::make_job_dir(&spec.job_dir)
+        .and_then(|()| File::open(&spec.job_dir).map_err(LaunchError::own_file("open the directory", &spec.job_dir)))
         .map_err(NotClaimed::Failed)?;
     let name = socket_name(spec.step.step, spec.run);
     let path = socket::short_path(&dir, &name);
     let listener = UnixListener::bind(&path).map_err(|e| match e.kind() {
         io::ErrorKind::AddrInUse => NotClaimed::LaunchedBefore(format!("step {} was launched before", spec.step)),
-        _ => NotClaimed::Failed(LaunchError::file("make", &spec.job_dir.join(&name))(e)),
+        _ => NotClaimed::Failed(LaunchError::own_file("make", &spec.job_dir.join(&name))(e)),
     })?;
     if matches!(adopt::read_record(&spec.job_dir, spec.step.step, spec.run), Ok(Some(_))) {
         // It ended, and its watcher had just removed the socket.
@@ -195,12 +235,20 @@ struct Watcher {
     /// Read end of the pipe that the tasks hold until they execute.
     starting: Option<(File, Vec<u8>)>,
     started_event: Option<StepEvent>,
+    /// When the tasks were made, by the wall clock and by the monotonic one.
     started: Timestamp,
+    started_at: Duration,
     launch_error: Option<String>,
+    /// The launch failed by a fault of the host, and nothing of the user's has run.
+    host_fault: Option<HostFault>,
+    /// Commands that came while the tasks were made.
+    early: Vec<StepCommand>,
     cgroup: Option<StepCgroup>,
     meter: Meter,
-    /// A pipe whose other end the step's client holds: it hangs up when the client is gone.
-    client: Option<OwnedFd>,
+    /// The step's client, on a line of its own: it hangs up when the client is gone.
+    client: Option<Peer>,
+    /// The step ends since its client was gone.
+    client_gone: bool,
     kill: Option<Kill>,
     /// `StepCommand::Warn` was carried out.
     warned: bool,
@@ -218,22 +266,24 @@ impl Watcher {
         spec: LaunchSpec,
         peer: Option<Peer>,
         listener: UnixListener,
-        handed: &[OwnedFd],
+        signals: SignalFd,
+        client: Option<Peer>,
         started: Timestamp,
-    ) -> io::Result<Watcher> {
-        let mut chld = SigSet::empty();
-        chld.add(Signal::SIGCHLD);
-        let signals = SignalFd::with_flags(&chld, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        Ok(Watcher {
+    ) -> Watcher {
+        Watcher {
             cgroup: spec.cgroup.clone().map(StepCgroup::at),
-            client: spec.tie_fd.and_then(|place| handed.get(place)).and_then(|fd| fd.try_clone().ok()),
+            client,
+            client_gone: false,
             peer,
             tasks: Vec::new(),
             stderr: None,
             starting: None,
             started_event: None,
             started,
+            started_at: clock::monotonic(),
             launch_error: None,
+            host_fault: None,
+            early: Vec::new(),
             meter: Meter::default(),
             kill: None,
             warned: false,
@@ -246,53 +296,7 @@ impl Watcher {
             spec,
             listener,
             signals,
-        })
-    }
-
-    /// Forks the tasks. An error is a failure of the launch; tasks that run already have to be killed.
-    fn start(&mut self, handed: Vec<OwnedFd>, nofile: Option<Rlimit>) -> Result<(), LaunchError> {
-        let spec = &self.spec;
-        let mask = spec.umask.unwrap_or(0o022) & 0o777;
-        nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask as libc::mode_t));
-        if let Some(script) = &spec.script {
-            job_files::write_program(&task::script_path(spec), script)?;
         }
-        job_files::check_work_dir(spec, &handed)?;
-        let mut files = Files::default();
-        let mut streams = Vec::with_capacity(spec.tasks.len());
-        // Not the watcher's own first three descriptors: a task puts its streams there one after the other.
-        let null = std::fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open("/dev/null")
-            .map_err(LaunchError::system("open /dev/null"))?;
-        for task in &spec.tasks {
-            streams.push(files.streams(task, &handed, null.as_raw_fd())?);
-        }
-        if let Some([_, _, job_files::Opened::Raw(fd)]) = streams.first() {
-            // SAFETY: the descriptor is open: `files` or `handed` owns it, or it is /dev/null.
-            self.stderr = unsafe { BorrowedFd::borrow_raw(*fd) }.try_clone_to_owned().ok();
-        }
-        let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC | nix::fcntl::OFlag::O_NONBLOCK)
-            .map_err(LaunchError::system("make a pipe"))?;
-        let me = std::process::id() as i32;
-        for (task, streams) in spec.tasks.iter().zip(&streams) {
-            let birth = Birth { spec, task, streams, failures: write.as_raw_fd(), nofile, watcher: me };
-            let pid = task::spawn(&birth)?;
-            self.meter.add_task(task.rank, pid);
-            self.tasks.push(Task { rank: task.rank, pid, exit: None });
-        }
-        self.starting = Some((File::from(read), Vec::new()));
-        if self.tasks.is_empty() {
-            return Err(LaunchError::NoTasks);
-        }
-        drop((files, handed, write, null));
-        if self.spec.write_runner {
-            // After the tasks have started: they need not wait for it, and nothing depends on it.
-            let text = runner_script::runner_script(&self.spec);
-            let _ = job_files::write_program(&self.spec.job_dir.join("runner.sh"), &text);
-        }
-        Ok(())
     }
 
     /// Until no process of the step is left.
@@ -334,7 +338,7 @@ impl Watcher {
                 Source::Listener => self.accept(),
                 Source::Peer => self.read_commands(),
                 Source::Starting => drop(self.read_starting()),
-                Source::Client => self.client_is_gone(),
+                Source::Client => self.read_client(),
             }
         }
         if self.limit_is_reached() {
@@ -350,28 +354,37 @@ impl Watcher {
 
     /// Waits until something can be done, at most so long. What is ready, in the order in which it is handled.
     fn ready(&self, until: Duration) -> Vec<Source> {
-        let none = PollFlags::empty();
         let mut entries = vec![(self.signals.as_fd(), PollFlags::POLLIN, Source::Children)];
         if let Some((pipe, _)) = &self.starting {
             entries.push((pipe.as_fd(), PollFlags::POLLIN, Source::Starting));
         }
-        if let Some(peer) = &self.peer {
-            let writes = if peer.outgoing.is_empty() { none } else { PollFlags::POLLOUT };
-            entries.push((peer.socket.as_fd(), PollFlags::POLLIN | writes, Source::Peer));
+        for (peer, source) in [(&self.peer, Source::Peer), (&self.client, Source::Client)] {
+            if let Some(peer) = peer {
+                let writes = if peer.outgoing.is_empty() { PollFlags::empty() } else { PollFlags::POLLOUT };
+                entries.push((peer.socket.as_fd(), PollFlags::POLLIN | writes, source));
+            }
         }
         entries.push((self.listener.as_fd(), PollFlags::POLLIN, Source::Listener));
-        if let Some(client) = &self.client {
-            entries.push((client.as_fd(), none, Source::Client));
-        }
         let mut fds: Vec<PollFd<'_>> = entries.iter().map(|(fd, flags, _)| PollFd::new(*fd, *flags)).collect();
         poll(&mut fds, Some(until));
         let is_ready = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| !events.is_empty());
         entries.iter().zip(&fds).filter(|(_, fd)| is_ready(fd)).map(|((.., source), _)| *source).collect()
     }
 
-    /// The client is gone: nobody reads what the step writes.
+    /// What the client asks for; at its end nobody reads what the step writes.
+    pub(super) fn read_client(&mut self) {
+        let Some(client) = &mut self.client else { return };
+        let flushed = client.flush();
+        let (commands, end) = client.receive();
+        commands.into_iter().for_each(|command| self.carry_out(command));
+        if flushed.and(end).is_err() {
+            self.client_is_gone();
+        }
+    }
+
     fn client_is_gone(&mut self) {
         self.client = None;
+        self.client_gone = true;
         for signal in [libc::SIGTERM, libc::SIGHUP] {
             signal_all(signal);
         }
@@ -393,45 +406,17 @@ impl Watcher {
         is_over && self.suspended_at.is_none() && self.kill.is_none()
     }
 
-    /// The pipe that tasks hold until they execute: text is a failure, its end is the start. True where there may be more.
-    fn read_starting(&mut self) -> bool {
-        let Some((pipe, text)) = &mut self.starting else { return false };
-        let mut buf = [0u8; 4096];
-        match io::Read::read(pipe, &mut buf) {
-            Ok(0) => {}
-            Ok(n) => {
-                text.extend_from_slice(&buf[..n]);
-                return true;
-            }
-            Err(_) => return false,
-        }
-        let text = task::reasons(&String::from_utf8_lossy(text));
-        self.starting = None;
-        if !text.is_empty() {
-            self.launch_error.get_or_insert(text);
-            self.begin_killing();
-            return false;
-        }
-        let pid = std::process::id() as i32;
-        let event = StepEvent::Started {
-            pid,
-            start_ticks: proc::start_ticks(pid).unwrap_or(0),
-            task_pids: self.tasks.iter().map(|t| t.pid).collect(),
-            started: self.started,
-        };
-        tell(&mut self.peer, &event);
-        self.started_event = Some(event);
-        // Ends that came before the start were kept back.
-        for i in 0..self.tasks.len() {
-            self.tell_end(i);
-        }
-        false
+    /// How the tasks ended that have ended.
+    fn task_ends(&self) -> Vec<StepEvent> {
+        let ended = |task: &Task| task.exit.map(|exit| StepEvent::TaskEnded { rank: task.rank, exit });
+        self.tasks.iter().filter_map(ended).collect()
     }
 
-    fn tell_end(&mut self, i: usize) {
-        if let (Some(_), Some(Task { rank, exit: Some(exit), .. })) = (&self.started_event, self.tasks.get(i)) {
-            let event = StepEvent::TaskEnded { rank: *rank, exit: *exit };
-            tell(&mut self.peer, &event);
+    /// Tells the daemon and the client. That one of them is gone shows when it is read from.
+    fn announce(&mut self, event: &StepEvent) {
+        tell(&mut self.peer, event);
+        if let Some(client) = &mut self.client {
+            let _ = client.push(event);
         }
     }
 
@@ -439,26 +424,35 @@ impl Watcher {
     fn accept(&mut self) {
         let Ok((socket, _)) = self.listener.accept() else { return };
         let me = nix::unistd::getuid().as_raw();
-        let allowed = nix::sys::socket::getsockopt(&socket, nix::sys::socket::sockopt::PeerCredentials)
-            .is_ok_and(|credentials| credentials.uid() == me || credentials.uid() == 0);
+        let allowed = socket::peer_uid(&socket).is_ok_and(|uid| uid == me || uid == 0);
         if !allowed {
             return;
         }
         self.peer = Peer::new(socket, wire::decoder()).ok();
         if let Some(event) = self.started_event.clone() {
             tell(&mut self.peer, &event);
-            for i in 0..self.tasks.len() {
-                self.tell_end(i);
+            for event in self.task_ends() {
+                tell(&mut self.peer, &event);
             }
         }
     }
 
     fn read_commands(&mut self) {
         let Some(peer) = &mut self.peer else { return };
-        match peer.flush().and_then(|()| peer.receive()) {
-            Ok(commands) => commands.into_iter().for_each(|command| self.carry_out(command)),
-            Err(_) => self.peer = None,
+        let flushed = peer.flush();
+        let (commands, end) = peer.receive();
+        if flushed.and(end).is_err() {
+            self.peer = None;
         }
+        commands.into_iter().for_each(|command| self.carry_out(command));
+    }
+
+    /// The first reason counts.
+    fn launch_failed(&mut self, why: String, fault: Option<HostFault>) {
+        if self.launch_error.is_none() {
+            (self.launch_error, self.host_fault) = (Some(why), fault);
+        }
+        self.begin_killing();
     }
 
     fn begin_killing(&mut self) {

@@ -2,6 +2,7 @@
 //!
 //! One decision makes a few of these; they are committed together before anything else happens because of it.
 
+use crate::model::notice::Notice;
 use crate::model::run::Run;
 use crate::model::{Job, JobId, Step, StepId};
 
@@ -19,6 +20,36 @@ pub enum Change {
     DropStep { job: JobId, step: StepId },
     /// A run of a job that comes back is over. Its steps are in it, and are the job's no more.
     EndRun { job: JobId, run: Box<Run> },
+    /// The notify hook is to be told of the end of a job.
+    PutNotice { number: u64, job: JobId, notice: Box<Notice> },
+    /// A hook for it was started.
+    DropNotice { number: u64 },
+}
+
+impl Change {
+    /// The job that it is about, if it is about one.
+    pub fn job(&self) -> Option<JobId> {
+        match self {
+            Change::Insert { job, .. } | Change::Update(job) => Some(job.id),
+            Change::PutStep { job, .. }
+            | Change::DropStep { job, .. }
+            | Change::EndRun { job, .. }
+            | Change::PutNotice { job, .. } => Some(*job),
+            Change::DropNotice { .. } => None,
+        }
+    }
+
+    /// The array that the record belongs to, where the change is of a record of one.
+    pub fn array(&self) -> Option<JobId> {
+        match self {
+            Change::Insert { job, .. } | Change::Update(job) => job.array_job_id(),
+            Change::PutStep { .. }
+            | Change::DropStep { .. }
+            | Change::EndRun { .. }
+            | Change::PutNotice { .. }
+            | Change::DropNotice { .. } => None,
+        }
+    }
 }
 
 /// Where the script and the environment of a new record come from.
@@ -28,6 +59,8 @@ pub enum Texts {
     New(LaunchTexts),
     /// The same as those of this record.
     SameAs(JobId),
+    /// The script of a job of which nothing else was found: its environment is lost.
+    Script(Vec<u8>),
     /// An allocation has none.
     None,
 }

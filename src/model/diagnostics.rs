@@ -1,6 +1,6 @@
 //! What the daemon has done so far and how long it took: the answer to sdiag.
 
-use crate::model::Timestamp;
+use crate::model::{StoreTrouble, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -112,6 +112,8 @@ pub struct Diagnostics {
     pub backfill: Backfill,
     /// From a decision to its being durable.
     pub commits: Tally,
+    /// Why commits wait.
+    pub trouble: Option<StoreTrouble>,
     /// What a thousand readings of the clock take.
     pub clock_us: u64,
     /// From a request's arrival to its answer.

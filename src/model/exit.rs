@@ -1,7 +1,8 @@
 //! How a process, a step or a job ended.
 
-use crate::model::Timestamp;
+use crate::model::node::HostFault;
 use crate::model::tres::Usage;
+use crate::model::{ClockBase, StepId, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -20,6 +21,9 @@ impl ExitCode {
 
     /// The code of a job or step that ran out of memory (Slurm: `0:125`).
     pub const OUT_OF_MEMORY: ExitCode = ExitCode { status: 0, signal: 125 };
+
+    /// The code of a job whose node went down (Slurm: `0:1`).
+    pub const NODE_FAILED: ExitCode = ExitCode { status: 0, signal: 1 };
 
     pub fn status(status: i32) -> Self {
         ExitCode { status, signal: 0 }
@@ -63,23 +67,47 @@ pub struct ExitRecord {
     pub usage: Usage,
     pub started: Timestamp,
     pub ended: Timestamp,
+    /// The clocks at the end: by what the wall clock had jumped until then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockBase>,
     /// The kernel killed a process of the step's cgroup for its memory; of a batch step, of the job's for the job's limit.
     pub oom: bool,
-    /// The step's own time limit was reached.
+    /// The step's own time limit was reached, or its job's while it ran.
     pub timed_out: bool,
-    /// The watcher ended the step, since a task of it failed (srun man page, `--kill-on-bad-exit`).
+    /// The step did not end by itself: its job or the step was cancelled or requeued, its limit was reached, or a task of
+    /// it failed (srun man page, `--kill-on-bad-exit`).
     pub stopped: bool,
+    /// The watcher ended the step, since its client was gone.
+    pub client_gone: bool,
     /// Why no task was started: state FAILED, reason JobLaunchFailure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launch_error: Option<String>,
+    /// It was the host that could not start any, and no process of the user has run: the job is to be launched again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_fault: Option<HostFault>,
     /// By rank.
     pub tasks: Vec<ExitCode>,
+}
+
+/// What a launch has left in its job's directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trace {
+    pub step: StepId,
+    pub run: u32,
+    /// `None`: it has not ended, or its watcher died.
+    pub ended: Option<ExitRecord>,
 }
 
 impl ExitRecord {
     /// Of processes that are gone at this moment, of which no more is known than this.
     pub fn gone(exit: ExitCode, at: Timestamp) -> Self {
         ExitRecord { exit, started: at, ended: at, ..ExitRecord::default() }
+    }
+
+    /// The same, of a launch that failed by this fault of the host, if it did.
+    #[must_use]
+    pub fn by_host(self, host_fault: Option<HostFault>) -> Self {
+        ExitRecord { host_fault, ..self }
     }
 
     /// Of processes that could not be started.

@@ -3,7 +3,7 @@
 use crate::model::array::TaskSet;
 use crate::model::request::JobKind;
 use crate::model::run::RunState;
-use crate::model::{JobId, JobRequest, JobState, Step, StepId, Timestamp, Tres, is_default};
+use crate::model::{BootId, ClockBase, JobId, JobRequest, JobState, Step, StepId, Timestamp, Tres, is_default};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -35,11 +35,14 @@ pub enum Hold {
 }
 
 /// A process, for ever.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize)]
 pub struct ClientProcess {
     pub pid: u32,
     /// Field 22 of `/proc/pid/stat`: tells a later process with the same pid apart.
     pub start_ticks: u64,
+    /// Both of them begin anew with each boot.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub boot: BootId,
 }
 
 /// The process that made a submission. Its name is also that of the submission: one process makes one, so that a
@@ -56,6 +59,17 @@ pub struct Client {
 /// Records that an earlier slotd wrote have clients that hold their allocation, and no others.
 fn yes() -> bool {
     true
+}
+
+/// Launches that came to nothing through no fault that is known to be the job's. They count until one works, or the job
+/// is released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FailedLaunches {
+    /// The daemon died meanwhile.
+    pub deaths: u32,
+    /// The host could not do it, though it could before.
+    pub faults: u32,
 }
 
 /// A job record: a plain job, the rest of an array, an array task, or an allocation.
@@ -81,6 +95,8 @@ pub struct Job {
     pub next_step: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<Client>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub failed_launches: FailedLaunches,
     /// How its present run goes, or its last one went.
     pub run: RunState,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -133,16 +149,25 @@ impl Job {
             submit: self.submit,
             next_step: self.next_step,
             client: self.client,
+            failed_launches: self.failed_launches,
             run: self.run.clone(),
             steps: Vec::new(),
         }
     }
 
-    /// Whether it would run again, should its run fail: `--requeue`, once. An allocation never does.
+    /// Takes note of the clocks as they stand now, for its run and the steps that are not over.
+    pub fn catch_up(&mut self, clock: ClockBase) {
+        self.run.catch_up(clock);
+        self.steps.iter_mut().filter(|step| step.end.is_none()).for_each(|step| step.catch_up(clock));
+    }
+
+    /// Whether it would run again, should its run fail: `--requeue`, once. Neither an allocation does, nor a job that
+    /// was cancelled.
     pub fn runs_again(&self) -> bool {
         let request = &self.request;
         let is_asked = request.requeue && !request.no_requeue;
-        is_asked && request.kind != JobKind::Allocation && self.run.restarts == 0
+        let is_wanted = is_asked && self.run.cancelled_by.is_none();
+        is_wanted && request.kind != JobKind::Allocation && self.run.restarts == 0
     }
 
     /// The process that the allocation lives and dies with.

@@ -13,6 +13,8 @@ pub mod exit;
 pub mod hostlist;
 pub mod ids;
 pub mod job;
+pub mod node;
+pub mod notice;
 pub mod partition;
 pub mod query;
 pub mod reason;
@@ -22,6 +24,7 @@ pub mod run;
 pub mod state;
 pub mod step;
 pub mod step_request;
+pub mod store_fault;
 pub mod time;
 pub mod tres;
 pub mod update;
@@ -40,7 +43,8 @@ pub use request::JobRequest;
 pub use state::JobState;
 pub use step::Step;
 pub use step_request::StepRequest;
-pub use time::Timestamp;
+pub use store_fault::{StoreFault, StoreTrouble};
+pub use time::{BootId, ClockBase, Moment, Timestamp};
 pub use tres::Tres;
 
 /// For `skip_serializing_if`.

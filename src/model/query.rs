@@ -155,7 +155,8 @@ impl JobQuery {
             | JobState::Failed
             | JobState::Cancelled
             | JobState::Timeout
-            | JobState::OutOfMemory => {
+            | JobState::OutOfMemory
+            | JobState::NodeFail => {
                 job.run.state == state && job.run.end.is_some_and(|end| self.overlaps(end, Some(end)))
             }
         }

@@ -32,6 +32,8 @@ reasons! {
     DeadLine => "DeadLine",
     /// The host has shrunk below what the job asks for (fewer GPUs after a restart, say).
     BadConstraints => "BadConstraints",
+    /// The node is drained: it takes no jobs.
+    ReqNodeNotAvail => "ReqNodeNotAvail",
     PartitionConfig => "PartitionConfig",
     NonZeroExitCode => "NonZeroExitCode",
     RaisedSignal => "RaisedSignal",
@@ -42,6 +44,8 @@ reasons! {
     CancelledByUser => "CancelledByUser",
     /// The process that watched the job died, and with it the knowledge of how the job ended.
     RunnerLost => "RunnerLost",
+    /// The machine went down while the job ran (Slurm's word for a node that fails).
+    NodeDown => "NodeDown",
     /// The client that held the allocation went away.
     ClientLost => "ClientLost",
     Requeued => "Requeued",

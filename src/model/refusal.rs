@@ -5,9 +5,15 @@
 
 use crate::model::array::ArraySpec;
 use crate::model::dependency::DependencyTerm;
-use crate::model::{JobId, StepId};
+use crate::model::{JobId, StepId, StoreFault};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+
+/// The setting that bounds the tasks of a step.
+pub const MAX_TASKS_SETTING: &str = "SLOTD_MAX_TASKS_PER_NODE";
+
+/// What that setting may be at most, as Slurm's `MaxTasksPerNode`: no daemon takes more, so that no client need ask.
+pub const MOST_TASKS: u32 = 65_533;
 
 /// A refusal, with the values that its text names. Sizes of memory are in MB.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +71,11 @@ pub enum Refusal {
         asked: u32,
         there: u32,
     },
+    /// More tasks than a step may have.
+    TooManyTasks {
+        asked: u32,
+        max: u32,
+    },
     TooMuchMemory {
         asked: u64,
         there: u64,
@@ -75,6 +86,12 @@ pub enum Refusal {
         model: Option<String>,
         /// GPUs of any model on the host.
         host: u32,
+    },
+    /// A text of a request: which, its length and the most that is taken, in bytes.
+    TooLong {
+        what: String,
+        len: usize,
+        max: usize,
     },
     UnknownDependency(DependencyTerm),
     DependsOnItself(JobId),
@@ -87,13 +104,24 @@ pub enum Refusal {
     Busy,
 
     // The daemon.
+    /// It cannot run again: its environment is not kept any more.
+    EnvironmentDropped(JobId),
     /// A client came back to a job, or a step, that is not in memory any more.
     Forgotten {
         job: JobId,
         step: Option<StepId>,
     },
-    DiskFull,
+    /// Nothing of it was done: the database cannot be written.
+    NotStored(StoreFault),
+    /// It was done, and is not on disk yet.
+    Unrecorded(StoreFault),
+    /// Limits cannot be enforced, which the daemon is set to do: the path and the reason.
+    NoCgroups(String),
     ShuttingDown,
+    /// Other clients do not read their answers.
+    Crowded,
+    /// So many clients are connected.
+    TooManyClients(usize),
     WrongUser {
         daemon: u32,
         client: u32,
@@ -119,12 +147,16 @@ impl Refusal {
             Refusal::TooManyCpus { asked, there } => {
                 format!("CPU count per node can not be satisfied: {asked} CPUs requested, {there} on this host")
             }
+            Refusal::TooManyTasks { asked, max } => {
+                format!("{asked} tasks requested, {max} at most on a node ({MAX_TASKS_SETTING})")
+            }
             Refusal::TooMuchMemory { asked, there } => {
                 format!("Memory specification can not be satisfied: {asked} MB requested, {there} MB on this host")
             }
             Refusal::TooManyGpus { asked, there, model, host } if *host > 0 => {
                 format!("GPU count per node can not be satisfied: {}", gpus(*asked, *there, model.as_deref()))
             }
+            Refusal::TooLong { what, len, max } => format!("{what} of {len} bytes, {max} at most"),
             Refusal::UnknownDependency(term @ DependencyTerm::On { job, .. }) => {
                 format!("no job {job} for dependency {term}")
             }
@@ -140,6 +172,8 @@ impl Refusal {
             Refusal::TooManyGpus { host, .. } => *host == 0,
             Refusal::Forgotten { .. }
             | Refusal::ShuttingDown
+            | Refusal::Crowded
+            | Refusal::TooManyClients(_)
             | Refusal::WrongUser { .. }
             | Refusal::Malformed(_)
             | Refusal::Unsendable(_)
@@ -195,13 +229,26 @@ impl fmt::Display for Refusal {
             Refusal::StepTooManyGpus | Refusal::UnknownGpuModel { .. } => {
                 "Invalid generic resource (gres) specification"
             }
+            Refusal::TooLong { .. } => "Pathname of a file, directory or other parameter too long",
+            Refusal::TooManyTasks { .. } => "Task count specification invalid",
             Refusal::Busy => "Requested nodes are busy",
             Refusal::Forgotten { job, step: Some(step) } => {
                 return write!(f, "the daemon knows no step {job}.{step} any more");
             }
             Refusal::Forgotten { job, step: None } => return write!(f, "the daemon knows no job {job} any more"),
-            Refusal::DiskFull => "the disk of the daemon's database is full: make room and submit again",
+            Refusal::NotStored(fault) => return write!(f, "{fault}: {} and try again", fault.remedy()),
+            Refusal::Unrecorded(fault) => {
+                return write!(f, "done, but undone if the daemon dies before it can write that down: {fault}");
+            }
+            Refusal::EnvironmentDropped(job) => {
+                return write!(f, "the environment of job {job} is not kept any more: submit it again");
+            }
+            Refusal::NoCgroups(why) => return write!(f, "SLOTD_CGROUP_BASE cannot be used: {why}"),
             Refusal::ShuttingDown => "the daemon is shutting down",
+            Refusal::Crowded => "the daemon holds long answers for clients that do not read them: try again",
+            Refusal::TooManyClients(there) => {
+                return write!(f, "{there} clients are connected to the daemon, and it takes no more: try again");
+            }
             Refusal::WrongUser { daemon, client } => {
                 return write!(f, "this daemon serves user {daemon} alone, not user {client}");
             }

@@ -1,7 +1,7 @@
 //! Job states and the ways between them.
 //!
 //! ```text
-//! PENDING ──► RUNNING ──► COMPLETING ──► COMPLETED | FAILED | CANCELLED | TIMEOUT | OUT_OF_MEMORY
+//! PENDING ──► RUNNING ──► COMPLETING ──► COMPLETED | FAILED | CANCELLED | TIMEOUT | OUT_OF_MEMORY | NODE_FAIL
 //!    │  ▲      │  ▲  └──────────────────────▲
 //!    │  │      ▼  │  (requeue: back to PENDING)
 //!    │  │  SUSPENDED
@@ -49,6 +49,8 @@ states! {
     Cancelled => "CANCELLED", "CA", true;
     Timeout => "TIMEOUT", "TO", true;
     OutOfMemory => "OUT_OF_MEMORY", "OOM", true;
+    /// The machine went down while it ran.
+    NodeFail => "NODE_FAIL", "NF", true;
 }
 
 impl JobState {
@@ -66,7 +68,8 @@ impl JobState {
             | JobState::Failed
             | JobState::Cancelled
             | JobState::Timeout
-            | JobState::OutOfMemory => false,
+            | JobState::OutOfMemory
+            | JobState::NodeFail => false,
         }
     }
 
@@ -83,7 +86,8 @@ impl JobState {
             | JobState::Failed
             | JobState::Cancelled
             | JobState::Timeout
-            | JobState::OutOfMemory => next == JobState::Pending,
+            | JobState::OutOfMemory
+            | JobState::NodeFail => next == JobState::Pending,
         }
     }
 }

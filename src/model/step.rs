@@ -2,7 +2,7 @@
 
 use crate::model::job::ClientProcess;
 use crate::model::tres::{Allocation, Usage};
-use crate::model::{ExitCode, JobState, StepId, Timestamp, is_default};
+use crate::model::{ClockBase, ExitCode, JobState, StepId, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,9 +26,17 @@ pub struct Step {
     /// The process that asked for it: one process asks for one step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<ClientProcess>,
+    /// It was ended since that process was gone.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub client_gone: bool,
     /// How long it stood still while its job was suspended, microseconds: suspensions that are over.
     #[serde(default, skip_serializing_if = "is_default")]
     pub suspended_us: u64,
+    /// As those of the job's run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClockBase>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub stepped_us: i64,
 }
 
 impl Step {
@@ -36,5 +44,21 @@ impl Step {
     pub fn stood_still(&mut self, since: Timestamp, now: Timestamp) {
         let still = now.since(since.max(self.start)).as_micros();
         self.suspended_us = self.suspended_us.saturating_add(u64::try_from(still).unwrap_or(0));
+    }
+
+    /// Notes the end: see [`RunState::end_at`](crate::model::run::RunState::end_at).
+    pub fn end_at(&mut self, ended: Timestamp) {
+        let end = ended.max(self.start);
+        self.stepped_us = self.stepped_us.saturating_add(end.0.saturating_sub(ended.0));
+        self.end = Some(end);
+    }
+
+    /// Takes note of the clocks as they stand now: see [`RunState::catch_up`](crate::model::run::RunState::catch_up).
+    pub fn catch_up(&mut self, clock: ClockBase) {
+        let jump = self.clock.map_or(0, |known| known.jump_to(clock));
+        if jump != 0 {
+            self.clock = Some(clock);
+            self.stepped_us = self.stepped_us.saturating_add(jump);
+        }
     }
 }

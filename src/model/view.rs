@@ -2,6 +2,7 @@
 //!
 //! `render` turns these into text. A view is data on its own: it needs no clock but `now`, which it carries.
 
+use crate::model::node::NodeReason;
 use crate::model::partition::Host;
 use crate::model::{Job, JobId, Partition, Step, Timestamp, Tres, is_default};
 use serde::{Deserialize, Serialize};
@@ -64,14 +65,20 @@ impl Job {
     pub fn elapsed(&self, now: Timestamp) -> Duration {
         let Some(start) = self.run.start else { return Duration::ZERO };
         let until = self.run.end.or(self.run.suspended_at).unwrap_or(now);
-        until.since(start).saturating_sub(Duration::from_micros(self.run.suspended_us))
+        passed(start, until, self.run.stepped_us, self.run.suspended_us)
     }
 
     /// Time that a step of it has run, without suspension.
     pub fn step_elapsed(&self, step: &Step, now: Timestamp) -> Duration {
         let until = step.end.or(self.run.suspended_at).unwrap_or(now);
-        until.since(step.start).saturating_sub(Duration::from_micros(step.suspended_us))
+        passed(step.start, until, step.stepped_us, step.suspended_us)
     }
+}
+
+/// What has passed of the time between two readings of the wall clock, which has jumped by `stepped_us` in between.
+fn passed(from: Timestamp, until: Timestamp, stepped_us: i64, suspended_us: u64) -> Duration {
+    let shown = until.0.saturating_sub(from.0).saturating_sub(stepped_us);
+    Duration::from_micros(u64::try_from(shown).unwrap_or(0).saturating_sub(suspended_us))
 }
 
 /// A partition with what is going on in it.
@@ -91,6 +98,9 @@ pub struct NodeView {
     /// An exclusive job has the host.
     pub exclusive: bool,
     pub partitions: Vec<PartitionView>,
+    /// Why it takes no jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drained: Option<NodeReason>,
     pub daemon_start: Timestamp,
     /// Load of the last minute times 100, as Slurm's `CPULoad` prints it.
     pub load_centi: u32,

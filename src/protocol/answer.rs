@@ -22,21 +22,22 @@ pub enum Answer {
         partition: String,
     },
     Jobs(JobList),
-    Node(NodeView),
+    /// A part of a long answer: more of these follow, and `Jobs` is the last.
+    SomeJobs(JobList),
+    Node(Box<NodeView>),
     Config(Vec<(String, String)>),
     /// One outcome for each job that was named, in order.
     Done(Vec<Outcome>),
     /// The raw part is the script, or the environment as `KEY=VALUE\0` entries.
     Script,
     Diagnostics(Box<Diagnostics>),
+    Cleaned(Cleaned),
     /// Jobs with those of their steps that were asked for and run, each with its use up to now.
     Usage {
         list: JobList,
         /// The processes of each step.
         processes: Vec<(StepKey, Vec<i32>)>,
     },
-    /// The signal is on its way.
-    Signalled,
     /// The request is not carried out.
     Refused(Refusal),
 
@@ -66,6 +67,16 @@ pub enum Answer {
     StepLost,
     /// The step is over.
     StepEnded(Box<ExitRecord>),
+}
+
+/// What `slotd clean` has removed, or would remove.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Cleaned {
+    /// Jobs that ended before this instant.
+    pub before: Timestamp,
+    pub jobs: u64,
+    /// Of their directories.
+    pub bytes: u64,
 }
 
 /// What became of one job of a list.

@@ -24,6 +24,10 @@ pub const MAX_RAW: usize = 64 << 20;
 /// The longest JSON part that the daemon takes from a client, in bytes.
 const MAX_REQUEST_JSON: usize = 16 << 20;
 
+/// The longest raw part that the daemon takes from a client, in bytes: more than a job may bring, so that it is refused in
+/// words.
+const MAX_REQUEST_RAW: usize = 16 << 20;
+
 const MAGIC: [u8; 4] = *b"SLTD";
 
 /// One message.
@@ -79,7 +83,7 @@ pub enum Header {
 
 impl Header {
     /// Of requests, as the daemon takes them.
-    pub const REQUEST: Header = Header::Versioned { max_json: MAX_REQUEST_JSON, max_raw: MAX_RAW };
+    pub const REQUEST: Header = Header::Versioned { max_json: MAX_REQUEST_JSON, max_raw: MAX_REQUEST_RAW };
     /// Of answers.
     pub const ANSWER: Header = Header::Versioned { max_json: MAX_JSON, max_raw: MAX_RAW };
 

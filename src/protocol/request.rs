@@ -3,7 +3,7 @@
 use crate::model::job::{Client, ClientProcess};
 use crate::model::query::JobQuery;
 use crate::model::request::Rlimit;
-use crate::model::{JobId, JobRef, JobRequest, StepId, StepKey, StepRequest};
+use crate::model::{JobId, JobRef, JobRequest, StepId, StepRequest, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -41,11 +41,6 @@ pub enum Request {
     },
     /// A launch inside an allocation. Raw part: the environment. Descriptors travel with the frame.
     LaunchStep(Box<StepLaunch>),
-    /// A signal for a step that this client started (Ctrl-C and the like).
-    SignalStep {
-        step: StepKey,
-        signal: i32,
-    },
     /// The command of salloc or srun is over, and with it the allocation.
     Release {
         job: JobId,
@@ -56,6 +51,12 @@ pub enum Request {
     BatchEnv(JobId),
     /// What running steps use at this moment (sstat). Answered by `Usage`.
     Usage(UsageAsk),
+    /// Remove the jobs that ended before this instant (`slotd clean`). Answered by `Cleaned`.
+    Clean {
+        before: Timestamp,
+        /// Tell what it would free, and remove nothing.
+        dry_run: bool,
+    },
     /// What the daemon has done (sdiag).
     Diagnostics {
         /// Set the counters to zero afterwards.
@@ -86,7 +87,6 @@ impl Request {
             },
             Request::Cancel(_) => ("REQUEST_KILL_JOB", 5032),
             Request::LaunchStep(_) => ("REQUEST_JOB_STEP_CREATE", 5001),
-            Request::SignalStep { .. } => ("REQUEST_CANCEL_JOB_STEP", 5005),
             Request::Release { .. } => ("REQUEST_COMPLETE_JOB_ALLOCATION", 5017),
             Request::BatchScript(_) => ("REQUEST_BATCH_SCRIPT", 2051),
             Request::Diagnostics { .. } => ("REQUEST_STATS_INFO", 2035),
@@ -95,6 +95,7 @@ impl Request {
             Request::Attach { .. } => ("REQUEST_ATTACH_CLIENT", 9002),
             Request::BatchEnv(_) => ("REQUEST_BATCH_ENVIRONMENT", 9003),
             Request::Usage(_) => ("REQUEST_STEP_USAGE", 9004),
+            Request::Clean { .. } => ("REQUEST_CLEAN", 9006),
         }
     }
 }
@@ -201,7 +202,8 @@ pub struct StepLaunch {
     pub streams: Vec<TaskStreams>,
     /// Task 0 gets its standard input as its controlling terminal.
     pub pty: bool,
-    /// Index of the descriptor whose other end the client holds: the step ends with the client.
+    /// Index of the socket whose other end the client holds: the step ends with the client, who tells its watcher of
+    /// signals there and hears of its end.
     pub tie: Option<usize>,
     /// Lines are labelled by the client: `SLURM_LABELIO`.
     pub label: bool,

@@ -145,7 +145,10 @@ pub fn step(id: StepId, name: &str, state: JobState, exit: ExitCode, started: i6
         usage: Usage::default(),
         submit_line: if id == StepId::Batch { String::new() } else { format!("srun {name}") },
         overlap: false,
+        client_gone: false,
         suspended_us: 0,
+        clock: None,
+        stepped_us: 0,
         client: None,
     }
 }
@@ -175,6 +178,7 @@ pub fn node(gpus: u32) -> NodeView {
         allocated: Tres::ZERO,
         exclusive: false,
         partitions: vec![partition("cpu", false, true), partition("gpu", true, false)],
+        drained: None,
         daemon_start: at(254),
         load_centi: 253,
         free_mem_mb: 22_167,

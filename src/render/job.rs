@@ -33,7 +33,7 @@ pub fn end_or_expected(job: &JobView, ctx: &Ctx) -> Option<Timestamp> {
     let limit = job.request.time_limit_secs?;
     let suspended_now = job.run.suspended_at.map_or(Duration::ZERO, |at| ctx.now.since(at));
     let suspended = Duration::from_micros(job.run.suspended_us).saturating_add(suspended_now);
-    Some(start_or_expected(job)?.plus_secs(limit).plus(suspended))
+    Some(start_or_expected(job)?.plus_secs(limit).plus(suspended).plus_us(job.run.stepped_us))
 }
 
 /// Seconds it has run, without suspension.
@@ -57,7 +57,8 @@ pub fn recorded_exit(job: &JobView) -> ExitCode {
         | JobState::Completing
         | JobState::Completed
         | JobState::Failed
-        | JobState::OutOfMemory => job.run.exit,
+        | JobState::OutOfMemory
+        | JobState::NodeFail => job.run.exit,
     }
 }
 
@@ -79,7 +80,7 @@ pub fn is_held(job: &JobView) -> bool {
 /// Whether `%R` shows the reason rather than the node.
 pub fn shows_reason(state: JobState) -> bool {
     match state {
-        JobState::Pending | JobState::Failed | JobState::Timeout | JobState::OutOfMemory => true,
+        JobState::Pending | JobState::Failed | JobState::Timeout | JobState::OutOfMemory | JobState::NodeFail => true,
         JobState::Running | JobState::Suspended | JobState::Completing | JobState::Completed | JobState::Cancelled => {
             false
         }

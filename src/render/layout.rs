@@ -209,15 +209,8 @@ impl<T: Table> Layout<T> {
 
     /// The listing of these rows.
     pub fn print(&self, rows: &[T::Row<'_>], header: bool, ctx: &Ctx) -> String {
-        let mut out = String::new();
-        if header && self.is_dated {
-            out.push_str(&time::date_line(ctx));
-        }
-        match self.style {
-            Style::Barred => self.barred(&mut out, rows, header, ctx),
-            Style::Lines | Style::Ruled => self.lines(&mut out, rows, header, ctx),
-        }
-        out
+        let mut printer = Printer::new(self.clone(), header);
+        printer.add(rows, ctx) + &printer.end(ctx)
     }
 
     fn fields(&self) -> impl Iterator<Item = (&Column, &'static Field<T>)> {
@@ -226,49 +219,6 @@ impl<T: Table> Layout<T> {
 
     fn cells(&self, row: &T::Row<'_>, ctx: &Ctx) -> Vec<Cow<'static, str>> {
         self.fields().map(|(_, field)| printable(field.value(row, ctx).text(ctx), ctx.is_terminal)).collect()
-    }
-
-    /// The widths come from the header and all rows; without a header from the rows alone.
-    fn barred(&self, out: &mut String, rows: &[T::Row<'_>], header: bool, ctx: &Ctx) {
-        let head = self.fields().map(|(_, field)| Cow::Borrowed(field.title())).collect();
-        let body = rows.iter().map(|row| self.cells(row, ctx));
-        let lines: Vec<Vec<_>> = header.then_some(head).into_iter().chain(body).collect();
-        let widest = |i: usize| lines.iter().map(|cells| width(&cells[i])).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..self.columns.len()).map(widest).collect();
-        for cells in &lines {
-            let start = out.len();
-            for (i, (cell, width)) in cells.iter().zip(&widths).enumerate() {
-                out.push_str(if i > 0 { " | " } else { "" });
-                pad(out, cell, *width, false);
-            }
-            out.truncate(start + out[start..].trim_end_matches(' ').len());
-            out.push('\n');
-        }
-    }
-
-    fn lines(&self, out: &mut String, rows: &[T::Row<'_>], header: bool, ctx: &Ctx) {
-        if header {
-            let cells: Vec<_> = self.fields().map(|(_, field)| Cow::Borrowed(field.header)).collect();
-            self.line(out, &cells, true);
-            if self.style == Style::Ruled {
-                let dashes = |column: &Column| "-".repeat(column.width) + &column.after;
-                out.extend(self.columns.iter().map(dashes));
-                out.push('\n');
-            }
-        }
-        let mut last = String::new();
-        for row in rows {
-            let start = out.len();
-            self.line(out, &self.cells(row, ctx), false);
-            if !self.merges_equal {
-                continue;
-            }
-            if out[start..] == last {
-                out.truncate(start);
-            } else {
-                last = out[start..].to_owned();
-            }
-        }
     }
 
     fn line(&self, out: &mut String, cells: &[Cow<'_, str>], is_header: bool) {
@@ -280,6 +230,102 @@ impl<T: Table> Layout<T> {
             out.push_str(&column.after);
         }
         out.push('\n');
+    }
+}
+
+/// A listing whose rows come some at a time.
+///
+/// A table with bars is as wide as its widest cells: it is kept as the text of its cells, and printed at the end. All others
+/// are printed as they come.
+#[derive(Debug, Clone)]
+pub struct Printer<T: Table> {
+    layout: Layout<T>,
+    header: bool,
+    has_begun: bool,
+    /// The line before.
+    last: String,
+    /// Of a table with bars: the text of all cells, where each ends, and the width of each column.
+    text: String,
+    ends: Vec<usize>,
+    widths: Vec<usize>,
+}
+
+impl<T: Table> Printer<T> {
+    pub fn new(layout: Layout<T>, header: bool) -> Self {
+        let widths = vec![0; layout.columns.len()];
+        let (last, text, ends) = Default::default();
+        Printer { layout, header, has_begun: false, last, text, ends, widths }
+    }
+
+    /// Takes rows. What can be printed now.
+    pub fn add(&mut self, rows: &[T::Row<'_>], ctx: &Ctx) -> String {
+        let mut out = String::new();
+        self.begin(&mut out, ctx);
+        for row in rows {
+            let cells = self.layout.cells(row, ctx);
+            if self.layout.is_barred() {
+                self.keep(&cells);
+                continue;
+            }
+            let start = out.len();
+            self.layout.line(&mut out, &cells, false);
+            if !self.layout.merges_equal {
+                continue;
+            }
+            if out[start..] == self.last {
+                out.truncate(start);
+            } else {
+                self.last = out[start..].to_owned();
+            }
+        }
+        out
+    }
+
+    /// What is left to print.
+    pub fn end(mut self, ctx: &Ctx) -> String {
+        let mut out = String::new();
+        self.begin(&mut out, ctx);
+        let columns = self.widths.len().max(1);
+        let mut from = 0;
+        for row in self.ends.chunks(columns) {
+            let start = out.len();
+            for (i, (end, width)) in row.iter().zip(&self.widths).enumerate() {
+                out.push_str(if i > 0 { " | " } else { "" });
+                pad(&mut out, &self.text[from..*end], *width, false);
+                from = *end;
+            }
+            out.truncate(start + out[start..].trim_end_matches(' ').len());
+            out.push('\n');
+        }
+        out
+    }
+
+    fn begin(&mut self, out: &mut String, ctx: &Ctx) {
+        if std::mem::replace(&mut self.has_begun, true) || !self.header {
+            return;
+        }
+        if self.layout.is_dated {
+            out.push_str(&time::date_line(ctx));
+        }
+        if self.layout.is_barred() {
+            let titles: Vec<_> = self.layout.fields().map(|(_, field)| Cow::Borrowed(field.title())).collect();
+            return self.keep(&titles);
+        }
+        let titles: Vec<_> = self.layout.fields().map(|(_, field)| Cow::Borrowed(field.header)).collect();
+        self.layout.line(out, &titles, true);
+        if self.layout.style == Style::Ruled {
+            let dashes = |column: &Column| "-".repeat(column.width) + &column.after;
+            out.extend(self.layout.columns.iter().map(dashes));
+            out.push('\n');
+        }
+    }
+
+    fn keep(&mut self, cells: &[Cow<'_, str>]) {
+        for (cell, widest) in cells.iter().zip(&mut self.widths) {
+            *widest = (*widest).max(width(cell));
+            self.text.push_str(cell);
+            self.ends.push(self.text.len());
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 //! A "server thread" is a connected client, an "agent" looks after one job, the "DBD agent queue" are commits on their way
 //! to the database. A backfill cycle is a scheduling round that looked past a job that has to wait.
 
-use crate::model::Timestamp;
 use crate::model::diagnostics::{Diagnostics, Tally, mean};
+use crate::model::{StoreTrouble, Timestamp};
 use crate::render::{Ctx, time};
 use std::fmt::Write as _;
 
@@ -127,6 +127,9 @@ fn own(out: &mut String, d: &Diagnostics, ctx: &Ctx) -> std::fmt::Result {
     writeln!(out, "\tUptime: {}\n", time::long(d.now.since(d.daemon_start).as_secs()))?;
     writeln!(out, "Commits to the database (microseconds):")?;
     tally(out, "commit", &d.commits)?;
+    if let Some(StoreTrouble { fault, message, since }) = &d.trouble {
+        writeln!(out, "\tWaiting since {}: {fault} ({message})", dated(*since, ctx))?;
+    }
     writeln!(out, "\nFrom submission to answer (microseconds):")?;
     let submissions = d.requests.iter().find(|request| request.name == SUBMISSION);
     tally(out, "submission", &submissions.map(|request| request.tally).unwrap_or_default())
@@ -145,6 +148,7 @@ fn tally(out: &mut String, what: &str, t: &Tally) -> std::fmt::Result {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::model::StoreFault;
     use crate::model::diagnostics::{Backfill, JobCounts, RequestTally, UserTally};
     use crate::render::fixture::{at, ctx, now};
 
@@ -178,6 +182,7 @@ pub mod tests {
                 jobs_ever: 5,
             },
             commits: tally(20, 700, 2500, 16_000),
+            trouble: None,
             clock_us: 31,
             requests: vec![
                 RequestTally { name: "REQUEST_PING".to_owned(), id: 1008, tally: tally(2, 10, 20, 30) },
@@ -266,6 +271,14 @@ From submission to answer (microseconds):
 \tMean submission: 1000
 ";
         assert_eq!(print(&busy(), &ctx()), text);
+    }
+
+    #[test]
+    fn commits_that_wait_are_told_with_the_cause() {
+        let trouble = StoreTrouble { fault: StoreFault::Full, message: "no room".to_owned(), since: at(60) };
+        let text = print(&Diagnostics { trouble: Some(trouble), ..busy() }, &ctx());
+        let line = "\tWaiting since Fri Nov 20 23:38:58 2026 (1795217938): the disk of the daemon's database is full (no room)\n";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! What the text of an option means is the business of `spec`; here it meets the host. What can never run is refused at
 //! once, in Slurm's words and with the offending value.
 
-use super::core::Core;
+use super::core::{Core, Record};
+use super::forecast::Trial;
 use super::queue::shown_priority;
 use super::room::{Room, Want, is_model};
 use super::types::{Config, Cx, Estimate, Submission};
@@ -41,12 +42,18 @@ pub fn size(request: &JobRequest, partition: &Partition, config: &Config) -> Tre
     Tres { cpus, mem_mb, gpus }
 }
 
+/// Refuses more tasks than a step may have: each is a process that the launch makes.
+pub(super) fn check_tasks(asked: u32, max: u32) -> Result<(), Refusal> {
+    if asked > max { Err(Refusal::TooManyTasks { asked, max }) } else { Ok(()) }
+}
+
 /// Refuses what the host does not have, even when nobody else is on it.
 fn check_size(request: &JobRequest, tres: &Tres, config: &Config) -> Result<(), Refusal> {
     let host = config.host.tres();
     if tres.cpus > host.cpus {
         return Err(Refusal::TooManyCpus { asked: tres.cpus, there: host.cpus });
     }
+    check_tasks(request.task_count(), config.max_tasks)?;
     if tres.mem_mb > host.mem_mb {
         return Err(Refusal::TooMuchMemory { asked: tres.mem_mb, there: host.mem_mb });
     }
@@ -93,17 +100,21 @@ impl Core {
         Ok(id)
     }
 
-    /// What `submit` would say, and when the job would start (`sbatch --test-only`). Nothing changes.
-    pub fn test_only(&self, s: &Submission, now: Timestamp) -> Result<Estimate, Refusal> {
-        let admitted = self.admit(s)?;
-        let (cpus, partition) = (admitted.tres.cpus, admitted.partition.clone());
-        let mut trial = self.clone();
-        let id = trial.submit(s.clone(), &mut Cx::at(now))?;
-        let start = trial.expected_starts(now).get(&id).copied();
-        Ok(Estimate { id, start, cpus, partition })
+    /// What `submit` would say, and what to ask for when the job would start (`sbatch --test-only`). No job comes of it.
+    pub fn trial(&mut self, s: Submission, now: Timestamp) -> Result<Trial, Refusal> {
+        let known = super::depend::Known::new(&s.ended);
+        let admitted = self.admit(&s)?;
+        self.learn(&known);
+        self.check_dependency(&s.request.dependency, &known)?;
+        let (id, cpus, partition) = (JobId(self.next_id), admitted.tres.cpus, admitted.partition.clone());
+        let job = new_job(id, s.request, admitted, s.client, now);
+        let waits = self.waits_of(&job, &known).map(Box::new);
+        let forecast = self.forecast_with(&Record { job, waits, place: None, start_order: 0 }, now);
+        Ok(Trial { estimate: Estimate { id, start: None, cpus, partition }, forecast })
     }
 
     fn admit(&self, s: &Submission) -> Result<Admitted, Refusal> {
+        super::lengths::check(s)?;
         let request = &s.request;
         if request.nodes.is_some_and(|nodes| nodes.min > 1 || nodes.max == 0) {
             return Err(Refusal::NodeCount);

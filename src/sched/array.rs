@@ -51,6 +51,8 @@ pub struct ArrayGroup {
     pub limit: Option<u32>,
     /// All records in memory.
     pub records: BTreeSet<JobId>,
+    /// How many of them are not over.
+    pub live: usize,
     /// Those that are pending.
     pub waiting: BTreeSet<JobId>,
     /// Those that are compact, whatever their state.
@@ -139,11 +141,16 @@ impl Core {
         Some(self.split_off(id, common.clone(), ArrayRole::Part { array_job, tasks: common }))
     }
 
-    /// A new pending record beside `id` for tasks that leave it, of the same array and with the same request.
+    /// A new record beside `id` for tasks that leave it, of the same array, with the same request and in the same state.
     fn split_off(&mut self, id: JobId, gone: TaskSet, role: ArrayRole) -> JobId {
         let new_id = self.allot_id();
         let Some(record) = self.jobs.get_mut(&id) else { return new_id };
-        // Nothing that the indices go by changes on the compact record.
+        // Of what the indices go by, only the number of tasks changes on the compact record.
+        if record.job.run.state == JobState::Pending
+            && let Some(load) = self.loads.get_mut(&record.job.partition)
+        {
+            load.1 = load.1.saturating_sub(gone.len() as u64);
+        }
         match &mut record.job.role {
             ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => match gone.single() {
                 Some(task) => {

@@ -8,9 +8,12 @@
 //!
 //! One [`Round`] serves the plan itself and the forecast for `squeue --start`: they can't disagree.
 
+use super::queue::{Queue, QueueKey, Shape};
 use super::room::{Room, Want};
 use crate::model::partition::Host;
 use crate::model::{Timestamp, Tres};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// A running job, as far as others wait for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,17 +44,26 @@ pub enum Verdict {
     Wait,
 }
 
-/// One pass over the queue at one moment.
+/// One pass over a queue at one moment: [`Round::next`] and [`Round::consider`] in turn, until there is none.
+///
+/// Meanwhile resources only become fewer, and a record that starts or moves gets a later place. So a shape that has to
+/// wait has to until the end of the pass, and need not be looked at again; what comes out is the same as if every record
+/// were considered.
 #[derive(Debug)]
-pub struct Round<'h> {
-    host: &'h Host,
+pub struct Round {
     now: Timestamp,
     reservation: Option<Reservation>,
+    /// What was considered last.
+    at: Option<QueueKey>,
+    /// Its shape, behind the first blocked job, while it does not have to wait.
+    shape: Option<Shape>,
+    /// Of the other shapes that may pass the first blocked job, the record that is next. `None`: nothing is blocked yet.
+    heads: Option<BinaryHeap<Reverse<(QueueKey, Shape)>>>,
 }
 
-impl<'h> Round<'h> {
-    pub fn new(host: &'h Host, now: Timestamp) -> Self {
-        Round { host, now, reservation: None }
+impl Round {
+    pub fn new(now: Timestamp) -> Self {
+        Round { now, reservation: None, at: None, shape: None, heads: None }
     }
 
     /// Whether a job was found blocked: what is considered from now on stands behind it.
@@ -65,40 +77,89 @@ impl<'h> Round<'h> {
         self.reservation
     }
 
-    /// Whether the next job of the queue may start in `room`. `running` is asked for once, when the first job is found
-    /// blocked; it must include what this round has started.
+    /// The next record that is to be considered: the first one that might start.
+    pub fn next(&mut self, queue: &Queue, room: &Room, host: &Host) -> Option<QueueKey> {
+        // Every job needs a CPU.
+        if room.cpus == 0 {
+            return None;
+        }
+        let Some(reservation) = self.reservation else {
+            self.at = self.at.map_or_else(|| queue.first(), |at| queue.after(at));
+            return self.at;
+        };
+        let from = self.at?;
+        let (heads, last) = (self.heads.take(), self.shape.take());
+        let may_pass = |shape: &Shape| self.may_pass(&reservation, &shape.want(), shape.limit, room, host);
+        let next_of = |shape: Shape, at| queue.after_of(&shape, at).map(|key| Reverse((key, shape)));
+        let mut heads = heads.unwrap_or_else(|| {
+            let free = queue.shapes_within(room.cpus).filter(|shape| may_pass(shape));
+            free.filter_map(|shape| next_of(shape.clone(), from)).collect()
+        });
+        heads.extend(last.and_then(|shape| next_of(shape, from)));
+        let found = loop {
+            let Some(Reverse((key, shape))) = heads.pop() else { break None };
+            if !may_pass(&shape) {
+                continue;
+            }
+            if queue.contains(&key) {
+                break Some((key, shape));
+            }
+            // It has moved, or has left.
+            heads.extend(next_of(shape, key));
+        };
+        self.heads = Some(heads);
+        let (key, shape) = found?;
+        (self.at, self.shape) = (Some(key), Some(shape));
+        self.at
+    }
+
+    /// Whether the record that [`Round::next`] gave may start in `room`. `running` is asked for once, when the first job
+    /// is found blocked; it must include what this round has started.
     pub fn consider(
         &mut self,
         want: &Want,
         limit_secs: Option<u64>,
         room: &Room,
+        host: &Host,
         running: impl FnOnce() -> Vec<Running>,
     ) -> Verdict {
-        let fits = room.fits(want, self.host);
-        let Some(reservation) = &mut self.reservation else {
-            if fits {
+        let Some(reservation) = self.reservation else {
+            if room.fits(want, host) {
                 return Verdict::Start;
             }
-            self.reservation = Some(reserve(want, room.clone(), running(), self.host));
+            self.reservation = Some(reserve(want, room.clone(), running(), host));
             return Verdict::Wait;
         };
-        if !fits {
+        if !self.may_pass(&reservation, want, limit_secs, room, host) {
+            self.shape = None;
             return Verdict::Wait;
         }
-        let ends_before = match (limit_secs, reservation.at) {
+        if !self.ends_before(&reservation, limit_secs) {
+            let spare = reservation.spare.minus(&want.taken(host));
+            self.reservation = Some(Reservation { spare, ..reservation });
+        }
+        Verdict::Start
+    }
+
+    /// Whether a job behind the first blocked one may start: it fits, and does not delay that one.
+    fn may_pass(
+        &self,
+        reservation: &Reservation,
+        want: &Want,
+        limit_secs: Option<u64>,
+        room: &Room,
+        host: &Host,
+    ) -> bool {
+        let is_spare = || !want.exclusive && reservation.spare.fits(&want.taken(host));
+        room.fits(want, host) && (self.ends_before(reservation, limit_secs) || is_spare())
+    }
+
+    fn ends_before(&self, reservation: &Reservation, limit_secs: Option<u64>) -> bool {
+        match (limit_secs, reservation.at) {
             (Some(limit), Some(at)) => self.now.plus_secs(limit) <= at,
             (Some(_), None) => true,
             (None, _) => false,
-        };
-        if ends_before {
-            return Verdict::Start;
         }
-        let taken = want.taken(self.host);
-        if !want.exclusive && reservation.spare.fits(&taken) {
-            reservation.spare = reservation.spare.minus(&taken);
-            return Verdict::Start;
-        }
-        Verdict::Wait
     }
 }
 

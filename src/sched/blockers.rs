@@ -5,7 +5,7 @@
 
 use super::array::ArrayGroup;
 use super::core::{Core, Record};
-use super::room::{Room, Want};
+use super::room::Want;
 use crate::model::job::Hold;
 use crate::model::{Job, JobId, JobState, Reason, Timestamp};
 
@@ -29,9 +29,10 @@ fn array_full(group: Option<&ArrayGroup>) -> Option<Reason> {
 }
 
 impl Core {
-    /// It asks for more than the host has now, even with nobody else on it.
+    /// It asks for more than the host has now, even with nobody else on it, or for more tasks than a step may have.
     fn too_large(&self, job: &Job) -> Option<Reason> {
-        let is_possible = Room::whole(&self.config.host).fits(&Want::of(job), &self.config.host);
+        let is_possible = self.ledger.whole().fits(&Want::of(job), &self.config.host);
+        let is_possible = is_possible && job.request.task_count() <= self.config.max_tasks;
         (!is_possible).then_some(Reason::BadConstraints)
     }
 
@@ -63,6 +64,9 @@ impl Core {
         }
         if let Some(reason) = self.gate(record, now) {
             return reason;
+        }
+        if !self.takes_starts() {
+            return Reason::ReqNodeNotAvail;
         }
         let first = self.queue.first();
         if first.is_some_and(|first| first.id != id) {

@@ -8,7 +8,7 @@ use super::core::Core;
 use super::lifecycle::Ending;
 use super::types::{Cx, Effect, SignalTarget, StopCause};
 use crate::model::change::Change;
-use crate::model::job::Hold;
+use crate::model::job::{FailedLaunches, Hold};
 use crate::model::query::{JobQuery, names_record};
 use crate::model::request::JobKind;
 use crate::model::run::Run;
@@ -40,6 +40,11 @@ impl Core {
         };
         found.sort_unstable();
         found
+    }
+
+    /// Whether nothing of an array is left to run, or runs.
+    pub fn is_array_over(&self, array: JobId) -> bool {
+        self.arrays.get(&array).is_none_or(|group| group.live == 0)
     }
 
     /// The records in memory that answer a question, by number.
@@ -125,6 +130,14 @@ impl Core {
                     self.save(id, cx);
                     done.push(id);
                 }
+                // At its time limit: it ends as that says, and does not come back either.
+                JobState::Completing if job.runs_again() => {
+                    if let Some(record) = self.jobs.get_mut(&id) {
+                        record.job.run.cancelled_by = Some(by_uid);
+                    }
+                    self.save(id, cx);
+                    done.push(id);
+                }
                 JobState::Completing => {
                     // A second, harder request.
                     if let StopCause::Killed { .. } = cause {
@@ -136,7 +149,8 @@ impl Core {
                 | JobState::Failed
                 | JobState::Cancelled
                 | JobState::Timeout
-                | JobState::OutOfMemory => {}
+                | JobState::OutOfMemory
+                | JobState::NodeFail => {}
             }
         }
         self.settle(cx);
@@ -203,7 +217,8 @@ impl Core {
                 | JobState::Failed
                 | JobState::Cancelled
                 | JobState::Timeout
-                | JobState::OutOfMemory => {}
+                | JobState::OutOfMemory
+                | JobState::NodeFail => {}
             }
         }
         if told.is_empty() { Err(refused) } else { Ok(told) }
@@ -226,6 +241,9 @@ impl Core {
             let Some(record) = self.jobs.get_mut(&id) else { continue };
             if record.job.run.state == JobState::Pending && record.job.hold != hold {
                 record.job.hold = hold;
+                if hold == Hold::No {
+                    record.job.failed_launches = FailedLaunches::default();
+                }
                 self.refresh(id, cx.now);
                 self.arm(id, cx.now);
                 self.save(id, cx);
@@ -252,6 +270,7 @@ impl Core {
         let mut done = Vec::new();
         let mut refused = Refusal::Disabled;
         for id in found {
+            let Some(id) = self.ended_part(id, sel, cx) else { continue };
             let Some(record) = self.jobs.get_mut(&id) else { continue };
             let job = &mut record.job;
             if job.request.no_requeue || job.request.kind == JobKind::Allocation {
@@ -272,7 +291,8 @@ impl Core {
                 | JobState::Failed
                 | JobState::Cancelled
                 | JobState::Timeout
-                | JobState::OutOfMemory => {
+                | JobState::OutOfMemory
+                | JobState::NodeFail => {
                     job.hold = hold;
                     let run = Run { requeued: false, run: job.run.clone(), steps: Vec::new() };
                     self.back_to_queue(id, Some(run), cx);
@@ -282,6 +302,19 @@ impl Core {
         }
         self.settle(cx);
         if done.is_empty() { Err(refused) } else { Ok(done) }
+    }
+
+    /// Of tasks of an array that ended together before they started, those that are named, as a record of their own; any
+    /// other record as it is.
+    fn ended_part(&mut self, id: JobId, sel: &JobRef, cx: &mut Cx) -> Option<JobId> {
+        let Some(tasks) = &sel.tasks else { return Some(id) };
+        let job = self.job(id)?;
+        if !job.run.state.is_terminal() || job.compact_tasks().is_none_or(|own| covers(tasks, own)) {
+            return Some(id);
+        }
+        let own = self.split_set(id, tasks)?;
+        self.save_split(own, id, cx);
+        Some(own)
     }
 
     /// scontrol suspend: the processes stop, and so does the job's clock. It keeps its resources.
@@ -331,7 +364,8 @@ impl Core {
                 | JobState::Failed
                 | JobState::Cancelled
                 | JobState::Timeout
-                | JobState::OutOfMemory => refused = Refusal::AlreadyFinished,
+                | JobState::OutOfMemory
+                | JobState::NodeFail => refused = Refusal::AlreadyFinished,
             }
         }
         if fit.is_empty() { Err(refused) } else { Ok(fit) }

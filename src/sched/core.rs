@@ -6,16 +6,18 @@
 use super::array::ArrayGroup;
 use super::index::NameGroup;
 use super::ledger::Ledger;
-use super::queue::{Queue, QueueKey, rank};
+use super::node::Node;
+use super::queue::{Place, Queue, QueueKey, Shape, rank};
 use super::steps::StepWait;
 use super::types::{Config, Cx, Effect};
 use super::waits::Waits;
 use crate::model::change::{Change, Texts};
 use crate::model::dependency::{Dependency, DependencyTerm};
 use crate::model::diagnostics::RoundFacts;
+use crate::model::job::ClientProcess;
 use crate::model::partition::Host;
 use crate::model::request::Sharing;
-use crate::model::{ArrayRole, Job, JobId, JobState, Partition, Timestamp};
+use crate::model::{ArrayRole, ClockBase, Job, JobId, JobState, Partition, Timestamp};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -26,7 +28,7 @@ pub(super) struct Record {
     /// Of a pending job with a dependency.
     pub waits: Option<Box<Waits>>,
     /// Its place in the queue, while nothing but resources is missing.
-    pub key: Option<QueueKey>,
+    pub place: Option<Place>,
     /// Of a running job: how many had started before it.
     pub start_order: u64,
 }
@@ -35,6 +37,8 @@ pub(super) struct Record {
 #[derive(Debug, Clone)]
 pub struct Core {
     pub(super) config: Config,
+    /// How the clocks stand to each other.
+    pub(super) clock: ClockBase,
     pub(super) next_id: u32,
     /// Starts so far.
     pub(super) starts: u64,
@@ -47,6 +51,10 @@ pub struct Core {
     /// Who waits for whom: target to dependents.
     pub(super) dependents: HashMap<JobId, BTreeSet<JobId>>,
     pub(super) names: HashMap<u32, HashMap<String, NameGroup>>,
+    /// The records by the process that submitted them, or that stands for their allocation now.
+    pub(super) clients: BTreeSet<(ClientProcess, JobId)>,
+    /// Of each partition: the jobs that run, and the jobs and array tasks that wait.
+    pub(super) loads: HashMap<String, (u64, u64)>,
     /// What becomes due for which record; an entry may be out of date.
     pub(super) timers: BTreeSet<(Timestamp, JobId)>,
     /// When ended records leave the memory. These wake nobody.
@@ -57,6 +65,10 @@ pub struct Core {
     /// Records whose state has changed and whose dependents have not been told yet.
     pub(super) changed: VecDeque<JobId>,
     pub(super) last_round: RoundFacts,
+    /// Whether the node takes jobs.
+    pub(super) node: Node,
+    /// The job that was being launched when the daemon before this one died.
+    pub(super) launched_at_death: Option<JobId>,
 }
 
 /// The jobs that these dependencies name: what to ask the store about before `submit` and `recover`.
@@ -83,6 +95,7 @@ impl Core {
         let ledger = Ledger::new(&config.host);
         Core {
             config,
+            clock: ClockBase::default(),
             next_id: 1,
             starts: 0,
             jobs: BTreeMap::new(),
@@ -92,17 +105,35 @@ impl Core {
             arrays: HashMap::new(),
             dependents: HashMap::new(),
             names: HashMap::new(),
+            clients: BTreeSet::new(),
+            loads: HashMap::new(),
             timers: BTreeSet::new(),
             purges: BTreeSet::new(),
             expiring: BTreeSet::new(),
             step_waits: BTreeMap::new(),
             changed: VecDeque::new(),
             last_round: RoundFacts::default(),
+            node: Node::default(),
+            launched_at_death: None,
         }
     }
 
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// The clocks stand so to each other from now on: at the start, and whenever the wall clock was set or the machine
+    /// slept. No time has passed by that for those that run.
+    pub fn set_clock(&mut self, clock: ClockBase) {
+        if self.clock.boot == clock.boot && self.clock.jump_to(clock) == 0 {
+            return;
+        }
+        self.clock = clock;
+        for id in &self.active {
+            if let Some(record) = self.jobs.get_mut(id) {
+                record.job.catch_up(clock);
+            }
+        }
     }
 
     /// The number that the next record gets.
@@ -161,7 +192,8 @@ impl Core {
     /// Takes a record in. The caller sets its waits and calls `refresh`.
     pub(super) fn add_record(&mut self, job: Job, waits: Option<Box<Waits>>) {
         let id = job.id;
-        self.jobs.insert(id, Record { job, waits: None, key: None, start_order: 0 });
+        self.clients.extend(job.client.map(|client| (client.process, id)));
+        self.jobs.insert(id, Record { job, waits: None, place: None, start_order: 0 });
         self.put_waits(id, waits);
         self.index(id);
     }
@@ -202,15 +234,11 @@ impl Core {
         self.index(id);
         self.note_in_array(id, from, now);
         if to != JobState::Pending {
-            if let Some(key) = self.jobs.get_mut(&id).and_then(|record| record.key.take()) {
-                self.queue.remove(&key);
+            if let Some(place) = self.jobs.get_mut(&id).and_then(|record| record.place.take()) {
+                self.queue.remove(&place);
             }
             self.clear_waits(id);
             self.expiring.remove(&id);
-        }
-        if to.is_terminal() {
-            let end = self.job(id).and_then(|job| job.run.end).unwrap_or(now);
-            self.purges.insert((end.plus_secs(self.config.min_job_age_secs), id));
         }
         self.changed.push_back(id);
         if was_at_limit != self.is_array_at_limit(id) {
@@ -239,20 +267,19 @@ impl Core {
     /// Looks at a record again: whether it belongs into the queue, and where.
     pub(super) fn refresh(&mut self, id: JobId, now: Timestamp) {
         let Some(record) = self.jobs.get(&id) else { return };
-        let blocker = self.gate(record, now);
-        let key = (record.job.run.state == JobState::Pending && blocker.is_none()).then(|| self.queue_key(&record.job));
-        if record.key != key {
-            match (&record.key, key) {
+        let job = &record.job;
+        let is_waiting = job.run.state == JobState::Pending && self.gate(record, now).is_none();
+        let place = is_waiting.then(|| Place { key: self.queue_key(job), shape: Shape::of(job) });
+        if let Some(record) = self.jobs.get_mut(&id) {
+            match (&record.place, &place) {
+                (Some(old), Some(new)) if old == new => {}
                 (Some(old), Some(new)) => self.queue.shift(old, new),
                 (Some(old), None) => self.queue.remove(old),
                 (None, Some(new)) => self.queue.insert(new),
                 (None, None) => {}
             }
-        }
-        let is_eligible = key.is_some();
-        if let Some(record) = self.jobs.get_mut(&id) {
-            record.key = key;
-            if is_eligible && record.job.run.eligible.is_none() {
+            record.place = place;
+            if is_waiting && record.job.run.eligible.is_none() {
                 record.job.run.eligible = Some(now);
             }
         }
@@ -300,7 +327,7 @@ impl Core {
     pub(super) fn refresh_singletons(&mut self, name: &(u32, String), now: Timestamp) {
         let Some(group) = self.names.get(&name.0).and_then(|names| names.get(&name.1)) else { return };
         let is_moved = |id: &JobId| {
-            self.jobs.get(id).is_some_and(|record| record.key.is_some() || self.is_singleton_free(&record.job))
+            self.jobs.get(id).is_some_and(|record| record.place.is_some() || self.is_singleton_free(&record.job))
         };
         let moved: Vec<JobId> = group.singletons.iter().map(|(_, id)| *id).take_while(is_moved).collect();
         for id in moved {
@@ -339,8 +366,11 @@ impl Core {
         self.clear_waits(id);
         self.unindex(id);
         let Some(record) = self.jobs.remove(&id) else { return };
-        if let Some(key) = &record.key {
-            self.queue.remove(key);
+        if let Some(client) = record.job.client {
+            self.clients.remove(&(client.process, id));
+        }
+        if let Some(place) = &record.place {
+            self.queue.remove(place);
         }
         self.step_waits.remove(&id);
         if let Some(array) = record.job.array_job_id()

@@ -7,6 +7,7 @@
 use super::core::{Core, dependency_of};
 use super::types::EndedJob;
 use super::waits::{Corr, Outlook, Status, Waits};
+use crate::model::array::TaskSet;
 use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
 use crate::model::{ArrayRole, Job, JobId, JobRef, JobState, Reason, Refusal, Timestamp};
 use std::collections::BTreeMap;
@@ -211,16 +212,21 @@ impl Core {
     /// Sets up what a new or changed pending record waits for.
     pub(super) fn set_waits(&mut self, id: JobId, known: &Known) {
         self.clear_waits(id);
-        let Some(record) = self.jobs.get(&id) else { return };
-        let dependency = dependency_of(&record.job);
-        if dependency.is_empty() || record.job.run.state != JobState::Pending {
-            return;
+        if let Some(waits) = self.job(id).and_then(|job| self.waits_of(job, known)) {
+            self.put_waits(id, Some(Box::new(waits)));
+        }
+    }
+
+    /// What a pending record waits for; `None` without a dependency.
+    pub(super) fn waits_of(&self, job: &Job, known: &Known) -> Option<Waits> {
+        let dependency = dependency_of(job);
+        if dependency.is_empty() || job.run.state != JobState::Pending {
+            return None;
         }
         let terms: Vec<(DependencyTerm, Status)> =
-            dependency.terms.iter().map(|term| (term.clone(), self.term_status(term, &record.job, known))).collect();
-        let corr = self.corr_of(&record.job, &terms, known);
-        let waits = Waits { terms, any: dependency.any, corr };
-        self.put_waits(id, Some(Box::new(waits)));
+            dependency.terms.iter().map(|term| (term.clone(), self.term_status(term, job, known))).collect();
+        let corr = self.corr_of(job, &terms, known);
+        Some(Waits { terms, any: dependency.any, corr })
     }
 
     /// For a compact record whose tasks wait for their counterparts in other arrays.
@@ -374,10 +380,12 @@ impl Core {
     }
 
     /// Tasks of a compact record that can never start and are to be cancelled for it (`--kill-on-invalid-dep`).
-    pub(super) fn hopeless_tasks(&self, job: &Job, waits: &Waits) -> Vec<u32> {
+    pub(super) fn hopeless_tasks(&self, job: &Job, waits: &Waits) -> TaskSet {
         match (&waits.corr, waits.any) {
-            (Some(corr), false) if job.request.kill_on_invalid_dep => corr.failed.iter().copied().collect(),
-            (Some(_) | None, _) => Vec::new(),
+            (Some(corr), false) if job.request.kill_on_invalid_dep => {
+                TaskSet::from_sorted(&corr.failed.iter().copied().collect::<Vec<_>>())
+            }
+            (Some(_) | None, _) => TaskSet::default(),
         }
     }
 

@@ -2,96 +2,174 @@
 //!
 //! Every running job is taken to use its time limit to the full, and nothing new to come. The same [`Round`] decides
 //! as in the plan, in the same order, so `squeue --start` shows what the plan says.
+//!
+//! A [`Forecast`] is a copy of what is needed for that: it is taken in a moment, and worked out wherever there is time.
 
 use super::backfill::{Round, Running, Verdict};
-use super::core::Core;
-use super::plan::BACKFILL_DEPTH;
-use super::queue::QueueKey;
+use super::core::{Core, Record};
+use super::queue::{Place, Queue, QueueKey, Shape};
 use super::room::{Room, Want};
+use super::timers::is_late;
+use super::types::Estimate;
+use crate::model::partition::Host;
 use crate::model::{Job, JobId, JobState, Reason, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Bound;
 
 /// How far a forecast goes: so many starts, and looks at so many moments.
 const MAX_STARTS: usize = 2000;
 const MAX_MOMENTS: usize = 2000;
 
-impl Core {
-    /// When the plan would start the pending jobs. A compact record has the start of its first task. Jobs whose start
-    /// can't be told (held, waiting for others, behind a job without a time limit, too far back in a long queue) are not
-    /// in the answer.
-    pub fn expected_starts(&self, now: Timestamp) -> BTreeMap<JobId, Timestamp> {
-        Forecast::new(self, now).run()
-    }
-}
+/// Jobs that a forecast is about: the first of the queue, and as many whose begin time comes next.
+const MAX_JOBS: usize = 5000;
 
-/// A pending record.
-struct Candidate<'a> {
-    job: &'a Job,
-    tasks: usize,
-}
-
-struct Forecast<'a> {
-    core: &'a Core,
+/// What is known now about who starts when.
+#[derive(Debug, Clone)]
+pub struct Forecast {
     now: Timestamp,
+    host: Host,
     room: Room,
+    /// With the array of each.
     running: Vec<(Running, Option<JobId>)>,
-    /// Running tasks of each array.
-    array_load: HashMap<JobId, u32>,
-    candidates: HashMap<JobId, Candidate<'a>>,
-    /// Those that could start now, in the order of the queue.
-    order: BTreeSet<QueueKey>,
-    /// Those whose time has not come.
-    later: BTreeSet<(Timestamp, QueueKey)>,
+    waiting: Vec<Waiting>,
+    /// The number of the next record, and the starts so far.
     turn: u32,
-    /// Starts so far, real ones included.
     started: u64,
-    starts: BTreeMap<JobId, Timestamp>,
 }
 
-impl<'a> Forecast<'a> {
-    fn new(core: &'a Core, now: Timestamp) -> Self {
-        let holders = core.active.iter().filter_map(|id| core.job(*id)).filter(|job| job.run.alloc.is_some());
-        let arrays = holders.map(Job::array_job_id);
-        let mut forecast = Forecast {
-            core,
-            now,
-            room: core.ledger.room().clone(),
-            running: core.running_jobs(now).into_iter().zip(arrays).collect(),
-            array_load: core.arrays.iter().map(|(id, group)| (*id, group.active)).collect(),
-            candidates: HashMap::new(),
-            order: BTreeSet::new(),
-            later: BTreeSet::new(),
-            turn: core.next_id,
-            started: core.starts,
-            starts: BTreeMap::new(),
-        };
-        forecast.gather();
-        forecast
-    }
+/// A pending record that has nothing to wait for but resources, its begin time, or other tasks of its array.
+#[derive(Debug, Clone)]
+struct Waiting {
+    place: Place,
+    begin: Option<Timestamp>,
+    tasks: usize,
+    /// With the number of its tasks that may run at once.
+    array: Option<(JobId, Option<u32>)>,
+}
 
-    /// Those in the queue, those that only wait for their time, and those that only wait for their own array.
-    fn gather(&mut self) {
-        for record in self.core.jobs.values() {
-            let job = &record.job;
-            if job.run.state != JobState::Pending {
-                continue;
-            }
-            let key = self.core.queue_key(job);
-            match (self.core.gate(record, self.now), job.request.begin) {
-                (None | Some(Reason::JobArrayTaskLimit), _) => {
-                    self.order.insert(key);
-                }
-                (Some(Reason::BeginTime), Some(begin)) => {
-                    self.later.insert((begin, key));
-                }
-                (Some(_), _) => continue,
-            }
-            self.candidates.insert(job.id, Candidate { job, tasks: job.pending_tasks() });
+/// What would become of a submission.
+#[derive(Debug, Clone)]
+pub struct Trial {
+    /// Without the start, which takes a while: the forecast tells it.
+    pub estimate: Estimate,
+    pub forecast: Forecast,
+}
+
+/// When which records are expected to start.
+pub type Starts = BTreeMap<JobId, Timestamp>;
+
+impl Core {
+    /// What a forecast needs. It costs what the jobs cost that it is about, however many wait behind them.
+    pub fn forecast(&self, now: Timestamp) -> Forecast {
+        let holders = self.active.iter().filter_map(|id| self.job(*id)).filter(|job| job.run.alloc.is_some());
+        let arrays: Vec<Option<JobId>> = holders.map(Job::array_job_id).collect();
+        // Only an array with running tasks can have as many as it may.
+        let full: BTreeSet<JobId> = arrays.iter().copied().flatten().collect();
+        let full = full.iter().filter_map(|array| self.arrays.get(array)).filter(|group| group.is_at_limit());
+        let in_line = self.queue.iter().map(|key| key.id);
+        let later = self.timers.iter().map(|(_, id)| *id);
+        let ids =
+            in_line.take(MAX_JOBS).chain(later.take(MAX_JOBS)).chain(full.flat_map(|group| &group.waiting).copied());
+        let mut seen = BTreeSet::new();
+        let records = ids.filter(|id| seen.insert(*id)).filter_map(|id| self.jobs.get(&id));
+        Forecast {
+            now,
+            host: self.config.host.clone(),
+            room: self.ledger.room().clone(),
+            running: self.running_jobs(now).into_iter().zip(arrays).collect(),
+            waiting: records.filter_map(|record| self.waiting(record, now)).collect(),
+            turn: self.next_id,
+            started: self.starts,
         }
     }
 
-    fn run(mut self) -> BTreeMap<JobId, Timestamp> {
+    fn waiting(&self, record: &Record, now: Timestamp) -> Option<Waiting> {
+        let job = &record.job;
+        if job.run.state != JobState::Pending {
+            return None;
+        }
+        let begin = match self.gate(record, now) {
+            None | Some(Reason::JobArrayTaskLimit) => None,
+            Some(Reason::BeginTime) => Some(job.request.begin?),
+            Some(_) => return None,
+        };
+        let limit = job.request.array.as_ref().and_then(|array| array.limit);
+        let array = job.array_job_id().map(|array| (array, limit));
+        let place = Place { key: self.queue_key(job), shape: Shape::of(job) };
+        Some(Waiting { place, begin, tasks: job.pending_tasks(), array })
+    }
+
+    /// What a forecast needs if this record came next.
+    pub(super) fn forecast_with(&self, record: &Record, now: Timestamp) -> Forecast {
+        let mut forecast = self.forecast(now);
+        forecast.turn = forecast.turn.saturating_add(1);
+        if !is_late(&record.job, now) {
+            forecast.waiting.extend(self.waiting(record, now));
+        }
+        forecast
+    }
+}
+
+impl Forecast {
+    /// When the plan would start the pending jobs. A compact record has the start of its first task. Jobs whose start
+    /// can't be told (held, waiting for others, behind a job without a time limit, too far back in a long queue) are not
+    /// in the answer.
+    pub fn starts(self) -> Starts {
+        Future::new(self).run()
+    }
+}
+
+/// How it goes on.
+struct Future {
+    now: Timestamp,
+    host: Host,
+    room: Room,
+    running: Vec<(Running, Option<JobId>)>,
+    waiting: HashMap<JobId, Waiting>,
+    /// The records of each array, and its tasks that run.
+    arrays: HashMap<JobId, (Vec<JobId>, u32)>,
+    /// Those that could start now.
+    queue: Queue,
+    /// Those whose time has not come.
+    later: BTreeSet<(Timestamp, JobId)>,
+    turn: u32,
+    started: u64,
+    starts: Starts,
+}
+
+impl Future {
+    fn new(forecast: Forecast) -> Self {
+        let Forecast { now, host, room, running, waiting, turn, started } = forecast;
+        let mut arrays: HashMap<JobId, (Vec<JobId>, u32)> = HashMap::new();
+        for array in running.iter().filter_map(|(_, array)| *array) {
+            arrays.entry(array).or_default().1 += 1;
+        }
+        for Waiting { place, array, .. } in &waiting {
+            if let Some((array, _)) = array {
+                arrays.entry(*array).or_default().0.push(place.key.id);
+            }
+        }
+        let later = waiting.iter().filter_map(|one| Some((one.begin?, one.place.key.id))).collect();
+        let ids: Vec<JobId> = waiting.iter().filter(|one| one.begin.is_none()).map(|one| one.place.key.id).collect();
+        let waiting = waiting.into_iter().map(|one| (one.place.key.id, one)).collect();
+        let (queue, starts) = (Queue::default(), Starts::new());
+        let mut future = Future { now, host, room, running, waiting, arrays, queue, later, turn, started, starts };
+        ids.into_iter().for_each(|id| future.enter(id));
+        future
+    }
+
+    /// A record whose time has come stands in the queue, unless its array has as many tasks running as it may.
+    fn enter(&mut self, id: JobId) {
+        let Some(Waiting { place, array, begin, .. }) = self.waiting.get(&id) else { return };
+        let is_full = array.is_some_and(|(array, limit)| {
+            let load = self.arrays.get(&array).map_or(0, |(_, load)| *load);
+            limit.is_some_and(|limit| load >= limit)
+        });
+        if !is_full && begin.is_none_or(|begin| begin <= self.now) && !self.queue.contains(&place.key) {
+            self.queue.insert(place);
+        }
+    }
+
+    fn run(mut self) -> Starts {
         let mut starts = 0;
         for _ in 0..MAX_MOMENTS {
             starts += self.one_round();
@@ -103,63 +181,65 @@ impl<'a> Forecast<'a> {
     }
 
     fn one_round(&mut self) -> usize {
-        let host = &self.core.config.host;
-        let mut round = Round::new(host, self.now);
-        let (mut tried, mut started) = (0, 0);
-        let mut next = self.order.first().copied();
-        while let Some(key) = next {
-            if self.room.cpus == 0 || tried > BACKFILL_DEPTH {
-                break;
-            }
-            if self.is_startable(key.id)
-                && let Some(candidate) = self.candidates.get(&key.id)
-            {
-                let job = candidate.job;
-                let (want, limit) = (Want::of(job), job.request.time_limit_secs);
-                let running = || self.running.iter().map(|(running, _)| running.clone()).collect();
-                match round.consider(&want, limit, &self.room, running) {
-                    Verdict::Start => {
-                        self.start(key, &want, limit);
-                        started += 1;
-                    }
-                    Verdict::Wait => tried += 1,
+        let mut round = Round::new(self.now);
+        let mut started = 0;
+        while let Some(QueueKey { id, .. }) = round.next(&self.queue, &self.room, &self.host) {
+            let Some(Waiting { place, .. }) = self.waiting.get(&id) else { continue };
+            let shape = place.shape.clone();
+            let running = || self.running.iter().map(|(running, _)| running.clone()).collect();
+            match round.consider(&shape.want(), shape.limit, &self.room, &self.host, running) {
+                Verdict::Start => {
+                    self.start(id, &shape.want(), shape.limit);
+                    started += 1;
                 }
+                Verdict::Wait => {}
             }
-            next = self.order.range((Bound::Excluded(key), Bound::Unbounded)).next().copied();
         }
         started
     }
 
-    fn is_startable(&self, id: JobId) -> bool {
-        let limit = self.core.group_of(id).and_then(|group| group.limit);
-        let array = self.candidates.get(&id).and_then(|candidate| candidate.job.array_job_id());
-        let load = array.and_then(|array| self.array_load.get(&array)).copied().unwrap_or(0);
-        limit.is_none_or(|limit| load < limit)
-    }
-
-    fn start(&mut self, key: QueueKey, want: &Want, limit: Option<u64>) {
-        let host = &self.core.config.host;
-        let Some(gpus) = self.room.take(want, host) else { return };
-        let Some(candidate) = self.candidates.get_mut(&key.id) else { return };
-        let array = candidate.job.array_job_id();
-        self.starts.entry(key.id).or_insert(self.now);
+    fn start(&mut self, id: JobId, want: &Want, limit: Option<u64>) {
+        let Some(gpus) = self.room.take(want, &self.host) else { return };
+        let Some(waiting) = self.waiting.get_mut(&id) else { return };
+        self.starts.entry(id).or_insert(self.now);
         self.started += 1;
         let running = Running {
             end: limit.map(|limit| self.now.plus_secs(limit.max(1))),
             order: self.started,
-            tres: want.taken(host),
+            tres: want.taken(&self.host),
             gpus,
             exclusive: want.exclusive,
         };
+        let array = waiting.array.map(|(array, _)| array);
         self.running.push((running, array));
-        if let Some(array) = array {
-            *self.array_load.entry(array).or_default() += 1;
-        }
-        candidate.tasks = candidate.tasks.saturating_sub(1);
-        self.order.remove(&key);
-        if candidate.tasks > 0 {
-            self.order.insert(QueueKey { turn: self.turn, ..key });
+        self.queue.remove(&waiting.place);
+        // What is left of an array has its next turn behind all others.
+        waiting.tasks = waiting.tasks.saturating_sub(1);
+        waiting.place.key.turn = self.turn;
+        if waiting.tasks == 0 {
+            self.waiting.remove(&id);
+        } else {
             self.turn = self.turn.saturating_add(1);
+            self.enter(id);
+        }
+        self.change_load(array, 1);
+    }
+
+    /// So many more tasks of an array run.
+    fn change_load(&mut self, array: Option<JobId>, by: i32) {
+        let Some((records, load)) = array.and_then(|array| self.arrays.get_mut(&array)) else { return };
+        *load = load.saturating_add_signed(by);
+        let (records, load) = (std::mem::take(records), *load);
+        for id in &records {
+            let Some(Waiting { place, array, .. }) = self.waiting.get(id) else { continue };
+            match array.and_then(|(_, limit)| limit) {
+                Some(limit) if load >= limit => self.queue.remove(place),
+                Some(_) => self.enter(*id),
+                None => {}
+            }
+        }
+        if let Some((own, _)) = array.and_then(|array| self.arrays.get_mut(&array)) {
+            *own = records;
         }
     }
 
@@ -167,23 +247,21 @@ impl<'a> Forecast<'a> {
     fn advance(&mut self) -> bool {
         let end = self.running.iter().filter_map(|(running, _)| running.end).min();
         let begin = self.later.first().map(|(at, _)| *at);
-        // Without anybody left in line it does not matter who ends.
-        let end = end.filter(|_| !self.order.is_empty());
+        // With nobody left but those whose time has not come it does not matter who ends.
+        let end = end.filter(|_| self.waiting.len() > self.later.len());
         let Some(next) = end.into_iter().chain(begin).min() else { return false };
         self.now = next.max(self.now);
-        while let Some((_, key)) = self.later.first().copied().filter(|(at, _)| *at <= next) {
-            self.later.pop_first();
-            self.order.insert(key);
-        }
         let (gone, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.running)
             .into_iter()
             .partition(|(running, _)| running.end.is_some_and(|end| end <= next));
         self.running = left;
         for (running, array) in gone {
             self.room.give(&running.tres, &running.gpus, running.exclusive);
-            if let Some(load) = array.and_then(|array| self.array_load.get_mut(&array)) {
-                *load = load.saturating_sub(1);
-            }
+            self.change_load(array, -1);
+        }
+        while let Some((_, id)) = self.later.first().copied().filter(|(at, _)| *at <= next) {
+            self.later.pop_first();
+            self.enter(id);
         }
         true
     }

@@ -3,7 +3,7 @@
 use super::array::ArrayGroup;
 use super::core::Core;
 use crate::model::dependency::DependencyTerm;
-use crate::model::{ArrayRole, JobId, JobState, Timestamp};
+use crate::model::{ArrayRole, Job, JobId, JobState, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Jobs of one name and user, for `singleton`: how many records each submission has.
@@ -38,6 +38,15 @@ impl Core {
                 }
             }
         }
+        let (running, pending) = load_of(job);
+        if running + pending > 0 {
+            if !self.loads.contains_key(&job.partition) {
+                self.loads.insert(job.partition.clone(), (0, 0));
+            }
+            if let Some(load) = self.loads.get_mut(&job.partition) {
+                *load = (load.0 + running, load.1 + pending);
+            }
+        }
         if job.run.state.is_active() {
             self.active.insert(id);
         }
@@ -49,6 +58,7 @@ impl Core {
             });
             group.records.insert(id);
             if !job.run.state.is_terminal() {
+                group.live += 1;
                 // The limit may have been changed: every record that has not ended has the present one.
                 group.limit = job.request.array.as_ref().and_then(|array| array.limit);
             }
@@ -86,11 +96,17 @@ impl Core {
                 names.remove(&job.request.name);
             }
         }
+        let (running, pending) = load_of(job);
+        if let Some(load) = self.loads.get_mut(&job.partition) {
+            *load = (load.0.saturating_sub(running), load.1.saturating_sub(pending));
+        }
         self.active.remove(&id);
         if job.array_job_id().is_some()
             && let Some(group) = self.arrays.get_mut(&group_id)
         {
-            group.records.remove(&id);
+            if group.records.remove(&id) && !job.run.state.is_terminal() {
+                group.live = group.live.saturating_sub(1);
+            }
             group.waiting.remove(&id);
             group.compact.remove(&id);
             if let ArrayRole::Task { task, .. } = &job.role {
@@ -146,6 +162,11 @@ impl Core {
             ArrayRole::None => {}
         }
     }
+}
+
+/// What a record adds to the running and to the waiting jobs of its partition.
+pub(super) fn load_of(job: &Job) -> (u64, u64) {
+    (u64::from(job.run.state.is_active()), job.pending_tasks() as u64)
 }
 
 fn take_one(counts: &mut BTreeMap<JobId, u32>, id: JobId) {

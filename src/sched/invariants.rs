@@ -1,15 +1,19 @@
 //! What must always be true of the state: the tests check it after each step.
 
 use super::core::Core;
+use super::index::load_of;
+use super::queue::Shape;
 use crate::model::request::Sharing;
-use crate::model::{ArrayRole, JobState, Tres};
-use std::collections::BTreeSet;
+use crate::model::{ArrayRole, Job, JobState, Tres};
+use std::collections::{BTreeSet, HashMap};
 
 impl Core {
     /// What was found broken first.
     pub fn check_invariants(&self) -> Result<(), String> {
         self.check_capacity()?;
         self.check_queue()?;
+        self.check_clients()?;
+        self.check_loads()?;
         self.check_arrays()
     }
 
@@ -56,7 +60,7 @@ impl Core {
 
     /// The queue holds pending records only, each at its place.
     fn check_queue(&self) -> Result<(), String> {
-        let keyed = self.jobs.values().filter(|record| record.key.is_some()).count();
+        let keyed = self.jobs.values().filter(|record| record.place.is_some()).count();
         if keyed != self.queue.len() {
             return Err(format!("{keyed} records think they are in the queue, which has {}", self.queue.len()));
         }
@@ -64,18 +68,51 @@ impl Core {
             let Some(record) = self.jobs.get(&key.id) else {
                 return Err(format!("job {} is in the queue and not in memory", key.id));
             };
-            if record.job.run.state != JobState::Pending || record.key != Some(key) {
+            if record.job.run.state != JobState::Pending || record.place.as_ref().is_none_or(|place| place.key != key) {
                 return Err(format!("job {} is {} and in the queue", key.id, record.job.run.state));
             }
         }
-        Ok(())
+        let places = self.jobs.values().filter_map(|record| Some((&record.job, record.place.as_ref()?)));
+        if let Some((job, _)) = places.clone().find(|(job, place)| Shape::of(job) != place.shape) {
+            return Err(format!("job {} waits among those of another shape", job.id));
+        }
+        self.queue.check(places.map(|(_, place)| place))
+    }
+
+    /// The loads of the partitions are those of their jobs.
+    fn check_loads(&self) -> Result<(), String> {
+        let mut loads: HashMap<String, (u64, u64)> = HashMap::new();
+        for job in self.jobs() {
+            let (running, pending) = load_of(job);
+            let load = loads.entry(job.partition.clone()).or_default();
+            *load = (load.0 + running, load.1 + pending);
+        }
+        let differs = |(name, load): &(&String, &(u64, u64))| loads.get(*name).copied().unwrap_or_default() != **load;
+        match self.loads.iter().find(differs) {
+            Some((name, load)) => Err(format!("partition {name} counts {load:?} and has {:?}", loads.get(name))),
+            None if loads.iter().any(|(name, load)| *load != (0, 0) && !self.loads.contains_key(name)) => {
+                Err(format!("a partition is not counted: {loads:?}"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Each record is found by the process that submitted it, and no other is.
+    fn check_clients(&self) -> Result<(), String> {
+        let of = |job: &Job| job.client.map(|client| (client.process, job.id));
+        let told: BTreeSet<_> = self.jobs().filter_map(of).collect();
+        if told == self.clients {
+            return Ok(());
+        }
+        let wrong: Vec<_> = told.symmetric_difference(&self.clients).collect();
+        Err(format!("the index of submitting processes is wrong about {wrong:?}"))
     }
 
     /// No task is in two records; no array has more tasks running than it may.
     fn check_arrays(&self) -> Result<(), String> {
         for (id, group) in &self.arrays {
             let mut seen = BTreeSet::new();
-            let mut active = 0;
+            let (mut active, mut live) = (0, 0);
             for record in group.records.iter().filter_map(|id| self.jobs.get(id)) {
                 let tasks: Vec<u32> = match &record.job.role {
                     ArrayRole::Task { task, .. } => vec![*task],
@@ -83,9 +120,13 @@ impl Core {
                     ArrayRole::None => return Err(format!("job {} is no part of array {id}", record.job.id)),
                 };
                 active += u32::from(record.job.run.state.is_active());
+                live += usize::from(!record.job.run.state.is_terminal());
                 if let Some(task) = tasks.into_iter().find(|task| !seen.insert(*task)) {
                     return Err(format!("task {task} of array {id} is in two records"));
                 }
+            }
+            if live != group.live {
+                return Err(format!("array {id} has {live} records that are not over and counts {}", group.live));
             }
             if active != group.active {
                 return Err(format!("array {id} has {active} tasks running and counts {}", group.active));

@@ -18,6 +18,8 @@ pub struct Ledger {
     holders: u32,
     exclusive: Option<JobId>,
     room: Room,
+    /// The host with nobody on it.
+    whole: Room,
 }
 
 impl Ledger {
@@ -30,12 +32,18 @@ impl Ledger {
             holders: 0,
             exclusive: None,
             room: Room::whole(host),
+            whole: Room::whole(host),
         }
     }
 
     /// What is free now.
     pub fn room(&self) -> &Room {
         &self.room
+    }
+
+    /// What would be free with nobody on the host.
+    pub fn whole(&self) -> &Room {
+        &self.whole
     }
 
     /// What is in use, which may be more than a host that has shrunk has.

@@ -16,8 +16,12 @@ use crate::model::run::{Run, RunState};
 use crate::model::tres::Usage;
 use crate::model::{ExitCode, ExitRecord, Job, JobId, JobState, Reason, Step, Timestamp};
 use std::sync::Arc;
+use std::time::Duration;
 
 const SIGTERM: i32 = 15;
+
+/// A launch that comes so long after its decision is late. What is less does not show.
+const LATE: Duration = Duration::from_secs(1);
 
 /// A terminal state with what is told about it.
 #[derive(Debug, Clone, Copy)]
@@ -46,14 +50,15 @@ impl Ending {
     }
 
     /// Of a running job, by what its processes came to.
-    fn of_running(exit: ExitCode, cause: EndCause) -> Self {
+    pub(super) fn of_running(exit: ExitCode, cause: EndCause) -> Self {
         let ending = |state, reason| Ending { state, reason, exit, by: None };
         match cause {
             EndCause::Exited => Ending::exited(exit),
             EndCause::TimeLimit => ending(JobState::Timeout, Reason::TimeLimit),
             EndCause::OutOfMemory => Ending::exited(ExitCode::OUT_OF_MEMORY),
-            EndCause::LaunchFailed => ending(JobState::Failed, Reason::JobLaunchFailure),
+            EndCause::LaunchFailed | EndCause::HostFault => ending(JobState::Failed, Reason::JobLaunchFailure),
             EndCause::RunnerLost => ending(JobState::Failed, Reason::RunnerLost),
+            EndCause::NodeFailed => ending(JobState::NodeFail, Reason::NodeDown),
             // Nobody here asked for it, yet a ladder ran: the request was lost with an earlier daemon.
             EndCause::Stopped | EndCause::NeverLaunched => ending(JobState::Cancelled, Reason::None),
         }
@@ -70,17 +75,37 @@ impl Ending {
             return Ending::exited(job.run.exit);
         }
         // Of a script that never ran, or whose end nobody saw, the signal is what is known.
-        let is_unseen = matches!(cause, EndCause::NeverLaunched | EndCause::RunnerLost);
-        let is_signalled = is_unseen && job.request.kind != JobKind::Allocation;
-        let exit = if is_signalled { ExitCode::signal(SIGTERM) } else { exit };
+        let is_unseen = matches!(
+            cause,
+            EndCause::NeverLaunched | EndCause::HostFault | EndCause::RunnerLost | EndCause::NodeFailed
+        );
+        let exit = match job.request.kind {
+            JobKind::Batch | JobKind::Run if is_unseen => ExitCode::signal(SIGTERM),
+            JobKind::Allocation if is_unseen => ExitCode::OK,
+            JobKind::Batch | JobKind::Run | JobKind::Allocation => exit,
+        };
         Ending { state: JobState::Cancelled, reason, exit, by }
     }
+}
+
+/// How the command of an allocation ended that its client ran, if this step was that command and its client lived to see
+/// its end.
+pub(super) fn end_of_command(job: &Job, step: &Step) -> Option<ExitCode> {
+    let is_command = step.client.is_some() && step.client == job.holder();
+    (is_command && step.state.is_terminal() && !step.client_gone).then_some(step.exit)
 }
 
 impl Core {
     /// All processes of a job are gone, or it never had any.
     pub fn on_job_ended(&mut self, id: JobId, record: ExitRecord, cause: EndCause, cx: &mut Cx) {
-        let Some(job) = self.job(id) else { return };
+        if let (EndCause::HostFault, Some(fault)) = (cause, record.host_fault) {
+            self.launch_failed_by_host(id, fault, record.launch_error.as_deref().unwrap_or_default(), cx.now);
+        }
+        let Some(known) = self.jobs.get_mut(&id).map(|known| &mut known.job) else { return };
+        if let Some(clock) = record.clock {
+            known.run.catch_up(clock);
+        }
+        let job = &*known;
         match job.run.state {
             JobState::Completing if job.run.reason == Reason::Requeued => {
                 let run = job.run.clone().ended_as(record.exit, record.usage, record.ended);
@@ -92,7 +117,7 @@ impl Core {
                 self.finish(id, ending, record.usage, record.ended, cx);
             }
             // The limit was reached, however its processes ended then, and whether a daemon saw it or not.
-            JobState::Completing if matches!(cause, EndCause::Exited | EndCause::Stopped) => {
+            JobState::Completing if matches!(cause, EndCause::Exited | EndCause::Stopped | EndCause::NodeFailed) => {
                 self.end_running(id, record, EndCause::TimeLimit, cx);
             }
             JobState::Running | JobState::Suspended | JobState::Completing => self.end_running(id, record, cause, cx),
@@ -101,7 +126,8 @@ impl Core {
             | JobState::Failed
             | JobState::Cancelled
             | JobState::Timeout
-            | JobState::OutOfMemory => {}
+            | JobState::OutOfMemory
+            | JobState::NodeFail => {}
         }
         self.settle(cx);
     }
@@ -109,12 +135,14 @@ impl Core {
     /// A job that nobody stopped, except for its time limit, is over: for good, or to run again.
     fn end_running(&mut self, id: JobId, record: ExitRecord, cause: EndCause, cx: &mut Cx) {
         let Some(job) = self.jobs.get_mut(&id).map(|known| &mut known.job) else { return };
-        if cause == EndCause::NeverLaunched && job.request.kind != JobKind::Allocation {
+        let is_unbegun = matches!(cause, EndCause::NeverLaunched | EndCause::HostFault);
+        if is_unbegun && job.request.kind != JobKind::Allocation {
+            self.launch_came_to_nothing(id);
             return self.back_to_queue(id, None, cx);
         }
         let ending = Ending::of_running(record.exit, cause);
         let is_failure = match ending.state {
-            JobState::Failed | JobState::Timeout | JobState::OutOfMemory => true,
+            JobState::Failed | JobState::Timeout | JobState::OutOfMemory | JobState::NodeFail => true,
             JobState::Completed | JobState::Cancelled => false,
             JobState::Pending | JobState::Running | JobState::Suspended | JobState::Completing => false,
         };
@@ -151,14 +179,19 @@ impl Core {
             | JobState::Failed
             | JobState::Cancelled
             | JobState::Timeout
-            | JobState::OutOfMemory => {}
+            | JobState::OutOfMemory
+            | JobState::NodeFail => {}
         }
         self.settle(cx);
     }
 
-    /// The client that an allocation was made for is gone without giving it back.
+    /// The client that an allocation was made for is gone without giving it back. One whose command has ended had no
+    /// daemon to give it back to.
     pub fn client_lost(&mut self, id: JobId, cx: &mut Cx) {
         let Some(job) = self.job(id) else { return };
+        if let Some(exit) = job.steps.iter().find_map(|step| end_of_command(job, step)) {
+            return self.release_allocation(id, exit, cx);
+        }
         match job.run.state {
             JobState::Pending => {
                 self.end_pending(id, Ending::cancelled(Reason::ClientLost, None), cx);
@@ -171,7 +204,8 @@ impl Core {
             | JobState::Failed
             | JobState::Cancelled
             | JobState::Timeout
-            | JobState::OutOfMemory => {}
+            | JobState::OutOfMemory
+            | JobState::NodeFail => {}
         }
         self.settle(cx);
     }
@@ -182,17 +216,33 @@ impl Core {
         if let Some(record) = self.jobs.get_mut(&id)
             && record.job.client != client
         {
-            record.job.client = client;
+            let old = std::mem::replace(&mut record.job.client, client);
+            if let Some(old) = old {
+                self.clients.remove(&(old.process, id));
+            }
+            self.clients.insert((process, id));
             self.save(id, cx);
         }
     }
 
     /// The job that this process has submitted, of those in memory: of an array its number.
     pub fn submitted_by(&self, process: ClientProcess) -> Option<JobId> {
-        let jobs = self.jobs.values().map(|record| &record.job);
-        let job =
-            jobs.filter(|job| job.client.is_some_and(|client| client.process == process)).min_by_key(|job| job.id)?;
+        let own = (process, JobId(0))..=(process, JobId(u32::MAX));
+        let job = self.clients.range(own).next().and_then(|(_, id)| self.job(*id))?;
         Some(job.array_job_id().unwrap_or(job.id))
+    }
+
+    /// The job is about to be launched. Where that comes long after the decision, since its commit had to wait for the disk,
+    /// the job starts now: its time is its own.
+    pub fn launches(&mut self, id: JobId, cx: &mut Cx) {
+        let clock = self.clock;
+        let Some(run) = self.jobs.get_mut(&id).map(|record| &mut record.job.run) else { return };
+        let waited = run.started_at().map(|decided| clock.monotonic(cx.now).saturating_sub(decided));
+        let is_as_decided = run.state == JobState::Running && run.suspended_us == 0;
+        if is_as_decided && waited.is_some_and(|waited| waited >= LATE) {
+            (run.start, run.clock, run.stepped_us) = (Some(cx.now), Some(clock), 0);
+            self.save(id, cx);
+        }
     }
 
     /// RUNNING or SUSPENDED to COMPLETING, and the ladder is set up. The reason says what it is to end as.
@@ -202,6 +252,7 @@ impl Core {
         }
         if let Some(record) = self.jobs.get_mut(&id) {
             record.job.run.reason = reason;
+            record.job.run.stopped_at.get_or_insert(cx.now);
             match cause {
                 StopCause::Cancelled { by } | StopCause::Killed { by } => record.job.run.cancelled_by = Some(by),
                 StopCause::Requeue
@@ -224,6 +275,7 @@ impl Core {
         {
             if let Some(record) = self.jobs.get_mut(&id) {
                 record.job.run.reason = Reason::TimeLimit;
+                record.job.run.stopped_at.get_or_insert(cx.now);
             }
             self.save(id, cx);
             self.refuse_waiting_steps(id, cx);
@@ -245,11 +297,10 @@ impl Core {
         job.run.reason = ending.reason;
         job.run.exit = ending.exit;
         job.run.cancelled_by = ending.by;
-        // The clock may have been set back while it ran.
-        job.run.end = Some(ended.max(job.run.start.unwrap_or(ended)));
+        job.run.end_at(ended);
     }
 
-    fn finish(&mut self, id: JobId, ending: Ending, usage: Usage, ended: Timestamp, cx: &mut Cx) {
+    pub(super) fn finish(&mut self, id: JobId, ending: Ending, usage: Usage, ended: Timestamp, cx: &mut Cx) {
         self.close_steps(id, ending.state, ended, cx);
         self.set_end(id, &ending, ended);
         if let Some(record) = self.jobs.get_mut(&id) {
@@ -267,12 +318,16 @@ impl Core {
         let Some(record) = self.jobs.get_mut(&id) else { return };
         let step_state = match state {
             JobState::Completed | JobState::Cancelled | JobState::Pending => JobState::Cancelled,
-            JobState::Failed | JobState::Timeout | JobState::OutOfMemory => state,
+            JobState::Failed | JobState::Timeout | JobState::OutOfMemory | JobState::NodeFail => state,
             JobState::Running | JobState::Suspended | JobState::Completing => JobState::Cancelled,
         };
+        let suspended_at = record.job.run.suspended_at;
         for step in record.job.steps.iter_mut().filter(|step| !step.state.is_terminal()) {
             step.state = step_state;
-            step.end = Some(ended.max(step.start));
+            if let Some(since) = suspended_at {
+                step.stood_still(since, ended);
+            }
+            step.end_at(ended);
             cx.out.changes.push(Change::PutStep { job: id, step: Box::new(Step::clone(step)) });
         }
     }
@@ -346,11 +401,11 @@ impl Core {
             self.end_pending(id, ending, cx);
             return;
         }
-        for task in self.hopeless_tasks(&record.job, waits) {
-            if let Some(own) = self.split_task(id, task) {
-                self.save_split(own, id, cx);
-                self.end_pending(own, ending, cx);
-            }
+        // Together, as those that a user cancels: many tasks make one record.
+        let hopeless = self.hopeless_tasks(&record.job, waits);
+        if let Some(own) = self.split_set(id, &hopeless) {
+            self.save_split(own, id, cx);
+            self.end_pending(own, ending, cx);
         }
     }
 }

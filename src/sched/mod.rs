@@ -11,7 +11,7 @@
 //! | `index` | the records by name, by array, and those that hold resources |
 //! | `admit` | whether a submission is taken, and its sizes |
 //! | `room`, `ledger` | what is free, and who has which CPU and GPU |
-//! | `queue` | in which order pending jobs are looked at |
+//! | `queue` | in which order pending jobs are looked at, and which of them are alike |
 //! | `blockers` | what keeps a pending job from running, one predicate for each reason |
 //! | `depend`, `waits` | dependencies, and who waits for whom |
 //! | `array` | the compact records of arrays and the tasks that leave them |
@@ -23,6 +23,8 @@
 //! | `timers` | what becomes due |
 //! | `view` | what queries see |
 //! | `recover` | the state after a restart of the daemon |
+//! | `found` | records of jobs that the database does not know |
+//! | `reboot` | what became of jobs that ran when the machine went down |
 //! | `invariants` | what must always be true, for the tests |
 
 mod admit;
@@ -33,11 +35,15 @@ mod control;
 mod core;
 mod depend;
 mod forecast;
+mod found;
 mod index;
 mod ledger;
+mod lengths;
 mod lifecycle;
+mod node;
 mod plan;
 mod queue;
+mod reboot;
 mod recover;
 mod room;
 mod steps;
@@ -46,16 +52,20 @@ mod types;
 mod update;
 mod view;
 mod waits;
+mod withdraw;
 
 #[cfg(test)]
 mod invariants;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
-mod testing;
+pub mod testing;
 #[cfg(test)]
 mod tests;
 
 pub use self::core::{Core, dependency_targets};
+pub use forecast::{Forecast, Starts};
+pub use found::{FoundJob, found_changes};
+pub use reboot::Remains;
 pub use types::*;
 pub use view::view_of;

@@ -10,10 +10,6 @@ use crate::model::request::{JobKind, Sharing};
 use crate::model::{Job, JobId, JobState, Reason, Timestamp};
 use std::sync::Arc;
 
-/// How many jobs behind the first blocked one are tried each round. A bound on the work of one round; Slurm has one
-/// too (`bf_max_job_test`).
-pub const BACKFILL_DEPTH: usize = 1000;
-
 /// When a job that holds resources gives them back by its time limit. One that is overdue, or is ending already, is
 /// expected to be gone in a moment; one that is suspended stays for ever.
 pub fn expected_end(job: &Job, now: Timestamp) -> Option<Timestamp> {
@@ -23,6 +19,7 @@ pub fn expected_end(job: &Job, now: Timestamp) -> Option<Timestamp> {
         JobState::Running => {
             let suspended = std::time::Duration::from_micros(job.run.suspended_us);
             let end = job.run.start?.plus_secs(job.request.time_limit_secs?).plus(suspended);
+            let end = end.plus_us(job.run.stepped_us);
             Some(end.max(soon))
         }
         JobState::Suspended => None,
@@ -31,7 +28,8 @@ pub fn expected_end(job: &Job, now: Timestamp) -> Option<Timestamp> {
         | JobState::Failed
         | JobState::Cancelled
         | JobState::Timeout
-        | JobState::OutOfMemory => Some(now),
+        | JobState::OutOfMemory
+        | JobState::NodeFail => Some(now),
     }
 }
 
@@ -39,12 +37,17 @@ impl Core {
     /// One scheduling round: whatever can start, starts. To be called after facts and commands; what it does depends on
     /// the state and the time alone.
     pub fn plan(&mut self, cx: &mut Cx) {
+        self.plan_by(Core::one_pass, cx);
+    }
+
+    /// The same with any pass over the queue.
+    pub(super) fn plan_by(&mut self, pass: fn(&mut Core, &mut Cx), cx: &mut Cx) {
         self.last_round = RoundFacts::default();
         self.purge(cx);
         // A start may let others go (`after:12`), and so may the end of one that could not wait.
         loop {
             let before = self.queue.arrivals();
-            self.one_pass(cx);
+            pass(self, cx);
             self.settle(cx);
             if self.queue.arrivals() == before {
                 self.expire_immediate(cx);
@@ -57,25 +60,23 @@ impl Core {
     }
 
     fn one_pass(&mut self, cx: &mut Cx) {
-        let host = self.config.host.clone();
-        let mut round = Round::new(&host, cx.now);
-        let mut tried = 0;
-        let mut next = self.queue.first();
-        while let Some(key) = next {
-            // Every job needs a CPU: with none left the rest of the queue need not be looked at.
-            if self.ledger.room().cpus == 0 || tried > BACKFILL_DEPTH {
-                return;
-            }
-            // A start changes keys only to later ones: the place in the queue is found again by the key.
-            let is_behind = round.is_blocked();
-            let outcome = self.try_start(key, &mut round, cx);
-            self.count_try(&outcome, is_behind);
-            match outcome {
-                Tried::Started => {}
-                Tried::Waits => tried += 1,
-                Tried::Stale => self.refresh_and_arm(key.id, cx.now),
-            }
-            next = self.queue.after(key);
+        if !self.takes_starts() {
+            return self.probe(cx);
+        }
+        let mut round = Round::new(cx.now);
+        while let Some(key) = round.next(&self.queue, self.ledger.room(), &self.config.host) {
+            self.look_at(key, &mut round, cx);
+        }
+    }
+
+    /// Starts a record of the queue, if it may.
+    pub(super) fn look_at(&mut self, key: QueueKey, round: &mut Round, cx: &mut Cx) {
+        let is_behind = round.is_blocked();
+        let outcome = self.try_start(key, round, cx);
+        self.count_try(&outcome, is_behind);
+        if let Tried::Stale = outcome {
+            self.refresh(key.id, cx.now);
+            self.arm(key.id, cx.now);
         }
     }
 
@@ -91,11 +92,6 @@ impl Core {
         facts.backfilled += u64::from(is_behind && started);
     }
 
-    fn refresh_and_arm(&mut self, id: JobId, now: Timestamp) {
-        self.refresh(id, now);
-        self.arm(id, now);
-    }
-
     fn try_start(&mut self, key: QueueKey, round: &mut Round, cx: &mut Cx) -> Tried {
         let Some(record) = self.jobs.get(&key.id) else { return Tried::Stale };
         if self.gate(record, cx.now).is_some() {
@@ -103,8 +99,8 @@ impl Core {
         }
         let job = &record.job;
         let want = Want::of(job);
-        let verdict =
-            round.consider(&want, job.request.time_limit_secs, self.ledger.room(), || self.running_jobs(cx.now));
+        let (room, host) = (self.ledger.room(), &self.config.host);
+        let verdict = round.consider(&want, job.request.time_limit_secs, room, host, || self.running_jobs(cx.now));
         match verdict {
             Verdict::Wait => Tried::Waits,
             Verdict::Start if self.start(key.id, cx) => Tried::Started,
@@ -113,7 +109,7 @@ impl Core {
     }
 
     /// Starts a pending record, or one task of a compact one. False: what it needs is not free.
-    fn start(&mut self, id: JobId, cx: &mut Cx) -> bool {
+    pub(super) fn start(&mut self, id: JobId, cx: &mut Cx) -> bool {
         let Some(record) = self.jobs.get(&id) else { return false };
         let task = self.next_task(&record.job, record.waits.as_deref(), cx.now);
         let request = Arc::clone(&record.job.request);
@@ -139,6 +135,7 @@ impl Core {
             let job = &mut record.job;
             job.run.alloc = Some(alloc);
             job.run.start = Some(cx.now);
+            (job.run.clock, job.run.stepped_us) = (Some(self.clock), 0);
             job.run.end = None;
             job.run.reason = Reason::None;
             job.run.eligible.get_or_insert(cx.now);

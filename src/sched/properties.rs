@@ -279,35 +279,10 @@ fn command(d: &mut Double, event: Event) {
     }
 }
 
-/// The facts that the store would give about ended jobs.
-fn facts(d: &Double) -> Vec<EndedJob> {
-    let mut facts = Vec::new();
-    for job in d.store.values().filter(|job| job.run.state.is_terminal()) {
-        let fact = EndedJob {
-            id: job.id,
-            array: None,
-            ok: job.run.state == JobState::Completed,
-            start: job.run.start,
-            ended: job.run.end.unwrap_or(job.submit),
-        };
-        match (&job.role, job.compact_tasks()) {
-            (job::ArrayRole::Task { array_job, task }, _) => {
-                facts.push(EndedJob { array: Some((*array_job, *task)), ..fact });
-            }
-            (_, Some(tasks)) => {
-                let array = job.array_job_id().unwrap_or(job.id);
-                facts.extend(tasks.iter().map(|task| EndedJob { array: Some((array, task)), ..fact }));
-            }
-            (_, None) => facts.push(fact),
-        }
-    }
-    facts
-}
-
 fn recovered(d: &Double) -> Core {
     // What the core would still have in memory, and nothing else.
-    let jobs: Vec<Job> = d.store.values().filter(|job| d.core.job(job.id).is_some()).cloned().collect();
-    Core::recover(d.core.config().clone(), jobs, facts(d), d.core.next_id(), d.now)
+    let jobs: Vec<Job> = d.store.jobs.values().filter(|job| d.core.job(job.id).is_some()).cloned().collect();
+    Core::recover(d.core.config().clone(), jobs, d.store.ended(), d.core.next_id(), d.now)
 }
 
 fn restart(d: &mut Double) {
@@ -330,7 +305,7 @@ fn check_reasons(d: &Double) {
             Reason::JobArrayTaskLimit => group.is_some_and(|g| g.limit.is_some_and(|limit| g.active >= limit)),
             Reason::Resources | Reason::Exclusive => !d.core.ledger.room().fits(&Want::of(job), host),
             Reason::Priority => d.core.queue.first().is_some_and(|first| {
-                let own = d.core.jobs[&job.id].key;
+                let own = d.core.jobs[&job.id].place.as_ref().map(|place| place.key);
                 own.is_some_and(|own| first < own)
             }),
             _ => false,
@@ -343,10 +318,20 @@ fn check_reasons(d: &Double) {
 fn reservation(d: &Double) -> Option<(JobId, Option<Timestamp>)> {
     let first = d.core.queue.first()?;
     let job = d.core.job(first.id)?;
-    let mut round = Round::new(&d.core.config().host, d.now);
-    match round.consider(&Want::of(job), None, d.core.ledger.room(), || d.core.running_jobs(d.now)) {
+    let (mut round, host) = (Round::new(d.now), &d.core.config().host);
+    match round.consider(&Want::of(job), None, d.core.ledger.room(), host, || d.core.running_jobs(d.now)) {
         Verdict::Start => None,
         Verdict::Wait => Some((job.id, round.reservation()?.at)),
+    }
+}
+
+/// The plan without any index: each record of the queue is looked at, in its order.
+fn one_by_one(core: &mut Core, cx: &mut Cx) {
+    let mut round = Round::new(cx.now);
+    let mut next = core.queue.first();
+    while let Some(key) = next {
+        core.look_at(key, &mut round, cx);
+        next = core.queue.after(key);
     }
 }
 
@@ -385,7 +370,29 @@ proptest! {
             happen(&mut e, event);
         }
         prop_assert_eq!(d.effects, e.effects);
-        prop_assert_eq!(d.store, e.store);
+        prop_assert_eq!(d.store.jobs, e.store.jobs);
+    }
+
+    /// Whole shapes are passed over, and what starts is what would start if every record were looked at.
+    #[test]
+    fn a_round_starts_what_a_look_at_each_job_would(
+        queue in prop::collection::vec(shape(), 1..60),
+        events in prop::collection::vec(event(), 1..15),
+    ) {
+        let mut d = Double::new(CPUS, 1000, GPUS);
+        queue.into_iter().map(Event::Submit).for_each(|event| happen(&mut d, event));
+        for event in std::iter::once(Event::Plan).chain(events) {
+            // What is planned is compared first.
+            if !matches!(event, Event::Plan) {
+                happen(&mut d, event);
+            }
+            let (mut core, mut slow, mut fast) = (d.core.clone(), Cx::at(d.now), Cx::at(d.now));
+            core.plan_by(one_by_one, &mut slow);
+            d.core.plan(&mut fast);
+            prop_assert_eq!(&fast.out.effects, &slow.out.effects);
+            prop_assert!(d.core.jobs().eq(core.jobs()));
+            d.act(|_, cx| cx.out = fast.out);
+        }
     }
 
     /// A second round without anything new finds nothing to do: no event was needed and missing.
@@ -461,13 +468,13 @@ proptest! {
                 d.now = end;
                 d.end(id, EndCause::Exited, ExitCode::OK);
                 d.plan();
-                if let (Some(start), Some(promised)) = (d.store[&first].run.start, promised) {
+                if let (Some(start), Some(promised)) = (d.store.jobs[&first].run.start, promised) {
                     prop_assert!(start <= promised, "{start:?} is later than {promised:?}");
                 }
             }
             d.now = until;
             d.plan();
-            prop_assert!(promised.is_none_or(|at| d.now <= at || d.store[&first].run.state != JobState::Pending));
+            prop_assert!(promised.is_none_or(|at| d.now <= at || d.store.jobs[&first].run.state != JobState::Pending));
         }
     }
 
@@ -482,7 +489,7 @@ proptest! {
             d.submit(if exclusive { ask.exclusive() } else { ask });
         }
         d.plan();
-        let starts = d.core.expected_starts(d.now);
+        let starts = d.core.forecast(d.now).starts();
         loop {
             let running = d.core.jobs().filter(|job| job.run.state == JobState::Running);
             let end = |job: &Job| job.run.start.zip(job.request.time_limit_secs).map(|(s, l)| s.plus_secs(l));
@@ -498,7 +505,7 @@ proptest! {
             d.plan();
         }
         for (id, at) in starts {
-            prop_assert_eq!(d.store[&id].run.start, Some(at));
+            prop_assert_eq!(d.store.jobs[&id].run.start, Some(at));
         }
     }
 }

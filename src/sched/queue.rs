@@ -7,9 +7,10 @@
 //! Job numbers are handed out in order, to submissions and to tasks that start, so the number of the last task that
 //! started says when an array had its turn. That survives a restart without being written down.
 
-use crate::model::{JobId, JobRequest};
+use super::room::Want;
+use crate::model::{Job, JobId, JobRequest, Tres};
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 /// The priority of a job that asked for none. Low, so that an explicit priority overrides the order of
@@ -37,24 +38,70 @@ pub fn shown_priority(request: &JobRequest) -> u32 {
     u32::try_from(rank(request).clamp(1, i64::from(u32::MAX) - 1)).unwrap_or(1)
 }
 
-/// The records that only wait for resources.
+/// All that decides, beside the order, whether a record may start now. While resources only become fewer, what holds
+/// for one record of a shape holds for all of them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shape {
+    /// First, so that all that are too wide are passed over together.
+    cpus: u32,
+    gpus: u32,
+    mem_mb: u64,
+    exclusive: bool,
+    gpu_model: Option<String>,
+    /// Seconds.
+    pub limit: Option<u64>,
+}
+
+impl Shape {
+    pub fn of(job: &Job) -> Self {
+        let Want { tres, gpu_model, exclusive } = Want::of(job);
+        let Tres { cpus, mem_mb, gpus } = tres;
+        let gpu_model = gpu_model.map(str::to_owned);
+        Shape { cpus, gpus, mem_mb, exclusive, gpu_model, limit: job.request.time_limit_secs }
+    }
+
+    pub fn want(&self) -> Want<'_> {
+        let tres = Tres { cpus: self.cpus, mem_mb: self.mem_mb, gpus: self.gpus };
+        Want { tres, gpu_model: self.gpu_model.as_deref(), exclusive: self.exclusive }
+    }
+}
+
+/// Where a record stands in the queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub key: QueueKey,
+    pub shape: Shape,
+}
+
+/// The records that only wait for resources, in their order: all of them, and those of each shape.
+///
+/// A round so looks at each shape that does not fit once, however many jobs of it there are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Queue {
     keys: BTreeSet<QueueKey>,
+    shapes: BTreeMap<Shape, BTreeSet<QueueKey>>,
     arrivals: u64,
 }
 
 impl Queue {
     /// Puts a record in that was not in the queue.
-    pub fn insert(&mut self, key: QueueKey) {
-        self.keys.insert(key);
+    pub fn insert(&mut self, place: &Place) {
+        self.enter(place);
         self.arrivals += 1;
     }
 
     /// Gives a record that is in the queue another place.
-    pub fn shift(&mut self, old: &QueueKey, new: QueueKey) {
-        self.keys.remove(old);
-        self.keys.insert(new);
+    pub fn shift(&mut self, old: &Place, new: &Place) {
+        self.remove(old);
+        self.enter(new);
+    }
+
+    fn enter(&mut self, Place { key, shape }: &Place) {
+        self.keys.insert(*key);
+        match self.shapes.get_mut(shape) {
+            Some(line) => line.insert(*key),
+            None => self.shapes.entry(shape.clone()).or_default().insert(*key),
+        };
     }
 
     /// How often something has come in: tells whether a round has to be repeated.
@@ -62,20 +109,40 @@ impl Queue {
         self.arrivals
     }
 
-    pub fn remove(&mut self, key: &QueueKey) {
+    pub fn remove(&mut self, Place { key, shape }: &Place) {
         self.keys.remove(key);
+        if let Some(line) = self.shapes.get_mut(shape) {
+            line.remove(key);
+            if line.is_empty() {
+                self.shapes.remove(shape);
+            }
+        }
     }
 
     pub fn first(&self) -> Option<QueueKey> {
         self.keys.first().copied()
     }
 
-    /// The next record after `key`.
-    pub fn after(&self, key: QueueKey) -> Option<QueueKey> {
-        self.keys.range((Bound::Excluded(key), Bound::Unbounded)).next().copied()
+    pub fn contains(&self, key: &QueueKey) -> bool {
+        self.keys.contains(key)
     }
 
-    #[cfg(test)]
+    /// The next record after `key`.
+    pub fn after(&self, key: QueueKey) -> Option<QueueKey> {
+        next_in(&self.keys, key)
+    }
+
+    /// The next record of that shape after `key`.
+    pub fn after_of(&self, shape: &Shape, key: QueueKey) -> Option<QueueKey> {
+        next_in(self.shapes.get(shape)?, key)
+    }
+
+    /// The shapes that need no more CPUs than these.
+    pub fn shapes_within(&self, cpus: u32) -> impl Iterator<Item = &Shape> {
+        self.shapes.keys().take_while(move |shape| shape.cpus <= cpus)
+    }
+
+    /// All records in their order.
     pub fn iter(&self) -> impl Iterator<Item = QueueKey> + '_ {
         self.keys.iter().copied()
     }
@@ -83,4 +150,16 @@ impl Queue {
     pub fn len(&self) -> usize {
         self.keys.len()
     }
+
+    /// What is wrong with the index by shapes, given each record's place.
+    #[cfg(test)]
+    pub fn check<'a>(&self, places: impl Iterator<Item = &'a Place>) -> Result<(), String> {
+        let mut anew = Queue { arrivals: self.arrivals, ..Queue::default() };
+        places.for_each(|place| anew.enter(place));
+        if anew == *self { Ok(()) } else { Err(format!("the queue is {self:?} and should be {anew:?}")) }
+    }
+}
+
+fn next_in(line: &BTreeSet<QueueKey>, key: QueueKey) -> Option<QueueKey> {
+    line.range((Bound::Excluded(key), Bound::Unbounded)).next().copied()
 }

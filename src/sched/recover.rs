@@ -93,8 +93,8 @@ impl Core {
                 self.ledger.adopt(id, &alloc, is_exclusive, &self.config.host);
             }
         } else if job.run.state.is_terminal() {
-            let gone = job.run.end.unwrap_or(job.submit).plus_secs(self.config.min_job_age_secs);
-            self.purges.insert((gone, id));
+            let submitted = job.submit;
+            self.forget_later(id, submitted);
             self.note_terminal(id);
             return;
         }

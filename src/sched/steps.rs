@@ -5,14 +5,16 @@
 //! asking, whatever fits then: a step that waits for more never keeps back one that another step needs to end. `--overlap` takes
 //! nothing and never waits; so does the shell of salloc.
 
+use super::admit::check_tasks;
 use super::core::Core;
+use super::lifecycle::end_of_command;
 use super::types::{Cx, Effect, EndCause, StepAsker, StepStart};
 use crate::model::change::Change;
 use crate::model::job::ClientProcess;
 use crate::model::step_request::StepKind;
 use crate::model::tres::Allocation;
 use crate::model::{
-    ExitCode, ExitRecord, Job, JobId, JobState, Refusal, Step, StepId, StepKey, StepRequest, Tres, tres::Usage,
+    ExitCode, ExitRecord, Job, JobId, JobState, Reason, Refusal, Step, StepId, StepKey, StepRequest, Tres, tres::Usage,
 };
 use std::collections::BTreeSet;
 
@@ -48,9 +50,11 @@ impl Core {
             | JobState::Failed
             | JobState::Cancelled
             | JobState::Timeout
-            | JobState::OutOfMemory => return Err(Refusal::AlreadyDone),
+            | JobState::OutOfMemory
+            | JobState::NodeFail => return Err(Refusal::AlreadyDone),
         }
         check(record, &request)?;
+        check_tasks(request.tasks(&record.request), self.config.max_tasks)?;
         if let Some(alloc) = room_for(record, &request)
             && let Some(key) = self.add_step(job, &request, asker.client, alloc.clone(), cx)
         {
@@ -87,9 +91,15 @@ impl Core {
     /// The processes of a step are gone. Its exit code counts towards the job's derived one, unless the job is being
     /// stopped.
     pub fn on_step_ended(&mut self, key: StepKey, ended: &ExitRecord, cause: EndCause, cx: &mut Cx) {
+        if let (EndCause::HostFault, Some(fault)) = (cause, ended.host_fault) {
+            let why = ended.launch_error.as_deref().unwrap_or_default();
+            self.launch_failed_by_host(key.job, fault, why, cx.now);
+        }
         let Some(record) = self.jobs.get_mut(&key.job) else { return };
         let job = &mut record.job;
-        let is_stopping = job.run.state == JobState::Completing;
+        // What ended before its client was gone was not ended by that.
+        let is_orphaned = job.run.reason == Reason::ClientLost;
+        let is_stopping = job.run.state == JobState::Completing && (!is_orphaned || ended.client_gone);
         let Some(step) = job.steps.iter_mut().rev().find(|step| step.id == key.step) else { return };
         if !is_live(step) {
             return;
@@ -108,18 +118,34 @@ impl Core {
             EndCause::Exited if is_stopping && ended.exit.signal != 0 => JobState::Cancelled,
             EndCause::Stopped if ended.exit.signal != 0 => JobState::Cancelled,
             EndCause::Exited | EndCause::Stopped if ended.exit.is_success() => JobState::Completed,
-            EndCause::Exited | EndCause::Stopped | EndCause::LaunchFailed | EndCause::RunnerLost => JobState::Failed,
+            EndCause::Exited
+            | EndCause::Stopped
+            | EndCause::LaunchFailed
+            | EndCause::HostFault
+            | EndCause::RunnerLost => JobState::Failed,
             EndCause::TimeLimit => JobState::Timeout,
             EndCause::OutOfMemory => JobState::OutOfMemory,
+            EndCause::NodeFailed => JobState::NodeFail,
             EndCause::NeverLaunched => JobState::Cancelled,
         };
         step.exit = ended.exit;
+        step.client_gone = ended.client_gone;
         step.usage = ended.usage;
-        step.end = Some(ended.ended.max(step.start));
-        if let (Some(since), Some(end)) = (job.run.suspended_at, step.end) {
-            step.stood_still(since, end);
+        if let Some(clock) = ended.clock {
+            step.catch_up(clock);
         }
-        cx.out.changes.push(Change::PutStep { job: key.job, step: Box::new(step.clone()) });
+        if let Some(since) = job.run.suspended_at {
+            step.stood_still(since, ended.ended);
+        }
+        step.end_at(ended.ended);
+        let step = step.clone();
+        if let (true, Some(exit)) = (is_orphaned, end_of_command(job, &step)) {
+            // It was given back in fact, with no daemon to tell.
+            (job.run.reason, job.run.exit) = (Reason::None, exit);
+            self.save(key.job, cx);
+        }
+        let Some(job) = self.jobs.get_mut(&key.job).map(|known| &mut known.job) else { return };
+        cx.out.changes.push(Change::PutStep { job: key.job, step: Box::new(step) });
         let derived = job.run.derived_exit.worse(ended.exit);
         if derived != job.run.derived_exit && !is_stopping {
             job.run.derived_exit = derived;
@@ -186,7 +212,10 @@ impl Core {
             submit_line: ask.submit_line.clone(),
             overlap: ask.is_shared(),
             client,
+            client_gone: false,
             suspended_us: 0,
+            clock: Some(self.clock),
+            stepped_us: 0,
         };
         // A second interactive step takes the place of the first.
         if step_id == StepId::Interactive {
@@ -198,7 +227,8 @@ impl Core {
         Some(StepKey { job: id, step: step_id })
     }
 
-    pub(super) fn has_live_step(&self, job: JobId, step: StepId) -> bool {
+    /// Whether this step of the job is known and not over.
+    pub fn has_live_step(&self, job: JobId, step: StepId) -> bool {
         let Some(job) = self.job(job) else { return false };
         // The script or command is no entry of its own: it lives as long as the job.
         let is_own = job.own_step_id() == Some(step) && job.run.state.is_active();
@@ -207,6 +237,7 @@ impl Core {
 }
 
 fn check(job: &Job, ask: &StepRequest) -> Result<(), Refusal> {
+    super::lengths::check_name(&ask.name)?;
     let Some(alloc) = &job.run.alloc else { return Err(Refusal::Pending) };
     let (tasks, cpus) = (ask.tasks(&job.request), ask.cpus(&job.request));
     let overcommit = ask.overcommit || job.request.overcommit;

@@ -2,16 +2,17 @@
 //! core wanted done. Its end check is "nothing left unsaid".
 
 use super::core::Core;
-use super::types::{Config, Cx, Effect, EndCause, StopCause, Submission};
+use super::types::{Config, Cx, Effect, EndCause, EndedJob, StopCause, Submission};
 use crate::model::array::{ArraySpec, TaskRange};
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::change::Change;
 use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
+use crate::model::job::{Client, ClientProcess};
 use crate::model::partition::{Gpu, Host};
 use crate::model::request::{JobKind, JobRequest, MemRequest, Sharing};
 use crate::model::run::Run;
 use crate::model::{
-    ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Partition, Reason, Refusal, TaskSet, Timestamp,
+    ArrayRole, ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Partition, Reason, Refusal, TaskSet, Timestamp,
 };
 use std::collections::BTreeMap;
 
@@ -43,6 +44,7 @@ pub fn config(host: Host) -> Config {
         min_job_age_secs: 300,
         cluster: "slotd".to_string(),
         max_array_size: 4_000_001,
+        max_tasks: 512,
     }
 }
 
@@ -128,15 +130,77 @@ pub fn tasks_of(job: JobId, tasks: &[u32]) -> JobRef {
     JobRef { job, tasks: Some(TaskSet::from_sorted(tasks)), step: None }
 }
 
+/// What the database would hold.
+#[derive(Debug, Clone, Default)]
+pub struct Stored {
+    pub jobs: BTreeMap<JobId, Job>,
+    /// Earlier runs, in the order in which they ended.
+    pub runs: Vec<(JobId, Run)>,
+}
+
+impl Stored {
+    pub fn apply(&mut self, change: Change) {
+        match change {
+            Change::Insert { job, .. } => {
+                assert!(self.jobs.insert(job.id, *job).is_none(), "a record was inserted twice");
+            }
+            Change::Update(job) => {
+                let steps = self.jobs.get(&job.id).map(|old| old.steps.clone());
+                let steps = steps.expect("an update of a record that is not there");
+                self.jobs.insert(job.id, Job { steps, ..*job });
+            }
+            Change::PutStep { job, step } => {
+                let job = self.jobs.get_mut(&job).expect("a step of a record that is not there");
+                job.steps.retain(|old| old.id != step.id);
+                job.steps.push(*step);
+            }
+            Change::DropStep { job, step } => {
+                let job = self.jobs.get_mut(&job).expect("a step of a record that is not there");
+                job.steps.retain(|old| old.id != step);
+            }
+            Change::EndRun { job, run } => {
+                if let Some(record) = self.jobs.get_mut(&job) {
+                    record.steps.clear();
+                }
+                self.runs.push((job, *run));
+            }
+            // The shell's alone.
+            Change::PutNotice { .. } | Change::DropNotice { .. } => {}
+        }
+    }
+
+    /// What the database would tell of the jobs that have ended.
+    pub fn ended(&self) -> Vec<EndedJob> {
+        let mut facts = Vec::new();
+        for job in self.jobs.values().filter(|job| job.run.state.is_terminal()) {
+            let fact = EndedJob {
+                id: job.id,
+                array: None,
+                ok: job.run.state == JobState::Completed,
+                start: job.run.start,
+                ended: job.run.end.unwrap_or(job.submit),
+            };
+            match (&job.role, job.compact_tasks()) {
+                (ArrayRole::Task { array_job, task }, _) => {
+                    facts.push(EndedJob { array: Some((*array_job, *task)), ..fact });
+                }
+                (_, Some(tasks)) => {
+                    let array = job.array_job_id().unwrap_or(job.id);
+                    facts.extend(tasks.iter().map(|task| EndedJob { array: Some((array, task)), ..fact }));
+                }
+                (_, None) => facts.push(fact),
+            }
+        }
+        facts
+    }
+}
+
 /// A core with a clock, a store that is a map, and the effects that nobody has looked at yet.
 #[derive(Debug, Clone)]
 pub struct Double {
     pub core: Core,
     pub now: Timestamp,
-    /// What the store would have.
-    pub store: BTreeMap<JobId, Job>,
-    /// Earlier runs, in the order in which they ended.
-    pub runs: Vec<(JobId, Run)>,
+    pub store: Stored,
     pub effects: Vec<Effect>,
 }
 
@@ -145,8 +209,7 @@ impl Double {
         Double {
             core: Core::new(config(host(cpus, mem_mb, gpus))),
             now: Timestamp::from_secs(T0),
-            store: BTreeMap::new(),
-            runs: Vec::new(),
+            store: Stored::default(),
             effects: Vec::new(),
         }
     }
@@ -164,36 +227,13 @@ impl Double {
     pub fn act<T>(&mut self, deed: impl FnOnce(&mut Core, &mut Cx) -> T) -> T {
         let mut cx = Cx::at(self.now);
         let result = deed(&mut self.core, &mut cx);
-        for change in cx.out.changes {
-            match change {
-                Change::Insert { job, .. } => {
-                    assert!(self.store.insert(job.id, *job).is_none(), "a record was inserted twice");
-                }
-                Change::Update(job) => {
-                    let steps = self.store.get(&job.id).map(|old| old.steps.clone());
-                    let steps = steps.expect("an update of a record that is not there");
-                    self.store.insert(job.id, Job { steps, ..*job });
-                }
-                Change::PutStep { job, step } => {
-                    let job = self.store.get_mut(&job).expect("a step of a record that is not there");
-                    job.steps.retain(|old| old.id != step.id);
-                    job.steps.push(*step);
-                }
-                Change::DropStep { job, step } => {
-                    let job = self.store.get_mut(&job).expect("a step of a record that is not there");
-                    job.steps.retain(|old| old.id != step);
-                }
-                Change::EndRun { job, run } => {
-                    if let Some(record) = self.store.get_mut(&job) {
-                        record.steps.clear();
-                    }
-                    self.runs.push((job, *run));
-                }
-            }
-        }
+        cx.out.changes.into_iter().for_each(|change| self.store.apply(change));
         for effect in &cx.out.effects {
+            if let Effect::Ended(id) = effect {
+                self.core.forget_later(*id, self.now);
+            }
             if let Effect::Launch(launch) = effect {
-                let stored = &self.store[&launch.id];
+                let stored = &self.store.jobs[&launch.id];
                 assert_eq!(
                     stored.run.state,
                     JobState::Running,
@@ -206,13 +246,25 @@ impl Double {
         result
     }
 
+    /// Each submission is made by a process of its own, whose number is that of the job.
     pub fn try_submit(&mut self, ask: Ask) -> Result<JobId, Refusal> {
-        let submission = Submission { request: ask.0, ..Submission::default() };
+        let process = ClientProcess { pid: self.core.next_id().0, start_ticks: 1, ..ClientProcess::default() };
+        let client = Some(Client { process, holds: ask.0.kind == JobKind::Allocation });
+        let submission = Submission { request: ask.0, client, ..Submission::default() };
         self.act(|core, cx| core.submit(submission, cx))
     }
 
     pub fn submit(&mut self, ask: Ask) -> JobId {
         self.try_submit(ask).expect("the job is taken")
+    }
+
+    /// As [`Self::submit`] without a look at the whole state, for long queues.
+    pub fn core_submit(&mut self, ask: Ask) -> JobId {
+        let mut cx = Cx::at(self.now);
+        let submission = Submission { request: ask.0, ..Submission::default() };
+        let id = self.core.submit(submission, &mut cx).expect("the job is taken");
+        self.store.jobs.extend(self.core.job(id).map(|job| (id, job.clone())));
+        id
     }
 
     pub fn plan(&mut self) {
@@ -284,7 +336,7 @@ impl Double {
     pub fn label(&self, id: JobId) -> String {
         let job = self.core.job(id).expect("the job is in memory");
         match (&job.role, job.compact_tasks()) {
-            (crate::model::ArrayRole::Task { array_job, task }, _) => format!("{array_job}_{task}"),
+            (ArrayRole::Task { array_job, task }, _) => format!("{array_job}_{task}"),
             (_, Some(tasks)) => format!("{}_[{tasks}]", job.array_job_id().unwrap_or(id)),
             (_, None) => id.to_string(),
         }

@@ -23,10 +23,15 @@ fn deadline_of(job: &Job) -> Option<Timestamp> {
     Some(Timestamp(deadline.0.saturating_sub(micros)))
 }
 
+/// Whether its `--deadline` can no longer be kept.
+pub(super) fn is_late(job: &Job, now: Timestamp) -> bool {
+    deadline_of(job).is_some_and(|deadline| deadline <= now)
+}
+
 impl Core {
     /// The earliest moment at which `on_due` has something to do; `None`: sleep until a fact comes.
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.timers.first().map(|(at, _)| *at)
+        self.timers.first().map(|(at, _)| *at).into_iter().chain(self.next_probe()).min()
     }
 
     /// What has become due by `now`. The caller plans afterwards.
@@ -65,7 +70,7 @@ impl Core {
 
     fn due(&mut self, id: JobId, cx: &mut Cx) {
         let Some(job) = self.job(id) else { return };
-        let is_late = deadline_of(job).is_some_and(|deadline| deadline <= cx.now);
+        let is_late = is_late(job, cx.now);
         let is_impatient = job.request.immediate_secs.is_some_and(|secs| job.submit.plus_secs(secs) <= cx.now);
         match job.run.state {
             JobState::Pending if is_late => {
@@ -90,14 +95,14 @@ impl Core {
             | JobState::Failed
             | JobState::Cancelled
             | JobState::Timeout
-            | JobState::OutOfMemory => {}
+            | JobState::OutOfMemory
+            | JobState::NodeFail => {}
         }
     }
 
     /// A pending job that can no longer end before its deadline is cancelled rather than started.
     pub(super) fn drop_if_late(&mut self, id: JobId, cx: &mut Cx) {
-        let is_late = |job: &Job| deadline_of(job).is_some_and(|deadline| deadline <= cx.now);
-        if self.job(id).is_some_and(|job| job.run.state == JobState::Pending && is_late(job)) {
+        if self.job(id).is_some_and(|job| job.run.state == JobState::Pending && is_late(job, cx.now)) {
             self.end_pending(id, Ending::cancelled(Reason::DeadLine, None), cx);
         }
     }
@@ -108,6 +113,22 @@ impl Core {
             if self.job(id).is_some_and(|job| job.run.state == JobState::Pending) {
                 self.end_pending(id, Ending::cancelled(Reason::Resources, None), cx);
             }
+        }
+    }
+
+    /// The end of a record is in the database: it may leave the memory when it is old enough. Until then nobody else
+    /// knows of it.
+    pub fn end_is_stored(&mut self, id: JobId, cx: &mut Cx) {
+        // An end may be learnt of late: whoever has just read an older record still finds it here.
+        self.forget_later(id, cx.now);
+        self.purge(cx);
+    }
+
+    pub(super) fn forget_later(&mut self, id: JobId, known: Timestamp) {
+        if let Some(job) = self.job(id).filter(|job| job.run.state.is_terminal()) {
+            let end = job.run.end.unwrap_or(job.submit).max(known);
+            let gone = end.plus_secs(self.config.min_job_age_secs);
+            self.purges.insert((gone, id));
         }
     }
 

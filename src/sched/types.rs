@@ -5,7 +5,7 @@ use crate::model::change::{Change, LaunchTexts};
 use crate::model::job::{Client, ClientProcess};
 use crate::model::partition::Host;
 use crate::model::tres::Allocation;
-use crate::model::{Job, JobId, JobRequest, Partition, Refusal, StepId, StepKey, Timestamp};
+use crate::model::{ExitRecord, Job, JobId, JobRequest, Partition, Refusal, StepId, StepKey, Timestamp};
 
 /// What the core has to know about the host and its settings.
 #[derive(Debug, Clone)]
@@ -21,9 +21,12 @@ pub struct Config {
     pub cluster: String,
     /// The largest array task id plus one (Slurm `MaxArraySize`).
     pub max_array_size: u32,
+    /// Tasks of a step at most (Slurm `MaxTasksPerNode`).
+    pub max_tasks: u32,
 }
 
-/// What comes of a fact or a command. `changes` are committed first; `effects` are carried out after the commit.
+/// What comes of a fact or a command. `changes` are committed first; `effects` are carried out after the commit, but for
+/// those that end or signal running processes, which need not wait.
 #[derive(Debug, Default)]
 pub struct Outbox {
     pub changes: Vec<Change>,
@@ -76,6 +79,20 @@ pub enum Effect {
     Requeued(JobId),
     /// The record left the memory of the core; the store still has it.
     Gone(JobId),
+}
+
+impl Effect {
+    /// The job that it is about, as far as it says so.
+    pub fn job(&self) -> Option<JobId> {
+        match self {
+            Effect::Launch(job) => Some(job.id),
+            Effect::Granted(job) | Effect::Suspend(job) | Effect::Resume(job) => Some(*job),
+            Effect::Stop { job, .. } | Effect::Signal { job, .. } | Effect::SetTimeLimit { job, .. } => Some(*job),
+            Effect::LaunchStep { step, .. } | Effect::StopStep { step, .. } => Some(step.job),
+            Effect::Ended(job) | Effect::Requeued(job) | Effect::Gone(job) => Some(*job),
+            Effect::StepRefused { .. } => None,
+        }
+    }
 }
 
 /// Why processes are stopped.
@@ -143,12 +160,36 @@ pub enum EndCause {
     OutOfMemory,
     /// Files could not be opened, the cgroup could not be made, …: no process of the user ran.
     LaunchFailed,
+    /// The host could not start them (no space, no processes): no process of the user ran, and the job is not at fault.
+    /// The record names the fault.
+    HostFault,
     /// The process that watched them died: how they ended is not known.
     RunnerLost,
+    /// The machine went down: what ran under its earlier boot cannot run any more.
+    NodeFailed,
     /// The daemon was restarted between its decision and the launch: nothing ran, and nothing will by itself.
     NeverLaunched,
     /// The ladder of an [`Effect::Stop`] ran.
     Stopped,
+}
+
+impl EndCause {
+    /// What the watcher of the processes wrote down.
+    pub fn of(record: &ExitRecord) -> EndCause {
+        if record.host_fault.is_some() {
+            EndCause::HostFault
+        } else if record.launch_error.is_some() {
+            EndCause::LaunchFailed
+        } else if record.oom {
+            EndCause::OutOfMemory
+        } else if record.timed_out {
+            EndCause::TimeLimit
+        } else if record.stopped || record.client_gone {
+            EndCause::Stopped
+        } else {
+            EndCause::Exited
+        }
+    }
 }
 
 /// Who asks for a step.
@@ -166,7 +207,7 @@ pub enum StepStart {
     Waits,
 }
 
-/// What a plan would give a job (`sbatch --test-only`).
+/// What the plan would give a job (`sbatch --test-only`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Estimate {
     /// The number that the job would get.

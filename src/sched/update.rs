@@ -4,6 +4,7 @@
 //! Slurm's further keys, those that decide about the start follow the first rule and those that only describe the job
 //! the second. All keys of one command are checked before any is applied.
 
+use super::admit::check_tasks;
 use super::core::Core;
 use super::queue::shown_priority;
 use super::types::{Cx, EndedJob};
@@ -126,6 +127,9 @@ impl Core {
                 _ => {}
             }
             set(&mut request, update)?;
+        }
+        if updates.iter().any(|update| matches!(update, Update::NumTasks(_))) {
+            check_tasks(request.task_count(), self.config.max_tasks)?;
         }
         let moves = updates.iter().any(|update| matches!(update, Update::Partition(_)));
         if job.run.state != JobState::Pending {

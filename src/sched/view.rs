@@ -26,9 +26,12 @@ pub fn own_step(job: &Job) -> Option<Step> {
         JobState::Cancelled | JobState::Timeout => (JobState::Cancelled, job.run.exit),
         JobState::Failed if job.run.exit.signal != 0 => (JobState::Cancelled, job.run.exit),
         JobState::Completing | JobState::Suspended => (JobState::Running, job.run.exit),
-        JobState::Pending | JobState::Running | JobState::Completed | JobState::Failed | JobState::OutOfMemory => {
-            (job.run.state, job.run.exit)
-        }
+        JobState::Pending
+        | JobState::Running
+        | JobState::Completed
+        | JobState::Failed
+        | JobState::OutOfMemory
+        | JobState::NodeFail => (job.run.state, job.run.exit),
     };
     Some(Step {
         id,
@@ -43,7 +46,10 @@ pub fn own_step(job: &Job) -> Option<Step> {
         submit_line: String::new(),
         overlap: true,
         client: None,
+        client_gone: false,
         suspended_us: job.run.suspended_us,
+        clock: job.run.clock,
+        stepped_us: job.run.stepped_us,
     })
 }
 
@@ -72,8 +78,9 @@ fn view_without_steps(mut job: Job, setting: BatchTasks) -> JobView {
 }
 
 impl Core {
-    /// One record as it is now. Where nothing else is known its expected start is its begin time; the forecast is
-    /// `fill_expected_starts`.
+    /// One record as it is now. Its expected start is its begin time, if anything: [`Forecast`] tells more.
+    ///
+    /// [`Forecast`]: super::forecast::Forecast
     pub fn view(&self, id: JobId, now: Timestamp) -> Option<JobView> {
         let record = self.jobs.get(&id)?;
         Some(self.view_now(record, view_of(record.job.clone(), self.config.batch_tasks), now))
@@ -97,17 +104,6 @@ impl Core {
         view
     }
 
-    /// Adds what the plan expects to pending records: one forecast for all of them.
-    pub fn fill_expected_starts(&self, views: &mut [JobView], now: Timestamp) {
-        if !views.iter().any(|view| view.run.state == JobState::Pending) {
-            return;
-        }
-        let starts = self.expected_starts(now);
-        for view in views.iter_mut().filter(|view| view.run.state == JobState::Pending) {
-            view.expected_start = starts.get(&view.id).copied().or(view.expected_start);
-        }
-    }
-
     /// What jobs hold.
     pub fn allocated(&self) -> Tres {
         self.ledger.used()
@@ -119,20 +115,10 @@ impl Core {
 
     /// Jobs that run and that wait, by partition; each task of a pending array counts.
     pub fn partition_loads(&self) -> Vec<PartitionLoad> {
-        let mut loads: Vec<PartitionLoad> = self
-            .config
-            .partitions
-            .iter()
-            .map(|partition: &Partition| PartitionLoad { partition: partition.clone(), running: 0, pending: 0 })
-            .collect();
-        for job in self.jobs() {
-            let Some(load) = loads.iter_mut().find(|load| load.partition.name == job.partition) else { continue };
-            if job.run.state.is_active() {
-                load.running += 1;
-            } else if job.run.state == JobState::Pending {
-                load.pending += job.pending_tasks() as u64;
-            }
-        }
-        loads
+        let of = |partition: &Partition| {
+            let (running, pending) = self.loads.get(&partition.name).copied().unwrap_or_default();
+            PartitionLoad { partition: partition.clone(), running, pending }
+        };
+        self.config.partitions.iter().map(of).collect()
     }
 }

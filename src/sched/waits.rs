@@ -79,14 +79,14 @@ impl Waits {
 
     /// The same for some of the tasks of a compact record, or for one that has left it.
     pub fn narrowed(&self, tasks: &TaskSet, is_compact: bool) -> Self {
-        let mut waits = self.clone();
-        let Some(corr) = &mut waits.corr else { return waits };
-        corr.ready.retain(|task| tasks.contains(*task));
-        corr.failed.retain(|task| tasks.contains(*task));
+        let mut waits = Waits { terms: self.terms.clone(), any: self.any, corr: None };
+        let Some(all) = &self.corr else { return waits };
+        let (ready, failed) = (common(&all.ready, tasks), common(&all.failed, tasks));
         if is_compact {
+            waits.corr = Some(Corr { targets: all.targets.clone(), ready, failed });
             return waits;
         }
-        let status = match (corr.ready.is_empty(), corr.failed.is_empty()) {
+        let status = match (ready.is_empty(), failed.is_empty()) {
             (false, _) => Status::Met,
             (true, false) => Status::Failed,
             (true, true) => Status::Open,
@@ -96,7 +96,6 @@ impl Waits {
                 *old = status;
             }
         }
-        waits.corr = None;
         waits
     }
 
@@ -125,5 +124,14 @@ impl Waits {
                 Status::MetAt(_) | Status::Open | Status::Met | Status::Failed => None,
             })
             .min()
+    }
+}
+
+/// Members of both, at the cost of the smaller one.
+fn common(set: &BTreeSet<u32>, tasks: &TaskSet) -> BTreeSet<u32> {
+    if tasks.len() < set.len() {
+        tasks.iter().filter(|task| set.contains(task)).collect()
+    } else {
+        set.iter().copied().filter(|task| tasks.contains(*task)).collect()
     }
 }

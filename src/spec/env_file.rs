@@ -96,8 +96,11 @@ impl EnvFile {
         }
         text.push_str(&self.text[copied..]);
         if !is_set {
-            // The last line may have no end, or one that its backslash takes.
-            if !text.is_empty() && (!text.ends_with('\n') || text.ends_with("\\\n")) {
+            // The last line may have no end, or one that its backslash takes: then the next one ends it.
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            if text.ends_with("\\\n") || text.ends_with("\\\r\n") {
                 text.push('\n');
             }
             text.push_str(&new);
@@ -263,6 +266,7 @@ mod tests {
         assert_eq!(set.with("C", "").unwrap().text(), "# mine\nA=\"a \\$b\"\nB=2\n; end\nC=\"\"\n");
         assert!(file.with("A", "\u{1b}").is_err());
         assert_eq!(EnvFile::parse("B=1\\\n").unwrap().with("A", "2").unwrap().text(), "B=1\\\n\nA=\"2\"\n");
+        assert_eq!(EnvFile::parse("B=1\\").unwrap().with("A", "2").unwrap().text(), "B=1\\\n\nA=\"2\"\n");
     }
 
     proptest! {

@@ -45,7 +45,7 @@ fn hosts(text: &str) -> Option<Vec<String>> {
         while let Some((before, after)) = rest.split_once('[') {
             let (list, after) = after.split_once(']')?;
             let numbers = numbers(list)?;
-            if names.first()?.len() + before.len() > MAX_NAME_LEN {
+            if before.contains(']') || names.first()?.len() + before.len() > MAX_NAME_LEN {
                 return None;
             }
             if names.len().checked_mul(numbers.len())? > MAX_HOSTS {
@@ -124,6 +124,8 @@ mod tests {
     fn malformed_and_endless_lists_are_refused() {
         for text in [
             "n[1-3]x",
+            "][5]",
+            "a]b[1]",
             "n[1-3",
             "n1]",
             "n[]",

@@ -4,6 +4,7 @@
 //! What is asked for is understood here; whether the host can give it is decided by `sched`.
 
 pub mod acct_time;
+pub mod age;
 pub mod array;
 pub mod begin;
 pub mod constraint;

@@ -47,7 +47,6 @@ impl fmt::Display for StateFilter {
 
 /// Slurm's states that no job of slotd is ever in (squeue man page, "JOB STATE CODES"): accepted, matching nothing.
 const ABSENT: &[(&str, &str)] = &[
-    ("NODE_FAIL", "NF"),
     ("PREEMPTED", "PR"),
     ("BOOT_FAIL", "BF"),
     ("DEADLINE", "DL"),
@@ -131,10 +130,10 @@ mod tests {
 
     #[test]
     fn states_that_slotd_never_has_match_nothing() {
-        for text in ["PREEMPTED", "nf", "NODE_FAIL,DL", "BF"] {
+        for text in ["PREEMPTED", "pr", "REVOKED,DL", "BF"] {
             assert_eq!(parse_list(text), Ok(StateFilter::Some(Vec::new())), "{text}");
         }
-        assert_eq!(parse_list("NF,R"), Ok(StateFilter::Some(vec![JobState::Running])));
+        assert_eq!(parse_list("RV,R"), Ok(StateFilter::Some(vec![JobState::Running])));
         assert!(VALID_NAMES.split(',').all(|name| parse_list(name).is_ok()));
     }
 

@@ -6,17 +6,17 @@ use crate::model::change::LaunchTexts;
 use crate::model::query::JobQuery;
 use crate::model::{Job, JobId, JobRef, JobState};
 use crate::store::error::StoreError;
-use crate::store::row::JobRow;
+use crate::store::load::{Columns, Key, KeyColumns};
 use crate::store::schema::{jobs, requests};
 use crate::store::{load, open, runs};
-use diesel::dsl::{AsSelect, InnerJoin, IntoBoxed, Select};
+use diesel::dsl::{InnerJoin, IntoBoxed, Select};
 use diesel::prelude::*;
 use diesel::sqlite::{Sqlite, SqliteConnection};
 use std::path::Path;
 
 /// The database, open for reading beside the writer.
 pub struct Reader {
-    conn: SqliteConnection,
+    pub(super) conn: SqliteConnection,
 }
 
 /// An earlier run of a job that went back to the queue.
@@ -37,20 +37,54 @@ impl Reader {
         Ok(Reader { conn: open::reader(path)? })
     }
 
-    /// The records that answer the question, with their steps, by number: what is committed now.
+    /// The numbers of the records that may answer the question, in the order in which sacct shows them: the tasks of an
+    /// array by their own numbers, where the array has its place. With `duplicates` those with an earlier run that may.
+    /// What comes of each is asked for later, some at a time: a long answer is never in memory as a whole, and the
+    /// database is not held up by it.
+    ///
+    /// # Errors
+    /// The database can't be read.
+    pub fn candidates(&mut self, filter: &JobQuery) -> Result<Vec<JobId>, StoreError> {
+        let mut found = self.conn.transaction(|conn| keys(conn, filter))?;
+        found.sort_unstable();
+        found.dedup();
+        Ok(found.into_iter().map(|key| key.id).collect())
+    }
+
+    /// Of these records those that answer the question, with their steps, in no order: what is committed now.
+    ///
+    /// # Errors
+    /// The database can't be read, or holds what no version of slotd writes.
+    pub fn records(&mut self, ids: &[JobId], filter: &JobQuery) -> Result<Vec<Job>, StoreError> {
+        self.conn.transaction(|conn| present(conn, ids, filter))
+    }
+
+    /// The same, and before them their earlier runs that answer it, by number, then in their order.
+    ///
+    /// # Errors
+    /// The database can't be read, or holds what no version of slotd writes.
+    pub fn records_with_runs(
+        &mut self,
+        ids: &[JobId],
+        filter: &JobQuery,
+    ) -> Result<(Vec<EarlierRun>, Vec<Job>), StoreError> {
+        self.conn.transaction(|conn| Ok((earlier(conn, ids, filter)?, present(conn, ids, filter)?)))
+    }
+
+    /// All records that answer the question, by number.
     ///
     /// # Errors
     /// The database can't be read, or holds what no version of slotd writes.
     pub fn accounting(&mut self, filter: &JobQuery) -> Result<Vec<Job>, StoreError> {
-        self.conn.transaction(|conn| present(conn, filter))
+        let ids = self.candidates(filter)?;
+        self.records(&ids, filter)
     }
 
-    /// The same, and before them the earlier runs that answer it, by number, then in their order.
-    ///
-    /// # Errors
-    /// The database can't be read, or holds what no version of slotd writes.
+    /// All records that answer the question, by number, and before them the earlier runs that do.
+    #[cfg(test)]
     pub fn accounting_with_runs(&mut self, filter: &JobQuery) -> Result<(Vec<EarlierRun>, Vec<Job>), StoreError> {
-        self.conn.transaction(|conn| Ok((earlier(conn, filter)?, present(conn, filter)?)))
+        let ids = self.candidates(&JobQuery { duplicates: true, ..filter.clone() })?;
+        self.records_with_runs(&ids, filter)
     }
 
     /// One record; `None` where the number is not known.
@@ -73,26 +107,37 @@ impl Reader {
 }
 
 /// To be called in a transaction: a job that ends between two of these queries is neither lost nor seen twice.
-fn present(conn: &mut SqliteConnection, filter: &JobQuery) -> Result<Vec<Job>, StoreError> {
-    let rows = if filter.jobs.is_empty() { rows_of_time(conn, filter)? } else { load::named_rows(conn, &filter.jobs)? };
-    let (mut jobs, _) = load::assemble(conn, rows)?;
+fn keys(conn: &mut SqliteConnection, filter: &JobQuery) -> Result<Vec<Key>, StoreError> {
+    if !filter.jobs.is_empty() {
+        return load::named_keys(conn, &filter.jobs);
+    }
+    let failed = StoreError::sql("read the history of jobs");
+    let mut rows: Vec<Columns> = Vec::new();
+    for query in [live(filter), ended(filter)].into_iter().flatten() {
+        rows.extend(query.load::<Columns>(conn).map_err(&failed)?);
+    }
+    let mut found = rows.into_iter().map(load::key).collect::<Result<Vec<_>, _>>()?;
+    if filter.duplicates {
+        let ran_before: Vec<JobRef> = runs::jobs_since(conn, filter.since)?.into_iter().map(JobRef::job).collect();
+        found.extend(load::named_keys(conn, &ran_before)?);
+    }
+    Ok(found)
+}
+
+fn present(conn: &mut SqliteConnection, ids: &[JobId], filter: &JobQuery) -> Result<Vec<Job>, StoreError> {
+    let (mut jobs, _) = load::assemble(conn, ids)?;
     // The rows are candidates; the rules of the model decide.
     jobs.retain(|job| filter.matches(job));
     Ok(jobs)
 }
 
-fn earlier(conn: &mut SqliteConnection, filter: &JobQuery) -> Result<Vec<EarlierRun>, StoreError> {
+fn earlier(conn: &mut SqliteConnection, ids: &[JobId], filter: &JobQuery) -> Result<Vec<EarlierRun>, StoreError> {
     // What was ended for the requeue is in no state that can be asked for but those that it was in before.
     let mut of_requeued = filter.clone();
     of_requeued.states.iter_mut().for_each(|states| states.retain(|state| !state.is_terminal()));
-    let rows = if filter.jobs.is_empty() {
-        let named: Vec<JobRef> = runs::jobs_since(conn, filter.since)?.into_iter().map(JobRef::job).collect();
-        load::named_rows(conn, &named)?
-    } else {
-        load::named_rows(conn, &filter.jobs)?
-    };
-    let (jobs, _) = load::assemble(conn, rows)?;
-    let mut all = runs::of_jobs(conn, jobs.iter().map(|job| job.id))?;
+    let mut all = runs::of_jobs(conn, ids.iter().copied())?;
+    let ran_before: Vec<JobId> = all.keys().copied().collect();
+    let (jobs, _) = load::assemble(conn, &ran_before)?;
     let mut found = Vec::new();
     for job in &jobs {
         for run in all.remove(&job.id).unwrap_or_default() {
@@ -107,18 +152,7 @@ fn earlier(conn: &mut SqliteConnection, filter: &JobQuery) -> Result<Vec<Earlier
     Ok(found)
 }
 
-type Candidates<'a> = IntoBoxed<'a, Select<InnerJoin<jobs::table, requests::table>, AsSelect<JobRow, Sqlite>>, Sqlite>;
-
-/// Candidates where no job was named: the window bounds what is read.
-fn rows_of_time(conn: &mut SqliteConnection, filter: &JobQuery) -> Result<Vec<JobRow>, StoreError> {
-    let failed = StoreError::sql("read the history of jobs");
-    let mut rows = Vec::new();
-    for query in [live(filter), ended(filter)].into_iter().flatten() {
-        rows.extend(query.load(conn).map_err(&failed)?);
-    }
-    rows.sort_unstable_by_key(|row: &JobRow| row.job_id);
-    Ok(rows)
-}
+type Candidates<'a> = IntoBoxed<'a, Select<InnerJoin<jobs::table, requests::table>, KeyColumns>, Sqlite>;
 
 /// Jobs that have not ended, by their states; `None` where none of them can answer.
 fn live(filter: &JobQuery) -> Option<Candidates<'_>> {
@@ -143,7 +177,7 @@ fn ended(filter: &JobQuery) -> Option<Candidates<'_>> {
 }
 
 fn candidates(filter: &JobQuery) -> Candidates<'_> {
-    let mut query = jobs::table.inner_join(requests::table).select(JobRow::as_select()).into_boxed();
+    let mut query = jobs::table.inner_join(requests::table).select(load::key_columns()).into_boxed();
     if let Some(until) = filter.until {
         query = query.filter(jobs::submit_us.le(until.0));
     }

@@ -1,5 +1,6 @@
 //! What can go wrong with the database.
 
+use crate::model::StoreFault;
 use std::path::PathBuf;
 
 /// A failure of the store. Holds text rather than diesel's errors, so that one failure can be told to every
@@ -35,36 +36,88 @@ pub enum StoreError {
     /// A change contradicts what is stored: the number is taken, the job of a step does not exist.
     #[error("cannot {doing}: {message}")]
     Conflict { doing: &'static str, message: String },
-    /// There is no room left on the disk. The same may succeed later.
+    /// The disk is full, the file is locked by another program, …: the same may succeed later.
     #[error("cannot {doing}: {message}")]
-    Full { doing: &'static str, message: String },
-    /// SQLite failed: the disk is broken, the file is locked by another program.
+    Fault { doing: &'static str, fault: StoreFault, message: String },
+    /// SQLite failed in a way that does not pass: the file is damaged.
     #[error("cannot {doing}: {message}")]
     Sql { doing: &'static str, message: String },
 }
 
-/// What SQLite says of SQLITE_FULL; diesel hands on the text alone.
-const FULL: &str = "database or disk is full";
+/// What SQLite says of failures that may pass (`sqlite3_errstr`); diesel hands on the text alone. SQLITE_BUSY and
+/// SQLITE_LOCKED begin alike, and so do the kinds of SQLITE_IOERR.
+const FAULTS: [(&str, StoreFault); 9] = [
+    ("database or disk is full", StoreFault::Full),
+    ("database is locked", StoreFault::Locked),
+    ("database table is locked", StoreFault::Locked),
+    ("database schema is locked", StoreFault::Locked),
+    ("locking protocol", StoreFault::Locked),
+    ("disk I/O error", StoreFault::Io),
+    ("attempt to write a readonly database", StoreFault::ReadOnly),
+    ("unable to open database file", StoreFault::Unopenable),
+    ("out of memory", StoreFault::NoMemory),
+];
+
+/// What is meant where SQLite itself fails.
+pub(super) fn failure(doing: &'static str, message: String) -> StoreError {
+    match FAULTS.iter().find(|(text, _)| message.contains(text)) {
+        Some((_, fault)) => StoreError::Fault { doing, fault: *fault, message },
+        None => StoreError::Sql { doing, message },
+    }
+}
 
 impl StoreError {
     /// For `map_err`: what was being done when SQLite refused.
     pub(crate) fn sql(doing: &'static str) -> impl Fn(diesel::result::Error) -> StoreError {
         move |error| {
             let message = error.to_string();
-            if is_conflict(&error) {
-                StoreError::Conflict { doing, message }
-            } else if message.contains(FULL) {
-                StoreError::Full { doing, message }
-            } else {
-                StoreError::Sql { doing, message }
+            if is_conflict(&error) { StoreError::Conflict { doing, message } } else { failure(doing, message) }
+        }
+    }
+
+    /// Of a file that could be opened before.
+    pub(crate) fn reopening(self) -> StoreError {
+        let message = self.to_string();
+        let doing = "open the database again";
+        match failure(doing, message) {
+            StoreError::Sql { message, .. }
+                if !message.contains("malformed") && !message.contains("not a database") =>
+            {
+                StoreError::Fault { doing, fault: StoreFault::Unopenable, message }
             }
+            other => other,
+        }
+    }
+
+    /// Why it may succeed later, if it may.
+    pub fn fault(&self) -> Option<StoreFault> {
+        match self {
+            StoreError::Fault { fault, .. } => Some(*fault),
+            _ => None,
+        }
+    }
+
+    /// The file itself is damaged: a copy of it is needed.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            StoreError::NotADatabase { .. } | StoreError::Column { .. } | StoreError::Missing { .. } => true,
+            StoreError::Migration { message, .. }
+            | StoreError::Sql { message, .. }
+            | StoreError::Open { message, .. } => {
+                // What SQLite says of SQLITE_CORRUPT and SQLITE_NOTADB.
+                message.contains("malformed") || message.contains("not a database")
+            }
+            StoreError::Newer { .. }
+            | StoreError::Unstorable { .. }
+            | StoreError::Conflict { .. }
+            | StoreError::Fault { .. } => false,
         }
     }
 
     /// The failure is SQLite's, not the change's: what else was in the transaction is lost as well.
     pub(crate) fn ends_transaction(&self) -> bool {
         match self {
-            StoreError::Sql { .. } | StoreError::Full { .. } => true,
+            StoreError::Sql { .. } | StoreError::Fault { .. } => true,
             StoreError::Open { .. }
             | StoreError::NotADatabase { .. }
             | StoreError::Newer { .. }
@@ -92,7 +145,6 @@ fn is_conflict(error: &diesel::result::Error) -> bool {
 /// For diesel's transactions, which have to be able to report that they could not begin or commit.
 impl From<diesel::result::Error> for StoreError {
     fn from(error: diesel::result::Error) -> Self {
-        let (doing, message) = ("commit", error.to_string());
-        if message.contains(FULL) { StoreError::Full { doing, message } } else { StoreError::Sql { doing, message } }
+        failure("commit", error.to_string())
     }
 }

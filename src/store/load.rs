@@ -1,13 +1,17 @@
 //! From rows to jobs, and the questions that the writer and the reader answer alike.
 
 use crate::model::change::LaunchTexts;
+use crate::model::run::RunState;
 use crate::model::{Job, JobId, JobRef, JobRequest, JobState, Step, Timestamp};
 use crate::store::error::StoreError;
-use crate::store::row::{JobRow, StepRow, from_json};
+use crate::store::row::{JobRow, StepRow, from_json, job_id};
 use crate::store::schema::{jobs, launches, requests, steps, texts};
+use diesel::dsl::sql;
+use diesel::expression::SqlLiteral;
 use diesel::prelude::*;
+use diesel::sql_types::BigInt;
 use diesel::sqlite::SqliteConnection;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// How many values one statement carries at most: enough to make the statement's own cost small.
@@ -21,26 +25,76 @@ fn state_names(terminal: bool) -> Vec<&'static str> {
     JobState::ALL.into_iter().filter(|state| state.is_terminal() == terminal).map(JobState::name).collect()
 }
 
-/// Adds requests and steps to the rows. Keeps their order.
-pub(super) fn assemble(conn: &mut SqliteConnection, rows: Vec<JobRow>) -> Result<(Vec<Job>, Requests), StoreError> {
-    let requests = load_requests(conn, &rows)?;
-    let mut steps = load_steps(conn, &rows)?;
+/// The records with these numbers, with requests and steps, by number, and the requests of them all.
+pub(super) fn assemble(conn: &mut SqliteConnection, ids: &[JobId]) -> Result<(Vec<Job>, Requests), StoreError> {
+    let mut rows: Vec<JobRow> = Vec::with_capacity(ids.len());
+    for ids in ids.chunks(CHUNK) {
+        let of_these = jobs::table.filter(jobs::job_id.eq_any(ids.iter().map(|id| i64::from(id.0))));
+        rows.extend(of_these.select(JobRow::as_select()).load(conn).map_err(StoreError::sql("read jobs"))?);
+    }
+    rows.sort_unstable_by_key(|row| row.job_id);
+    assemble_rows(conn, rows)
+}
+
+/// Adds requests and steps to the rows. Keeps their order. A record that cannot be read does not keep the others from
+/// being read: something that tells of it stands in its place.
+pub(super) fn assemble_rows(
+    conn: &mut SqliteConnection,
+    rows: Vec<JobRow>,
+) -> Result<(Vec<Job>, Requests), StoreError> {
+    let (requests, mut bad_requests) = load_requests(conn, &rows)?;
+    let (mut steps, mut bad_steps) = load_steps(conn, &rows)?;
     let mut jobs = Vec::with_capacity(rows.len());
     for row in rows {
-        let request = requests.get(&row.request_id).cloned();
-        let request = request
-            .ok_or_else(|| StoreError::Missing { what: format!("request {} of job {}", row.request_id, row.job_id) })?;
-        let steps = steps.remove(&row.job_id).unwrap_or_default();
-        jobs.push(row.into_job(request, steps)?);
+        let (id, request_id) = (row.job_id, row.request_id);
+        let missing = || StoreError::Missing { what: format!("request {request_id} of job {id}") };
+        let request =
+            requests.get(&request_id).cloned().ok_or_else(|| bad_requests.remove(&request_id).unwrap_or_else(missing));
+        let steps = bad_steps.remove(&id).map_or_else(|| Ok(steps.remove(&id).unwrap_or_default()), Err);
+        let read = request.and_then(|request| row.into_job(request, steps?));
+        jobs.push(match read {
+            Ok(job) => job,
+            Err(why) => unreadable(job_id("jobs", id)?, &why),
+        });
     }
     Ok((jobs, requests))
 }
 
-fn load_requests(conn: &mut SqliteConnection, rows: &[JobRow]) -> Result<Requests, StoreError> {
+/// How the comment of what stands for an unreadable record begins.
+const UNREADABLE: &str = "its record cannot be read, and is left as it is: ";
+
+/// What stands for a record that cannot be read. It has ended, whatever it did: nothing is known that could be started,
+/// and it is not run again, which would put it in the record's place.
+fn unreadable(id: JobId, why: &StoreError) -> Job {
+    let request = JobRequest {
+        name: "(unreadable)".to_owned(),
+        uid: nix::unistd::getuid().as_raw(),
+        no_requeue: true,
+        ..JobRequest::default()
+    };
+    let run = RunState {
+        state: JobState::Failed,
+        system_comment: Some(format!("{UNREADABLE}{why}")),
+        end: Some(Timestamp::default()),
+        ..RunState::default()
+    };
+    Job { id, request: Arc::new(request), run, ..Job::default() }
+}
+
+/// Why the record of this job could not be read, where it stands for one.
+pub(super) fn why_unreadable(job: &Job) -> Option<&str> {
+    job.run.system_comment.as_deref()?.strip_prefix(UNREADABLE)
+}
+
+/// What cannot be read of a table, by the number that it belongs to.
+type Unread = HashMap<i64, StoreError>;
+
+fn load_requests(conn: &mut SqliteConnection, rows: &[JobRow]) -> Result<(Requests, Unread), StoreError> {
     let mut ids: Vec<i64> = rows.iter().map(|row| row.request_id).collect();
     ids.sort_unstable();
     ids.dedup();
     let mut loaded = Requests::with_capacity(ids.len());
+    let mut unread = Unread::new();
     for ids in ids.chunks(CHUNK) {
         let found: Vec<(i64, String)> = requests::table
             .filter(requests::request_id.eq_any(ids))
@@ -48,15 +102,19 @@ fn load_requests(conn: &mut SqliteConnection, rows: &[JobRow]) -> Result<Request
             .load(conn)
             .map_err(StoreError::sql("read requests"))?;
         for (id, body) in found {
-            loaded.insert(id, Arc::new(from_json("requests", "body", &body)?));
+            match from_json("requests", "body", &body) {
+                Ok(request) => drop(loaded.insert(id, Arc::new(request))),
+                Err(why) => drop(unread.insert(id, why)),
+            }
         }
     }
-    Ok(loaded)
+    Ok((loaded, unread))
 }
 
-fn load_steps(conn: &mut SqliteConnection, rows: &[JobRow]) -> Result<HashMap<i64, Vec<Step>>, StoreError> {
+fn load_steps(conn: &mut SqliteConnection, rows: &[JobRow]) -> Result<(HashMap<i64, Vec<Step>>, Unread), StoreError> {
     let ids: Vec<i64> = rows.iter().map(|row| row.job_id).collect();
     let mut loaded: HashMap<i64, Vec<Step>> = HashMap::new();
+    let mut unread = Unread::new();
     for ids in ids.chunks(CHUNK) {
         let found: Vec<StepRow> = steps::table
             .filter(steps::job_id.eq_any(ids))
@@ -64,12 +122,16 @@ fn load_steps(conn: &mut SqliteConnection, rows: &[JobRow]) -> Result<HashMap<i6
             .load(conn)
             .map_err(StoreError::sql("read steps"))?;
         for row in found {
-            loaded.entry(row.job_id).or_default().push(row.into_step()?);
+            let job = row.job_id;
+            match row.into_step() {
+                Ok(step) => loaded.entry(job).or_default().push(step),
+                Err(why) => drop(unread.insert(job, why)),
+            }
         }
     }
     // batch, interactive, then the numbers: as text they would come in another order.
     loaded.values_mut().for_each(|steps| steps.sort_by_key(|step| step.id));
-    Ok(loaded)
+    Ok((loaded, unread))
 }
 
 /// Every live job and every job that ended at `ended_since` or later, by number.
@@ -89,30 +151,56 @@ pub(super) fn live_rows(conn: &mut SqliteConnection, ended_since: Timestamp) -> 
     Ok(rows)
 }
 
-/// The rows of the records that these names mean, each once, by number.
-pub(super) fn named_rows(conn: &mut SqliteConnection, named: &[JobRef]) -> Result<Vec<JobRow>, StoreError> {
+/// A record's place in a listing: the array or the job, the first task, its own number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    listed: i64,
+    task: i64,
+    pub id: JobId,
+}
+
+/// What is read of these columns.
+pub(super) type Columns = (i64, Option<i64>, i64);
+
+/// The columns of a [`Key`], of which the second is the array's number. A compact record stands where its first task does.
+pub(super) type KeyColumns = (jobs::job_id, jobs::array_job_id, SqlLiteral<BigInt>);
+
+pub(super) fn key_columns() -> KeyColumns {
+    const TASK: &str = "CASE WHEN jobs.array_task_id IS NOT NULL THEN jobs.array_task_id WHEN jobs.array_job_id IS NULL THEN 0 \
+         ELSE coalesce(jobs.body ->> '$.role.Rest.tasks[0].first', jobs.body ->> '$.role.Part.tasks[0].first', 0) END";
+    (jobs::job_id, jobs::array_job_id, sql::<BigInt>(TASK))
+}
+
+pub(super) fn key((id, array, task): Columns) -> Result<Key, StoreError> {
+    Ok(Key { listed: array.unwrap_or(id), task, id: job_id("jobs", id)? })
+}
+
+/// The keys of the records that these names mean, each once.
+pub(super) fn named_keys(conn: &mut SqliteConnection, named: &[JobRef]) -> Result<Vec<Key>, StoreError> {
     let failed = StoreError::sql("read named jobs");
-    let mut found: BTreeMap<i64, JobRow> = BTreeMap::new();
-    let mut keep = |rows: Vec<JobRow>| found.extend(rows.into_iter().map(|row| (row.job_id, row)));
-    let all = jobs::table.select(JobRow::as_select());
+    let mut rows: Vec<Columns> = Vec::new();
+    let all = || jobs::table.select(key_columns());
     for some in named.chunks(CHUNK) {
         // A record has the number itself; of an array, that is the compact record, or the last task.
         let own: Vec<i64> = some.iter().map(|r| i64::from(r.job.0)).collect();
-        keep(all.filter(jobs::job_id.eq_any(own)).load(conn).map_err(&failed)?);
+        rows.extend(all().filter(jobs::job_id.eq_any(own)).load::<Columns>(conn).map_err(&failed)?);
         let arrays: Vec<i64> = some.iter().filter(|r| r.tasks.is_none()).map(|r| i64::from(r.job.0)).collect();
-        keep(all.filter(jobs::array_job_id.eq_any(arrays)).load(conn).map_err(&failed)?);
+        rows.extend(all().filter(jobs::array_job_id.eq_any(arrays)).load::<Columns>(conn).map_err(&failed)?);
     }
     for name in named {
         let Some(tasks) = &name.tasks else { continue };
         let of_array = jobs::array_job_id.eq(i64::from(name.job.0));
         // Compact records, which stand for several tasks.
-        keep(all.filter(of_array.and(jobs::array_task_id.is_null())).load(conn).map_err(&failed)?);
+        rows.extend(all().filter(of_array.and(jobs::array_task_id.is_null())).load::<Columns>(conn).map_err(&failed)?);
         for range in tasks.ranges() {
             let within = jobs::array_task_id.between(i64::from(range.first), i64::from(range.last));
-            keep(all.filter(of_array.and(within)).load(conn).map_err(&failed)?);
+            rows.extend(all().filter(of_array.and(within)).load::<Columns>(conn).map_err(&failed)?);
         }
     }
-    Ok(found.into_values().collect())
+    let mut keys = rows.into_iter().map(key).collect::<Result<Vec<_>, _>>()?;
+    keys.sort_unstable();
+    keys.dedup();
+    Ok(keys)
 }
 
 /// Script and environment of a job; `None` where it has none (an allocation).

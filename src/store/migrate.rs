@@ -50,6 +50,18 @@ pub(super) fn shape(conn: &mut SqliteConnection) -> QueryResult<Shape> {
     Ok(if newer.is_empty() { Shape::Known } else { Shape::Newer(newer) })
 }
 
+/// Whether an older program wrote it: some migrations are missing. Changes nothing.
+///
+/// # Errors
+/// Whatever SQLite says.
+pub(super) fn is_older(conn: &mut SqliteConnection) -> QueryResult<bool> {
+    if shape(conn)? != Shape::Known {
+        return Ok(false);
+    }
+    let run: Vec<Name> = diesel::sql_query(format!("SELECT version AS name FROM {RECORD}")).load(conn)?;
+    Ok(known_versions().iter().any(|known| !run.iter().any(|version| version.name == *known)))
+}
+
 fn known_versions() -> Vec<String> {
     let all: Vec<Box<dyn Migration<Sqlite>>> = MIGRATIONS.migrations().unwrap_or_default();
     all.iter().map(|migration| MigrationVersion::as_owned(&migration.name().version()).to_string()).collect()
@@ -68,9 +80,11 @@ mod tests {
     use crate::model::query::JobQuery;
     use crate::model::run::{Run, RunState};
     use crate::model::tres::{Allocation, Spread, TaskUsage, Usage};
-    use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp, Tres};
+    use crate::model::{
+        ArrayRole, BootId, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp, Tres,
+    };
     use crate::store::row::{JobRow, RunRow, StepRow};
-    use crate::store::schema::{jobs, launches, requests, runs, steps, texts};
+    use crate::store::schema::{history, jobs, launches, notices, requests, runs, steps, texts};
     use crate::store::testing::{Place, all};
     use diesel::connection::SimpleConnection;
     use std::sync::Arc;
@@ -128,7 +142,7 @@ mod tests {
                 assert_eq!(selected(sql), columns(stringify!($table)));
             )*};
         }
-        compare!(jobs launches requests runs steps texts);
+        compare!(history jobs launches notices requests runs steps texts);
     }
 
     /// Records as the version before `000009_bodies` kept them, one of each kind.
@@ -156,7 +170,7 @@ mod tests {
 
     /// The same records as the program has them.
     const SPREAD: Spread = Spread { max: 1, task: 2, total: 3 };
-    const PROCESS: ClientProcess = ClientProcess { pid: 100, start_ticks: 200 };
+    const PROCESS: ClientProcess = ClientProcess { pid: 100, start_ticks: 200, boot: BootId(0) };
 
     fn usage(max_rss_kb: u64, user_us: u64, system_us: u64, tasks: TaskUsage) -> Usage {
         Usage { max_rss_kb, user_us, system_us, tasks }
@@ -180,7 +194,10 @@ mod tests {
             submit_line: String::new(),
             overlap: true,
             client: None,
+            client_gone: false,
             suspended_us: 0,
+            clock: None,
+            stepped_us: 0,
         };
         let failed = Step {
             id: StepId::Num(1),
@@ -195,7 +212,10 @@ mod tests {
             submit_line: "srun true".to_owned(),
             overlap: false,
             client: Some(PROCESS),
+            client_gone: false,
             suspended_us: 4,
+            clock: None,
+            stepped_us: 0,
         };
         vec![batch, failed]
     }

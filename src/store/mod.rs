@@ -5,15 +5,18 @@
 
 pub mod accounting;
 pub mod error;
+mod history;
 mod intern;
 mod load;
 mod migrate;
+mod notices;
 mod open;
 mod row;
 mod runs;
 mod schema;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod upkeep;
 pub mod write;
 
 pub use accounting::Reader;

@@ -1,6 +1,7 @@
 //! Opening the database file: for writing, and for reading beside a writer.
 
 use crate::store::error::StoreError;
+use crate::store::history::Number;
 use crate::store::migrate::{self, Shape};
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
@@ -14,12 +15,19 @@ use std::path::Path;
 
 /// Each is a statement of its own, in this order: waiting for locks comes before what needs a lock.
 /// `synchronous=FULL` makes a commit survive a power failure; the group commit pays for it once.
-const WRITER_PRAGMAS: [&str; 4] = [
-    "PRAGMA busy_timeout = 5000",
+/// Who waits for a commit is told within two seconds that it cannot be made: the wait for a lock ends before.
+///
+/// `secure_delete`: an environment that was dropped is not to be found in the file any more.
+const WRITER_PRAGMAS: [&str; 5] = [
+    "PRAGMA busy_timeout = 1000",
+    "PRAGMA secure_delete = ON",
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA foreign_keys = ON",
 ];
+
+/// Of a new file: this has to come before the first table. It writes, for which a full disk may have no room later.
+pub(super) const NEW_PRAGMA: &str = "PRAGMA auto_vacuum = INCREMENTAL";
 
 const READER_PRAGMAS: [&str; 2] = ["PRAGMA busy_timeout = 5000", "PRAGMA query_only = ON"];
 
@@ -36,10 +44,31 @@ pub(super) fn writer(path: &Path) -> Result<SqliteConnection, StoreError> {
     if length > 0 {
         check(path)?;
     }
-    let mut conn = again(path)?;
+    let mut conn = connect(path, "mode=rw")?;
+    if length == 0 {
+        set(path, &mut conn, &[NEW_PRAGMA])?;
+    }
+    set(path, &mut conn, &WRITER_PRAGMAS)?;
     migrate::bring_up_to_date(&mut conn)
         .map_err(|error| StoreError::Migration { path: path.to_owned(), message: error.to_string() })?;
+    give_back_pages(path, &mut conn);
     Ok(conn)
+}
+
+/// A file of an earlier version keeps its free pages. It is written anew where that is quickly done.
+fn give_back_pages(path: &Path, conn: &mut SqliteConnection) {
+    const QUICK: u64 = 64 << 20;
+    let keeps = diesel::sql_query("SELECT auto_vacuum AS n FROM pragma_auto_vacuum")
+        .get_result::<Number>(conn)
+        .is_ok_and(|mode| mode.n == 0);
+    if keeps && std::fs::metadata(path).is_ok_and(|file| file.len() <= QUICK) {
+        // Where that fails (no room), the file stays as it is.
+        if let Err(error) = conn.batch_execute(&format!("{NEW_PRAGMA}; VACUUM")) {
+            log::warn!("{}: {error}", path.display());
+        }
+    } else if keeps {
+        log::info!("{} does not become smaller when jobs are removed, until `slotd db vacuum`", path.display());
+    }
 }
 
 /// Opens a database for writing that `writer` has already opened once.
@@ -61,6 +90,21 @@ pub(super) fn reader(path: &Path) -> Result<SqliteConnection, StoreError> {
     set(path, &mut conn, &READER_PRAGMAS)?;
     refuse_unknown(path, &mut conn)?;
     Ok(conn)
+}
+
+/// Opens a database to be copied, which has to be read and no more, by whatever version it was written.
+///
+/// # Errors
+/// There is no such database.
+pub(super) fn source(path: &Path) -> Result<SqliteConnection, StoreError> {
+    let mut conn = connect(path, "mode=ro")?;
+    set(path, &mut conn, &READER_PRAGMAS[..1])?;
+    Ok(conn)
+}
+
+/// Makes an empty file for its owner alone.
+pub(super) fn private(path: &Path) -> std::io::Result<std::fs::File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 fn set(path: &Path, conn: &mut SqliteConnection, pragmas: &[&str]) -> Result<(), StoreError> {

@@ -58,6 +58,22 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    history (id) {
+        id -> BigInt,
+        last_job_id -> BigInt,
+    }
+}
+
+diesel::table! {
+    notices (number) {
+        number -> BigInt,
+        body -> Text,
+    }
+}
+
 diesel::joinable!(jobs -> requests (request_id));
 diesel::joinable!(steps -> jobs (job_id));
 diesel::allow_tables_to_appear_in_same_query!(jobs, requests, steps);
+diesel::allow_tables_to_appear_in_same_query!(jobs, launches);
+diesel::allow_tables_to_appear_in_same_query!(launches, texts);

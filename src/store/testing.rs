@@ -2,12 +2,16 @@
 
 use crate::model::array::{ArraySpec, TaskSet};
 use crate::model::change::{Change, LaunchTexts, Texts};
-use crate::model::job::{Client, ClientProcess, Hold};
+use crate::model::job::{Client, ClientProcess, FailedLaunches, Hold};
 use crate::model::request::MemRequest;
 use crate::model::run::RunState;
 use crate::model::tres::{Allocation, Spread, TaskUsage, Usage};
-use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp, Tres};
+use crate::model::{
+    ArrayRole, BootId, ClockBase, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp, Tres,
+};
 use crate::store::{Reader, Store};
+use diesel::connection::{Connection, SimpleConnection};
+use diesel::sqlite::SqliteConnection;
 use proptest::collection::{btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -30,6 +34,13 @@ impl Place {
 
     pub fn store(&self) -> Store {
         Store::open(&self.path()).expect("a new or known database")
+    }
+
+    /// Locked against writers by another program, until what is returned is dropped.
+    pub fn locked(&self) -> SqliteConnection {
+        let mut conn = SqliteConnection::establish(&self.path().to_string_lossy()).expect("a database");
+        conn.batch_execute("BEGIN IMMEDIATE").expect("nobody else writes now");
+        conn
     }
 
     pub fn reader(&self) -> Reader {
@@ -71,7 +82,10 @@ pub fn step(id: StepId) -> Step {
         usage: Usage::default(),
         submit_line: String::new(),
         overlap: false,
+        client_gone: false,
         suspended_us: 0,
+        clock: None,
+        stepped_us: 0,
         client: None,
     }
 }
@@ -159,7 +173,10 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             usage,
             submit_line: submit_line.clone(),
             overlap,
+            client_gone: false,
             suspended_us: usage.user_us / 3,
+            clock: None,
+            stepped_us: usage.user_us as i64 / -7,
             client,
         };
         ids.into_iter().map(of).collect()
@@ -167,7 +184,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn process() -> impl Strategy<Value = ClientProcess> {
-    (any::<u32>(), stored_u64()).prop_map(|(pid, start_ticks)| ClientProcess { pid, start_ticks })
+    (any::<u32>(), stored_u64(), any::<u128>()).prop_map(|(pid, start_ticks, boot)| ClientProcess {
+        pid,
+        start_ticks,
+        boot: BootId(boot),
+    })
 }
 
 /// Requests differ in a few words, so that some are equal.
@@ -217,13 +238,17 @@ pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
                 priority,
                 hold,
                 submit,
+                failed_launches: FailedLaunches { deaths: priority % 3, faults: restarts % 7 },
                 run: RunState {
                     state,
                     reason,
                     eligible: times[0],
                     start: times[1],
                     end: times[2].or(state.is_terminal().then_some(submit)),
+                    clock: times[3].map(|zero| ClockBase { boot: BootId(suspended_us.into()), zero }),
                     suspended_at: times[3],
+                    stepped_us: suspended_us as i64 / -3,
+                    stopped_at: times[3],
                     suspended_us,
                     exit,
                     derived_exit,

@@ -3,21 +3,25 @@
 //! There is one in the daemon. It does not look at what a change means.
 
 use crate::model::change::{Change, LaunchTexts, Texts};
-use crate::model::{Job, JobId, StepId, Timestamp};
+use crate::model::{Job, JobId, StepId, StoreFault, Timestamp};
 use crate::store::error::StoreError;
 use crate::store::intern::{RequestCache, text_row};
-use crate::store::row::{JobRow, RunRow, StepRow};
-use crate::store::schema::{jobs, launches, steps};
-use crate::store::{load, open, runs};
+use crate::store::row::{self, JobRow, RunRow, StepRow};
+use crate::store::schema::{history, jobs, launches, steps};
+use crate::store::{load, notices, open, runs};
+use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// The database, open for writing.
 pub struct Store {
     path: PathBuf,
-    conn: SqliteConnection,
+    pub(super) conn: SqliteConnection,
     requests: RequestCache,
+    /// A failure of SQLite was the last that the connection was heard of.
+    is_suspect: bool,
 }
 
 impl Store {
@@ -27,16 +31,16 @@ impl Store {
     /// The file can't be opened, is no database of slotd, or was written by a newer slotd: then it is left untouched.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
         let conn = open::writer(path)?;
-        Ok(Store { path: path.to_owned(), conn, requests: RequestCache::default() })
+        Ok(Store { path: path.to_owned(), conn, requests: RequestCache::default(), is_suspect: false })
     }
 
     /// Makes batches of changes durable: all with one write to the disk, each wholly or not at all.
     ///
     /// The answers are in the order of the batches. A batch that contradicts what is stored (a number that is
-    /// taken, an update of a job that does not exist) leaves the others alone. Where SQLite itself fails, each
-    /// batch is tried once more by itself, in their order, up to the first at which SQLite fails again. What comes
-    /// after that one is answered with the same error and was not stored: a later state of a job never goes before
-    /// an earlier one.
+    /// taken, an update of a job that does not exist) leaves the others alone. Where SQLite itself fails, what failed may
+    /// be tried again: nothing of it was stored. For want of room, each batch is tried once more by itself, in their
+    /// order, up to the first that has none. What comes after one that failed is answered with the same error and was not
+    /// stored: a later state of a job never goes before an earlier one.
     ///
     /// # Errors
     /// Of each batch: why nothing of it was stored.
@@ -46,8 +50,10 @@ impl Store {
         }
         match self.commit_group(batches) {
             Ok(answers) => answers,
+            Err(error) if error.fault().is_some_and(|fault| fault != StoreFault::Full) => {
+                batches.iter().map(|_| Err(error.clone())).collect()
+            }
             Err(error) => {
-                self.recover();
                 log::warn!("commit of {} batches: {error}; trying each by itself", batches.len());
                 let mut failure = None;
                 let each = batches.iter().map(|batch| {
@@ -64,17 +70,22 @@ impl Store {
     }
 
     fn commit_group(&mut self, batches: &[Vec<Change>]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
-        let requests = &mut self.requests;
-        self.conn.immediate_transaction(|conn| {
+        self.transaction(|conn, requests| {
             let mut answers = Vec::with_capacity(batches.len());
             for batch in batches {
-                let answer = conn.transaction(|conn| apply_all(conn, requests, batch));
-                if let Err(error) = &answer {
+                let mut told = None;
+                let answer =
+                    conn.transaction(|conn| apply_all(conn, requests, batch).inspect_err(|e| told = Some(e.clone())));
+                if answer.is_err() {
                     // Rows that the batch wrote are gone again.
                     requests.clear();
-                    if error.ends_transaction() {
-                        return Err(error.clone());
-                    }
+                }
+                // After a failure that has ended the transaction the way out of the savepoint fails too, with less to say.
+                let answer = told.map_or(answer, Err);
+                if let Err(error) = &answer
+                    && error.ends_transaction()
+                {
+                    return Err(error.clone());
                 }
                 answers.push(answer);
             }
@@ -83,47 +94,94 @@ impl Store {
     }
 
     fn commit_one(&mut self, batch: &[Change]) -> Result<(), StoreError> {
-        let requests = &mut self.requests;
-        let answer = self.conn.immediate_transaction(|conn| apply_all(conn, requests, batch));
-        if let Err(error) = &answer {
+        self.transaction(|conn, requests| apply_all(conn, requests, batch))
+    }
+
+    /// Whether something can be written, for one who waits for that.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn probe(&mut self) -> Result<(), StoreError> {
+        // SQLite writes the page of the number, which is not used here, whether it changes or not.
+        self.transaction(|conn, _| conn.batch_execute("PRAGMA user_version = 0").map_err(StoreError::from))
+    }
+
+    /// One transaction, on a connection that is sound.
+    ///
+    /// # Errors
+    /// Nothing of it was stored.
+    pub(super) fn transaction<T>(
+        &mut self,
+        work: impl FnOnce(&mut SqliteConnection, &mut RequestCache) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.replace_suspect()?;
+        let (requests, mut told) = (&mut self.requests, None);
+        let done = self.conn.immediate_transaction(|conn| work(conn, requests).inspect_err(|e| told = Some(e.clone())));
+        // After a failure that has ended the transaction the rollback fails too, and tells less.
+        let done = told.map_or(done, Err);
+        if let Err(error) = &done {
             self.requests.clear();
-            if error.ends_transaction() {
-                self.recover();
-            }
+            self.suspect(error);
         }
-        answer
+        done
+    }
+
+    /// Does not trust the connection any more, if it is what failed.
+    pub(super) fn suspect(&mut self, error: &StoreError) {
+        self.is_suspect |= error.ends_transaction();
+    }
+
+    /// After a failure of SQLite there is a new connection, since the old one may not know whether it is in a transaction,
+    /// nor what a failed fsync has left on the disk. The old one stays open until then: while one is open, nobody reads
+    /// the log of the database anew and finds in it what was written but not committed. So what failed was not stored,
+    /// and is applied again as it is.
+    pub(super) fn replace_suspect(&mut self) -> Result<(), StoreError> {
+        if self.is_suspect {
+            self.conn = open::again(&self.path).map_err(StoreError::reopening)?;
+            self.is_suspect = false;
+        }
+        Ok(())
     }
 
     /// As if the disk had this many pages for the database, for as long as the connection lasts.
     #[cfg(test)]
     pub fn limit_pages(&mut self, pages: u32) {
-        use diesel::connection::SimpleConnection as _;
         self.conn.batch_execute(&format!("PRAGMA max_page_count = {pages}")).unwrap();
     }
 
-    /// After a failure of SQLite: a new connection, since the old one may not know whether it is in a transaction.
-    fn recover(&mut self) {
+    /// After a change that was not one of jobs: what was known of rows may not be so any more.
+    pub(super) fn forget_rows(&mut self) {
         self.requests.clear();
-        match open::again(&self.path) {
-            Ok(conn) => self.conn = conn,
-            Err(error) => log::error!("{error}"),
-        }
     }
 
     /// Every live job, and every job that ended at `ended_since` or later, with their steps, by number.
     ///
     /// # Errors
-    /// The database can't be read, or holds what no version of slotd writes.
+    /// The database can't be read. A record that no version of slotd writes is told in the log, and stands for itself as
+    /// a job that has failed.
     pub fn load_live(&mut self, ended_since: Timestamp) -> Result<Vec<Job>, StoreError> {
         let rows = load::live_rows(&mut self.conn, ended_since)?;
-        let (jobs, requests) = load::assemble(&mut self.conn, rows)?;
+        let (jobs, requests) = load::assemble_rows(&mut self.conn, rows)?;
         for (request_id, request) in &requests {
             self.requests.remember(request, *request_id);
+        }
+        for (job, why) in jobs.iter().filter_map(|job| Some((job.id, load::why_unreadable(job)?))) {
+            log::error!("job {job} is set aside, since its record cannot be read: {why}");
         }
         Ok(jobs)
     }
 
-    /// One more than the largest number that a record has; 1 in a new database.
+    /// The numbers of all records.
+    ///
+    /// # Errors
+    /// The database can't be read.
+    pub fn numbers(&mut self) -> Result<HashSet<JobId>, StoreError> {
+        let ids: Vec<i64> =
+            jobs::table.select(jobs::job_id).load(&mut self.conn).map_err(StoreError::sql("read the job numbers"))?;
+        ids.into_iter().map(|id| row::job_id("jobs", id)).collect()
+    }
+
+    /// One more than the largest number that a record has or had; 1 in a new database.
     ///
     /// # Errors
     /// The database can't be read, or the numbers are used up.
@@ -132,7 +190,12 @@ impl Store {
             .select(diesel::dsl::max(jobs::job_id))
             .first(&mut self.conn)
             .map_err(StoreError::sql("read the last job number"))?;
-        let next = largest.unwrap_or(0) + 1;
+        let removed: Option<i64> = history::table
+            .select(history::last_job_id)
+            .first(&mut self.conn)
+            .optional()
+            .map_err(StoreError::sql("read the last number of the jobs that were removed"))?;
+        let next = largest.max(removed).unwrap_or(0) + 1;
         u32::try_from(next).map(JobId).map_err(|_| StoreError::Unstorable {
             table: "jobs",
             column: "job_id",
@@ -160,6 +223,8 @@ fn apply(conn: &mut SqliteConnection, requests: &mut RequestCache, change: &Chan
         Change::PutStep { job, step } => put_step(conn, &StepRow::new(*job, step)?),
         Change::DropStep { job, step } => drop_step(conn, *job, *step),
         Change::EndRun { job, run } => runs::put(conn, &RunRow::new(*job, run)?),
+        Change::PutNotice { number, notice, .. } => notices::put(conn, *number, notice),
+        Change::DropNotice { number } => notices::remove(conn, *number),
     }
 }
 
@@ -179,6 +244,7 @@ fn insert(
         // A task finds the row of its array by itself.
         Texts::SameAs(other) if job.array_job_id() == Some(*other) => None,
         Texts::SameAs(other) => load::launch_row(conn, *other)?,
+        Texts::Script(script) => Some((text_row(conn, script)?, None)),
         Texts::None => None,
     };
     if let Some((script, env)) = launch {
@@ -220,8 +286,8 @@ mod tests {
     use super::*;
     use crate::model::array::TaskSet;
     use crate::model::{ArrayRole, JobRequest, JobState, StepId};
+    use crate::store::error::failure;
     use crate::store::testing::{Place, all, any_job, any_jobs, ended_job, insert, insert_with, job, put, step};
-    use diesel::connection::SimpleConnection;
     use proptest::prelude::*;
     use std::sync::Arc;
 
@@ -253,6 +319,28 @@ mod tests {
             let expected = Job { steps: before.steps.clone(), ..after };
             prop_assert_eq!(all(&mut place.store()), vec![expected]);
         }
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_is_set_aside_and_the_others_are_there() {
+        let place = Place::new();
+        let mut store = place.store();
+        let running = Job { steps: vec![step(StepId::Batch)], ..job(3) };
+        put(&mut store, [job(1), job(2), running, job(4)].iter().map(insert).collect());
+        store
+            .conn
+            .batch_execute(
+                "UPDATE jobs SET body = json_set(body, '$.hold', 'Nobody') WHERE job_id = 2;
+                 UPDATE steps SET body = json_set(body, '$.id', 'Extern') WHERE job_id = 3;",
+            )
+            .unwrap();
+        let loaded = place.store().load_live(Timestamp::from_secs(0)).unwrap();
+        let told: Vec<(u32, bool)> = loaded.iter().map(|job| (job.id.0, load::why_unreadable(job).is_some())).collect();
+        assert_eq!(told, [(1, false), (2, true), (3, true), (4, false)]);
+        assert_eq!(loaded[0], job(1));
+        let why = loaded[1].run.system_comment.as_deref().unwrap();
+        assert!(why.contains("jobs.body holds \"unknown variant `Nobody`"), "{why}");
+        assert!(loaded[1].run.state.is_terminal() && loaded[1].request.no_requeue);
     }
 
     #[test]
@@ -306,7 +394,7 @@ mod tests {
         store.conn.batch_execute("PRAGMA max_page_count = 40").unwrap();
         let large = vec![1; 1 << 20];
         let alone = store.commit(&[vec![insert(&job(2)), insert_with(&job(3), &large, b"")]]).remove(0);
-        assert!(matches!(&alone, Err(StoreError::Full { .. })), "{alone:?}");
+        assert!(alone.as_ref().is_err_and(|e| e.fault() == Some(StoreFault::Full)), "{alone:?}");
         assert_eq!(all(&mut store), [job(1)], "nothing of the batch is left");
 
         store.conn.batch_execute("PRAGMA max_page_count = 40").unwrap();
@@ -315,6 +403,41 @@ mod tests {
         // The connection is new after the group has failed, and has no limit any more.
         assert_eq!(answers, [Ok(()), Ok(()), Ok(())]);
         assert_eq!(all(&mut store), [job(1), job(2), job(3), job(4)]);
+    }
+
+    #[test]
+    fn after_a_failure_the_database_is_opened_again_and_what_failed_is_applied_once() {
+        let place = Place::new();
+        let mut store = place.store();
+        store.limit_pages(40);
+        let large = [vec![insert_with(&job(1), &vec![1; 1 << 20], b"")], vec![Change::Update(Box::new(job(1)))]];
+        let faults = |answers: Vec<Result<(), StoreError>>| -> Vec<Option<StoreFault>> {
+            answers.into_iter().map(|answer| answer.err().and_then(|e| e.fault())).collect()
+        };
+        assert_eq!(faults(vec![store.commit_one(&large[0])]), [Some(StoreFault::Full)]);
+        let away = place.path().with_extension("away");
+        std::fs::rename(place.path(), &away).unwrap();
+        assert_eq!(faults(store.commit(&large)), [Some(StoreFault::Unopenable); 2]);
+        assert!(store.probe().is_err());
+        std::fs::rename(&away, place.path()).unwrap();
+        assert_eq!(store.probe(), Ok(()));
+        assert_eq!(store.commit(&large), [Ok(()), Ok(())]);
+        assert_eq!(all(&mut place.store()), [job(1)]);
+    }
+
+    #[test]
+    fn a_locked_database_is_a_fault_that_passes_and_a_damaged_one_is_none() {
+        let place = Place::new();
+        let mut store = place.store();
+        put(&mut store, vec![insert(&job(1))]);
+        let other = place.locked();
+        let locked = store.commit(&[vec![insert(&job(2))], vec![insert(&job(3))]]);
+        assert!(locked.iter().all(|answer| answer.as_ref().is_err_and(|e| e.fault() == Some(StoreFault::Locked))));
+        drop(other);
+        assert_eq!(store.commit(&[vec![insert(&job(2))]]), [Ok(())]);
+        let damaged = failure("commit", "database disk image is malformed".to_owned());
+        assert_eq!(damaged.fault(), None);
+        assert_eq!(damaged.reopening().fault(), None);
     }
 
     #[test]

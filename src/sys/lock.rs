@@ -1,6 +1,6 @@
 //! Locks on files, held by an open descriptor: by every copy of it, until the last one is closed.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -19,10 +19,12 @@ pub enum Kind {
 /// Locks a file, which is made for its user alone where it is missing.
 ///
 /// # Errors
-/// It cannot be made. The text names the path.
+/// It cannot be made, or is a link. The text names the path.
 pub fn take(path: &Path, kind: Kind) -> io::Result<File> {
     let named = |e: io::Error| io::Error::new(e.kind(), format!("could not lock {}: {e}", path.display()));
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map_err(named)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    let file = options.open(path).map_err(named)?;
     loop {
         let taken = match kind {
             Kind::Exclusive => file.lock(),
@@ -49,6 +51,17 @@ pub fn take_within(path: &Path, patience: Duration) -> io::Result<File> {
     })
 }
 
+/// Whether this process holds a lock on a file with such a path, by its end: `run/slotd.lock`.
+pub fn is_held_by(pid: i32, path_end: &str) -> bool {
+    let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    let is_locked = |fd: &fs::DirEntry| {
+        let info = Path::new(&format!("/proc/{pid}/fdinfo")).join(fd.file_name());
+        fs::read_to_string(info).is_ok_and(|text| text.contains("FLOCK"))
+    };
+    let has_path = |fd: &fs::DirEntry| fs::read_link(fd.path()).is_ok_and(|path| path.ends_with(path_end));
+    open.flatten().any(|fd| has_path(&fd) && is_locked(&fd))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,7 +77,18 @@ mod tests {
         let refused = take_within(&path, Duration::from_millis(10)).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
         assert!(refused.to_string().contains(path.to_str().unwrap()), "{refused}");
+        let me = std::process::id().cast_signed();
+        assert!(is_held_by(me, "lock") && !is_held_by(me, "other"));
         drop(copy);
         take_within(&path, Duration::from_secs(60)).unwrap();
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_lock_is_refused_and_what_it_names_is_not_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, named) = (dir.path().join("lock"), dir.path().join("named"));
+        std::os::unix::fs::symlink(&named, &path).unwrap();
+        take(&path, Kind::Exclusive).unwrap_err();
+        assert!(!named.exists());
     }
 }

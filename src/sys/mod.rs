@@ -4,12 +4,14 @@
 //! `/proc` is read by a few lines of our own: slotd wants a dozen numbers, and the crate for it would bring three crates
 //! and read whole files for each.
 
+pub mod break_point;
 pub mod clock;
 pub mod cpus;
 pub mod gpus;
 pub mod limits;
 pub mod lock;
 pub mod memory;
+pub mod ownership;
 pub mod paths;
 pub mod proc;
 pub mod socket;

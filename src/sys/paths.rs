@@ -3,6 +3,9 @@
 use crate::model::JobId;
 use std::path::{Path, PathBuf};
 
+/// The file that a daemon holds locked as long as it lives, below its root.
+pub const DAEMON_LOCK: &str = "run/slotd.lock";
+
 /// The paths of one runtime root, `SLOTD_ROOT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Paths {
@@ -35,7 +38,7 @@ impl Paths {
 
     /// Held by the one daemon of this root.
     pub fn daemon_lock(&self) -> PathBuf {
-        self.root.join("run/slotd.lock")
+        self.root.join(DAEMON_LOCK)
     }
 
     /// Where a daemon that was started by hand logs to.
@@ -50,6 +53,16 @@ impl Paths {
     /// The database.
     pub fn db(&self) -> PathBuf {
         self.root.join("lib/state.db")
+    }
+
+    /// What SQLite writes before it is in the database.
+    pub fn db_log(&self) -> PathBuf {
+        self.root.join("lib/state.db-wal")
+    }
+
+    /// The copy of the database that the daemon makes.
+    pub fn db_backup(&self) -> PathBuf {
+        self.root.join("lib/state.db.backup")
     }
 
     pub fn jobs_dir(&self) -> PathBuf {

@@ -4,7 +4,8 @@
 //! What the bytes mean is the caller's: see `protocol::frame`.
 
 use nix::cmsg_space;
-use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, getsockopt, recvmsg, sendmsg};
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -33,6 +34,14 @@ pub fn short_path(dir: &File, name: &str) -> PathBuf {
 /// Nobody listens there.
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     at(path, |path| UnixStream::connect(path))
+}
+
+/// The user who listens at the other end, or who has connected there (SO_PEERCRED).
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn peer_uid(socket: &UnixStream) -> io::Result<u32> {
+    Ok(getsockopt(socket, PeerCredentials)?.uid())
 }
 
 /// Listens at a path of any length.
@@ -123,18 +132,6 @@ pub async fn send_all_async(socket: &tokio::net::UnixStream, data: &[u8], fds: &
         socket.async_io(Interest::WRITABLE, || send_some(socket, data, fds, &mut sent)).await?;
     }
     Ok(())
-}
-
-/// [`receive`] for a socket of the event loop.
-///
-/// # Errors
-/// As of [`receive`].
-pub async fn receive_async(
-    socket: &tokio::net::UnixStream,
-    buf: &mut [u8],
-    fds: &mut Vec<OwnedFd>,
-) -> io::Result<usize> {
-    socket.async_io(Interest::READABLE, || receive(socket, buf, fds)).await
 }
 
 #[cfg(test)]

@@ -5,8 +5,12 @@ use std::process::Command;
 
 const SOURCE: &str = "src/bin/helper.rs";
 
+/// Its modules.
+const FOLDER: &str = "src/helper";
+
 fn main() {
     println!("cargo::rerun-if-changed={SOURCE}");
+    println!("cargo::rerun-if-changed={FOLDER}");
     let variable = |name: &str| std::env::var(name).unwrap_or_else(|e| panic!("{name}: {e}"));
     let helper = PathBuf::from(variable("OUT_DIR")).join("helper");
     let mut rustc = Command::new(variable("RUSTC"));

@@ -1,18 +1,22 @@
 //! The ladder of a runner: warning signal, notice and SIGTERM, grace, SIGKILL. All of it on timers that are computed
-//! from the time that the job has run, so that neither a suspension nor a wall clock that is set changes the limit.
+//! from the time that the job has run by the monotonic clock, which the job's record has too: neither a suspension, nor a
+//! wall clock that is set, nor a machine that sleeps, nor another daemon changes the limit.
 
 use super::RunnerActor;
 use crate::actors::messages::{LimitReached, StepStopping};
 use crate::exec::launch_spec::{SignalScope, StepCommand};
 use crate::exec::step_handle::StepCommands;
 use crate::model::request::WarnSignal;
+use crate::model::run::RunState;
 use crate::model::{ExitCode, ExitRecord, StepId, StepKey, Timestamp};
 use crate::sched::{EndCause, StopCause};
+use crate::sys::clock;
 use actix::prelude::*;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Without a grace SIGKILL is the first signal, so that nothing is told to have ended by another one.
-fn end(commands: &StepCommands, grace: Duration) {
+fn end(commands: &StepCommands, grace: Duration, timed_out: bool) {
+    commands.send(StepCommand::Ends { timed_out });
     if grace.is_zero() {
         commands.send(StepCommand::KillAll);
         return;
@@ -28,10 +32,14 @@ const ORPHAN_GRACE: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub struct Ladder {
     pub limit_secs: Option<u64>,
-    /// How long the job has run before `runs_since`, without the time it was suspended.
-    ran: Duration,
-    /// Since when it runs, by a clock that nobody sets; `None` before its start and while it is suspended.
-    runs_since: Option<Instant>,
+    /// When the job was launched, by the monotonic clock, as are the others. `None` before.
+    started: Option<Duration>,
+    /// When it was suspended, while it is.
+    suspended_at: Option<Duration>,
+    /// In suspensions that are over.
+    suspended: Duration,
+    /// When an earlier daemon told its processes to end.
+    stop_began: Option<Duration>,
     pub warn: Option<WarnSignal>,
     pub warned: bool,
     pub timed_out: bool,
@@ -45,39 +53,44 @@ pub struct Ladder {
     kill_timer: Option<SpawnHandle>,
 }
 
-/// What the records say of a job's time so far.
-#[derive(Clone, Copy)]
-pub struct Life {
-    pub start: Option<Timestamp>,
-    pub suspended_at: Option<Timestamp>,
-    /// In suspensions that are over.
-    pub suspended: Duration,
-}
-
 impl Ladder {
-    /// Starts the job's clock. What it ran before this moment, under an earlier daemon, only the wall clock tells.
-    pub fn begin(&mut self, life: &Life, now: Timestamp, instant: Instant) {
-        let until = life.suspended_at.unwrap_or(now);
-        self.ran = until.since(life.start.unwrap_or(until)).saturating_sub(life.suspended);
-        self.runs_since = life.suspended_at.is_none().then_some(instant);
+    /// Starts the job's clock: it was launched at this moment.
+    pub fn start(&mut self, at: Duration) {
+        self.started = Some(at);
+    }
+
+    /// Goes on with the clock of a job that an earlier daemon has launched. Where its record does not tell by the monotonic
+    /// clock, since an earlier slotd made it, the wall clock has to do: `wall` is now.
+    pub fn adopt(&mut self, run: &RunState, wall: Timestamp, now: Duration) {
+        let by_wall = |at: Timestamp| now.saturating_sub(wall.since(at));
+        let at = |at: Timestamp| run.clock.map_or_else(|| by_wall(at), |clock| clock.monotonic(at)).min(now);
+        self.started = run.started_at().or(run.start.map(by_wall));
+        self.suspended_at = run.suspended_at.map(at);
+        self.suspended = Duration::from_micros(run.suspended_us);
+        self.stop_began = run.stopped_at.map(at);
     }
 
     /// The clock stands still until `resume`.
-    pub fn suspend(&mut self, instant: Instant) {
-        if let Some(since) = self.runs_since.take() {
-            self.ran += instant.saturating_duration_since(since);
+    pub fn suspend(&mut self, now: Duration) {
+        self.suspended_at.get_or_insert(now);
+    }
+
+    pub fn resume(&mut self, now: Duration) {
+        if let Some(since) = self.suspended_at.take() {
+            self.suspended += now.saturating_sub(since);
         }
     }
 
-    pub fn resume(&mut self, instant: Instant) {
-        self.runs_since.get_or_insert(instant);
+    /// How far the time limit is away; `None` without one, and while the job is suspended.
+    fn left(&self, now: Duration) -> Option<Duration> {
+        let (started, limit) = (self.started.filter(|_| self.suspended_at.is_none())?, self.limit_secs?);
+        let ran = now.saturating_sub(started).saturating_sub(self.suspended);
+        Some(Duration::from_secs(limit).saturating_sub(ran))
     }
 
-    /// How far the time limit is away; `None` without one, and while the job is suspended.
-    fn left(&self, instant: Instant) -> Option<Duration> {
-        let (since, limit) = (self.runs_since?, self.limit_secs?);
-        let ran = self.ran + instant.saturating_duration_since(since);
-        Some(Duration::from_secs(limit).saturating_sub(ran))
+    /// What is left of this grace, where an earlier daemon has begun it.
+    fn left_of(&self, grace: Duration, now: Duration) -> Duration {
+        self.stop_began.map_or(grace, |since| grace.saturating_sub(now.saturating_sub(since)))
     }
 }
 
@@ -87,7 +100,7 @@ impl RunnerActor {
         for timer in [self.ladder.limit_timer.take(), self.ladder.warn_timer.take()].into_iter().flatten() {
             ctx.cancel_future(timer);
         }
-        let Some(left) = self.ladder.left(Instant::now()) else { return };
+        let Some(left) = self.ladder.left(clock::monotonic()) else { return };
         if self.ladder.stopping.is_some() {
             return;
         }
@@ -103,7 +116,7 @@ impl RunnerActor {
 
     /// A timer fired: it may have been set for another limit.
     fn limit_reached(&mut self, ctx: &mut Context<Self>) {
-        match self.ladder.left(Instant::now()) {
+        match self.ladder.left(clock::monotonic()) {
             Some(Duration::ZERO) => {}
             Some(_) => return self.arm_limit(ctx),
             None => return,
@@ -168,7 +181,7 @@ impl RunnerActor {
                 self.setup.kill_wait
             }
         };
-        end(&live.commands, grace);
+        end(&live.commands, grace, cause == StopCause::TimeLimit);
         self.tell_stopping(step);
         ctx.run_later(grace, move |actor, _| {
             if let Some(live) = actor.steps.get(&step) {
@@ -192,12 +205,13 @@ impl RunnerActor {
             if let Some(step) = told {
                 self.tell_stopping(step);
             }
-            end(&live.commands, grace);
+            end(&live.commands, grace, self.ladder.timed_out);
         }
         if let Some(timer) = self.ladder.kill_timer.take() {
             ctx.cancel_future(timer);
         }
-        self.ladder.kill_timer = Some(ctx.run_later(grace, |actor, _| {
+        let left = self.ladder.left_of(grace, clock::monotonic());
+        self.ladder.kill_timer = Some(ctx.run_later(left, |actor, _| {
             for live in actor.steps.values() {
                 live.commands.send(StepCommand::KillAll);
             }
@@ -225,6 +239,8 @@ impl RunnerActor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{BootId, ClockBase};
+    use proptest::prelude::*;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -232,40 +248,84 @@ mod tests {
         Timestamp::from_secs(secs)
     }
 
-    /// A job with a limit of ten seconds that started at second 100, as its runner sees it at second `now`.
-    fn ladder(now: i64, suspended_at: Option<i64>, suspended: Duration) -> (Ladder, Instant) {
-        let life = Life { start: Some(at(100)), suspended_at: suspended_at.map(at), suspended };
-        let (mut ladder, begin) = (Ladder { limit_secs: Some(10), ..Ladder::default() }, Instant::now());
-        ladder.begin(&life, at(now), begin);
-        (ladder, begin)
+    /// The clocks when second 0 of the monotonic one is this second of the wall clock.
+    fn base(zero: i64) -> ClockBase {
+        ClockBase { boot: BootId(1), zero: at(zero) }
+    }
+
+    /// A job that started at second 100 of the monotonic clock, which was second 1100 of the wall clock.
+    fn run() -> RunState {
+        RunState { start: Some(at(1100)), clock: Some(base(1000)), ..RunState::default() }
+    }
+
+    /// Its ladder, with a limit of ten seconds, in a daemon that finds it at this second of the monotonic clock.
+    fn adopted(run: &RunState, now: u32) -> Ladder {
+        let mut ladder = Ladder { limit_secs: Some(10), ..Ladder::default() };
+        // Whatever the wall clock says by now, nobody asks it.
+        ladder.adopt(run, at(5), SECOND * now);
+        ladder
     }
 
     #[test]
-    fn a_wall_clock_that_is_set_does_not_move_the_limit() {
-        let (ladder, begin) = ladder(100, None, Duration::ZERO);
-        // Whatever the wall clock says by now, nobody asks it.
-        assert_eq!(ladder.left(begin + SECOND * 4), Some(SECOND * 6));
-        assert_eq!(ladder.left(begin + SECOND * 11), Some(Duration::ZERO));
+    fn a_limit_counts_from_the_launch() {
+        let mut ladder = Ladder { limit_secs: Some(10), ..Ladder::default() };
+        assert_eq!(ladder.left(SECOND * 7), None, "it waits for its commit");
+        ladder.start(SECOND * 50);
+        assert_eq!(ladder.left(SECOND * 54), Some(SECOND * 6));
+        assert_eq!(ladder.left(SECOND * 61), Some(Duration::ZERO));
     }
 
     #[test]
     fn an_adopted_job_has_run_since_its_start() {
-        let (adopted, begin) = ladder(107, None, Duration::ZERO);
-        assert_eq!(adopted.left(begin + SECOND), Some(SECOND * 2));
-        // Adopted after the clock was set back: it has not run less than nothing.
-        let (adopted, begin) = ladder(50, None, Duration::ZERO);
-        assert_eq!(adopted.left(begin), Some(SECOND * 10));
+        assert_eq!(adopted(&run(), 107).left(SECOND * 108), Some(SECOND * 2));
+        // By the wall clock, of a record without the other: it was launched seven seconds ago.
+        let mut ladder = Ladder { limit_secs: Some(10), ..Ladder::default() };
+        ladder.adopt(&RunState { clock: None, ..run() }, at(1107), SECOND * 500);
+        assert_eq!(ladder.left(SECOND * 501), Some(SECOND * 2));
     }
 
     #[test]
     fn time_in_suspension_does_not_count() {
-        let (mut job, begin) = ladder(100, None, Duration::ZERO);
-        job.suspend(begin + SECOND * 2);
-        assert_eq!(job.left(begin + SECOND * 3), None);
-        job.resume(begin + SECOND * 100);
-        assert_eq!(job.left(begin + SECOND * 101), Some(SECOND * 7));
-        let (mut adopted, begin) = ladder(500, Some(105), SECOND);
-        adopted.resume(begin);
-        assert_eq!(adopted.left(begin), Some(SECOND * 6));
+        let mut job = adopted(&run(), 100);
+        job.suspend(SECOND * 102);
+        assert_eq!(job.left(SECOND * 103), None);
+        job.resume(SECOND * 200);
+        assert_eq!(job.left(SECOND * 201), Some(SECOND * 7));
+        let suspended = RunState { suspended_at: Some(at(1105)), suspended_us: 1_000_000, ..run() };
+        let mut job = adopted(&suspended, 500);
+        job.resume(SECOND * 500);
+        assert_eq!(job.left(SECOND * 500), Some(SECOND * 6));
+    }
+
+    #[test]
+    fn a_grace_that_an_earlier_daemon_began_goes_on() {
+        let stopped = RunState { stopped_at: Some(at(1110)), ..run() };
+        assert_eq!(adopted(&stopped, 112).left_of(SECOND * 30, SECOND * 115), SECOND * 25);
+        assert_eq!(adopted(&stopped, 200).left_of(SECOND * 30, SECOND * 200), Duration::ZERO);
+        assert_eq!(adopted(&run(), 112).left_of(SECOND * 30, SECOND * 115), SECOND * 30);
+    }
+
+    proptest! {
+        #[test]
+        fn no_step_of_the_wall_clock_moves_the_deadline(
+            steps in proptest::collection::vec((0u32..3, -100_000i64..100_000), 0..8),
+            suspended_before in 0u32..5,
+        ) {
+            // A job of a limit of 10 s is suspended for a while, and then time passes and the clock is set in turn.
+            let mut run = run();
+            run.suspended_us = u64::from(suspended_before) * 1_000_000;
+            let (mut up, mut zero) = (100 + suspended_before, 1000);
+            for (secs, jump) in steps {
+                up += secs;
+                zero += jump;
+                run.catch_up(base(zero));
+                let ran = up - 100 - suspended_before;
+                let left = adopted(&run, up).left(SECOND * up);
+                prop_assert_eq!(left, Some(SECOND * 10u32.saturating_sub(ran)));
+                let now = at(zero + i64::from(up));
+                let job = crate::model::Job { run: run.clone(), ..Default::default() };
+                prop_assert_eq!(job.elapsed(now), SECOND * ran);
+            }
+        }
     }
 }

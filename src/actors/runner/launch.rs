@@ -1,24 +1,58 @@
 //! Launches: the job's own, those of its steps, and finding again what an earlier daemon or a dead launcher left.
 
-use super::{LiveStep, RunnerActor, StepNews};
+use super::{LiveStep, Retry, RunnerActor, StepNews};
 use crate::actors::launch_plan;
-use crate::actors::messages::{AdoptJob, LaunchJob, LaunchStep, OpenAllocation};
-use crate::exec::{Adoption, LaunchError, LaunchSpec, StepHandle, adopt};
+use crate::actors::messages::{AdoptJob, CgroupsChecked, LaunchJob, LaunchStep, OpenAllocation};
+use crate::exec::{Adoption, LaunchError, LaunchFault, LaunchSpec, StepHandle, adopt, host_fault, job_dirs};
 use crate::model::{ExitCode, ExitRecord, StepId};
 use crate::sched::EndCause;
+use crate::sys::{break_point, clock};
 use actix::prelude::*;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// A launch that got lost with a dying launcher is tried so often.
 const LAUNCH_TRIES: u32 = 3;
+
+/// A host that has no descriptors or no memory to look at a step with is asked again after so long.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl RunnerActor {
     fn make_cgroup(&mut self) -> Result<(), LaunchError> {
         if let (Some(base), Some(job), None) = (&self.setup.cgroups, &self.job, &self.cgroup) {
             let tres = job.run.alloc.as_ref().map_or(job.tres, |alloc| alloc.tres);
-            self.cgroup = Some(base.create_job(self.id, &tres)?);
+            let was_bad = base.is_bad();
+            let made = base.create_job(self.id, &tres);
+            match &made {
+                // A limit that this job cannot have says nothing of the others.
+                Err(e) if base.is_bad() => {
+                    self.setup.outputs.cgroups_checked.do_send(CgroupsChecked(Err(e.to_string())))
+                }
+                _ if was_bad => self.setup.outputs.cgroups_checked.do_send(CgroupsChecked(Ok(()))),
+                _ => {}
+            }
+            self.cgroup = Some(made?);
         }
         Ok(())
+    }
+
+    /// A directory that is in the way of the job's first launch must not fail it.
+    fn clear_way(&self) {
+        if self.run() > 0 {
+            return;
+        }
+        let job_dir = self.setup.paths.job_dir(self.id);
+        match job_dirs::clear_way(&job_dir) {
+            Ok(None) => {}
+            Ok(Some(aside)) => log::warn!(
+                "job {}: {} was there before the job, and is {} now",
+                self.id,
+                job_dir.display(),
+                aside.display()
+            ),
+            Err(e) => log::error!("job {}: {} is in the way: {e}", self.id, job_dir.display()),
+        }
     }
 
     /// Names the step's cgroup, where there are cgroups.
@@ -31,17 +65,20 @@ impl RunnerActor {
 
     fn launch(&mut self, spec: LaunchSpec, fds: Vec<OwnedFd>, ctx: &mut Context<Self>) {
         let step = spec.step.step;
-        let can_retry = fds.is_empty();
-        match self.setup.launcher.launch(&spec, fds) {
+        let copies = fds.iter().map(OwnedFd::try_clone).collect::<Result<Vec<_>, _>>();
+        break_point::reach("launch begins");
+        let launched = self.setup.launcher.launch(&spec, fds);
+        break_point::reach("launch sent");
+        match launched {
             Ok(handle) => {
                 let tries = self.steps.get(&step).map_or(0, |live| live.tries) + 1;
                 self.follow(step, handle, ctx);
                 if let Some(live) = self.steps.get_mut(&step) {
                     live.tries = tries;
-                    live.retry = can_retry.then(|| Box::new(spec));
+                    live.retry = copies.ok().map(|fds| Box::new(Retry { spec, fds }));
                 }
             }
-            Err(e) => self.launch_failed(step, &e.to_string(), ctx),
+            Err(e) => self.launch_failed(step, &e, ctx),
         }
     }
 
@@ -62,8 +99,12 @@ impl RunnerActor {
         });
     }
 
-    pub(super) fn launch_failed(&mut self, step: StepId, why: &str, ctx: &mut Context<Self>) {
-        let record = ExitRecord::launch_failed(why.to_owned(), (self.setup.clock)());
+    pub(super) fn launch_failed(&mut self, step: StepId, why: &LaunchError, ctx: &mut Context<Self>) {
+        let fault = match why.fault(&self.setup.paths.job_dir(self.id)) {
+            LaunchFault::Host(fault) => Some(fault),
+            LaunchFault::Job => None,
+        };
+        let record = ExitRecord::launch_failed(why.to_string(), (self.setup.clock)()).by_host(fault);
         self.step_over(step, record, None, ctx);
     }
 
@@ -72,19 +113,25 @@ impl RunnerActor {
         let job_dir = self.setup.paths.job_dir(self.id);
         match adopt::inspect(&job_dir, step, self.run()) {
             Ok(Adoption::Running(handle)) => self.follow(step, handle, ctx),
-            Ok(Adoption::Ended(record)) => self.step_over(step, record, None, ctx),
+            Ok(Adoption::Ended(record)) => self.step_over(step, *record, None, ctx),
             Ok(Adoption::NeverLaunched) if at_start => {
                 let record = ExitRecord::gone(ExitCode::OK, (self.setup.clock)());
                 self.step_over(step, record, Some(EndCause::NeverLaunched), ctx);
             }
             Ok(Adoption::NeverLaunched) => match self.steps.get_mut(&step) {
-                Some(LiveStep { retry: Some(spec), tries, .. }) if *tries < LAUNCH_TRIES => {
-                    let spec = spec.clone();
-                    self.launch(*spec, Vec::new(), ctx);
+                Some(LiveStep { retry, tries, .. }) if retry.is_some() && *tries < LAUNCH_TRIES => {
+                    if let Some(again) = retry.take() {
+                        self.launch(again.spec, again.fds, ctx);
+                    }
                 }
-                _ => self.launch_failed(step, "the launcher died before it started anything", ctx),
+                _ => self.launch_failed(step, &LaunchError::LauncherDied(LAUNCH_TRIES), ctx),
             },
             Ok(Adoption::Lost) => self.lost(step, ctx),
+            // It may run: that the host cannot look now says nothing of it.
+            Err(e) if host_fault(&e).is_some() => {
+                log::warn!("job {}: {e}; it is looked at again", self.key(step));
+                ctx.run_later(LOOK_AGAIN, move |runner, ctx| runner.look_again(step, at_start, ctx));
+            }
             Err(e) => {
                 log::error!("job {}: {e}", self.key(step));
                 self.lost(step, ctx);
@@ -105,33 +152,28 @@ impl RunnerActor {
         let record = ExitRecord::gone(ExitCode::signal(libc::SIGKILL), (self.setup.clock)());
         self.step_over(step, record, Some(EndCause::RunnerLost), ctx);
     }
-}
 
-impl Handler<LaunchJob> for RunnerActor {
-    type Result = ();
-
-    fn handle(&mut self, m: LaunchJob, ctx: &mut Self::Context) {
+    pub(super) fn launch_job(&mut self, m: LaunchJob, ctx: &mut Context<Self>) {
         self.begin(m.job, m.host, ctx);
         if self.ladder.stopping.is_some() {
             return self.end_if_empty(ctx);
         }
-        if let Err(e) = self.make_cgroup() {
-            return self.launch_failed(StepId::Batch, &e.to_string(), ctx);
-        }
+        let mark = Arc::clone(&self.setup.mark);
+        let _underway = mark.begin(self.id);
+        self.clear_way();
+        let made = self.make_cgroup();
         let Some(job) = &self.job else { return };
         let mut spec = launch_plan::batch_launch(job, &self.host, &self.setup.paths, m.texts, m.ranks);
-        match self.place(&mut spec, None) {
-            Ok(()) => self.launch(spec, Vec::new(), ctx),
-            Err(e) => self.launch_failed(StepId::Batch, &e.to_string(), ctx),
+        if let Err(e) = made.and_then(|()| self.place(&mut spec, None)) {
+            // Nobody waits for a batch job: the watcher tells it where its user looks.
+            spec.broken = Some(e.to_string());
         }
+        self.launch(spec, Vec::new(), ctx);
     }
-}
 
-impl Handler<OpenAllocation> for RunnerActor {
-    type Result = ();
-
-    fn handle(&mut self, m: OpenAllocation, ctx: &mut Self::Context) {
+    pub(super) fn open_allocation(&mut self, m: OpenAllocation, ctx: &mut Context<Self>) {
         self.begin(m.job, m.host, ctx);
+        self.clear_way();
         if let Err(e) = self.make_cgroup() {
             log::error!("job {}: {e}", self.id);
             if self.job.as_ref().is_some_and(|job| job.holder().is_some()) {
@@ -143,44 +185,38 @@ impl Handler<OpenAllocation> for RunnerActor {
             self.finish(record, EndCause::LaunchFailed, ctx);
         }
     }
-}
 
-impl Handler<AdoptJob> for RunnerActor {
-    type Result = ();
-
-    fn handle(&mut self, m: AdoptJob, ctx: &mut Self::Context) {
+    pub(super) fn adopt_job(&mut self, m: AdoptJob, ctx: &mut Context<Self>) {
         let live: Vec<StepId> = m.job.steps.iter().filter(|s| !s.state.is_terminal()).map(|s| s.id).collect();
-        self.begin(m.job, m.host, ctx);
+        self.ladder.adopt(&m.job.run, (self.setup.clock)(), clock::monotonic());
+        self.take(m.job, m.host, ctx);
         if let Some(base) = &self.setup.cgroups {
             self.cgroup = Some(base.open_job(self.id));
+        }
+        // The script last: where all has ended, the job is over with it.
+        for step in live {
+            self.look_again(step, true, ctx);
         }
         if !self.is_allocation() {
             self.look_again(StepId::Batch, true, ctx);
         }
-        for step in live {
-            self.look_again(step, true, ctx);
-        }
     }
-}
 
-impl Handler<LaunchStep> for RunnerActor {
-    type Result = ();
-
-    fn handle(&mut self, m: LaunchStep, ctx: &mut Self::Context) {
+    pub(super) fn launch_step(&mut self, m: LaunchStep, ctx: &mut Context<Self>) {
         let step = m.step.step;
         if self.ladder.stopping.is_some() || self.done {
             let record = ExitRecord::gone(ExitCode::signal(libc::SIGTERM), (self.setup.clock)());
             return self.step_over(step, record, Some(EndCause::Stopped), ctx);
         }
         if let Some(why) = self.broken.clone() {
-            return self.launch_failed(step, &why, ctx);
+            return self.launch_failed(step, &LaunchError::Broken(why), ctx);
         }
         let mem_mb = m.alloc.tres.mem_mb;
         let own_mem = m.job.run.alloc.as_ref().is_some_and(|whole| mem_mb < whole.tres.mem_mb).then_some(mem_mb);
         let spec = launch_plan::step_launch(&m, &self.setup.paths, self.setup.kill_wait);
         match spec.and_then(|mut spec| self.place(&mut spec, own_mem).map(|()| spec)) {
             Ok(spec) => self.launch(spec, m.fds, ctx),
-            Err(e) => self.launch_failed(step, &e.to_string(), ctx),
+            Err(e) => self.launch_failed(step, &e, ctx),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The commands of scontrol and scancel, each on a list of jobs.
 
 use super::SchedulerActor;
-use crate::actors::messages::{CancelJobs, CommandStep, ControlJobs};
+use crate::actors::messages::{CancelJobs, ControlJobs, RunnerCommand};
 use crate::exec::StepCommand;
 use crate::model::job::Hold;
 use crate::model::query::JobQuery;
@@ -34,7 +34,7 @@ impl Handler<ControlJobs> for SchedulerActor {
             };
             outcomes.push(Outcome { target: job.clone(), result });
         }
-        let reply = self.reply_after(cx.out, outcomes);
+        let reply = self.answer_command(cx.out, outcomes);
         self.ask_round(ctx);
         reply
     }
@@ -49,7 +49,7 @@ impl Handler<CancelJobs> for SchedulerActor {
         let is_named_only = ask.query == JobQuery::of(ask.query.jobs.clone());
         let targets = if is_named_only { ask.query.jobs.clone() } else { self.core.targets(&ask.query) };
         let outcomes = targets.iter().map(|target| self.cancel_one(target, &ask, &mut cx)).collect();
-        let reply = self.reply_after(cx.out, outcomes);
+        let reply = self.answer_command(cx.out, outcomes);
         self.ask_round(ctx);
         reply
     }
@@ -66,7 +66,7 @@ impl SchedulerActor {
         for id in &running {
             if let Some(runner) = self.runners.get(id) {
                 let line = format!("slurmstepd: message: {text}");
-                runner.do_send(CommandStep { step: StepId::Batch, command: StepCommand::Notice(line) });
+                runner.do_send(RunnerCommand::Tell(StepId::Batch, StepCommand::Notice(line)));
             }
         }
         Ok(running)

@@ -64,7 +64,7 @@ impl Counters {
         match state {
             JobState::Completed => self.jobs.completed += 1,
             JobState::Cancelled => self.jobs.cancelled += 1,
-            JobState::Failed | JobState::Timeout | JobState::OutOfMemory => self.jobs.failed += 1,
+            JobState::Failed | JobState::Timeout | JobState::OutOfMemory | JobState::NodeFail => self.jobs.failed += 1,
             JobState::Pending | JobState::Running | JobState::Suspended | JobState::Completing => {}
         }
     }
@@ -90,7 +90,7 @@ impl Handler<QueryDiagnostics> for SchedulerActor {
             daemon_start: self.outputs.daemon_start,
             since: c.since,
             runners: self.runners.len() as u64,
-            commits_in_flight: self.in_flight.iter().filter(|commit| commit.sent.is_some()).count() as u64,
+            commits_in_flight: self.in_flight.sent() as u64,
             jobs: c.jobs,
             pending: loads.iter().map(|load| load.pending).sum(),
             running: loads.iter().map(|load| load.running).sum(),
@@ -99,6 +99,7 @@ impl Handler<QueryDiagnostics> for SchedulerActor {
             queue_length: self.core.queue_length() as u64,
             backfill: c.backfill,
             commits: c.commits,
+            trouble: self.trouble.clone(),
             clock_us: u64::try_from(clock.as_micros()).unwrap_or(u64::MAX),
             // What the sessions count.
             ..Diagnostics::default()

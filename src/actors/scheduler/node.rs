@@ -1,9 +1,13 @@
 //! The host as sinfo asks for it.
 
 use super::SchedulerActor;
-use crate::actors::messages::QueryNode;
+use crate::actors::messages::{CgroupsChecked, QueryNode, SubmitJob};
+use crate::exec::cgroup::CgroupBase;
+use crate::model::node::NodeReason;
 use crate::model::view::{NodeView, PartitionView};
+use crate::model::{JobId, Refusal};
 use actix::prelude::*;
+use std::sync::Arc;
 
 impl Handler<QueryNode> for SchedulerActor {
     type Result = MessageResult<QueryNode>;
@@ -19,10 +23,58 @@ impl Handler<QueryNode> for SchedulerActor {
                 .into_iter()
                 .map(|load| PartitionView { partition: load.partition, running: load.running, pending: load.pending })
                 .collect(),
+            drained: self.core.node_trouble().map(|trouble| NodeReason {
+                text: trouble.text.clone(),
+                since: trouble.since,
+                user: crate::sys::user::user_name(nix::unistd::getuid().as_raw()),
+            }),
             daemon_start: self.outputs.daemon_start,
             load_centi: crate::sys::system::probe_load_centi(),
             free_mem_mb: crate::sys::memory::probe_free_mb(),
             now: self.now(),
         })
     }
+}
+
+impl SchedulerActor {
+    /// Tells the log once what keeps the node from taking jobs, and once that it takes them again.
+    pub(super) fn log_node(&mut self) {
+        let trouble = self.core.node_trouble().map(|trouble| trouble.text.clone());
+        if trouble == self.logged_trouble {
+            return;
+        }
+        match &trouble {
+            Some(text) => log::error!("the node is drained: {text}"),
+            None => log::info!("the node takes jobs again"),
+        }
+        self.logged_trouble = trouble;
+    }
+}
+
+impl Handler<CgroupsChecked> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, CgroupsChecked(result): CgroupsChecked, _: &mut Self::Context) {
+        let now = self.now();
+        self.core.set_cgroup_trouble(result.err(), now);
+        self.log_node();
+    }
+}
+
+/// Looks again whether cgroups can be made, off this thread: whoever has mended the base need not restart the daemon.
+pub(super) fn submit_if_cgroups(
+    base: Arc<CgroupBase>,
+    submission: SubmitJob,
+    scheduler: Addr<SchedulerActor>,
+) -> ResponseFuture<Result<JobId, Refusal>> {
+    Box::pin(async move {
+        let looked = tokio::task::spawn_blocking(move || base.probe().map_err(|e| e.to_string())).await;
+        match looked {
+            Ok(Err(why)) => return Err(Refusal::NoCgroups(why)),
+            Ok(Ok(())) => scheduler.do_send(CgroupsChecked(Ok(()))),
+            Err(_) => return Err(Refusal::ShuttingDown),
+        }
+        // The fact comes first, so that this is not done again.
+        scheduler.send(submission).await.unwrap_or(Err(Refusal::ShuttingDown))
+    })
 }

@@ -2,35 +2,51 @@
 
 use super::SchedulerActor;
 use crate::actors::launch_plan::fill_paths;
-use crate::actors::messages::{MeasureStep, QueryJobs, QueryUsage};
+use crate::actors::messages::{FindJobs, QueryJobs, QueryUsage, RunnerCommand};
 use crate::model::view::{JobList, JobView};
-use crate::model::{JobId, JobRef, StepId, StepKey};
+use crate::model::{JobId, JobRef, JobState, StepId, StepKey};
 use actix::prelude::*;
+use tokio::sync::oneshot;
+
+impl Handler<FindJobs> for SchedulerActor {
+    type Result = MessageResult<FindJobs>;
+
+    fn handle(&mut self, FindJobs(query): FindJobs, _: &mut Self::Context) -> Self::Result {
+        // A task that an array does not have, or has no more, is not unknown, as in Slurm, which looks for the array.
+        let is_unknown = |id: &JobId| self.core.resolve(&JobRef::job(*id)).is_empty();
+        let unknown = query.jobs.iter().map(|named| named.job).filter(is_unknown).collect();
+        MessageResult((self.core.find(&query), unknown))
+    }
+}
 
 impl Handler<QueryJobs> for SchedulerActor {
-    type Result = MessageResult<QueryJobs>;
+    type Result = ResponseFuture<JobList>;
 
-    fn handle(&mut self, QueryJobs(query): QueryJobs, _: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, QueryJobs { query, ids }: QueryJobs, _: &mut Self::Context) -> Self::Result {
         let now = self.now();
-        let ids = self.core.find(&query);
         // Views are made of what is wanted alone: the queue may be long, and nothing else happens meanwhile.
         let mut jobs: Vec<JobView> = match query.without_steps {
             true => ids.into_iter().filter_map(|id| self.core.view_without_steps(id, now)).collect(),
             false => ids.into_iter().filter_map(|id| self.core.view(id, now)).collect(),
         };
-        if query.expected_starts {
-            self.core.fill_expected_starts(&mut jobs, now);
-        }
         for job in &mut jobs {
             match query.without_paths {
                 true => job.clear_paths(),
                 false => fill_paths(job, &self.core.config().host.name),
             }
         }
-        // A task that an array does not have, or has no more, is not unknown, as in Slurm, which looks for the array.
-        let is_unknown = |id: &JobId| self.core.resolve(&JobRef::job(*id)).is_empty();
-        let unknown = query.jobs.iter().map(|named| named.job).filter(is_unknown).collect();
-        MessageResult(JobList { jobs, now, unknown })
+        let is_pending = |view: &JobView| view.run.state == JobState::Pending;
+        let forecast = query.expected_starts && jobs.iter().any(is_pending);
+        let forecast = forecast.then(|| self.forecasts.present(&self.core, now));
+        Box::pin(async move {
+            if let Some(forecast) = forecast {
+                let starts = forecast.starts().await;
+                for view in jobs.iter_mut().filter(|view| is_pending(view)) {
+                    view.expected_start = starts.get(&view.id).copied().or(view.expected_start);
+                }
+            }
+            JobList { jobs, now, unknown: Vec::new() }
+        })
     }
 }
 
@@ -67,13 +83,17 @@ impl Handler<QueryUsage> for SchedulerActor {
             jobs.iter().flat_map(|job| job.steps.iter().map(|step| StepKey { job: job.id, step: step.id })).collect();
         let asked: Vec<_> = keys
             .into_iter()
-            .filter_map(|key| Some((key, self.runners.get(&key.job)?.send(MeasureStep { step: key.step }))))
+            .filter_map(|key| {
+                let (answer, measured) = oneshot::channel();
+                self.runners.get(&key.job)?.do_send(RunnerCommand::Measure(key.step, answer));
+                Some((key, measured))
+            })
             .collect();
         Box::pin(async move {
             let mut processes = Vec::new();
             for (key, answer) in asked {
                 // A runner that has just ended has nothing more to tell.
-                let Ok(Some(usage)) = answer.await else { continue };
+                let Ok(usage) = answer.await else { continue };
                 let of_job = jobs.iter_mut().filter(|job| job.id == key.job);
                 for step in of_job.flat_map(|job| &mut job.steps).filter(|step| step.id == key.step) {
                     step.usage = usage.total;

@@ -1,11 +1,13 @@
 //! Steps: requests for them, their clients, and what becomes of them.
 
-use super::SchedulerActor;
+use super::in_flight::CalledOff;
+use super::trouble::Asker;
+use super::{SIGTERM, SchedulerActor};
 use crate::actors::messages::*;
 use crate::actors::news::NewsSender;
 use crate::model::tres::Allocation;
 use crate::model::view::JobView;
-use crate::model::{ExitRecord, Job, Refusal, StepKey};
+use crate::model::{ExitCode, ExitRecord, Job, JobId, JobState, Refusal, StepKey};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::StepLaunch;
 use crate::sched::{Cx, Effect, EndCause, Outbox, StepAsker, StepStart, StopCause};
@@ -24,13 +26,71 @@ impl SchedulerActor {
     pub(super) fn launch_step(&mut self, step: StepKey, ticket: u64, alloc: Allocation) {
         let Some(Ticket { launch, env, fds, news, .. }) = self.tickets.remove(&ticket) else {
             // Its client went away between the decision and the commit: the step ends before it began.
-            self.runner(step.job).do_send(StopStep { step: step.step, cause: StopCause::ClientLost });
+            self.tell_runner(step.job, RunnerCommand::StopStep(step.step, StopCause::ClientLost));
+            return;
+        };
+        let is_live = self.core.has_live_step(step.job, step.step);
+        let Some(job) = self.core.job(step.job).filter(|_| is_live).map(Job::without_steps) else {
+            // Its job was stopped while the commit was under way, and may have ended.
+            let record = ExitRecord::gone(ExitCode::signal(SIGTERM), self.now());
+            let _ = news.send(Answer::StepEnded(Box::new(record)));
             return;
         };
         self.step_news.insert(step, news);
-        let Some(job) = self.core.job(step.job).map(Job::without_steps) else { return };
-        let host = self.core.config().host.clone();
-        self.runner(step.job).do_send(LaunchStep { step, job: Box::new(job), host, alloc, launch, env, fds });
+        let (host, is_suspended) = (self.core.config().host.clone(), job.run.state == JobState::Suspended);
+        let command = LaunchStep { step, job: Box::new(job), host, alloc, launch, env, fds };
+        self.tell_runner(step.job, RunnerCommand::LaunchStep(command));
+        if is_suspended {
+            // The rest of the job stands still already.
+            self.tell_runner(step.job, RunnerCommand::Suspend);
+        }
+    }
+
+    /// A step is over: its client hears of it once that is durable.
+    pub(super) fn end_step(&mut self, key: StepKey, record: ExitRecord, cause: EndCause, mut cx: Cx) {
+        self.core.on_step_ended(key, &record, cause, &mut cx);
+        self.running_steps.remove(&key);
+        let news = self.step_news.remove(&key);
+        let told = match cause {
+            EndCause::NeverLaunched => Answer::StepLost,
+            _ => Answer::StepEnded(Box::new(record)),
+        };
+        self.commit_then(
+            cx.out,
+            Some(Asker::News(Box::new(move || {
+                if let Some(news) = news {
+                    let _ = news.send(told);
+                }
+            }))),
+        );
+    }
+
+    /// What was stopped before its launch is over: nobody else will say so.
+    pub(super) fn end_unlaunched(&mut self, launch: CalledOff) {
+        let mut cx = Cx::at(self.now());
+        match launch {
+            CalledOff::Job(job) => {
+                let record = ExitRecord::gone(ExitCode::OK, cx.now);
+                self.core.on_job_ended(job, record, EndCause::NeverLaunched, &mut cx);
+                self.commit_then(cx.out, None);
+            }
+            CalledOff::Step(step, ticket) => {
+                if let Some(ticket) = self.tickets.remove(&ticket) {
+                    self.step_news.insert(step, ticket.news);
+                }
+                let record = ExitRecord::gone(ExitCode::signal(SIGTERM), cx.now);
+                self.end_step(step, record, EndCause::Stopped, cx);
+            }
+        }
+    }
+
+    /// The runner of a job is gone, and with it whoever would have told of these steps.
+    pub(super) fn end_forgotten_steps(&mut self, job: JobId) {
+        self.running_steps.retain(|step, _| step.job != job);
+        let record = ExitRecord::gone(ExitCode::signal(SIGTERM), self.now());
+        for (_, news) in self.step_news.extract_if(|step, _| step.job == job) {
+            let _ = news.send(Answer::StepEnded(Box::new(record.clone())));
+        }
     }
 
     /// A client that an earlier daemon had is back for its step: it hears what became of it, now or later.
@@ -42,7 +102,7 @@ impl SchedulerActor {
         if step.state.is_terminal() {
             let ended = Answer::StepEnded(Box::new(ExitRecord::gone(step.exit, step.end.unwrap_or(step.start))));
             // After the commit of that end, should it be under way.
-            return self.commit_then(Outbox::default(), Some(Box::new(move || drop(news.send(ended)))));
+            return self.commit_then(Outbox::default(), Some(Asker::News(Box::new(move || drop(news.send(ended))))));
         }
         // Of a step that has not been found running yet the runner will tell: it runs, it has ended, or it never began.
         if let Some(pids) = self.running_steps.get(&key) {
@@ -74,7 +134,12 @@ impl Handler<AttachClient> for SchedulerActor {
             (_, Some(step)) => self.rejoin(StepKey { job: m.job, step: step.id }, m.news),
             (None, None) => {}
         }
-        self.reply_after(cx.out, Ok(view))
+        // Which process holds it is told again by that process, should it be forgotten.
+        let told = self.commit_command(cx.out);
+        Box::pin(async move {
+            told.await;
+            Ok(view)
+        })
     }
 }
 
@@ -86,7 +151,10 @@ impl Handler<CreateStep> for SchedulerActor {
         let (job, client) = (launch.job, launch.client);
         if let Some(step) = self.core.step_of(job, client).map(|step| step.id).filter(|_| launch.again) {
             self.rejoin(StepKey { job, step }, news);
-            return self.reply_after(Outbox::default(), Ok(()));
+            return Box::pin(async { Ok(()) });
+        }
+        if let Some(fault) = self.fault() {
+            return Box::pin(async move { Err(Refusal::NotStored(fault)) });
         }
         let mut cx = Cx::at(self.now());
         let asker = StepAsker { ticket, client: Some(client) };
@@ -112,20 +180,15 @@ impl Handler<AbandonStep> for SchedulerActor {
     }
 }
 
-impl Handler<TellStep> for SchedulerActor {
-    type Result = ();
-
-    fn handle(&mut self, TellStep { step, command }: TellStep, _: &mut Self::Context) {
-        if let Some(runner) = self.runners.get(&step.job) {
-            runner.do_send(CommandStep { step: step.step, command });
-        }
-    }
-}
-
 impl Handler<StepStarted> for SchedulerActor {
     type Result = ();
 
-    fn handle(&mut self, m: StepStarted, _: &mut Self::Context) {
+    fn handle(&mut self, m: StepStarted, ctx: &mut Self::Context) {
+        let was_drained = self.core.node_trouble().is_some();
+        self.core.on_launched(m.step.job);
+        if was_drained {
+            self.ask_round(ctx);
+        }
         if let Some(news) = self.step_news.get(&m.step) {
             let _ = news.send(Answer::StepStarted { step: m.step.step, pids: m.pids.clone() });
         }
@@ -157,22 +220,8 @@ impl Handler<StepEnded> for SchedulerActor {
     type Result = ();
 
     fn handle(&mut self, m: StepEnded, ctx: &mut Self::Context) {
-        let mut cx = Cx::at(self.now());
-        self.core.on_step_ended(m.step, &m.record, m.cause, &mut cx);
-        self.running_steps.remove(&m.step);
-        let news = self.step_news.remove(&m.step);
-        let told = match m.cause {
-            EndCause::NeverLaunched => Answer::StepLost,
-            _ => Answer::StepEnded(Box::new(m.record)),
-        };
-        self.commit_then(
-            cx.out,
-            Some(Box::new(move || {
-                if let Some(news) = news {
-                    let _ = news.send(told);
-                }
-            })),
-        );
+        let cx = Cx::at(self.now());
+        self.end_step(m.step, m.record, m.cause, cx);
         self.ask_round(ctx);
     }
 }

@@ -3,12 +3,12 @@
 use super::*;
 use crate::model::JobRequest;
 use crate::model::array::ArraySpec;
+use crate::model::change::Change;
 use crate::model::job::Client;
 use crate::model::partition::Host;
 use crate::model::query::JobQuery;
-use crate::model::{Refusal, TaskSet};
+use crate::model::{Refusal, StoreFault, TaskSet};
 use crate::sched::Submission;
-use std::sync::{Arc, OnceLock};
 use tokio::sync::mpsc;
 
 /// A store that acknowledges when it is told to.
@@ -29,19 +29,22 @@ impl Handler<Commit> for SlowStore {
 }
 
 fn client(pid: u32) -> Client {
-    Client { process: ClientProcess { pid, start_ticks: 1 }, holds: false }
+    Client { process: ClientProcess { pid, start_ticks: 1, ..ClientProcess::default() }, holds: false }
 }
 
-struct Deaf;
+/// Hands on what the notify hook would be told.
+struct Hook(mpsc::UnboundedSender<NotifyEnd>);
 
-impl Actor for Deaf {
+impl Actor for Hook {
     type Context = Context<Self>;
 }
 
-impl Handler<NotifyEnd> for Deaf {
+impl Handler<NotifyEnd> for Hook {
     type Result = ();
 
-    fn handle(&mut self, _: NotifyEnd, _: &mut Self::Context) {}
+    fn handle(&mut self, end: NotifyEnd, _: &mut Self::Context) {
+        let _ = self.0.send(end);
+    }
 }
 
 const NOON: Timestamp = Timestamp::from_secs(1_795_176_000);
@@ -50,38 +53,54 @@ fn partitions() -> Vec<Partition> {
     vec![Partition { name: "cpu".to_owned(), is_gpu: false, is_default: true }]
 }
 
+fn config() -> crate::sched::Config {
+    crate::sched::Config {
+        host: Host { name: "vm".to_owned(), cpu_ids: vec![0, 1], mem_mb: 4096, ..Host::default() },
+        partitions: partitions(),
+        default_mem_mb: 512,
+        batch_tasks: Default::default(),
+        min_job_age_secs: 300,
+        cluster: "lab".to_owned(),
+        max_array_size: 1001,
+        max_tasks: 512,
+    }
+}
+
 struct Lab {
     scheduler: Addr<SchedulerActor>,
     commits: mpsc::UnboundedReceiver<Commit>,
+    told: mpsc::UnboundedReceiver<NotifyEnd>,
     alarm: watch::Receiver<Option<Timestamp>>,
+    forecasts: Arc<Semaphore>,
 }
 
 impl Lab {
     fn new() -> Lab {
-        let config = crate::sched::Config {
-            host: Host { name: "vm".to_owned(), cpu_ids: vec![0, 1], mem_mb: 4096, ..Host::default() },
-            partitions: partitions(),
-            default_mem_mb: 512,
-            batch_tasks: Default::default(),
-            min_job_age_secs: 300,
-            cluster: "lab".to_owned(),
-            max_array_size: 1001,
-        };
+        Lab::with(None)
+    }
+
+    /// Of which the notify hook is told, if it has a number for the first notice.
+    fn with(next_notice: Option<u64>) -> Lab {
         let (sender, commits) = mpsc::unbounded_channel();
+        let (hook, told) = mpsc::unbounded_channel();
         let (set, alarm) = watch::channel(None);
+        let forecasts = Arc::new(Semaphore::new(1));
         let store = SlowStore { commits: sender }.start();
         let outputs = SchedulerOutputs {
             store: store.recipient(),
-            notifier: Deaf.start().recipient(),
+            notifier: Hook(hook).start().recipient(),
+            next_notice,
             // No job of these tests gets as far as a runner.
-            runners: RunnerSeed { arbiter: Arbiter::current(), setup: Arc::new(OnceLock::new()) },
+            runners: Box::new(|job| panic!("job {job} is started")),
             alarm: set,
-            clock: || NOON,
+            clock: || Moment { wall: NOON, ..Moment::default() },
             daemon_start: NOON,
+            forecasts: Arc::clone(&forecasts),
             partitions: Box::new(|_| partitions()),
+            cgroups: None,
         };
-        let scheduler = SchedulerActor::new(Core::new(config), outputs, Vec::new()).start();
-        Lab { scheduler, commits, alarm }
+        let scheduler = SchedulerActor::new(Core::new(config()), outputs, Vec::new(), Outbox::default()).start();
+        Lab { scheduler, commits, told, alarm, forecasts }
     }
 
     fn submit(&self, change: impl FnOnce(&mut JobRequest)) -> actix::prelude::Request<SchedulerActor, SubmitJob> {
@@ -132,7 +151,6 @@ async fn a_submission_that_is_made_again_counts_once() {
         })
     };
     let (known, unknown, other) = (again(1, true), again(2, true), again(1, false));
-    assert!(lab.acknowledge().await.changes.is_empty());
     assert_eq!(known.await.expect("an answer"), Ok(id));
     assert_eq!(lab.acknowledge().await.changes.len(), 1);
     assert_eq!(unknown.await.expect("an answer"), Ok(JobId(2)), "nobody has it: it is made now");
@@ -216,4 +234,195 @@ async fn the_end_of_an_array_is_told_only_when_all_of_it_is_durable() {
     lab.scheduler.do_send(Committed { seq: second.seq, result: Ok(Vec::new()) });
     rest.await.expect("an answer");
     assert!(matches!(heard.recv().await, Some(Answer::Ended { .. })));
+}
+
+fn cancel(id: JobId) -> CancelJobs {
+    let query = JobQuery::of(vec![JobRef::job(id)]);
+    CancelJobs(crate::protocol::request::CancelAsk { query, ..Default::default() })
+}
+
+#[actix_rt::test]
+async fn a_job_that_is_cancelled_before_its_start_is_durable_never_starts() {
+    let mut lab = Lab::new();
+    let answer = lab.submit(|request| request.hold = false);
+    lab.acknowledge().await;
+    let id = answer.await.expect("an answer").expect("a job");
+    let start = lab.commits.recv().await.expect("a commit");
+    assert_eq!(start.texts_for, [id]);
+    let answer = lab.scheduler.send(cancel(id));
+    // The end of it comes by itself: a runner that was made here would end this process.
+    let rest = [lab.commits.recv().await, lab.commits.recv().await].map(|commit| commit.expect("a commit").seq);
+    for seq in [start.seq, rest[0], rest[1]] {
+        lab.scheduler.do_send(Committed { seq, result: Ok(Vec::new()) });
+    }
+    assert_eq!(answer.await.expect("an answer")[0].result, Ok(vec![id]));
+    let jobs = lab.scheduler.send(of(JobQuery::default(), id)).await.expect("an answer").jobs;
+    assert_eq!((jobs[0].run.state, jobs[0].run.exit), (crate::model::JobState::Cancelled, ExitCode::signal(15)));
+}
+
+fn of(query: JobQuery, id: JobId) -> QueryJobs {
+    QueryJobs { query: Arc::new(query), ids: vec![id] }
+}
+
+#[actix_rt::test]
+async fn others_are_answered_while_a_forecast_is_worked_out() {
+    let mut lab = Lab::new();
+    let job = lab.submit(|request| {
+        request.hold = false;
+        request.begin = Some(NOON.plus_secs(3600));
+    });
+    lab.acknowledge().await;
+    let id = job.await.expect("an answer").expect("a job");
+    let turn = Arc::clone(&lab.forecasts).acquire_owned().await.expect("it is open");
+    let starts = JobQuery { expected_starts: true, ..JobQuery::default() };
+    let forecast = lab.scheduler.send(of(starts, id));
+    let submission =
+        Submission { request: JobRequest { name: "t".to_owned(), ..JobRequest::default() }, ..Submission::default() };
+    let trial = lab.scheduler.send(TestSubmission(submission));
+    let mut waiting = Box::pin(async move { (forecast.await.expect("an answer"), trial.await.expect("an answer")) });
+    let plain = tokio::select! {
+        biased;
+        early = &mut waiting => panic!("answered without a forecast: {early:?}"),
+        plain = lab.scheduler.send(of(JobQuery::default(), id)) => plain.expect("an answer"),
+    };
+    assert_eq!(plain.jobs.iter().map(|job| job.id).collect::<Vec<_>>(), [id]);
+    drop(turn);
+    let (list, estimate) = waiting.await;
+    assert_eq!(list.jobs[0].expected_start, Some(NOON.plus_secs(3600)));
+    assert_eq!(estimate.map(|estimate| estimate.start), Ok(Some(NOON)));
+}
+
+#[actix_rt::test]
+async fn a_forecast_is_shared_until_something_changes_or_it_is_a_second_old() {
+    let core = Core::new(config());
+    let mut forecasts = Forecasts::new(Arc::new(Semaphore::new(1)));
+    let first = forecasts.present(&core, NOON);
+    let almost = Timestamp(NOON.plus_secs(1).0 - 1);
+    assert!(Arc::ptr_eq(&first, &forecasts.present(&core, almost)));
+    let later = forecasts.present(&core, NOON.plus_secs(1));
+    assert!(!Arc::ptr_eq(&first, &later));
+    forecasts.outdate();
+    let changed = forecasts.present(&core, NOON.plus_secs(1));
+    assert!(!Arc::ptr_eq(&later, &changed));
+    assert!(!Arc::ptr_eq(&changed, &forecasts.present(&core, NOON)), "the clock was set back");
+}
+
+impl Lab {
+    fn fault(&self, withdrawn: Vec<u64>) {
+        let message = "disk I/O error".to_owned();
+        self.scheduler.do_send(Unstored { fault: StoreFault::Io, message, withdrawn });
+    }
+
+    async fn known(&self) -> Vec<JobId> {
+        self.scheduler.send(FindJobs(Arc::default())).await.expect("an answer").0
+    }
+}
+
+const NOT_STORED: Refusal = Refusal::NotStored(StoreFault::Io);
+
+#[actix_rt::test]
+async fn a_submission_that_cannot_be_stored_is_taken_back_and_refused() {
+    let mut lab = Lab::new();
+    let first = lab.submit(|request| request.hold = false);
+    let commit = lab.commits.recv().await.expect("a commit");
+    assert_eq!(commit.submission, Some(JobId(1)));
+    let start = lab.commits.recv().await.expect("a commit");
+    assert_eq!(start.texts_for, [JobId(1)], "it would run by now");
+    lab.fault(vec![commit.seq]);
+    assert_eq!(first.await.expect("an answer"), Err(NOT_STORED));
+    assert_eq!(lab.known().await, []);
+    assert_eq!(lab.submit(|_| {}).await.expect("an answer"), Err(NOT_STORED), "nothing is taken meanwhile");
+    for seq in [commit.seq, start.seq] {
+        // No runner is made.
+        lab.scheduler.do_send(Committed { seq, result: Ok(Vec::new()) });
+    }
+    lab.scheduler.do_send(StoreWell);
+    let next = lab.submit(|_| {});
+    lab.acknowledge().await;
+    assert_eq!(next.await.expect("an answer"), Ok(JobId(2)));
+}
+
+#[actix_rt::test]
+async fn a_client_that_came_back_for_its_submission_hears_the_same() {
+    let mut lab = Lab::new();
+    let (first, _) = (lab.submit(|_| {}), lab.commits.recv().await);
+    let request = JobRequest { name: "t".to_owned(), work_dir: "/".to_owned(), hold: true, ..JobRequest::default() };
+    let submission = Submission { request, client: Some(client(1)), ..Submission::default() };
+    let again = lab.scheduler.send(SubmitJob { submission, again: true, news: None });
+    lab.fault(vec![1]);
+    assert_eq!([first.await.expect("an answer"), again.await.expect("an answer")], [Err(NOT_STORED), Err(NOT_STORED)]);
+}
+
+#[actix_rt::test]
+async fn a_command_is_answered_while_nothing_can_be_written() {
+    let mut lab = Lab::new();
+    let ids = [lab.submit(|_| {}), lab.submit(|_| {})];
+    for id in ids {
+        lab.acknowledge().await;
+        id.await.expect("an answer").expect("a job");
+    }
+    let unrecorded = Err(Refusal::Unrecorded(StoreFault::Io));
+    let before = lab.scheduler.send(cancel(JobId(1)));
+    let commit = lab.commits.recv().await.expect("a commit");
+    lab.fault(Vec::new());
+    assert_eq!(before.await.expect("an answer")[0].result, unrecorded);
+    assert_eq!(lab.scheduler.send(cancel(JobId(2))).await.expect("an answer")[0].result, unrecorded);
+    let unknown = lab.scheduler.send(cancel(JobId(3))).await.expect("an answer");
+    assert_eq!(unknown[0].result, Err(Refusal::UnknownJob));
+    let later = lab.commits.recv().await.expect("a commit");
+    assert_eq!([commit.changes.len(), later.changes.len()], [1, 1], "both wait to be written down");
+}
+
+#[actix_rt::test]
+async fn a_job_whose_start_cannot_be_stored_waits_in_the_queue_again() {
+    let mut lab = Lab::new();
+    let answer = lab.submit(|request| request.hold = false);
+    lab.acknowledge().await;
+    let id = answer.await.expect("an answer").expect("a job");
+    let start = lab.commits.recv().await.expect("a commit");
+    assert_eq!(start.texts_for, [id]);
+    lab.fault(Vec::new());
+    let back = lab.commits.recv().await.expect("a commit");
+    let state = |jobs: crate::model::view::JobList| (jobs.jobs[0].run.state, jobs.jobs[0].run.restarts);
+    let jobs = lab.scheduler.send(of(JobQuery::default(), id)).await.expect("an answer");
+    assert_eq!(state(jobs), (crate::model::JobState::Pending, 0));
+    for seq in [start.seq, back.seq] {
+        // No runner is made.
+        lab.scheduler.do_send(Committed { seq, result: Ok(Vec::new()) });
+    }
+    lab.scheduler.do_send(StoreWell);
+    assert_eq!(lab.commits.recv().await.expect("a commit").texts_for, [id], "it starts when it can be written");
+}
+
+#[actix_rt::test]
+async fn the_hook_is_told_of_an_end_that_is_kept_and_not_of_a_job_that_was_taken_back() {
+    let mut lab = Lab::with(Some(7));
+    let first = lab.submit(|_| {});
+    lab.acknowledge().await;
+    let first = first.await.expect("an answer").expect("a job");
+    let second = lab.submit(|_| {});
+    let submission = lab.commits.recv().await.expect("a commit");
+    let mut ends = Vec::new();
+    for job in [first, JobId(2)] {
+        lab.scheduler.do_send(cancel(job));
+        ends.push(lab.commits.recv().await.expect("a commit"));
+    }
+    for (end, (of, number)) in ends.iter().zip([(1, 7), (2, 8)]) {
+        let kept = end.changes.iter().any(
+            |change| matches!(change, Change::PutNotice { number: n, job, .. } if (*n, *job) == (number, JobId(of))),
+        );
+        assert!(kept, "in the commit of the end: {:?}", end.changes);
+    }
+    assert!(lab.told.try_recv().is_err(), "the end is not durable yet");
+    lab.fault(vec![submission.seq]);
+    assert_eq!(second.await.expect("an answer"), Err(NOT_STORED));
+    for seq in [submission.seq, ends[0].seq, ends[1].seq] {
+        lab.scheduler.do_send(Committed { seq, result: Ok(Vec::new()) });
+    }
+    assert_eq!(lab.known().await, [first]);
+    assert_eq!(lab.told.recv().await.map(|end| (end.number, end.notice.job_id)), Some((7, "1".to_owned())));
+    assert!(lab.told.try_recv().is_err(), "nobody knows of the second job");
+    lab.scheduler.do_send(NoticeGiven(7));
+    let given = lab.commits.recv().await.expect("a commit");
+    assert!(matches!(given.changes[..], [Change::DropNotice { number: 7 }]), "{:?}", given.changes);
 }

@@ -1,12 +1,13 @@
 //! Who waits for news of which job, and who is told of a start and of an end.
 
 use super::SchedulerActor;
+use super::in_flight::Ended;
 use crate::actors::messages::{NotifyEnd, WatchJob};
 use crate::actors::news::NewsSender;
+use crate::model::notice::Notice;
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, Job, JobId, JobRef};
 use crate::protocol::answer::Answer;
-use crate::sched::Effect;
 use actix::prelude::*;
 
 /// Who waits for news of a job.
@@ -52,13 +53,12 @@ impl SchedulerActor {
         if worse(&watch.worst, ended) {
             watch.worst = Some(Box::new(ended.clone()));
         }
-        let ids = self.core.resolve(&JobRef::job(array));
-        if ids.iter().any(|id| self.core.job(*id).is_some_and(|job| !job.run.state.is_terminal())) {
+        if !self.core.is_array_over(array) {
             return;
         }
+        let ids = self.core.resolve(&JobRef::job(array));
         // An end counts when it is durable: one whose commit is under way will be announced, and asks again.
-        let is_under_way = |effect: &Effect| matches!(effect, Effect::Ended(id) if ids.contains(id));
-        if self.in_flight.iter().any(|commit| commit.effects.iter().any(is_under_way)) {
+        if self.in_flight.ends_one_of(&ids) {
             return;
         }
         let all: Vec<JobView> = ids.into_iter().filter_map(|id| self.view(id)).collect();
@@ -76,7 +76,7 @@ impl SchedulerActor {
         }
     }
 
-    pub(super) fn announce_end(&mut self, view: JobView) {
+    pub(super) fn announce_end(&mut self, Ended { view, notice }: Ended) {
         let id = view.id;
         self.counters.end(view.run.state);
         match &view.role {
@@ -95,16 +95,9 @@ impl SchedulerActor {
         for (_, news) in self.step_news.extract_if(|step, _| step.job == id) {
             let _ = news.send(Answer::Ended { view: Box::new(view.clone()) });
         }
-        self.outputs.notifier.do_send(NotifyEnd {
-            job_id: match &view.role {
-                ArrayRole::Task { array_job, task } => format!("{array_job}_{task}"),
-                _ => view.id.to_string(),
-            },
-            name: view.request.name.clone(),
-            state: view.run.state,
-            partition: view.partition.clone(),
-            reason: view.run.reason,
-        });
+        if let Some(number) = notice {
+            self.outputs.notifier.do_send(NotifyEnd { number, notice: Notice::of(&view) });
+        }
     }
 
     pub(super) fn watch(&mut self, job: JobId, news: NewsSender) {

@@ -4,6 +4,7 @@ use super::keyboard::Keyboard;
 use super::streams::{ClientStreams, Input, Output};
 use crate::client::relay::{self, Relay};
 use crate::client::terminal;
+use crate::exec::tie::Tie;
 use crate::protocol::request::{StepLaunch, Stream, TaskStreams};
 use crate::sys::socket::MAX_FDS;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -71,7 +72,7 @@ fn is_null(fd: BorrowedFd<'_>) -> bool {
 /// No descriptor or pseudo-terminal is left, or the tasks need more descriptors than can be handed over.
 pub(super) fn connect(launch: &mut StepLaunch, options: &StepOptions) -> io::Result<(ClientStreams, Vec<OwnedFd>)> {
     let tasks = u32::try_from(launch.streams.len()).unwrap_or(u32::MAX).max(1);
-    let (tie_theirs, tie_ours) = pipe()?;
+    let (tie, theirs) = Tie::pair()?;
     launch.tie = Some(0);
     let streams = ClientStreams {
         inputs: Vec::new(),
@@ -80,9 +81,9 @@ pub(super) fn connect(launch: &mut StepLaunch, options: &StepOptions) -> io::Res
         share: None,
         stdin_open: true,
         keyboard: Keyboard::default(),
-        _tie: tie_ours,
+        tie: Some(tie),
     };
-    let mut connector = Connector { options, tasks, streams, send: vec![tie_theirs], own: [None; 3] };
+    let mut connector = Connector { options, tasks, streams, send: vec![theirs], own: [None; 3] };
     if options.pty {
         connector.terminal(launch)?;
     } else {

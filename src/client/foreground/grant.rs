@@ -1,10 +1,10 @@
 //! The wait for an allocation.
 
 use super::Caller;
-use super::signals::{Signals, is_typed_interrupt};
+use super::signals::{Signals, ends_client, is_typed_interrupt};
 use crate::client::connection::{ClientError, Connection, SocketWatch};
-use crate::model::JobId;
 use crate::model::view::JobView;
+use crate::model::{JobId, JobState};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use nix::errno::Errno;
@@ -84,6 +84,37 @@ pub fn wait_for_grant(
                 *conn = fresh;
                 back = None;
             }
+        }
+    }
+}
+
+/// Waits until an allocation that was given back is over. `None` where the daemon is gone, or a signal ends the wait: a
+/// daemon may stand still.
+///
+/// # Errors
+/// The connection carries something that makes no sense.
+pub fn wait_for_release(conn: &mut Connection) -> Result<Option<JobState>, ClientError> {
+    let signals = Signals::take()?;
+    // What came until now was for the command.
+    while let Ok(Some(_)) = signals.fd.read_signal() {}
+    loop {
+        while let Some(answer) = conn.next_whole()? {
+            if let Answer::Ended { view } = answer {
+                return Ok(Some(view.run.state));
+            }
+        }
+        let mut fds =
+            [PollFd::new(conn.as_fd(), PollFlags::POLLIN), PollFd::new(signals.fd.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, PollTimeout::NONE) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(e) => return Err(io::Error::from(e).into()),
+        }
+        if let Ok(Some(info)) = signals.fd.read_signal() {
+            if ends_client(info.ssi_signo as i32) {
+                return Ok(None);
+            }
+        } else if !conn.fill()? {
+            return Ok(None);
         }
     }
 }

@@ -14,7 +14,7 @@ mod step;
 mod streams;
 
 pub use connect::{StepOptions, StreamTasks};
-pub use grant::{Grant, wait_for_grant};
+pub use grant::{Grant, wait_for_grant, wait_for_release};
 pub use signals::end_by_interrupt;
 pub use step::run_step;
 

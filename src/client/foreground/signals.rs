@@ -17,6 +17,11 @@ const FORWARDED: [Signal; 9] = [
     Signal::SIGWINCH,
 ];
 
+/// Whether this signal ends a client that has nothing running.
+pub(super) fn ends_client(signal: i32) -> bool {
+    matches!(signal, libc::SIGINT | libc::SIGHUP | libc::SIGTERM)
+}
+
 /// Whether this is Ctrl-C from the terminal, and not a signal that another process has sent.
 pub(super) fn is_typed_interrupt(info: &siginfo) -> bool {
     info.ssi_signo as i32 == libc::SIGINT && info.ssi_code == libc::SI_KERNEL

@@ -1,13 +1,14 @@
 //! A step from its launch to its end, as its client sees it.
 
 use super::connect::{StepOptions, connect};
-use super::signals::{Signals, is_typed_interrupt};
+use super::signals::{Signals, ends_client, is_typed_interrupt};
 use super::streams::{ClientStreams, StreamEvent};
 use super::{Caller, StepObserver, StepOutcome};
 use crate::client::connection::{ClientError, Connection, SocketWatch};
 use crate::client::terminal::Raw;
+use crate::exec::launch_spec::{SignalScope, StepCommand, StepEvent};
 use crate::model::query::JobQuery;
-use crate::model::{ExitCode, JobId, JobRef, StepId, StepKey, TaskSet};
+use crate::model::{ExitCode, ExitRecord, JobId, JobRef, StepId, StepKey, TaskSet};
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::FrameError;
 use crate::protocol::request::{CancelAsk, Request, StepLaunch};
@@ -52,12 +53,14 @@ pub fn run_step(
         ended: vec![None; launch.streams.len().max(1)],
         launch: Some(Launch { request: launch, env, fds: send }),
         away: None,
+        runs: false,
+        gave_up: false,
+        unheard: VecDeque::new(),
         interrupted: None,
         first_end: None,
         kill_on_bad_exit,
         aborted: false,
         stop_wanted: false,
-        signals_sent: VecDeque::new(),
         waits: false,
         early_signals: Vec::new(),
     };
@@ -97,6 +100,12 @@ struct Foreground<'a> {
     launch: Option<Launch<'a>>,
     /// The daemon is gone, and this tells of its return.
     away: Option<SocketWatch>,
+    /// Its tasks have started.
+    runs: bool,
+    /// A signal came after the end of the watcher: a daemon that does not tell how the step ended is not waited for.
+    gave_up: bool,
+    /// News of the step's watcher. The daemon tells the same when it is written down, and has its turn while it is there.
+    unheard: VecDeque<StepEvent>,
     interrupted: Option<Instant>,
     first_end: Option<Instant>,
     /// By rank: how they ended, as far as they did.
@@ -107,8 +116,6 @@ struct Foreground<'a> {
     aborted: bool,
     /// The step is to be ended: the next daemon is asked again.
     stop_wanted: bool,
-    /// Signals for the tasks that the daemon has not acknowledged.
-    signals_sent: VecDeque<i32>,
     /// The step waits for other steps of its allocation.
     waits: bool,
     /// Signals that came while the step was being started, for its tasks.
@@ -119,13 +126,9 @@ struct Foreground<'a> {
 #[derive(Clone, Copy)]
 enum Event {
     Daemon,
+    Watcher,
     Signals,
     Stream(StreamEvent),
-}
-
-/// Whether this signal ends a client that has nothing running.
-fn ends_client(signal: i32) -> bool {
-    matches!(signal, libc::SIGINT | libc::SIGHUP | libc::SIGTERM)
 }
 
 impl Foreground<'_> {
@@ -137,6 +140,11 @@ impl Foreground<'_> {
                     return Ok(outcome);
                 }
             }
+            if (self.away.is_some() || self.gave_up)
+                && let Some(record) = self.hear(observer)
+            {
+                return Ok(StepOutcome::Ended { step: self.step, record, stopped: self.aborted });
+            }
             let ready = self.wait()?;
             if ready.is_empty() {
                 // The time after the first task's end (`--wait`) is over.
@@ -147,6 +155,7 @@ impl Foreground<'_> {
             for event in ready {
                 match event {
                     Event::Daemon => self.daemon_ready()?,
+                    Event::Watcher => self.watcher_ready(observer)?,
                     Event::Signals => self.signalled(observer)?,
                     Event::Stream(event) => self.streams.handle(event)?,
                 }
@@ -168,8 +177,8 @@ impl Foreground<'_> {
                 observer.waits(self.job);
                 self.end_if_asked()?;
             }
+            Answer::StepLost if self.launch.is_none() => self.end_if_asked()?,
             Answer::StepLost => self.ask(true)?,
-            Answer::Signalled => drop(self.signals_sent.pop_front()),
             Answer::StepStarted { step, .. } => self.started(step, observer)?,
             Answer::TaskEnded { task, exit } => self.task_ended(task, exit, observer),
             Answer::StepStopping { wait_secs } if !self.aborted => {
@@ -198,13 +207,58 @@ impl Foreground<'_> {
         if std::mem::take(&mut self.waits) {
             observer.started(self.job);
         }
+        self.runs = true;
+        self.forward_early(observer)
+    }
+
+    fn forward_early(&mut self, observer: &mut dyn StepObserver) -> Result<(), ClientError> {
         for signal in std::mem::take(&mut self.early_signals) {
             self.forward(signal, observer)?;
         }
         Ok(())
     }
 
+    fn watcher_ready(&mut self, observer: &mut dyn StepObserver) -> Result<(), ClientError> {
+        let Some(tie) = &mut self.streams.tie else { return Ok(()) };
+        let (events, is_there) = tie.hear();
+        // After its last word it is gone, though somebody who stands still may hold its end of the line open.
+        if !is_there || events.iter().any(|event| matches!(event, StepEvent::Ended(_))) {
+            self.streams.tie = None;
+        }
+        for event in events {
+            if matches!(event, StepEvent::Started { .. }) {
+                self.runs = true;
+                self.forward_early(observer)?;
+            } else {
+                self.unheard.push_back(event);
+            }
+        }
+        let is_alone = self.away.is_some() && self.streams.tie.is_none();
+        if is_alone && !self.runs && !self.has_ended() { self.end_if_asked() } else { Ok(()) }
+    }
+
+    /// Whether the watcher has told the end of the step.
+    fn has_ended(&self) -> bool {
+        self.unheard.iter().any(|event| matches!(event, StepEvent::Ended(_)))
+    }
+
+    /// What the watcher has told, where no daemon will: how the step ended, if it has.
+    fn hear(&mut self, observer: &mut dyn StepObserver) -> Option<Box<ExitRecord>> {
+        while let Some(event) = self.unheard.pop_front() {
+            match event {
+                StepEvent::TaskEnded { rank, exit } => self.task_ended(rank, exit, observer),
+                StepEvent::Ended(record) => return Some(Box::new(record)),
+                StepEvent::Started { .. } | StepEvent::Usage(_) | StepEvent::Refused(_) => {}
+            }
+        }
+        None
+    }
+
+    /// Both the daemon and the watcher tell of it.
     fn task_ended(&mut self, task: u32, exit: ExitCode, observer: &mut dyn StepObserver) {
+        if self.ended.get(task as usize).is_none_or(Option::is_some) {
+            return;
+        }
         if !self.aborted {
             self.first_end.get_or_insert_with(Instant::now);
         }
@@ -227,7 +281,10 @@ impl Foreground<'_> {
             (daemon, PollFlags::POLLIN, Event::Daemon),
             (self.signals.fd.as_fd(), PollFlags::POLLIN, Event::Signals),
         ];
-        let streams = self.streams.poll_entries(stdin.as_fd(), self.step.is_some());
+        if let Some(tie) = &self.streams.tie {
+            entries.push((tie.as_fd(), PollFlags::POLLIN, Event::Watcher));
+        }
+        let streams = self.streams.poll_entries(stdin.as_fd(), self.runs);
         entries.extend(streams.into_iter().map(|(fd, flags, event)| (fd, flags, Event::Stream(event))));
         let mut fds: Vec<PollFd<'_>> = entries.iter().map(|(fd, flags, _)| PollFd::new(*fd, *flags)).collect();
         let timeout = match (self.options.wait_secs, self.first_end) {
@@ -259,7 +316,9 @@ impl Foreground<'_> {
     /// The daemon is gone: from now on its return is waited for.
     fn lose(&mut self) -> Result<(), ClientError> {
         self.away = Some(SocketWatch::new(&self.caller.paths)?);
-        self.end_if_asked()?;
+        if !self.runs {
+            self.ask_no_more()?;
+        }
         self.come_back()
     }
 
@@ -285,9 +344,6 @@ impl Foreground<'_> {
         *self.conn = fresh;
         self.away = None;
         self.ask(true)?;
-        for signal in std::mem::take(&mut self.signals_sent) {
-            self.signal(signal)?;
-        }
         if self.stop_wanted { self.stop() } else { Ok(()) }
     }
 
@@ -311,11 +367,13 @@ impl Foreground<'_> {
         observer.say(&format!("Terminating StepId={name}"));
     }
 
-    /// Has the daemon kill the step; when it is back, where it is away.
+    /// Has the daemon kill the step; where it is away, the watcher, and the daemon when it is back.
     fn stop(&mut self) -> Result<(), ClientError> {
-        let Some(step) = self.step else { return Ok(()) };
         self.stop_wanted = true;
-        if self.away.is_none() {
+        if self.away.is_some() {
+            return self.tell_watcher(&StepCommand::KillAll, libc::SIGKILL);
+        }
+        if let Some(step) = self.step {
             let ask = CancelAsk {
                 query: JobQuery::of(vec![JobRef { job: self.job, tasks: None, step: Some(step) }]),
                 signal: Some(libc::SIGKILL),
@@ -328,12 +386,18 @@ impl Foreground<'_> {
     }
 
     fn signal(&mut self, signal: i32) -> Result<(), ClientError> {
-        let Some(step) = self.step else { return Ok(()) };
-        self.signals_sent.push_back(signal);
-        if self.away.is_some() {
+        self.tell_watcher(&StepCommand::Signal { signal, target: SignalScope::Tasks }, signal)
+    }
+
+    /// Tells the watcher of a step that runs. Where it is gone the step has ended, and a signal that ends clients ends
+    /// the wait for the daemon's word about it.
+    fn tell_watcher(&mut self, command: &StepCommand, signal: i32) -> Result<(), ClientError> {
+        let is_told = self.streams.tie.as_mut().is_some_and(|tie| tie.tell(command));
+        if is_told || !(ends_client(signal) || signal == libc::SIGKILL) {
             return Ok(());
         }
-        self.conn.send(&Request::SignalStep { step: StepKey { job: self.job, step }, signal }, &[])
+        self.gave_up = true;
+        if self.away.is_some() && !self.has_ended() { Err(ClientError::Interrupted(signal)) } else { Ok(()) }
     }
 
     fn signalled(&mut self, observer: &mut dyn StepObserver) -> Result<(), ClientError> {
@@ -346,9 +410,11 @@ impl Foreground<'_> {
                 libc::SIGWINCH => self.streams.resize(),
                 libc::SIGCONT => {
                     self.streams.keyboard.is_ours(io::stdin().as_fd())?;
-                    self.signal(number)?;
+                    if self.runs {
+                        self.signal(number)?;
+                    }
                 }
-                early if self.step.is_none() => self.signalled_early(early)?,
+                early if !self.runs => self.signalled_early(early)?,
                 other => self.forward(other, observer)?,
             }
         }
@@ -358,10 +424,22 @@ impl Foreground<'_> {
     /// A signal before the step is known to run. While it is being started its tasks may run already: they get the
     /// signal as soon as they can be named. Where it waits, or the daemon is away, nothing runs.
     fn signalled_early(&mut self, signal: i32) -> Result<(), ClientError> {
-        let is_starting = self.away.is_none() && !self.waits;
         let is_second = ends_client(signal) && self.early_signals.iter().any(|early| ends_client(*early));
         self.early_signals.push(signal);
-        if is_starting && !is_second { Ok(()) } else { self.end_if_asked() }
+        if is_second || (self.away.is_none() && self.waits) {
+            return self.end_if_asked();
+        }
+        if self.away.is_some() { self.ask_no_more() } else { Ok(()) }
+    }
+
+    /// To be called where no daemon is there to tell whether the step runs. After a signal that ends clients it is not
+    /// asked for again. Its watcher may be about to say that it has started, and gets the signal then; where it has
+    /// none, the line to it ends, now that this end of it is closed here.
+    fn ask_no_more(&mut self) -> Result<(), ClientError> {
+        if self.early_signals.iter().any(|early| ends_client(*early)) {
+            self.launch = None;
+        }
+        if self.streams.tie.is_none() { self.end_if_asked() } else { Ok(()) }
     }
 
     /// To be called where nothing of the step runs: ends this client where a signal asked for it, and with its
@@ -385,10 +463,6 @@ impl Foreground<'_> {
         self.signal(libc::SIGINT)?;
         if again || self.options.quit_on_interrupt {
             observer.say("forcing job termination");
-            if self.away.is_some() {
-                // Nobody else is there to end it: its watcher does, once this process is gone.
-                return Err(ClientError::Interrupted(libc::SIGINT));
-            }
             self.stop()?;
         }
         Ok(())
@@ -399,10 +473,11 @@ impl Foreground<'_> {
 mod tests {
     use super::*;
     use crate::client::foreground::StreamTasks;
-    use crate::model::ExitRecord;
+    use crate::exec::wire;
     use crate::model::job::ClientProcess;
     use crate::protocol::frame::{Decoder, Frame, Header};
     use crate::sys::paths::Paths;
+    use crate::sys::socket::receive;
     use std::io::{Read, Write};
     use std::os::unix::net::{UnixListener, UnixStream};
     use std::os::unix::thread::JoinHandleExt;
@@ -423,6 +498,8 @@ mod tests {
     struct Daemon {
         socket: UnixStream,
         requests: Decoder,
+        /// The descriptors of the launch: first the client's line to the watcher.
+        fds: Vec<OwnedFd>,
         client: thread::JoinHandle<Result<StepOutcome, ClientError>>,
         _root: tempfile::TempDir,
     }
@@ -436,7 +513,7 @@ mod tests {
             let listener = UnixListener::bind(paths.socket()).unwrap();
             // A thread of its own: the signals are blocked there alone.
             let client = thread::spawn(move || {
-                let client = ClientProcess { pid: std::process::id(), start_ticks: 0 };
+                let client = ClientProcess { pid: std::process::id(), ..ClientProcess::default() };
                 let mut conn = Connection::open(&paths).unwrap();
                 let caller = Caller { paths, allocation: None, client };
                 let nobody = StreamTasks::Nobody;
@@ -458,7 +535,8 @@ mod tests {
                 run_step(&mut conn, &caller, launch, &[], &options, &mut Silent)
             });
             let socket = listener.accept().unwrap().0;
-            let mut daemon = Daemon { socket, requests: Decoder::new(Header::REQUEST), client, _root: root };
+            let requests = Decoder::new(Header::REQUEST);
+            let mut daemon = Daemon { socket, requests, fds: Vec::new(), client, _root: root };
             assert!(matches!(daemon.request(), Request::LaunchStep(_)));
             daemon
         }
@@ -469,7 +547,7 @@ mod tests {
                 if let Some(frame) = self.requests.next_frame().unwrap() {
                     return frame.message().unwrap();
                 }
-                let n = self.socket.read(&mut chunk).unwrap();
+                let n = receive(&self.socket, &mut chunk, &mut self.fds).unwrap();
                 assert!(n > 0, "the client is gone");
                 self.requests.push(&chunk[..n]);
             }
@@ -483,19 +561,145 @@ mod tests {
             // SAFETY: the thread was not joined yet, and blocks this signal.
             assert_eq!(unsafe { libc::pthread_kill(self.client.as_pthread_t(), libc::SIGINT) }, 0);
         }
+
+        /// The watcher's end of the line.
+        fn watcher(&mut self) -> Watcher {
+            Watcher { line: UnixStream::from(self.fds.remove(0)), commands: wire::decoder() }
+        }
+
+        /// It is gone, and no other comes.
+        fn die(self) -> Orphan {
+            Orphan { client: self.client, _root: self._root }
+        }
+    }
+
+    /// A client without a daemon.
+    struct Orphan {
+        client: thread::JoinHandle<Result<StepOutcome, ClientError>>,
+        _root: tempfile::TempDir,
+    }
+
+    impl Orphan {
+        fn signal(&self, signal: i32) {
+            // SAFETY: the thread was not joined yet, and blocks this signal.
+            assert_eq!(unsafe { libc::pthread_kill(self.client.as_pthread_t(), signal) }, 0);
+        }
+
+        fn end(self) -> Result<StepOutcome, ClientError> {
+            self.client.join().unwrap()
+        }
+    }
+
+    struct Watcher {
+        line: UnixStream,
+        commands: Decoder,
+    }
+
+    impl Watcher {
+        fn command(&mut self) -> StepCommand {
+            let mut chunk = [0; 4096];
+            loop {
+                if let Some(command) = wire::next_message(&mut self.commands).unwrap() {
+                    return command;
+                }
+                let n = self.line.read(&mut chunk).unwrap();
+                assert!(n > 0, "the client is gone");
+                self.commands.push(&chunk[..n]);
+            }
+        }
+
+        fn tell(&mut self, event: StepEvent) {
+            self.line.write_all(&wire::encode(&event).unwrap()).unwrap();
+        }
     }
 
     #[test]
     fn an_interrupt_while_the_step_is_started_is_its_tasks() {
         let mut daemon = Daemon::of_a_launch();
+        let mut watcher = daemon.watcher();
         daemon.interrupt();
         daemon.tell(Answer::StepStarted { step: StepId::Num(0), pids: Vec::new() });
-        let Request::SignalStep { signal, .. } = daemon.request() else { panic!("another request") };
-        assert_eq!(signal, libc::SIGINT);
+        assert_eq!(watcher.command(), StepCommand::Signal { signal: libc::SIGINT, target: SignalScope::Tasks });
         let exit = ExitCode::signal(libc::SIGINT);
         daemon.tell(Answer::StepEnded(Box::new(ExitRecord { exit, tasks: vec![exit], ..ExitRecord::default() })));
         let outcome = daemon.client.join().unwrap().unwrap();
         assert_eq!(outcome.exit(), exit);
+    }
+
+    /// A step that runs with no daemon: its client, and its watcher.
+    fn orphaned() -> (Orphan, Watcher) {
+        let mut daemon = Daemon::of_a_launch();
+        let watcher = daemon.watcher();
+        daemon.tell(Answer::StepStarted { step: StepId::Num(0), pids: Vec::new() });
+        (daemon.die(), watcher)
+    }
+
+    #[test]
+    fn the_end_of_a_step_is_heard_from_its_watcher_where_no_daemon_comes_back() {
+        let (client, mut watcher) = orphaned();
+        let exit = ExitCode::status(7);
+        watcher.tell(StepEvent::TaskEnded { rank: 0, exit });
+        watcher.tell(StepEvent::Ended(ExitRecord { exit, tasks: vec![exit], ..ExitRecord::default() }));
+        drop(watcher);
+        assert_eq!(client.end().unwrap().exit(), exit);
+    }
+
+    #[test]
+    fn signals_reach_a_step_that_has_no_daemon() {
+        for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {
+            let (client, mut watcher) = orphaned();
+            client.signal(signal);
+            assert_eq!(watcher.command(), StepCommand::Signal { signal, target: SignalScope::Tasks });
+            let exit = ExitCode::signal(signal);
+            watcher.tell(StepEvent::Ended(ExitRecord { exit, ..ExitRecord::default() }));
+            assert_eq!(client.end().unwrap().exit(), exit);
+        }
+    }
+
+    #[test]
+    fn a_signal_ends_a_client_that_has_neither_daemon_nor_watcher() {
+        let (client, watcher) = orphaned();
+        drop(watcher);
+        while !client.client.is_finished() {
+            client.signal(libc::SIGTERM);
+            thread::yield_now();
+        }
+        let outcome = client.end();
+        assert!(matches!(outcome, Err(ClientError::Interrupted(libc::SIGTERM))), "{outcome:?}");
+    }
+
+    fn started() -> StepEvent {
+        let started = crate::model::Timestamp::default();
+        StepEvent::Started { pid: 1, start_ticks: 1, task_pids: vec![1], started, started_us: None }
+    }
+
+    /// A client whose daemon died while the step was being started, and the watcher that may have it.
+    fn unstarted() -> (Orphan, Watcher) {
+        let mut daemon = Daemon::of_a_launch();
+        let watcher = daemon.watcher();
+        (daemon.die(), watcher)
+    }
+
+    #[test]
+    fn a_signal_reaches_a_step_that_starts_without_a_daemon() {
+        for signal in [libc::SIGTERM, libc::SIGHUP] {
+            let (client, mut watcher) = unstarted();
+            client.signal(signal);
+            watcher.tell(started());
+            assert_eq!(watcher.command(), StepCommand::Signal { signal, target: SignalScope::Tasks });
+            let exit = ExitCode::signal(signal);
+            watcher.tell(StepEvent::Ended(ExitRecord { exit, ..ExitRecord::default() }));
+            assert_eq!(client.end().unwrap().exit(), exit);
+        }
+    }
+
+    #[test]
+    fn a_signal_ends_a_client_whose_step_has_neither_daemon_nor_watcher_to_start_it() {
+        let (client, watcher) = unstarted();
+        client.signal(libc::SIGTERM);
+        drop(watcher);
+        let outcome = client.end();
+        assert!(matches!(outcome, Err(ClientError::Interrupted(libc::SIGTERM))), "{outcome:?}");
     }
 
     #[test]

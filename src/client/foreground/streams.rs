@@ -4,6 +4,7 @@ use super::keyboard::Keyboard;
 use crate::client::relay::Relay;
 use crate::client::share::Share;
 use crate::client::terminal;
+use crate::exec::tie::Tie;
 use crate::model::StepId;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -40,8 +41,8 @@ pub(super) struct ClientStreams {
     /// Our standard input has not ended.
     pub stdin_open: bool,
     pub keyboard: Keyboard,
-    /// While it is open the step goes on.
-    pub _tie: OwnedFd,
+    /// To the watcher of the step, which goes on while this is open; `None` once the watcher is gone.
+    pub tie: Option<Tie>,
 }
 
 /// A stream that something can be done with.

@@ -210,11 +210,14 @@ pub const SLOTD: Page = Page {
         ("SLOTD_CPUS", "CPUs to give out. Default: those that the kernel allows."),
         ("SLOTD_MEMORY_MB", "Memory to give out, in MB. Default: MemTotal of the kernel."),
         ("SLOTD_BATCH_TASKS", "ranks, once or auto: what --ntasks means for a batch script. Default: auto."),
+        ("SLOTD_MAX_TASKS_PER_NODE", "Tasks of a job or step at most, as Slurm's MaxTasksPerNode. Default: 512."),
         ("SLOTD_KILL_WAIT", "Seconds between SIGTERM and SIGKILL. Default: 30."),
         (
             "SLOTD_MIN_JOB_AGE",
             "Seconds for which an ended job stays in the memory of the daemon; the database is asked for older ones. Default: 300.",
         ),
+        ("SLOTD_KEEP_DAYS", "Days for which a job is kept after its end, or unlimited. Default: 365."),
+        ("SLOTD_KEEP_JOBS", "How many jobs that have ended are kept, or unlimited. Default: 100000."),
         ("SLOTD_LOG", "error, warn, info, debug or trace. Default: info."),
     ],
     exits: &[
@@ -231,6 +234,8 @@ pub const SLOTD_FORMS: &[(&str, &str)] = &[
     ("slotd daemon", "[start|stop|restart|status] [--env-file PATH]"),
     ("slotd install", "[OPTIONS]"),
     ("slotd uninstall", "[OPTIONS]"),
+    ("slotd clean", "--older-than AGE [--dry-run]"),
+    ("slotd db", "check|backup FILE|restore FILE|vacuum"),
     ("slotd commands", ""),
     ("slotd man", "DIR"),
     ("slotd completions", "bash|zsh|fish DIR"),

@@ -252,7 +252,7 @@ impl Session<'_> {
 
 fn node() -> Result<NodeView, CliError> {
     match ask(&Request::Node, &[])?.0 {
-        Answer::Node(node) => Ok(node),
+        Answer::Node(node) => Ok(*node),
         other => Err(unexpected(&other)),
     }
 }

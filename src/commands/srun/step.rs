@@ -1,13 +1,15 @@
 //! The step of an srun: what it asks of its allocation, its programs, its streams, and its end.
 
+use super::super::refused;
 use super::super::tasks::{Reporter, all_streams, tell, verdict};
-use super::{Done, Srun};
+use super::{Done, FAILURE, Srun};
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
 use crate::args::submit::Submission;
 use crate::client::connection::{ClientError, Connection};
 use crate::client::foreground::{Caller, StepOptions, StreamTasks, end_by_interrupt, run_step};
 use crate::model::binding::CpuBind;
+use crate::model::refusal::{MOST_TASKS, Refusal};
 use crate::model::request::{GpuRequest, MemRequest, OpenMode};
 use crate::model::step_request::StepKind;
 use crate::model::view::JobView;
@@ -173,6 +175,7 @@ pub fn run(
     (conn, caller): (&mut Connection, &Caller),
     view: &JobView,
 ) -> Result<StepEnd, CliError> {
+    check_tasks(srun.step.tasks(&view.request), &format!("Unable to create step for job {}", view.id))?;
     let (streams, options) = streams(srun);
     let launch = StepLaunch {
         job: view.id,
@@ -206,6 +209,14 @@ pub fn run(
     Ok(StepEnd { code, exit, interrupted: reporter.was_interrupted(exit) })
 }
 
+/// What no daemon takes is refused before anything is made for each task.
+fn check_tasks(asked: u32, what: &str) -> Result<(), CliError> {
+    match asked > MOST_TASKS {
+        true => Err(refused(what, &Refusal::TooManyTasks { asked, max: MOST_TASKS })),
+        false => Ok(()),
+    }
+}
+
 /// The command of the tasks, or with `--multi-prog` of each.
 ///
 /// # Errors
@@ -219,6 +230,7 @@ pub fn commands(srun: &Srun, job: &JobRequest) -> Result<Vec<Vec<String>>, CliEr
         let why = e.raw_os_error().map_or_else(|| e.to_string(), |number| Errno::from_raw(number).desc().to_owned());
         CliError::error(1, format!("Could not open multi_prog config file {file}: {why}"))
     })?;
+    check_tasks(srun.step.tasks(job), FAILURE)?;
     multi_prog::parse(&text, file, srun.step.tasks(job), &srun.command[1..])
         .map_err(|e| CliError::error(1, e.to_string()))
 }

@@ -5,27 +5,49 @@ use crate::exec::job_files::reason;
 use crate::model::JobId;
 use crate::model::tres::Tres;
 use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
+use nix::unistd::{AccessFlags, access};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What is enabled for the jobs. Both must be: limits that cannot be set fail the launch, and are never left out in silence.
 const CONTROLLERS: [&str; 2] = ["cpu", "memory"];
 
-/// `SLOTD_CGROUP_BASE`. Nothing is looked at before the first job: a wrong base fails launches, not the daemon.
-#[derive(Debug, Clone)]
+/// `SLOTD_CGROUP_BASE`. A wrong one does not keep the daemon from starting: what runs goes on, and nothing is taken.
+#[derive(Debug)]
 pub struct CgroupBase {
     root: PathBuf,
+    /// The last look found that no cgroup of a job can be made.
+    is_bad: AtomicBool,
 }
 
 impl CgroupBase {
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        CgroupBase { root: root.into() }
+        CgroupBase { root: root.into(), is_bad: AtomicBool::new(false) }
     }
 
     /// Where the job's cgroup is, or would be.
     pub fn job_dir(&self, job: JobId) -> PathBuf {
         self.root.join(format!("job_{job}"))
+    }
+
+    /// Whether cgroups of jobs can be made in it; it is made ready for them.
+    ///
+    /// # Errors
+    /// It is no writable cgroup v2 directory with both controllers. The text names the path and the reason.
+    pub fn probe(&self) -> Result<(), CgroupError> {
+        let ready = self.check().and_then(|()| self.enable_controllers()).and_then(|()| {
+            let writable = access(&self.root, AccessFlags::W_OK | AccessFlags::X_OK);
+            writable.map_err(|e| failed(&self.root, format_args!("cannot be written: {}", e.desc())))
+        });
+        self.is_bad.store(ready.is_err(), Ordering::Relaxed);
+        ready
+    }
+
+    /// Whether the last look found that it cannot be used.
+    pub fn is_bad(&self) -> bool {
+        self.is_bad.load(Ordering::Relaxed)
     }
 
     /// Makes the cgroup of a job with its limits: `memory.max`, no swap, and `cpu.max`.
@@ -35,8 +57,7 @@ impl CgroupBase {
     /// The base is no writable cgroup v2 directory with both controllers, or a limit was refused. The text names the
     /// path and the reason.
     pub fn create_job(&self, job: JobId, tres: &Tres) -> Result<JobCgroup, CgroupError> {
-        self.check()?;
-        self.enable_controllers()?;
+        self.probe()?;
         let earlier = self.open_job(job);
         // What an earlier run used and suffered is not this one's.
         earlier.remove();

@@ -20,6 +20,10 @@ impl Watcher {
                 self.signal(signal, target);
             }
             StepCommand::Notice(text) => self.notice(&text),
+            StepCommand::Ends { timed_out } => {
+                self.stopped = true;
+                self.timed_out |= timed_out;
+            }
             StepCommand::Suspend => {
                 self.suspended_at.get_or_insert_with(Instant::now);
                 signal_all(libc::SIGSTOP);

@@ -7,13 +7,16 @@ use crate::exec::launch_spec::{LaunchSpec, StepEvent, StepUsage};
 use crate::exec::peer::{poll, tell_last};
 use crate::model::tres::Usage;
 use crate::model::{ExitCode, ExitRecord, StepId};
-use crate::sys::clock::now;
-use crate::sys::socket;
+use crate::sys::clock::{self, now};
+use crate::sys::{break_point, socket};
 use nix::poll::{PollFd, PollFlags};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
 impl Watcher {
@@ -53,7 +56,9 @@ impl Watcher {
         if ooms > 0 && self.tasks.iter().all(|t| t.exit.is_some()) {
             self.notice(&oom_notice(ooms, &self.spec));
         }
-        self.tell_end(i);
+        if self.started_event.is_some() {
+            self.announce(&StepEvent::TaskEnded { rank: self.tasks[i].rank, exit });
+        }
         if self.spec.kill_on_bad_exit && !exit.is_success() && self.kill.is_none() {
             self.stopped = true;
             self.end_by_itself("");
@@ -79,8 +84,10 @@ impl Watcher {
         }
     }
 
-    pub(super) fn record(&self) -> ExitRecord {
-        let tasks: Vec<ExitCode> =
+    pub(super) fn record(&mut self) -> ExitRecord {
+        // Its end may have come together with that of the step.
+        self.read_client();
+        let mut tasks: Vec<ExitCode> =
             self.tasks.iter().map(|t| t.exit.unwrap_or(ExitCode::signal(libc::SIGKILL))).collect();
         // A batch script is the job: what its steps did not get, the job did not get.
         let job_ran_out = || self.cgroup.as_ref().is_some_and(StepCgroup::job_ran_out);
@@ -90,6 +97,8 @@ impl Watcher {
             None if oom => ExitCode::OUT_OF_MEMORY,
             None => tasks.iter().fold(ExitCode::OK, |worst, task| worst.worse(*task)),
         };
+        // Those that were not made any more.
+        tasks.resize(self.spec.tasks.len(), ExitCode::signal(libc::SIGKILL));
         let mut usage = self.meter.of_the_dead();
         self.count_all(&mut usage);
         ExitRecord {
@@ -98,10 +107,13 @@ impl Watcher {
             usage,
             started: self.started,
             ended: now(),
+            clock: Some(clock::base()),
             oom,
             timed_out: self.timed_out,
             stopped: self.stopped,
+            client_gone: self.client_gone,
             launch_error: self.launch_error.clone(),
+            host_fault: self.host_fault,
             tasks,
         }
     }
@@ -113,13 +125,28 @@ impl Watcher {
             // Where a process could not be killed it is left, and the daemon removes it with the job's.
             cgroup.remove();
         }
+        let mut told_to_end = None;
         loop {
-            let written = job_files::write_record(&self.spec, record);
+            // What the host could not launch is launched again: it leaves no mark.
+            let written = match record.host_fault {
+                Some(_) => job_files::forget_job(&self.spec),
+                None => job_files::write_record(&self.spec, record),
+            };
             if written.is_ok() {
                 // Without a record the socket stays: it says that the step did run.
                 let _ = std::fs::remove_file(socket::short_path(dir, socket));
             }
-            let told = tell_last(&mut self.peer, &StepEvent::Ended(record.clone()));
+            break_point::reach("end recorded");
+            let ended = StepEvent::Ended(record.clone());
+            // First who records it, then who only waits for it.
+            let told = tell_last(&mut self.peer, &ended);
+            tell_last(&mut self.client, &ended);
+            self.client = None;
+            break_point::reach("end told");
+            if written.is_ok() && !told && record.host_fault.is_none() {
+                // Nobody else has it, and the next daemon may come after a loss of power. One that was told commits it.
+                let _ = job_files::sync_record(&self.spec, dir);
+            }
             // A daemon that was told may go down before it could write it down either: its disk is the same.
             let disk_is_full = written
                 .as_ref()
@@ -129,14 +156,52 @@ impl Watcher {
             }
             // Whoever was told need not be told again.
             self.peer = None;
-            // The job directory was removed, and with it everybody who could ask.
-            if dir.metadata().is_ok_and(|meta| meta.nlink() == 0) {
+            // The job directory was removed, or nobody finds it any more, and with it everybody who could ask is gone.
+            if !is_at(dir, &self.spec.job_dir) {
                 return;
             }
-            // The result is kept here until the disk has room again, or a daemon comes.
-            poll(&mut [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)], Some(Duration::from_secs(5)));
+            // The result is kept here until the disk has room again, a daemon comes, or SIGTERM. From here on: one that came
+            // while the step ran was none of the watcher's business.
+            let told_to_end = told_to_end.get_or_insert_with(TermSignal::from_now_on);
+            let mut awaited = vec![PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
+            awaited.extend(told_to_end.fd.as_ref().map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)));
+            poll(&mut awaited, Some(Duration::from_secs(5)));
+            if told_to_end.has_come() {
+                return;
+            }
             self.accept();
         }
+    }
+}
+
+/// SIGTERM, which is blocked, as an event.
+struct TermSignal {
+    fd: Option<SignalFd>,
+}
+
+impl TermSignal {
+    fn from_now_on() -> TermSignal {
+        let mut term = SigSet::empty();
+        term.add(Signal::SIGTERM);
+        let fd = SignalFd::with_flags(&term, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).ok();
+        let signal = TermSignal { fd };
+        signal.has_come();
+        signal
+    }
+
+    fn has_come(&self) -> bool {
+        self.fd.as_ref().is_some_and(|fd| matches!(fd.read_signal(), Ok(Some(_))))
+    }
+}
+
+/// Whether this path still leads to the open directory.
+fn is_at(dir: &File, path: &Path) -> bool {
+    let place = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
+    match (dir.metadata(), std::fs::metadata(path)) {
+        (Ok(open), Ok(named)) => place(open) == place(named),
+        // A disk that does not answer is no proof that it is gone.
+        (_, Err(e)) => e.kind() != io::ErrorKind::NotFound,
+        (Err(_), _) => true,
     }
 }
 

@@ -5,12 +5,26 @@ use crate::model::view::JobView;
 use crate::model::{ArrayRole, ExitCode, JobState, Step, Tres};
 use crate::render::array::Shown;
 use crate::render::json::document::{document, epoch, minutes, text_of};
+use crate::render::json::parts::{Form, Parts};
 use crate::render::{Ctx, job as facts, job_texts, seff};
 use serde_json::{Value, json};
 
+const PLUGIN: &str = "openapi/dbv0.0.38";
+
 /// The document with these records.
+#[cfg(test)]
 pub fn accounting(jobs: &[JobView], ctx: &Ctx) -> Value {
-    document("openapi/dbv0.0.38", "jobs", jobs.iter().map(|j| job(j, ctx)).collect())
+    document(PLUGIN, "jobs", accounting_records(jobs, ctx))
+}
+
+/// The document, of records that come some at a time.
+pub fn accounting_parts(form: Form) -> Parts {
+    Parts::new(PLUGIN, "jobs", form)
+}
+
+/// The records of a document.
+pub fn accounting_records(jobs: &[JobView], ctx: &Ctx) -> Vec<Value> {
+    jobs.iter().map(|j| job(j, ctx)).collect()
 }
 
 fn job(j: &JobView, ctx: &Ctx) -> Value {

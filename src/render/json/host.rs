@@ -30,11 +30,14 @@ fn node(n: &NodeView, ctx: &Ctx) -> Value {
 
 fn system(n: &NodeView, ctx: &Ctx) -> Value {
     let h = &n.host;
-    let state = State::of(n);
+    let state = State::base(n);
     let features = sinfo::features(n);
     json!({
         "name": h.name, "hostname": h.name, "address": h.name, "architecture": h.arch, "operating_system": h.kernel,
-        "slurmd_version": VERSION, "state": state.name(), "state_flags": [],
+        "slurmd_version": VERSION, "state": state.name(), "state_flags": if n.drained.is_some() { vec!["DRAIN"] } else { Vec::new() },
+        "reason": n.drained.as_ref().map_or("", |why| why.text.as_str()),
+        "reason_changed_at": n.drained.as_ref().map_or(0, |why| why.since.as_secs()),
+        "reason_set_by_user": n.drained.as_ref().map(|why| why.user.as_str()),
         "partitions": n.partitions.iter().map(|p| p.partition.name.as_str()).collect::<Vec<_>>(), "boards": 1,
         "sockets": h.sockets, "cores": h.cores_per_socket, "threads": h.threads_per_core,
         "cpus": h.cpu_ids.len(), "real_memory": h.mem_mb, "gres": sinfo::gres(h), "features": features,
@@ -60,8 +63,8 @@ fn taken(n: &NodeView, ctx: &Ctx) -> Value {
 fn absent() -> Value {
     json!({
         "cpu_binding": 0, "temporary_disk": 0, "gres_drained": "N/A", "tres_weighted": 0.0, "weight": 1, "port": 0,
-        "owner": null, "comment": "", "extra": "", "burstbuffer_network_address": "", "mcs_label": "", "reason": "",
-        "reason_changed_at": 0, "reason_set_by_user": null, "next_state_after_reboot": "invalid",
+        "owner": null, "comment": "", "extra": "", "burstbuffer_network_address": "", "mcs_label": "",
+        "next_state_after_reboot": "invalid",
         "next_state_after_reboot_flags": [],
     })
 }

@@ -11,12 +11,14 @@ mod accounting;
 mod diagnostics;
 mod document;
 mod host;
+mod parts;
 mod queue;
 mod yaml;
 
-pub use accounting::{accounting, steps};
+pub use accounting::{accounting_parts, accounting_records, steps};
 pub use diagnostics::diagnostics;
 pub use document::text;
 pub use host::{config, nodes, none_of, partitions};
-pub use queue::jobs;
+pub use parts::{Form, Parts};
+pub use queue::{jobs, jobs_parts, jobs_records};
 pub use yaml::yaml;

@@ -5,13 +5,26 @@ use crate::model::view::JobView;
 use crate::model::{ArrayRole, ExitCode};
 use crate::render::array::Shown;
 use crate::render::json::document::{document, epoch, merged, minutes, or_empty, text_of};
+use crate::render::json::parts::{Form, Parts};
 use crate::render::show::ranges;
 use crate::render::{Ctx, job as facts, job_texts, tres};
 use serde_json::{Value, json};
 
+const PLUGIN: &str = "openapi/v0.0.38";
+
 /// The document with these jobs.
 pub fn jobs(jobs: &[JobView], ctx: &Ctx) -> Value {
-    document("openapi/v0.0.38", "jobs", jobs.iter().map(|j| job(j, ctx)).collect())
+    document(PLUGIN, "jobs", jobs_records(jobs, ctx))
+}
+
+/// The document, of jobs that come some at a time.
+pub fn jobs_parts(form: Form) -> Parts {
+    Parts::new(PLUGIN, "jobs", form)
+}
+
+/// The records of a document.
+pub fn jobs_records(jobs: &[JobView], ctx: &Ctx) -> Vec<Value> {
+    jobs.iter().map(|j| job(j, ctx)).collect()
 }
 
 /// Slurm's raw wait status.

@@ -10,6 +10,13 @@ pub fn yaml(value: &Value) -> String {
     out
 }
 
+/// One item of a list that is a member of the document.
+pub(super) fn item(value: &Value) -> String {
+    let mut out = String::new();
+    block(&mut out, &Value::Array(vec![value.clone()]), 1);
+    out
+}
+
 /// A value that begins at the start of a line.
 fn block(out: &mut String, value: &Value, depth: usize) {
     let indent = "  ".repeat(depth);

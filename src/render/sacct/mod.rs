@@ -4,4 +4,4 @@ mod fields;
 mod view;
 
 pub use fields::Sacct;
-pub use view::{Layout, Options, Rows, View, parse, print};
+pub use view::{Layout, Listing, Options, Rows, View, parse, print};

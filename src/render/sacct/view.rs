@@ -109,11 +109,37 @@ impl Default for Options<'_> {
 
 /// The records, which are taken as chosen and ordered already, as sacct prints them.
 pub fn print(jobs: &[JobView], options: &Options<'_>, ctx: &Ctx) -> String {
-    let layout = &options.layout;
-    let rows: Vec<Row<'_>> = jobs.iter().flat_map(|job| rows_of(job, options, layout.is_barred())).collect();
-    match options.parsable {
-        None => layout.print(&rows, options.header, ctx),
-        Some((delimiter, trailing)) => layout.clone().parsable(delimiter, trailing).print(&rows, options.header, ctx),
+    let mut listing = Listing::new(options);
+    listing.add(jobs, ctx) + &listing.end(ctx)
+}
+
+/// The same, of records that come some at a time.
+#[derive(Debug)]
+pub struct Listing<'a> {
+    options: &'a Options<'a>,
+    printer: layout::Printer<Sacct>,
+}
+
+impl<'a> Listing<'a> {
+    pub fn new(options: &'a Options<'a>) -> Self {
+        let layout = options.layout.clone();
+        let layout = match options.parsable {
+            None => layout,
+            Some((delimiter, trailing)) => layout.parsable(delimiter, trailing),
+        };
+        Listing { options, printer: layout::Printer::new(layout, options.header) }
+    }
+
+    /// Takes records. What can be printed now.
+    pub fn add(&mut self, jobs: &[JobView], ctx: &Ctx) -> String {
+        let is_barred = self.options.layout.is_barred();
+        let rows: Vec<Row<'_>> = jobs.iter().flat_map(|job| rows_of(job, self.options, is_barred)).collect();
+        self.printer.add(&rows, ctx)
+    }
+
+    /// What is left to print.
+    pub fn end(self, ctx: &Ctx) -> String {
+        self.printer.end(ctx)
     }
 }
 

@@ -21,7 +21,6 @@ pub fn node(n: &NodeView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
         ],
         " ",
     );
-    let state = State::of(n);
     let cpus = h.cpu_ids.len() as u64;
     let taken = if n.exclusive { cpus } else { u64::from(n.allocated.cpus) };
     r.line(vec![
@@ -48,7 +47,7 @@ pub fn node(n: &NodeView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
         ("Boards", "1".to_owned()),
     ]);
     r.line(vec![
-        ("State", state.name().to_uppercase()),
+        ("State", State::complete(n).to_uppercase()),
         ("ThreadsPerCore", h.threads_per_core.to_string()),
         ("TmpDisk", "0".to_owned()),
         ("Weight", "1".to_owned()),
@@ -68,7 +67,7 @@ pub fn node(n: &NodeView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
 /// Since when it is busy, what it has and what is taken, and the power that nobody measures.
 fn use_of_node(r: &mut Record, n: &NodeView, ctx: &Ctx) {
     // Since when an idle host is idle is not kept; it has been so at the latest from the start of the daemon on.
-    let busy = if State::of(n) == State::Idle { n.daemon_start } else { n.now };
+    let busy = if State::base(n) == State::Idle { n.daemon_start } else { n.now };
     r.word("LastBusyTime", time::instant(busy, ctx));
     r.word("CfgTRES", tres::node(&n.host.tres(), true, ctx.units));
     r.word("AllocTRES", tres::node(&n.allocated, false, ctx.units));
@@ -79,6 +78,9 @@ fn use_of_node(r: &mut Record, n: &NodeView, ctx: &Ctx) {
         ("ExtSensorsWatts", "0".to_owned()),
         ("ExtSensorsTemp", "n/s".to_owned()),
     ]);
+    if let Some(why) = &n.drained {
+        r.word("Reason", format!("{} [{}@{}]", why.text, why.user, time::instant(why.since, ctx)));
+    }
 }
 
 /// All partitions.

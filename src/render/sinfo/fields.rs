@@ -1,11 +1,13 @@
 //! Every column of sinfo.
 
+use crate::model::node::NodeReason;
 use crate::model::partition::Host;
 use crate::model::view::{NodeView, PartitionView};
 use crate::render::Ctx;
 use crate::render::ctx::VERSION;
 use crate::render::field::{Cut, Field, Need, Place, Table};
 use crate::render::sinfo::State;
+use crate::render::time;
 use crate::render::value::Value;
 
 /// A line of sinfo: the host as a member of some partitions.
@@ -55,13 +57,19 @@ impl Row<'_> {
         if self.has_node { self.node.host.name.clone().into() } else { Value::NONE }
     }
 
-    /// Nodes that are `allocated/idle`; a host that is partly taken counts as allocated.
-    fn nodes_ai(&self) -> (u8, u8) {
+    /// Nodes that are `allocated/idle/other`; a host that is partly taken counts as allocated.
+    fn nodes_aio(&self) -> (u8, u8, u8) {
         match (self.has_node, State::of(self.node)) {
-            (false, _) => (0, 0),
-            (true, State::Idle) => (0, 1),
-            (true, State::Mixed | State::Allocated) => (1, 0),
+            (false, _) => (0, 0, 0),
+            (true, State::Idle) => (0, 1, 0),
+            (true, State::Mixed | State::Allocated | State::Draining) => (1, 0, 0),
+            (true, State::Drained) => (0, 0, 1),
         }
+    }
+
+    /// What is told of why the host is drained, or `otherwise`.
+    fn reason(&self, otherwise: &str, told: impl Fn(&NodeReason) -> String) -> Value {
+        self.node.drained.as_ref().filter(|_| self.has_node).map_or_else(|| otherwise.to_owned(), told).into()
     }
 
     fn cpus(&self) -> (u64, u64) {
@@ -163,10 +171,6 @@ fn null(_: &Row<'_>, _: &Ctx) -> Value {
     "(null)".into()
 }
 
-fn unknown(_: &Row<'_>, _: &Ctx) -> Value {
-    "Unknown".into()
-}
-
 fn one(_: &Row<'_>, _: &Ctx) -> Value {
     1u32.into()
 }
@@ -186,9 +190,12 @@ fn gres_used(r: &Row<'_>) -> Value {
     if r.has_gpus() { format!("gpu:{}", r.node.allocated.gpus).into() } else { "N/A".into() }
 }
 
-/// `allocated/idle/other/total`
-fn aiot(allocated: u64, total: u64) -> Value {
-    format!("{allocated}/{}/0/{total}", total - allocated).into()
+/// `allocated/idle/other/total` of the CPUs: those of a host that takes no jobs are idle to nobody.
+fn cpus_aiot(r: &Row<'_>) -> Value {
+    let (taken, total) = if r.has_node { r.cpus() } else { (0, 0) };
+    let free = total - taken;
+    let (idle, other) = if r.node.drained.is_some() { (0, free) } else { (free, 0) };
+    format!("{taken}/{idle}/{other}/{total}").into()
 }
 
 static FIELDS: &[F] = &[
@@ -207,21 +214,17 @@ static FIELDS: &[F] = &[
         .cut(Cut::Never),
     F::new(&["NodeAddr"], "NODE_ADDR", |r, _| r.name()).code("o").cut(Cut::Never),
     F::new(&["NodeAI"], "NODES(A/I)", |r, _| {
-        let (allocated, idle) = r.nodes_ai();
+        let (allocated, idle, _) = r.nodes_aio();
         format!("{allocated}/{idle}").into()
     })
     .code("A"),
     F::new(&["NodeAIOT"], "NODES(A/I/O/T)", |r, _| {
-        let (allocated, idle) = r.nodes_ai();
-        aiot(allocated.into(), (allocated + idle).into())
+        let (allocated, idle, other) = r.nodes_aio();
+        format!("{allocated}/{idle}/{other}/{}", allocated + idle + other).into()
     })
     .code("F"),
     F::new(&["CPUs"], "CPUS", |r, _| r.count(r.cpus().1)).code("c"),
-    F::new(&["CPUsState"], "CPUS(A/I/O/T)", |r, _| {
-        let (taken, total) = if r.has_node { r.cpus() } else { (0, 0) };
-        aiot(taken, total)
-    })
-    .code("C"),
+    F::new(&["CPUsState"], "CPUS(A/I/O/T)", |r, _| cpus_aiot(r)).code("C"),
     F::new(&["CPUsLoad"], "CPU_LOAD", |r, _| Value::Ranked(r.node.load_centi.into(), load(r.node))).code("O"),
     F::new(&["Memory"], "MEMORY", |r, _| r.count(r.node.host.mem_mb)).code("m"),
     F::new(&["FreeMem"], "FREE_MEM", |r, _| r.count(r.node.free_mem_mb)).code("e"),
@@ -234,10 +237,10 @@ static FIELDS: &[F] = &[
     F::new(&["Threads"], "THREADS", |r, _| r.node.host.threads_per_core.into()).code("Z"),
     F::new(&["SocketCoreThread"], "S:C:T", |r, _| sct(r)).code("z"),
     F::new(&["Weight"], "WEIGHT", one).code("w"),
-    F::new(&["Reason"], "REASON", |_, _| "none".into()).code("E"),
-    F::new(&["TimeStamp"], "TIMESTAMP", unknown).code("H"),
-    F::new(&["User"], "USER", unknown).code("u"),
-    F::new(&["UserLong"], "USER", unknown).code("U"),
+    F::new(&["Reason"], "REASON", |r, _| r.reason("none", |why| why.text.clone())).code("E"),
+    F::new(&["TimeStamp"], "TIMESTAMP", |r, ctx| r.reason("Unknown", |why| time::instant(why.since, ctx))).code("H"),
+    F::new(&["User"], "USER", |r, _| r.reason("Unknown", |why| why.user.clone())).code("u"),
+    F::new(&["UserLong"], "USER", |r, _| r.reason("Unknown", |why| why.user.clone())).code("U"),
     F::new(&["Groups"], "GROUPS", |_, _| "all".into()).code("g"),
     F::new(&["OverSubscribe", "Share"], "OVERSUBSCRIBE", |_, _| "NO".into()).code("h"),
     F::new(&["Root"], "ROOT", |_, _| "no".into()).code("r"),
@@ -254,7 +257,9 @@ static FIELDS: &[F] = &[
     F::new(&["Extra"], "EXTRA", null),
     F::new(&["GresUsed"], "GRES_USED", |r, _| gres_used(r)),
     F::new(&["Port"], "PORT", |_, _| 0u32.into()),
-    F::new(&["StateComplete"], "STATE", |r, _| r.state(State::name)),
+    F::new(&["StateComplete"], "STATE", |r, _| {
+        if r.has_node { State::complete(r.node) } else { "n/a".to_owned() }.into()
+    }),
     // slotd's own, for lists of names.
     F::new(&[], "FEATURES", |r, _| r.models()).own(&["Features"]),
     F::new(&[], "CPU_ALLOC", |r, _| r.count(r.cpus().0)).own(&["CPU_ALLOC", "CPUSLOAD"]),

@@ -6,4 +6,4 @@ mod view;
 
 pub use fields::{Sinfo, features, gres, load};
 pub use states::{State, States};
-pub use view::{Layout, Options, REASONS, Sort, View, long, parse, print};
+pub use view::{Layout, Options, Sort, View, long, parse, print, reasons};

@@ -11,10 +11,23 @@ pub enum State {
     Mixed,
     /// All CPUs are taken, or an exclusive job has the host.
     Allocated,
+    /// It takes no jobs, and none runs.
+    Drained,
+    /// It takes no jobs, and some run.
+    Draining,
 }
 
 impl State {
     pub fn of(node: &NodeView) -> Self {
+        match (State::base(node), &node.drained) {
+            (base, None) => base,
+            (State::Idle, Some(_)) => State::Drained,
+            (_, Some(_)) => State::Draining,
+        }
+    }
+
+    /// What jobs make of it, whether it takes more or not.
+    pub fn base(node: &NodeView) -> Self {
         let taken = &node.allocated;
         if node.exclusive || (taken.cpus > 0 && taken.cpus as usize >= node.host.cpu_ids.len()) {
             State::Allocated
@@ -25,12 +38,20 @@ impl State {
         }
     }
 
+    /// `mixed+drain`
+    pub fn complete(node: &NodeView) -> String {
+        let flag = if node.drained.is_some() { "+drain" } else { "" };
+        format!("{}{flag}", State::base(node).name())
+    }
+
     /// `%T`
     pub const fn name(self) -> &'static str {
         match self {
             State::Idle => "idle",
             State::Mixed => "mixed",
             State::Allocated => "allocated",
+            State::Drained => "drained",
+            State::Draining => "draining",
         }
     }
 
@@ -40,11 +61,18 @@ impl State {
             State::Idle => "idle",
             State::Mixed => "mix",
             State::Allocated => "alloc",
+            State::Drained => "drain",
+            State::Draining => "drng",
         }
+    }
+
+    /// Whether `-t` with this word means it: both of those that take no jobs are `drain`.
+    fn is_named(self, word: &str) -> bool {
+        word == self.name() || (word == "drain" && matches!(self, State::Drained | State::Draining))
     }
 }
 
-/// The states of nodes that Slurm knows. The one host is only ever idle, allocated or mixed.
+/// The states of nodes that Slurm knows. The one host is only ever idle, allocated or mixed, or drained.
 const STATES: [&str; 27] = [
     "unknown",
     "down",
@@ -98,21 +126,23 @@ impl States {
     }
 
     pub fn hold(&self, node: &NodeView) -> bool {
-        self.0.iter().all(|name| *name == State::of(node).name())
+        self.0.iter().all(|name| State::of(node).is_named(name))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Tres;
+    use crate::model::node::NodeReason;
+    use crate::model::{Timestamp, Tres};
     use crate::render::fixture::node;
     use proptest::prelude::*;
 
     #[test]
     fn a_node_has_one_state_and_words_may_be_begun() {
-        let mixed = NodeView { allocated: Tres { cpus: 1, mem_mb: 100, gpus: 0 }, ..node(0) };
-        for (text, idle_node, mixed_node) in [
+        let mixed_node = || NodeView { allocated: Tres { cpus: 1, mem_mb: 100, gpus: 0 }, ..node(0) };
+        let mixed = mixed_node();
+        for (text, of_idle, of_mixed) in [
             ("idle", true, false),
             ("MIX", false, true),
             ("alloc", false, false),
@@ -122,7 +152,15 @@ mod tests {
             ("all", true, true),
         ] {
             let states = States::parse(text).unwrap();
-            assert_eq!((states.hold(&node(0)), states.hold(&mixed)), (idle_node, mixed_node), "{text}");
+            assert_eq!((states.hold(&node(0)), states.hold(&mixed)), (of_idle, of_mixed), "{text}");
+        }
+        let reason = NodeReason { text: "no space".to_owned(), since: Timestamp(0), user: "lab".to_owned() };
+        for (text, idle, mixed) in
+            [("drain", true, true), ("drained", true, false), ("draining", false, true), ("idle", false, false)]
+        {
+            let states = States::parse(text).unwrap();
+            let drained = |node: NodeView| NodeView { drained: Some(reason.clone()), ..node };
+            assert_eq!((states.hold(&drained(node(0))), states.hold(&drained(mixed_node()))), (idle, mixed), "{text}");
         }
         let error = States::parse("idle&bogus").unwrap_err();
         assert_eq!((error.message.as_str(), error.word.as_str()), ("Bad state string: \"idle&bogus\"", "bogus"));

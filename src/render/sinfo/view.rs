@@ -28,8 +28,15 @@ const SLURM_DEFAULT: &str = "%9P %.5a %.10l %.6D %.6t %N";
 const SLURM_LONG: &str = "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N";
 const SLURM_SUMMARY: &str = "%9P %.5a %.10l %.16F %N";
 
-/// `-R/--list-reasons`: why nodes are down. The one node never is, so this is all.
-pub const REASONS: &str = "REASON               USER      TIMESTAMP           NODELIST\n";
+/// `-R/--list-reasons`: why nodes are drained.
+const REASONS: &str = "%20E %9u %19H %N";
+
+/// `-R/--list-reasons`: a line for the node, if it is drained.
+pub fn reasons(node: &NodeView, header: bool, ctx: &Ctx) -> String {
+    let options = Options { header, ..Options::new(parse(REASONS).unwrap_or_default()) };
+    let partitions = if node.drained.is_some() { None } else { Some(Vec::new()) };
+    print(node, &Options { partitions, ..options }, ctx)
+}
 
 impl View {
     /// The columns where no format is asked for. `node_name` makes Slurm's node view as wide as it needs to be.

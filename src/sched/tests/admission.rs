@@ -1,6 +1,7 @@
 //! What a job gets, and what is refused.
 
 use super::*;
+use crate::model::change::LaunchTexts;
 
 #[test]
 fn cpus_are_tasks_times_cpus_per_task_and_memory_is_512_mb_by_default() {
@@ -85,7 +86,7 @@ fn what_the_host_has_not_is_refused_with_the_value() {
     );
     assert_eq!(d.core.next_id(), JobId(1), "a refused job takes no number");
     d.assert_quiet();
-    assert!(d.store.is_empty());
+    assert!(d.store.jobs.is_empty());
 }
 
 #[test]
@@ -149,4 +150,60 @@ fn a_named_gpu_model_gets_a_gpu_of_that_model() {
     let held = d.submit(ask().held());
     let got = d.act(|core, cx| core.update(&JobRef::job(held), &[Update::Gpus(gpu)], &[], cx));
     assert_eq!(got, Err(unknown));
+}
+
+#[test]
+fn more_tasks_than_a_step_may_have_are_refused_wherever_they_come_from() {
+    let mut d = Double::new(2, 4096, 0);
+    let tasks = |n| move |r: &mut JobRequest| (r.ntasks, r.overcommit) = (Some(n), true);
+    let most = i32::MAX as u32;
+    let detail = |n| format!("{n} tasks requested, 512 at most on a node (SLOTD_MAX_TASKS_PER_NODE)");
+    let text = "Task count specification invalid";
+    assert_eq!(
+        refusal(&mut d, ask().with(tasks(most))),
+        [detail(most), format!("Batch job submission failed: {text}")]
+    );
+    assert_eq!(refusal(&mut d, ask().allocation().with(tasks(513)))[0], detail(513));
+    let per_node = |r: &mut JobRequest| (r.ntasks_per_node, r.overcommit) = (Some(u32::MAX), true);
+    assert_eq!(refusal(&mut d, ask().with(per_node))[0], detail(u32::MAX));
+    let held = d.submit(ask().held().with(tasks(512)));
+    let update = d.act(|core, cx| core.update(&JobRef::job(held), &[Update::NumTasks(513)], &[], cx));
+    assert_eq!(update, Err(Refusal::TooManyTasks { asked: 513, max: 512 }));
+    let job = d.submit(ask().allocation());
+    d.plan();
+    let step = StepRequest { ntasks: Some(most), overcommit: true, ..StepRequest::default() };
+    let asked = d.act(|core, cx| core.create_step(job, step, StepAsker::default(), cx));
+    assert_eq!(asked, Err(Refusal::TooManyTasks { asked: most, max: 512 }));
+}
+
+#[test]
+fn a_job_of_before_the_bound_waits_and_is_not_launched() {
+    let mut d = Double::new(2, 4096, 0);
+    let id = d.submit(ask().with(|r| (r.ntasks, r.overcommit) = (Some(512), true)));
+    let config = Config { max_tasks: 511, ..d.core.config().clone() };
+    d.core = Core::recover(config, d.store.jobs.values().cloned().collect(), Vec::new(), JobId(2), d.now);
+    d.plan();
+    assert_eq!((d.state(id), d.reason(id)), (JobState::Pending, Reason::BadConstraints));
+}
+
+#[test]
+fn a_text_that_is_longer_than_slurm_takes_is_refused_with_its_length() {
+    let mut d = Double::new(1, 1000, 0);
+    let refused = |d: &mut Double, ask: Ask| match d.try_submit(ask) {
+        Err(Refusal::TooLong { what, len, max }) => (what, len, max),
+        other => panic!("{other:?}"),
+    };
+    let long = |len: usize| "x".repeat(len);
+    d.submit(ask().with(|r| r.name = long(1024)));
+    assert_eq!(refused(&mut d, ask().with(|r| r.name = long(1025))), ("name".to_owned(), 1025, 1024));
+    assert_eq!(refused(&mut d, ask().with(|r| r.comment = Some(long(10_000)))), ("comment".to_owned(), 10_000, 1024));
+    assert_eq!(refused(&mut d, ask().with(|r| r.std_out = Some(long(4097)))), ("std_out".to_owned(), 4097, 4096));
+    let texts = |script: usize, env: usize| LaunchTexts { script: vec![b'x'; script], env: vec![b'x'; env] };
+    let mut with = |texts| {
+        let submission = Submission { texts, request: ask().0, ..Submission::default() };
+        d.act(|core, cx| core.submit(submission, cx))
+    };
+    with(texts(4 << 20, 8 << 20)).unwrap();
+    assert!(matches!(with(texts((4 << 20) + 1, 0)), Err(Refusal::TooLong { .. })));
+    assert!(matches!(with(texts(0, (8 << 20) + 1)), Err(Refusal::TooLong { .. })));
 }

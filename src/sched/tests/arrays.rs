@@ -1,6 +1,8 @@
 //! Job arrays.
 
 use super::*;
+use crate::model::array::TaskSet;
+use crate::model::job::ClientProcess;
 
 #[test]
 fn a_pending_array_is_one_record_and_its_last_task_has_its_number() {
@@ -11,7 +13,24 @@ fn a_pending_array_is_one_record_and_its_last_task_has_its_number() {
     let started = d.started();
     assert_eq!(d.labels(&started), ["1_1", "1_2", "1_3"]);
     assert_eq!(started, [JobId(2), JobId(3), array]);
-    assert_eq!(d.store.len(), 3);
+    assert_eq!(d.store.jobs.len(), 3);
+}
+
+#[test]
+fn the_submission_of_a_process_is_known_by_it_whatever_became_of_its_tasks() {
+    let mut d = Double::new(1, 1000, 0);
+    let process = |pid| ClientProcess { pid, start_ticks: 1, ..ClientProcess::default() };
+    let plain = d.submit(ask().held());
+    let array = d.submit(ask().array(0, 3, None));
+    d.plan();
+    let first = d.started()[0];
+    d.exit(first, 0);
+    d.cancel(&tasks_of(array, &[2, 3])).unwrap();
+    let of = |d: &Double| [1, 2, 3].map(|pid| d.core.submitted_by(process(pid)));
+    assert_eq!(of(&d), [Some(plain), Some(array), None]);
+    let other = process(7);
+    d.act(|core, cx| core.set_holder(plain, other, cx));
+    assert_eq!((of(&d), d.core.submitted_by(other)), ([None, Some(array), None], Some(plain)));
 }
 
 #[test]
@@ -109,4 +128,20 @@ fn an_array_that_is_requeued_starts_its_tasks_in_their_order_again() {
     assert_eq!(run_all(&mut d), wanted);
     d.act(|core, cx| core.requeue(&JobRef::job(array), false, cx)).unwrap();
     assert_eq!(run_all(&mut d), wanted);
+}
+
+#[test]
+fn one_task_is_requeued_of_an_array_that_was_cancelled_before_it_started() {
+    let mut d = Double::new(6, 1000, 0);
+    let array = d.submit(ask().array(0, 5, None));
+    d.act(|core, cx| core.cancel(&JobRef::job(array), 1000, cx)).unwrap();
+    for tasks in [vec![2], vec![0, 3]] {
+        let named = JobRef { tasks: Some(TaskSet::from_sorted(&tasks)), ..JobRef::job(array) };
+        d.act(|core, cx| core.requeue(&named, false, cx)).unwrap();
+        d.plan();
+        let started = d.started();
+        let wanted: Vec<String> = tasks.iter().map(|task| format!("{array}_{task}")).collect();
+        assert_eq!(d.labels(&started), wanted);
+        started.into_iter().for_each(|task| d.exit(task, 0));
+    }
 }

@@ -1,6 +1,7 @@
 //! CPUs and GPUs, reservations, jobs that pass others, the forecast.
 
 use super::*;
+use crate::model::dependency::DependencyKind;
 
 #[test]
 fn cpus_and_gpus_are_given_by_number_lowest_first_and_come_back() {
@@ -72,7 +73,7 @@ fn a_later_job_passes_if_it_uses_only_what_is_spare() {
         [JobState::Pending, JobState::Running, JobState::Pending]
     );
     d.wait(600);
-    assert_eq!(d.core.expected_starts(d.now).get(&wide), Some(&d.now.plus_secs(1)));
+    assert_eq!(d.core.forecast(d.now).starts().get(&wide), Some(&d.now.plus_secs(1)));
 }
 
 #[test]
@@ -119,10 +120,50 @@ fn the_forecast_says_when_each_job_starts() {
     let third = d.submit(ask());
     let never = d.submit(ask());
     let held = d.submit(ask().held());
-    let starts = d.core.expected_starts(d.now);
+    let starts = d.core.forecast(d.now).starts();
     assert_eq!(starts.get(&second), Some(&start.plus_secs(100)));
     assert_eq!(starts.get(&third), Some(&start.plus_secs(150)));
     assert_eq!((starts.get(&never), starts.get(&held)), (None, None));
-    let estimate = d.core.test_only(&Submission { request: ask().0, ..Submission::default() }, d.now).unwrap();
-    assert_eq!((estimate.id, estimate.start, estimate.cpus), (d.core.next_id(), None, 1));
+    let mut trial = |ask: Ask| {
+        let trial = d.core.trial(Submission { request: ask.0, ..Submission::default() }, d.now).unwrap();
+        (trial.estimate.id, trial.estimate.cpus, trial.forecast.starts().get(&trial.estimate.id).copied())
+    };
+    let id = JobId(never.0 + 2);
+    assert_eq!(trial(ask()), (id, 1, None));
+    assert_eq!(trial(ask().priority(9)), (id, 1, Some(start.plus_secs(100))));
+    assert_eq!(trial(ask().priority(9).held()), (id, 1, None));
+    assert_eq!(trial(ask().priority(9).after(DependencyKind::AfterOk, held)), (id, 1, None));
+    let late = |secs| ask().priority(9).limit(60).with(|r| r.deadline = Some(start.plus_secs(secs)));
+    assert_eq!((trial(late(59)), trial(late(61))), ((id, 1, None), (id, 1, Some(start.plus_secs(100)))));
+    assert_eq!(d.core.next_id(), id);
+}
+
+#[test]
+fn no_number_of_waiting_jobs_shields_one_that_could_start() {
+    let mut d = Double::new(4, 100_000, 1);
+    d.submit(ask().gpus(1).limit(600));
+    let waiting: Vec<JobId> = (0..3000).map(|i| d.core_submit(ask().gpus(1).limit(600 + i % 7))).collect();
+    let free = d.submit(ask());
+    d.plan();
+    assert_eq!((d.state(waiting[0]), d.reason(waiting[0])), (JobState::Pending, Reason::Resources));
+    assert_eq!((d.state(waiting[2999]), d.state(free)), (JobState::Pending, JobState::Running));
+    // Each shape was looked at, and not each job.
+    assert!(d.core.last_round().tried < 20, "{:?}", d.core.last_round());
+}
+
+#[test]
+fn what_is_left_of_an_array_waits_for_its_turn_behind_a_blocked_job_too() {
+    let mut d = Double::new(4, 1000, 0);
+    d.submit(ask().cpus(2).limit(600));
+    d.plan();
+    let wide = d.submit(ask().cpus(4).limit(60));
+    let array = d.submit(ask().array(0, 3, None).limit(60));
+    let limit = [Update::TimeLimit(Some(120))];
+    let part = d.act(|core, cx| core.update(&tasks_of(array, &[2, 3]), &limit, &[], cx)).unwrap()[0];
+    let other = d.submit(ask().limit(180));
+    d.started();
+    d.plan();
+    let started = d.started();
+    assert_eq!(d.labels(&started), [format!("{array}_0"), other.to_string()]);
+    assert_eq!((d.state(wide), d.state(part)), (JobState::Pending, JobState::Pending));
 }

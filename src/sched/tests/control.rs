@@ -86,7 +86,7 @@ fn what_goes_back_to_the_queue_leaves_a_record_of_its_run() {
     d.act(|core, cx| core.requeue(&JobRef::job(id), false, cx)).unwrap();
     end_step(&mut d, key, ExitCode::signal(15));
     d.end(id, EndCause::Stopped, ExitCode::status(3));
-    let (of, run) = d.runs.pop().unwrap();
+    let (of, run) = d.store.runs.pop().unwrap();
     assert_eq!((of, run.run.restarts, run.requeued, run.run.state), (id, 0, true, JobState::Cancelled));
     assert_eq!((run.run.exit, run.run.start, run.run.end), (ExitCode::status(3), Some(first), Some(d.now)));
     assert_eq!(
@@ -101,12 +101,12 @@ fn what_goes_back_to_the_queue_leaves_a_record_of_its_run() {
     d.plan();
     d.exit(id, 0);
     d.act(|core, cx| core.requeue(&JobRef::job(id), false, cx)).unwrap();
-    let run = d.runs.pop().unwrap().1;
+    let run = d.store.runs.pop().unwrap().1;
     assert_eq!((run.run.restarts, run.requeued, run.run.state), (1, false, JobState::Completed));
 
     d.plan();
     d.end(id, EndCause::NeverLaunched, ExitCode::OK);
-    assert_eq!((d.state(id), d.runs.len()), (JobState::Pending, 0), "nothing ran");
+    assert_eq!((d.state(id), d.store.runs.len()), (JobState::Pending, 0), "nothing ran");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_first_failure_that_is_tried_again_leaves_a_record_of_it() {
     let id = d.submit(ask().with(|r| r.requeue = true));
     d.plan();
     d.exit(id, 5);
-    let run = d.runs.pop().unwrap().1;
+    let run = d.store.runs.pop().unwrap().1;
     assert_eq!((run.run.restarts, run.requeued, run.run.state), (0, false, JobState::Failed));
     assert_eq!((run.run.exit, run.run.reason), (ExitCode::status(5), Reason::NonZeroExitCode));
 }

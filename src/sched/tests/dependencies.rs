@@ -189,6 +189,19 @@ fn the_rest_of_an_aftercorr_array_is_looked_at_again_when_a_ready_task_leaves_it
 }
 
 #[test]
+fn tasks_that_can_never_start_are_cancelled_as_one_record() {
+    let mut d = Double::new(1, 1000, 0);
+    let first = d.submit(ask().array(0, 0, None));
+    let kill = |ask: Ask| ask.with(|r| r.kill_on_invalid_dep = true);
+    let second = d.submit(kill(ask().array(0, 20_000, None).after(AfterCorr, first)));
+    let cancelled: Vec<JobId> =
+        d.core.jobs().filter(|job| job.run.state == JobState::Cancelled).map(|job| job.id).collect();
+    assert_eq!(d.labels(&cancelled), [format!("{second}_[1-20000]")]);
+    assert_eq!(d.reason(cancelled[0]), Reason::DependencyNeverSatisfied);
+    assert_eq!((d.label(second), d.reason(second)), (format!("{second}_[0]"), Reason::Dependency));
+}
+
+#[test]
 fn two_queued_singletons_never_block_each_other_and_run_one_after_the_other() {
     let mut d = Double::new(4, 1000, 0);
     let ids: Vec<JobId> = (0..3).map(|_| d.submit(ask().name("one").singleton())).collect();

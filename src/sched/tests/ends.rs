@@ -11,7 +11,7 @@ fn exit_codes_and_causes_make_the_states_of_the_book() {
         d.plan();
         d.end(id, cause, exit);
         let job = d.core.job(id).unwrap().clone();
-        assert_eq!(d.store[&id], job, "the end is in the store");
+        assert_eq!(d.store.jobs[&id], job, "the end is in the store");
         (job.run.state, job.run.reason)
     };
     assert_eq!(ended(Exited, ExitCode::OK), (JobState::Completed, Reason::None));
@@ -134,6 +134,37 @@ fn the_lost_client_of_an_allocation_ends_it() {
     assert_eq!((d.state(running), d.reason(running)), (JobState::Cancelled, Reason::ClientLost));
 }
 
+/// An allocation with its command, which ends by signal 11, and its client, which is gone: how it ended.
+fn orphaned(is_known_first: bool, client_gone: bool) -> (JobState, i32, Reason) {
+    let process = ClientProcess { pid: 7, start_ticks: 1, ..ClientProcess::default() };
+    let mut d = Double::new(1, 1000, 0);
+    let job = d.submit(ask().allocation());
+    d.plan();
+    d.act(|core, cx| core.set_holder(job, process, cx));
+    d.act(|core, cx| core.create_step(job, step(1), StepAsker { ticket: 1, client: Some(process) }, cx)).unwrap();
+    let record = ExitRecord { client_gone, ..ExitRecord::gone(ExitCode::signal(11), d.now) };
+    let cause = if client_gone { EndCause::Stopped } else { EndCause::Exited };
+    let key = StepKey { job, step: StepId::Num(0) };
+    if is_known_first {
+        d.act(|core, cx| core.on_step_ended(key, &record, cause, cx));
+    }
+    d.act(|core, cx| core.client_lost(job, cx));
+    if !is_known_first {
+        d.act(|core, cx| core.on_step_ended(key, &record, cause, cx));
+    }
+    d.end(job, EndCause::Stopped, ExitCode::OK);
+    let run = &d.core.job(job).unwrap().run;
+    (run.state, run.exit.signal, run.reason)
+}
+
+#[test]
+fn an_allocation_whose_command_ended_before_its_client_was_gone_ends_as_the_command_did() {
+    for is_known_first in [true, false] {
+        assert_eq!(orphaned(is_known_first, false), (JobState::Failed, 11, Reason::RaisedSignal), "{is_known_first}");
+        assert_eq!(orphaned(is_known_first, true), (JobState::Cancelled, 0, Reason::ClientLost), "{is_known_first}");
+    }
+}
+
 #[test]
 fn a_released_allocation_ends_as_its_command_did_after_its_steps_are_gone() {
     let mut d = Double::new(2, 1000, 0);
@@ -164,4 +195,16 @@ fn ended_jobs_leave_the_memory_after_a_while() {
     d.wait(1);
     assert!(d.core.job(id).is_none());
     assert_eq!(d.effects.last(), Some(&Effect::Gone(id)));
+}
+
+#[test]
+fn a_job_cancelled_in_the_grace_of_its_time_limit_does_not_come_back() {
+    let mut d = Double::new(1, 1000, 0);
+    let id = d.submit(ask().limit(60).with(|r| r.requeue = true));
+    d.plan();
+    d.act(|core, cx| core.limit_reached(id, cx));
+    assert_eq!(d.cancel(&JobRef::job(id)), Ok(vec![id]));
+    assert_eq!(d.cancel(&JobRef::job(id)), Err(Refusal::AlreadyDone));
+    d.end(id, EndCause::TimeLimit, ExitCode::signal(15));
+    assert_eq!(d.state(id), JobState::Timeout);
 }

@@ -90,7 +90,7 @@ fn after_a_restart_jobs_keep_their_resources_and_their_waiting() {
     let ok = d.submit(ask().after(AfterOk, running));
     let array = d.submit(ask().array(0, 9, Some(1)));
     d.plan();
-    let jobs: Vec<Job> = d.store.values().cloned().collect();
+    let jobs: Vec<Job> = d.store.jobs.values().cloned().collect();
     let next = d.core.next_id();
     let mut core = Core::recover(d.core.config().clone(), jobs, Vec::new(), next, d.now);
     core.check_invariants().unwrap();
@@ -112,7 +112,7 @@ fn after_a_restart_it_is_known_what_was_being_stopped_and_why() {
     d.cancel(&JobRef::job(ids[0])).unwrap();
     d.act(|core, cx| core.requeue(&JobRef::job(ids[1]), false, cx)).unwrap();
     d.act(|core, cx| core.client_lost(ids[2], cx));
-    let jobs: Vec<Job> = d.store.values().cloned().collect();
+    let jobs: Vec<Job> = d.store.jobs.values().cloned().collect();
     let core = Core::recover(d.core.config().clone(), jobs, Vec::new(), d.core.next_id(), d.now);
     assert_eq!(
         core.unfinished_stops(),

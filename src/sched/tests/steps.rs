@@ -10,7 +10,7 @@ fn a_job_that_reached_its_limit_is_a_timeout_however_it_ended_then() {
         d.plan();
         d.act(|core, cx| core.limit_reached(id, cx));
         assert_eq!(d.state(id), JobState::Completing);
-        let jobs = d.store.values().cloned().collect();
+        let jobs = d.store.jobs.values().cloned().collect();
         let again = Core::recover(d.core.config().clone(), jobs, Vec::new(), JobId(2), d.now);
         assert_eq!(again.unfinished_stops(), [(id, StopCause::TimeLimit)]);
         d.end(id, cause, ExitCode::OK);
@@ -23,7 +23,7 @@ fn a_step_that_was_never_launched_leaves_nothing_behind_and_its_client_asks_anew
     let mut d = Double::new(2, 1000, 0);
     let id = d.submit(ask().allocation().cpus(2));
     d.plan();
-    let client = ClientProcess { pid: 7, start_ticks: 70 };
+    let client = ClientProcess { pid: 7, start_ticks: 70, ..ClientProcess::default() };
     let asker = StepAsker { ticket: 7, client: Some(client) };
     let start = d.act(|core, cx| core.create_step(id, step(1), asker, cx)).unwrap();
     let StepStart::Now(key, _) = start else { panic!("{start:?}") };
@@ -33,7 +33,7 @@ fn a_step_that_was_never_launched_leaves_nothing_behind_and_its_client_asks_anew
         core.on_step_ended(key, &ExitRecord::gone(ExitCode::OK, cx.now), EndCause::NeverLaunched, cx);
     });
     assert_eq!(d.core.step_of(id, client), None);
-    assert_eq!(d.store[&id].steps, []);
+    assert_eq!(d.store.jobs[&id].steps, []);
     let again = d.act(|core, cx| core.create_step(id, step(1), asker, cx)).unwrap();
     let StepStart::Now(next, _) = again else { panic!("its CPUs are free: {again:?}") };
     assert_eq!(next, key, "its number is free as well");

@@ -55,7 +55,7 @@ fn keys_for_pending_jobs_are_refused_on_running_ones_and_the_time_limit_is_not()
         Some(&Effect::SetTimeLimit { job: running, limit_secs: Some(600), start, suspended_us: 0 })
     );
     update(&mut d, pending, Update::JobName("x".into())).unwrap();
-    assert_eq!(d.store[&pending].request.name, "x");
+    assert_eq!(d.store.jobs[&pending].request.name, "x");
     assert_eq!(update(&mut d, pending, Update::Partition("no".into())), Err(unknown("no")));
     assert_eq!(
         update(&mut d, pending, Update::NumCpus(99)).unwrap_err().to_string(),

@@ -8,6 +8,7 @@
 //! Tests wait for conditions with a deadline, never for an amount of time: `PATIENCE` is longer than anything takes on a
 //! busy machine, and a test that gets there has failed.
 
+pub mod disk;
 pub mod lab;
 pub mod proc;
 pub mod scripts;
@@ -143,7 +144,9 @@ impl Setup {
             std::os::unix::fs::symlink(program(), base.join("bin").join(command)).unwrap();
         }
         std::os::unix::fs::symlink(helper(), base.join("bin/helper")).unwrap();
-        Slotd { base, root, vars: self.vars, daemon: None, _dir: dir }
+        let mut slotd = Slotd { base, root, vars: self.vars, daemon: None, _dir: dir };
+        slotd.reset_var("SLOTD_TEST_WALL_CLOCK", slotd.base.join("clock").display());
+        slotd
     }
 
     /// The daemon, ready for requests.
@@ -211,6 +214,15 @@ impl Slotd {
         self.daemon.as_ref().expect("a daemon runs").id() as i32
     }
 
+    /// False where it has ended; then another one may be started.
+    pub fn daemon_is_running(&mut self) -> bool {
+        let ended = self.daemon.as_mut().is_none_or(|daemon| daemon.try_wait().unwrap().is_some());
+        if ended {
+            self.daemon = None;
+        }
+        !ended
+    }
+
     /// SIGKILL to the daemon alone.
     #[track_caller]
     pub fn kill9(&mut self) {
@@ -232,6 +244,38 @@ impl Slotd {
     pub fn crash(&mut self) {
         self.kill9();
         self.start_daemon();
+    }
+
+    /// The machine loses its power: everything of this directory is gone at one moment, and writes nothing more.
+    #[track_caller]
+    pub fn power_off(&mut self) {
+        let mut stopped = Vec::new();
+        let all = until(|| {
+            let fresh: Vec<i32> =
+                proc::of_directory(&self.base).into_iter().filter(|pid| !stopped.contains(pid)).collect();
+            fresh.iter().for_each(|pid| proc::signal(*pid, proc::STOP));
+            stopped.extend(&fresh);
+            fresh.is_empty().then_some(())
+        });
+        assert!(all.is_some(), "new processes turn up: {stopped:?}");
+        stopped.iter().for_each(|pid| proc::signal(*pid, proc::KILL));
+        drop(self.daemon.take().map(|mut daemon| daemon.wait()));
+        let gone = until(|| proc::of_directory(&self.base).is_empty().then_some(()));
+        assert!(gone.is_some(), "processes outlive SIGKILL: {:?}", proc::of_directory(&self.base));
+    }
+
+    /// The machine starts again, and the daemon with it: as another boot, at this time (seconds since 1970).
+    #[track_caller]
+    pub fn boot(&mut self, id: u32, at: i64) {
+        self.reset_var("SLOTD_TEST_BOOT", format!("{id:x}@{at}"));
+        self.start_daemon();
+    }
+
+    /// The wall clock of the daemon and of its watchers is so many seconds ahead of the real one from now on.
+    pub fn set_clock(&self, ahead: i64) {
+        let path = self.base.join("clock");
+        fs::write(path.with_extension("new"), ahead.to_string()).unwrap();
+        fs::rename(path.with_extension("new"), path).unwrap();
     }
 
     pub fn log_path(&self) -> PathBuf {
@@ -771,7 +815,7 @@ impl Record {
     }
 
     pub fn is_over(&self) -> bool {
-        ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY"].contains(&self.state().as_str())
+        ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL"].contains(&self.state().as_str())
     }
 
     /// The number of the array task.

@@ -3,10 +3,13 @@
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
+pub const CONT: i32 = libc::SIGCONT;
 pub const HUP: i32 = libc::SIGHUP;
 pub const INT: i32 = libc::SIGINT;
 pub const KILL: i32 = libc::SIGKILL;
+pub const STOP: i32 = libc::SIGSTOP;
 pub const TERM: i32 = libc::SIGTERM;
 pub const USR1: i32 = libc::SIGUSR1;
 
@@ -31,9 +34,28 @@ pub fn parent(pid: i32) -> Option<i32> {
 
 /// The fields of `/proc/pid/stat` after the name.
 fn field(pid: i32, at: usize) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    field_of(&format!("/proc/{pid}/stat"), at)
+}
+
+fn field_of(path: &str, at: usize) -> Option<String> {
+    let stat = fs::read_to_string(path).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;
     rest.split(' ').nth(at).map(str::to_owned)
+}
+
+/// The time that its threads have had on a CPU, and what of it is the first thread's.
+pub fn cpu_times(pid: i32) -> Option<(Duration, Duration)> {
+    let of = |path: &str| {
+        let ticks = |at| field_of(path, at)?.parse::<u64>().ok();
+        // Linux counts it in hundredths of a second for whoever asks.
+        Some(Duration::from_millis((ticks(11)? + ticks(12)?) * 10))
+    };
+    Some((of(&format!("/proc/{pid}/stat"))?, of(&format!("/proc/{pid}/task/{pid}/stat"))?))
+}
+
+/// The name that `ps` shows, of 15 characters at most.
+pub fn name(pid: i32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned()
 }
 
 pub fn cmdline(pid: i32) -> String {

@@ -3,6 +3,10 @@
 //! - `helper ignore SIGNAL…` ignores signals by number, says `ready PID`, and stays.
 //! - `helper eat MB` writes to so much memory, and ends.
 //! - `helper unwaited SECS` ends after a child that nobody waits for, in a session of its own, has used so much CPU time.
+//! - `helper play WORD…` tells in a log what becomes of it, see `helper/play.rs`.
+
+#[path = "../helper/play.rs"]
+mod play;
 
 use std::io::Write;
 use std::thread::sleep;
@@ -20,6 +24,9 @@ const SIGCHLD: i32 = 17;
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.first().is_some_and(|word| word == "play") {
+        std::process::exit(play::play(&words[1..]));
+    }
     let numbers: Vec<i32> = words.iter().skip(1).map(|word| word.parse().expect("a number")).collect();
     match (words.first().map(String::as_str), numbers.as_slice()) {
         (Some("ignore"), signals) => ignore(signals),

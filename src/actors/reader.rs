@@ -1,0 +1,207 @@
+//! ReaderActor: answers questions about the past from the database.
+//!
+//! Owns a connection that cannot write, on a thread of its own: a large sacct delays no commit. Receives the sessions'
+//! questions and sends nothing. There are several, by how long their questions take ([`Readers`]): who asks for what a
+//! submission waits for never queues behind a year of accounting. They stop with the daemon; one that dies ends no job,
+//! and its questions are refused.
+
+use crate::actors::launch_plan::fill_paths;
+use crate::actors::messages::{
+    BatchTexts, EndedFacts, PastCandidates, PastJobs, PastRecords, ReadError, WithoutEnvironment,
+};
+use crate::model::batch_tasks::BatchTasks;
+use crate::model::change::LaunchTexts;
+use crate::model::query::JobQuery;
+use crate::model::view::JobView;
+use crate::model::{ArrayRole, Job, JobId, JobRef, JobState};
+use crate::sched::{EndedJob, view_of};
+use crate::store::{Reader, StoreError};
+use actix::prelude::*;
+
+/// Answers about whole windows of time that are worked out at once.
+const WINDOWS_AT_ONCE: usize = 2;
+
+/// The readers, by what is asked of them.
+pub struct Readers {
+    facts: Addr<ReaderActor>,
+    named: Addr<ReaderActor>,
+    windows: Addr<ReaderActor>,
+}
+
+impl Readers {
+    /// `make` opens a connection; it is called on each reader's thread.
+    pub fn start(make: impl Fn() -> ReaderActor + Clone + Send + Sync + 'static) -> Readers {
+        Readers {
+            facts: SyncArbiter::start(1, make.clone()),
+            named: SyncArbiter::start(1, make.clone()),
+            windows: SyncArbiter::start(WINDOWS_AT_ONCE, make),
+        }
+    }
+
+    /// For what a request needs before it is carried out: what became of the jobs that it names.
+    pub fn facts(&self) -> &Addr<ReaderActor> {
+        &self.facts
+    }
+
+    /// For a question of which jobs there were.
+    pub fn for_query(&self, query: &JobQuery) -> &Addr<ReaderActor> {
+        if query.jobs.is_empty() { &self.windows } else { &self.named }
+    }
+}
+
+/// A connection to the database that only reads, on a thread of its own.
+pub struct ReaderActor {
+    reader: Reader,
+    host: String,
+    batch_tasks: BatchTasks,
+}
+
+impl ReaderActor {
+    /// `host` is the node's name and `batch_tasks` the setting of the daemon: both are part of what views show.
+    pub fn new(reader: Reader, host: String, batch_tasks: BatchTasks) -> Self {
+        ReaderActor { reader, host, batch_tasks }
+    }
+
+    fn view(&self, job: Job) -> JobView {
+        let mut view = view_of(job, self.batch_tasks);
+        fill_paths(&mut view, &self.host);
+        view
+    }
+}
+
+impl Actor for ReaderActor {
+    type Context = SyncContext<Self>;
+}
+
+impl Handler<PastJobs> for ReaderActor {
+    type Result = Result<Vec<JobView>, ReadError>;
+
+    fn handle(&mut self, PastJobs { query, ids }: PastJobs, _: &mut Self::Context) -> Self::Result {
+        let (earlier, jobs) = match query.duplicates {
+            true => self.reader.records_with_runs(&ids, &query)?,
+            false => (Vec::new(), self.reader.records(&ids, &query)?),
+        };
+        let earlier = earlier.into_iter().map(|run| JobView { requeued: run.requeued, ..self.view(run.record) });
+        Ok(earlier.chain(jobs.into_iter().map(|job| self.view(job))).collect())
+    }
+}
+
+impl Handler<PastCandidates> for ReaderActor {
+    type Result = Result<Vec<JobId>, ReadError>;
+
+    fn handle(&mut self, PastCandidates(query): PastCandidates, _: &mut Self::Context) -> Self::Result {
+        Ok(self.reader.candidates(&query)?)
+    }
+}
+
+impl Handler<PastRecords> for ReaderActor {
+    type Result = Result<Vec<Job>, ReadError>;
+
+    fn handle(&mut self, PastRecords(named): PastRecords, _: &mut Self::Context) -> Self::Result {
+        Ok(self.reader.accounting(&JobQuery::of(named))?)
+    }
+}
+
+impl Handler<EndedFacts> for ReaderActor {
+    type Result = Result<Vec<EndedJob>, ReadError>;
+
+    fn handle(&mut self, EndedFacts(ids): EndedFacts, _: &mut Self::Context) -> Self::Result {
+        ended_facts(&mut self.reader, &ids).map_err(ReadError::from)
+    }
+}
+
+impl Handler<BatchTexts> for ReaderActor {
+    type Result = Result<Option<LaunchTexts>, ReadError>;
+
+    fn handle(&mut self, BatchTexts(job): BatchTexts, _: &mut Self::Context) -> Self::Result {
+        Ok(self.reader.launch_texts(job)?)
+    }
+}
+
+impl Handler<WithoutEnvironment> for ReaderActor {
+    type Result = Result<Option<JobId>, ReadError>;
+
+    fn handle(&mut self, WithoutEnvironment(named): WithoutEnvironment, _: &mut Self::Context) -> Self::Result {
+        Ok(self.reader.without_environment(&named)?)
+    }
+}
+
+/// What the database knows of jobs that a dependency names: the fate of each, array tasks one by one.
+///
+/// # Errors
+/// The database cannot be read.
+pub fn ended_facts(reader: &mut Reader, ids: &[JobId]) -> Result<Vec<EndedJob>, StoreError> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let filter = JobQuery::of(ids.iter().copied().map(JobRef::job).collect());
+    let fact = |job: Job| {
+        let ended = job.run.end.filter(|_| job.run.state.is_terminal())?;
+        let array = match job.role {
+            ArrayRole::Task { array_job, task } => Some((array_job, task)),
+            _ => None,
+        };
+        Some(EndedJob { id: job.id, array, ok: job.run.state == JobState::Completed, start: job.run.start, ended })
+    };
+    Ok(reader.accounting(&filter)?.into_iter().filter_map(fact).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::Place;
+    use std::sync::Arc;
+    use std::sync::mpsc;
+
+    /// Longer than anything here takes.
+    const DEADLINE: std::time::Duration = std::time::Duration::from_secs(30);
+
+    /// Keeps a reader busy until the other end is gone, as a year of accounting does.
+    #[derive(Message)]
+    #[rtype(result = "()")]
+    struct Busy(mpsc::Receiver<()>);
+
+    impl Handler<Busy> for ReaderActor {
+        type Result = ();
+
+        fn handle(&mut self, Busy(until): Busy, _: &mut Self::Context) -> Self::Result {
+            let _ = until.recv();
+        }
+    }
+
+    #[actix_rt::test]
+    async fn a_short_question_is_answered_while_long_ones_are_worked_on() {
+        let place = Place::new();
+        drop(place.store());
+        let path = place.path();
+        let make =
+            move || ReaderActor::new(Reader::open(&path).expect("it is there"), "vm".to_owned(), BatchTasks::Auto);
+        let readers = Readers::start(make);
+        let (all, named) = (JobQuery::default(), JobQuery::of(vec![JobRef::job(JobId(1))]));
+        // A question that queued behind them would wait for ever.
+        let asked = async {
+            let mut ends = Vec::new();
+            for query in [&all, &all, &all, &named] {
+                let (end, until) = mpsc::channel();
+                readers.for_query(query).do_send(Busy(until));
+                ends.push(end);
+                if query.jobs.is_empty() {
+                    let jobs = readers
+                        .for_query(&named)
+                        .send(PastCandidates(Arc::new(named.clone())))
+                        .await
+                        .expect("a reader");
+                    assert!(jobs.expect("an answer").is_empty());
+                }
+            }
+            let facts = readers.facts().send(EndedFacts(vec![JobId(1)])).await.expect("a reader");
+            assert_eq!(facts.expect("an answer"), []);
+            let texts = readers.facts().send(BatchTexts(JobId(1))).await.expect("a reader");
+            assert_eq!(texts.expect_err("an answer").0, "the database has no job 1");
+            drop(ends);
+            let jobs = readers.for_query(&all).send(PastCandidates(Arc::new(all.clone()))).await.expect("a reader");
+            assert!(jobs.expect("an answer").is_empty());
+        };
+        tokio::time::timeout(DEADLINE, asked).await.expect("nobody waits for what takes long");
+    }
+}

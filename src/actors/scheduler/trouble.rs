@@ -1,0 +1,227 @@
+//! Who waits for commits, and what becomes of them while the database cannot be written.
+//!
+//! What was decided waits in its order until it can be. Nothing new is promised meanwhile: a submission, or a step, that
+//! is not durable yet is taken back and refused with the cause, also the one that met the fault first. What a command
+//! did is done, and its answer says that it is not on disk. Nothing is started, and a job whose
+//! start is not durable waits in the queue again.
+
+use super::SchedulerActor;
+use crate::actors::messages::{StoreWell, Unstored};
+use crate::model::{ExitRecord, JobId, JobState, Refusal, StoreFault, StoreTrouble};
+use crate::protocol::answer::{Answer, Outcome};
+use crate::sched::{Cx, EndCause, Outbox};
+use actix::prelude::*;
+use std::collections::HashSet;
+use std::future::Future;
+use tokio::sync::oneshot;
+
+/// Who waits for a commit.
+pub(super) enum Asker {
+    /// A client that is to hear the number of its job. It may have come back and wait more than once.
+    Submission(JobId, Vec<oneshot::Sender<Told>>),
+    /// A client whose command has been carried out.
+    Command(oneshot::Sender<Told>),
+    /// News, for which a fault changes nothing.
+    News(Box<dyn FnOnce()>),
+}
+
+/// What became of a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    Durable,
+    /// It waits until the fault is over; a submission was taken back.
+    Unstored(StoreFault),
+}
+
+impl Asker {
+    pub(super) fn tell(self, told: Told) {
+        match self {
+            Asker::Submission(_, clients) => clients.into_iter().for_each(|client| tell(client, told)),
+            Asker::Command(client) => tell(client, told),
+            Asker::News(send) => send(),
+        }
+    }
+}
+
+/// Whoever waited may have gone.
+fn tell(client: oneshot::Sender<Told>, told: Told) {
+    let _ = client.send(told);
+}
+
+/// What was told. Nothing, for ever, where the daemon goes down: the session is dropped before anybody could read an
+/// answer.
+pub(super) async fn told(answer: oneshot::Receiver<Told>) -> Told {
+    match answer.await {
+        Ok(told) => told,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// The outcomes of a command that was carried out, of which `unrecorded` says whether they hold without the disk.
+fn while_unstored(outcomes: Vec<Outcome>, unrecorded: &[bool], fault: StoreFault) -> Vec<Outcome> {
+    let of = |(outcome, is_unrecorded): (Outcome, &bool)| match is_unrecorded {
+        true => Outcome { result: Err(Refusal::Unrecorded(fault)), ..outcome },
+        false => outcome,
+    };
+    outcomes.into_iter().zip(unrecorded).map(of).collect()
+}
+
+impl SchedulerActor {
+    /// Why nothing can be promised now.
+    pub(super) fn fault(&self) -> Option<StoreFault> {
+        self.trouble.as_ref().map(|trouble| trouble.fault)
+    }
+
+    /// Commits what a command did. Its client hears at once, if the database cannot be written.
+    pub(super) fn commit_command(&mut self, out: Outbox) -> impl Future<Output = Told> + use<> {
+        let (client, answer) = oneshot::channel();
+        match self.fault() {
+            None => self.commit_then(out, Some(Asker::Command(client))),
+            Some(fault) => {
+                self.commit_then(out, None);
+                tell(client, Told::Unstored(fault));
+            }
+        }
+        told(answer)
+    }
+
+    /// Commits what a command did to each of its jobs. While the database cannot be written the answer comes at once:
+    /// what was ended or signalled is, and stays so whatever happens to the daemon; of all else it says that it is not
+    /// on disk. So it does where there was nothing to do since another command, which is not on disk either, had done it.
+    pub(super) fn answer_command(&mut self, out: Outbox, outcomes: Vec<Outcome>) -> ResponseFuture<Vec<Outcome>> {
+        let changes = !out.changes.is_empty();
+        let told = self.commit_command(out);
+        let unrecorded: Vec<bool> = outcomes
+            .iter()
+            .map(|outcome| match &outcome.result {
+                Ok(ids) => changes && ids.iter().any(|id| !self.is_ending(*id)),
+                Err(Refusal::AlreadyDone) => {
+                    self.core.resolve(&outcome.target).into_iter().any(|id| self.would_start(id))
+                }
+                Err(_) => false,
+            })
+            .collect();
+        Box::pin(async move {
+            match told.await {
+                Told::Durable => outcomes,
+                Told::Unstored(fault) => while_unstored(outcomes, &unrecorded, fault),
+            }
+        })
+    }
+
+    /// It never ran, and the next daemon would not know that it has ended.
+    fn would_start(&self, id: JobId) -> bool {
+        self.in_flight.is_unrecorded(id) && self.core.job(id).is_some_and(|job| job.run.start.is_none())
+    }
+
+    /// Its processes have been told to end, so that no daemon starts it again.
+    fn is_ending(&self, id: JobId) -> bool {
+        self.core.job(id).is_some_and(|job| job.run.state == JobState::Completing)
+    }
+
+    /// A client asks anew for a job that it has submitted: it hears of it when the first answer would come.
+    pub(super) fn answer_again(&mut self, id: JobId) -> ResponseFuture<Result<JobId, Refusal>> {
+        let (client, answer) = oneshot::channel();
+        let waiting = self.in_flight.askers().find_map(|(_, asker)| match asker {
+            Some(Asker::Submission(job, clients)) if *job == id => Some(clients),
+            _ => None,
+        });
+        match waiting {
+            Some(clients) => clients.push(client),
+            None => tell(client, Told::Durable),
+        }
+        answer_submission(id, told(answer))
+    }
+
+    /// Takes the submissions of these commits back, and what waits of them.
+    fn withdraw(&mut self, commits: &[u64], fault: StoreFault, cx: &mut Cx) {
+        let mut askers = Vec::new();
+        for (seq, asker) in self.in_flight.askers() {
+            if commits.contains(&seq) {
+                askers.extend(asker.take());
+            }
+        }
+        let mut gone = HashSet::new();
+        for asker in &askers {
+            let Asker::Submission(job, _) = asker else { continue };
+            gone.insert(*job);
+            gone.extend(self.core.withdraw(*job, cx));
+            self.watchers.remove(job);
+            self.counters.jobs.submitted = self.counters.jobs.submitted.saturating_sub(1);
+        }
+        self.in_flight.remove_jobs(&gone);
+        self.forecasts.outdate();
+        askers.into_iter().for_each(|asker| asker.tell(Told::Unstored(fault)));
+    }
+
+    /// Jobs whose start is not durable wait in the queue again: a time limit does not run before the job does.
+    fn withdraw_starts(&mut self, cx: &mut Cx) {
+        for job in self.in_flight.take_launches() {
+            let record = ExitRecord::gone(Default::default(), cx.now);
+            self.core.on_job_ended(job, record, EndCause::NeverLaunched, cx);
+        }
+    }
+
+    /// Tells whoever waits for a step that is not durable that it will not be.
+    fn withdraw_steps(&mut self, fault: StoreFault, cx: &mut Cx) {
+        for (step, ticket) in self.in_flight.take_step_launches() {
+            let record = ExitRecord::gone(Default::default(), cx.now);
+            self.core.on_step_ended(step, &record, EndCause::NeverLaunched, cx);
+            if let Some(ticket) = self.tickets.remove(&ticket) {
+                let _ = ticket.news.send(Answer::Refused(Refusal::NotStored(fault)));
+            }
+        }
+    }
+}
+
+/// The answer to a submission.
+pub(super) fn answer_submission(
+    id: JobId,
+    told: impl Future<Output = Told> + 'static,
+) -> ResponseFuture<Result<JobId, Refusal>> {
+    Box::pin(async move {
+        match told.await {
+            Told::Durable => Ok(id),
+            Told::Unstored(fault) => Err(Refusal::NotStored(fault)),
+        }
+    })
+}
+
+impl Handler<Unstored> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, m: Unstored, ctx: &mut Self::Context) {
+        let Unstored { fault, message, withdrawn } = m;
+        let now = self.now();
+        if self.fault() != Some(fault) {
+            log::error!("{fault} ({message}): no jobs are taken or started until it can be written");
+            let since = self.trouble.as_ref().map_or(now, |trouble| trouble.since);
+            self.trouble = Some(StoreTrouble { fault, message, since });
+            self.core.set_store_trouble(Some(fault.to_string()), now);
+        }
+        let mut cx = Cx::at(now);
+        self.withdraw(&withdrawn, fault, &mut cx);
+        self.withdraw_starts(&mut cx);
+        self.withdraw_steps(fault, &mut cx);
+        let commands: Vec<Asker> = self
+            .in_flight
+            .askers()
+            .filter_map(|(_, asker)| asker.take_if(|asker| matches!(asker, Asker::Command(_))))
+            .collect();
+        commands.into_iter().for_each(|asker| asker.tell(Told::Unstored(fault)));
+        self.commit(cx.out, ctx);
+    }
+}
+
+impl Handler<StoreWell> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, _: StoreWell, ctx: &mut Self::Context) {
+        if self.trouble.take().is_some() {
+            let now = self.now();
+            self.core.set_store_trouble(None, now);
+            log::info!("the daemon's database can be written again");
+            self.ask_round(ctx);
+        }
+    }
+}

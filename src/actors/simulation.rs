@@ -1,0 +1,865 @@
+//! The scheduler with a store and runners that are doubles, on a clock that is a number: years of a queue in seconds,
+//! the same for the same seed.
+//!
+//! The store's double loses at a crash what it had not committed. The processes of the jobs are a table that outlives
+//! the daemon, as real ones do. A crash may come at any moment, also between a commit and what follows of it. From
+//! outside nothing else is looked at than what users rely on:
+//!
+//! * a number that was told is a job of the database for ever;
+//! * no run of a job has two processes;
+//! * no CPU and no GPU has two processes, memory suffices, and nobody is beside an exclusive job;
+//! * nothing starts that is held back: by its begin time, its dependency, or a cancel that was answered;
+//! * a process exists only for a run that the database knows of;
+//! * every request is answered by a daemon that lives, and in the end every job is over, and ended as its process did.
+//!
+//! `SLOTD_SIM_SEEDS=5000 cargo test --release --lib simulation` plays so many seeds, `SLOTD_SIM_SEED=17` that one, and tells
+//! what happens in it.
+
+use crate::actors::messages::*;
+use crate::actors::scheduler::{Due, SchedulerActor, SchedulerOutputs};
+use crate::model::change::LaunchTexts;
+use crate::model::dependency::DependencyKind;
+use crate::model::job::{Client, ClientProcess};
+use crate::model::query::JobQuery;
+use crate::model::request::{JobKind, Sharing};
+use crate::model::update::Update;
+use crate::model::{
+    BootId, ClockBase, ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Moment, StepId, StepKey, Timestamp,
+};
+use crate::protocol::request::{CancelAsk, ControlAction};
+use crate::sched::testing::{Ask, Stored, T0, ask, config, host};
+use crate::sched::{Config, Core, Cx, EndCause, Outbox, Remains, StopCause, Submission};
+use actix::prelude::*;
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
+
+/// Seeds of the usual test run.
+const SEEDS: u64 = 30;
+
+/// What happens in one seed, before the queue is left to itself.
+const EVENTS: u32 = 250;
+
+const CPUS: u32 = 4;
+const MEMORY_MB: u64 = 1000;
+const GPUS: u32 = 2;
+
+/// No more records than these at once, so that each has its adventures.
+const MOST_JOBS: usize = 25;
+
+const USER: u32 = 1001;
+
+const MICROS: i64 = 1_000_000;
+
+thread_local! {
+    static NOW: Cell<i64> = const { Cell::new(T0 * MICROS) };
+    static BOOT: Cell<u128> = const { Cell::new(1) };
+}
+
+fn moment() -> Moment {
+    Moment { wall: clock(), base: ClockBase { boot: BootId(BOOT.get()), zero: Timestamp(0) } }
+}
+
+fn clock() -> Timestamp {
+    Timestamp(NOW.get())
+}
+
+/// A run of a job.
+type RunKey = (JobId, u32);
+
+struct Process {
+    job: Box<Job>,
+    /// When it ends by itself, and how.
+    ends: i64,
+    exit: ExitCode,
+    /// When its limit is over.
+    limit: Option<i64>,
+    /// What was left of its time when it was suspended.
+    suspended: Option<i64>,
+    stopped: Option<StopCause>,
+    begun: i64,
+    /// What its watcher wrote down.
+    record: Option<(ExitRecord, EndCause)>,
+    /// The machine went down since.
+    is_gone: bool,
+}
+
+impl Process {
+    fn is_alive(&self) -> bool {
+        self.record.is_none() && !self.is_gone
+    }
+
+    /// When something happens to it next.
+    fn due(&self) -> Option<i64> {
+        if !self.is_alive() || (self.suspended.is_some() && self.stopped.is_none()) {
+            return None;
+        }
+        Some(self.limit.map_or(self.ends, |limit| limit.min(self.ends)))
+    }
+
+    fn end(&mut self, exit: ExitCode, cause: EndCause) {
+        let record = ExitRecord {
+            run: self.job.run.restarts,
+            started: Timestamp(self.begun),
+            stopped: cause == EndCause::Stopped,
+            timed_out: cause == EndCause::TimeLimit,
+            ..ExitRecord::gone(exit, clock())
+        };
+        self.record = Some((record, cause));
+    }
+}
+
+/// What was promised about a job.
+#[derive(Default)]
+struct Promise {
+    /// `scancel` was answered.
+    cancelled: bool,
+    /// How often its user wanted it to run again.
+    requeues: u32,
+    after: Option<(DependencyKind, JobId)>,
+}
+
+struct World {
+    rng: fastrand::Rng,
+    /// Of the daemon that lives, or will live next.
+    epoch: u32,
+    daemon: Option<Addr<SchedulerActor>>,
+    alarm: Option<watch::Receiver<Option<Timestamp>>>,
+    stored: Stored,
+    uncommitted: VecDeque<Commit>,
+    /// The panic of a promise that was not kept.
+    broken: Option<Box<dyn Any + Send>>,
+    processes: BTreeMap<RunKey, Process>,
+    /// Stopped before they had a process.
+    never_begun: BTreeSet<JobId>,
+    promises: BTreeMap<JobId, Promise>,
+    /// Requests that the living daemon has not answered.
+    unanswered: u32,
+    /// The daemon dies before it does anything else.
+    doomed: bool,
+    /// Everything goes well from now on.
+    is_calm: bool,
+    /// Print what happens.
+    is_loud: bool,
+    told: Told,
+}
+
+/// What happened, for the reader of the test's output.
+#[derive(Default, Debug)]
+struct Told {
+    events: u64,
+    submitted: u64,
+    launched: u64,
+    crashes: u64,
+    lost_commits: u64,
+    reboots: u64,
+}
+
+type Shared = Rc<RefCell<World>>;
+
+struct StoreDouble {
+    world: Shared,
+    epoch: u32,
+}
+
+impl Actor for StoreDouble {
+    type Context = Context<Self>;
+}
+
+impl Handler<Commit> for StoreDouble {
+    type Result = ();
+
+    fn handle(&mut self, commit: Commit, _: &mut Self::Context) {
+        let mut world = self.world.borrow_mut();
+        if self.epoch == world.epoch {
+            world.uncommitted.push_back(commit);
+        }
+    }
+}
+
+struct RunnerDouble {
+    world: Shared,
+    epoch: u32,
+    job: JobId,
+}
+
+impl Actor for RunnerDouble {
+    type Context = Context<Self>;
+}
+
+impl Handler<RunnerCommand> for RunnerDouble {
+    type Result = ();
+
+    fn handle(&mut self, command: RunnerCommand, _: &mut Self::Context) {
+        let mut world = self.world.borrow_mut();
+        if self.epoch == world.epoch && !world.doomed {
+            world.guarded(|world| world.run(self.job, command));
+        }
+    }
+}
+
+struct Deaf;
+
+impl Actor for Deaf {
+    type Context = Context<Self>;
+}
+
+impl Handler<NotifyEnd> for Deaf {
+    type Result = ();
+
+    fn handle(&mut self, _: NotifyEnd, _: &mut Self::Context) {}
+}
+
+impl World {
+    /// A panic in an actor or a task would be no more than its end: it is kept for who plays the seed.
+    fn guarded(&mut self, deed: impl FnOnce(&mut World)) {
+        let done = catch_unwind(AssertUnwindSafe(|| deed(self)));
+        self.broken = done.err().or(self.broken.take());
+    }
+
+    fn chance(&mut self, percent: u32) -> bool {
+        self.rng.u32(0..100) < percent
+    }
+
+    fn say(&self, what: impl FnOnce() -> String) {
+        if self.is_loud {
+            println!("{:12.6} {}", (NOW.get() - T0 * MICROS) as f64 / 1e6, what());
+        }
+    }
+
+    fn report(&self, job: JobId, record: ExitRecord, cause: EndCause) {
+        self.say(|| format!("job {job} ended: {cause:?} {:?}", record.exit));
+        if let Some(daemon) = &self.daemon {
+            daemon.do_send(JobEnded { job, record, cause });
+        }
+    }
+
+    fn process_of(&mut self, job: JobId) -> Option<&mut Process> {
+        self.processes.range_mut((job, 0)..=(job, u32::MAX)).next_back().map(|(_, process)| process)
+    }
+
+    /// What the runner of a job does when it is told to.
+    fn run(&mut self, job: JobId, command: RunnerCommand) {
+        match command {
+            RunnerCommand::Launch(m) => self.launch(m.job),
+            RunnerCommand::Adopt(m) => self.adopt(&m.job),
+            RunnerCommand::Stop(cause) => self.stop(job, cause),
+            RunnerCommand::Suspend => {
+                if let Some(process) = self.process_of(job).filter(|process| process.is_alive()) {
+                    process.suspended = Some(process.ends - NOW.get());
+                }
+            }
+            RunnerCommand::Resume => {
+                if let Some(process) = self.process_of(job)
+                    && let Some(left) = process.suspended.take()
+                {
+                    process.ends = NOW.get() + left;
+                }
+            }
+            RunnerCommand::SetTimeLimit(limit) => {
+                if let Some(process) = self.process_of(job) {
+                    process.limit = limit.map(|secs| process.begun + secs.cast_signed() * MICROS);
+                }
+            }
+            RunnerCommand::Open(_) | RunnerCommand::Dismiss | RunnerCommand::Signal { .. } => {}
+            RunnerCommand::LaunchStep(_)
+            | RunnerCommand::StopStep(..)
+            | RunnerCommand::Tell(..)
+            | RunnerCommand::Measure(..) => unreachable!("no steps here"),
+        }
+    }
+
+    fn launch(&mut self, job: Box<Job>) {
+        if !self.is_calm && self.chance(3) {
+            self.doomed = true;
+            return;
+        }
+        if self.never_begun.remove(&job.id) {
+            return;
+        }
+        if !self.is_calm && self.chance(3) {
+            let record = ExitRecord::launch_failed("no such directory".to_owned(), clock());
+            return self.report(job.id, record, EndCause::LaunchFailed);
+        }
+        self.say(|| format!("job {} ({:?}) run {} starts", job.id, job.role, job.run.restarts));
+        self.check_start(&job);
+        self.told.launched += 1;
+        let begun = NOW.get();
+        let secs = if self.chance(20) { 0 } else { self.rng.i64(1..200) };
+        let exit = if self.chance(25) { ExitCode::status(1) } else { ExitCode::OK };
+        let limit = job.request.time_limit_secs.map(|secs| begun + secs.cast_signed() * MICROS);
+        let ends = begun + secs * MICROS + self.rng.i64(0..MICROS);
+        let id = job.id;
+        let key = (id, job.run.restarts);
+        let process =
+            Process { job, ends, exit, limit, suspended: None, stopped: None, begun, record: None, is_gone: false };
+        assert!(self.processes.insert(key, process).is_none(), "run {} of job {id} has two processes", key.1);
+        if let Some(daemon) = &self.daemon {
+            daemon.do_send(StepStarted { step: StepKey { job: id, step: StepId::Batch }, pids: vec![id.0] });
+        }
+    }
+
+    fn adopt(&mut self, job: &Job) {
+        if job.request.kind == JobKind::Allocation {
+            return;
+        }
+        let known = self.processes.get(&(job.id, job.run.restarts)).map(|process| process.record.clone());
+        match known {
+            None => self.report(job.id, ExitRecord::gone(ExitCode::OK, clock()), EndCause::NeverLaunched),
+            Some(Some((record, cause))) => self.report(job.id, record, cause),
+            Some(None) => {}
+        }
+    }
+
+    fn stop(&mut self, job: JobId, cause: StopCause) {
+        self.say(|| format!("job {job} is stopped: {cause:?}"));
+        let grace = self.rng.i64(0..3 * MICROS);
+        let Some(record) = self.stored.jobs.get(&job) else { return };
+        let (run, is_allocation) = (record.run.restarts, record.request.kind == JobKind::Allocation);
+        match self.processes.get_mut(&(job, run)) {
+            Some(process) if process.is_alive() => {
+                process.stopped = Some(cause);
+                process.ends = process.ends.min(NOW.get() + grace);
+            }
+            // Its end is on its way.
+            Some(_) => {}
+            None => {
+                let exit = if is_allocation { ExitCode::OK } else { ExitCode::signal(libc::SIGTERM) };
+                if !is_allocation {
+                    self.never_begun.insert(job);
+                }
+                self.report(job, ExitRecord::gone(exit, clock()), EndCause::Stopped);
+            }
+        }
+    }
+
+    /// The next moment at which a process ends or is at its limit.
+    fn next_process(&self) -> Option<(i64, RunKey)> {
+        self.processes.iter().filter_map(|(key, process)| Some((process.due()?, *key))).min()
+    }
+
+    fn process_due(&mut self, key: RunKey) {
+        let lives = self.daemon.is_some();
+        let Some(process) = self.processes.get_mut(&key) else { return };
+        let now = NOW.get();
+        if process.ends > now {
+            // The limit. Without a daemon nobody looks at it.
+            process.limit = None;
+            if !lives {
+                process.limit = Some(now + MICROS);
+                return;
+            }
+            process.stopped = Some(StopCause::TimeLimit);
+            process.ends = process.ends.min(now + MICROS);
+            if let Some(daemon) = &self.daemon {
+                daemon.do_send(LimitReached { job: key.0 });
+            }
+            return;
+        }
+        let (exit, cause) = match process.stopped {
+            None => (process.exit, EndCause::Exited),
+            Some(StopCause::TimeLimit) => (ExitCode::signal(libc::SIGTERM), EndCause::TimeLimit),
+            Some(_) => (ExitCode::signal(libc::SIGTERM), EndCause::Stopped),
+        };
+        process.end(exit, cause);
+        if let Some((record, cause)) = process.record.clone() {
+            self.report(key.0, record, cause);
+        }
+    }
+
+    /// What must be true of a job whose process begins now.
+    fn check_start(&self, job: &Job) {
+        let id = job.id;
+        let stored = self.stored.jobs.get(&id).unwrap_or_else(|| panic!("job {id} starts and is in no database"));
+        // What was decided next may have been committed together with the start.
+        assert!(stored.run.state.is_active(), "job {id} starts: {:?}", stored.run);
+        assert_eq!(stored.run.restarts, job.run.restarts, "job {id} starts");
+        assert!(job.request.begin.is_none_or(|begin| begin <= clock()), "job {id} starts before its time");
+        let named = job.array_job_id().unwrap_or(id);
+        for (promised, promise) in self.promises.iter().filter(|(of, _)| **of == id || **of == named) {
+            assert!(!promise.cancelled, "job {id} starts after the answer to scancel {promised}");
+            if let Some((kind, target)) = promise.after {
+                self.check_after(id, kind, target);
+            }
+        }
+        let alive = || self.processes.values().filter(|process| process.is_alive()).map(|process| &process.job);
+        let mut cpus: Vec<u32> = Vec::new();
+        let mut gpus: Vec<u32> = Vec::new();
+        let mut memory = 0;
+        for job in alive().map(|job| &**job).chain([job]) {
+            let alloc = job.run.alloc.as_ref().unwrap_or_else(|| panic!("job {} runs without an allocation", job.id));
+            cpus.extend(&alloc.cpu_ids);
+            gpus.extend(&alloc.gpu_ids);
+            memory += alloc.tres.mem_mb;
+        }
+        for (what, mut ids, most) in [("CPU", cpus, CPUS), ("GPU", gpus, GPUS)] {
+            ids.sort_unstable();
+            assert!(ids.windows(2).all(|pair| pair[0] != pair[1]), "job {id} starts on a {what} in use: {ids:?}");
+            assert!(ids.iter().all(|id| *id < most), "{ids:?}");
+        }
+        assert!(memory <= MEMORY_MB, "job {id} starts: {memory} MB are in use");
+        let exclusive = |job: &Job| job.request.sharing == Sharing::Exclusive;
+        let lonely = exclusive(job) || alive().any(|job| exclusive(job));
+        assert!(!lonely || alive().count() == 0, "job {id} starts beside an exclusive one");
+    }
+
+    fn check_after(&self, id: JobId, kind: DependencyKind, target: JobId) {
+        let targets: Vec<&Job> =
+            self.stored.jobs.values().filter(|job| job.id == target || job.array_job_id() == Some(target)).collect();
+        let ok = |job: &&Job| job.run.state == JobState::Completed;
+        let is_met = match kind {
+            DependencyKind::AfterAny => targets.iter().all(|job| job.run.state.is_terminal()),
+            DependencyKind::AfterOk => targets.iter().all(ok),
+            DependencyKind::AfterNotOk => {
+                targets.iter().all(|job| job.run.state.is_terminal()) && !targets.iter().all(ok)
+            }
+            _ => true,
+        };
+        // A requeue of the target afterwards takes nothing back.
+        let came_back = targets.iter().any(|job| job.run.restarts > 0);
+        let states: Vec<JobState> = targets.iter().map(|job| job.run.state).collect();
+        assert!(is_met || came_back, "job {id} starts before {}:{target}: {states:?}", kind.name());
+    }
+
+    /// One crash in four takes the machine with it: no process is left, and some of what was not synced is lost.
+    fn maybe_reboot(&mut self) {
+        if !self.chance(25) {
+            return;
+        }
+        self.say(|| "the machine went down".to_owned());
+        BOOT.set(BOOT.get() + 1);
+        self.told.reboots += 1;
+        for process in self.processes.values_mut() {
+            // What was committed does not rest on the record any more.
+            let is_lost = process.record.is_none() || self.rng.bool();
+            process.is_gone = true;
+            if is_lost {
+                process.record = None;
+            }
+        }
+    }
+
+    /// Commits the first `most` of what waits, and says so to a daemon that lives.
+    fn commit(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(commit) = self.uncommitted.pop_front() else { return };
+            self.say(|| format!("commit {}: {} changes", commit.seq, commit.changes.len()));
+            commit.changes.into_iter().for_each(|change| self.stored.apply(change));
+            let texts = commit.texts_for.into_iter().map(|job| (job, LaunchTexts::default())).collect();
+            if let Some(daemon) = &self.daemon {
+                daemon.do_send(Committed { seq: commit.seq, result: Ok(texts) });
+            }
+        }
+    }
+}
+
+/// One seed.
+struct Play {
+    world: Shared,
+    config: Config,
+}
+
+impl Play {
+    fn new(seed: u64) -> Play {
+        NOW.set(T0 * MICROS);
+        let world = World {
+            rng: fastrand::Rng::with_seed(seed),
+            epoch: 0,
+            daemon: None,
+            alarm: None,
+            stored: Stored::default(),
+            uncommitted: VecDeque::new(),
+            broken: None,
+            processes: BTreeMap::new(),
+            never_begun: BTreeSet::new(),
+            promises: BTreeMap::new(),
+            unanswered: 0,
+            doomed: false,
+            is_calm: false,
+            is_loud: std::env::var_os("SLOTD_SIM_SEED").is_some(),
+            told: Told::default(),
+        };
+        Play { world: Rc::new(RefCell::new(world)), config: config(host(CPUS, MEMORY_MB, GPUS)) }
+    }
+
+    /// Starts a daemon on what the database holds.
+    fn start(&self) {
+        let (core, adopt, opening) = self.recover();
+        let (set, alarm) = watch::channel(None);
+        let world = Rc::clone(&self.world);
+        let epoch = world.borrow().epoch;
+        let store = StoreDouble { world: Rc::clone(&world), epoch }.start();
+        let partitions = self.config.partitions.clone();
+        let runners = Rc::clone(&world);
+        let outputs = SchedulerOutputs {
+            store: store.recipient(),
+            notifier: Deaf.start().recipient(),
+            next_notice: None,
+            runners: Box::new(move |job| RunnerDouble { world: Rc::clone(&runners), epoch, job }.start().recipient()),
+            alarm: set,
+            clock: moment,
+            daemon_start: clock(),
+            forecasts: Arc::new(Semaphore::new(1)),
+            partitions: Box::new(move |_| partitions.clone()),
+            cgroups: None,
+        };
+        let mut world = world.borrow_mut();
+        world.alarm = Some(alarm);
+        world.daemon = Some(SchedulerActor::new(core, outputs, adopt, opening).start());
+    }
+
+    /// As the daemon does it: what ran under an earlier boot ends first.
+    fn recover(&self) -> (Core, Vec<Job>, Outbox) {
+        let world = self.world.borrow();
+        let stored = &world.stored;
+        let shown = self.config.min_job_age_secs.cast_signed() * MICROS;
+        let is_shown = |job: &Job| job.run.end.is_some_and(|end| end.0 >= NOW.get() - shown);
+        let is_live = |job: &&Job| !job.run.state.is_terminal() || is_shown(job);
+        let jobs: Vec<Job> = stored.jobs.values().filter(is_live).cloned().collect();
+        let next = JobId(stored.jobs.keys().next_back().map_or(1, |id| id.0 + 1));
+        let mut core = Core::recover(self.config.clone(), jobs, stored.ended(), next, clock());
+        core.set_clock(moment().base);
+        let mut cx = Cx::at(clock());
+        for job in core.ran_before(None) {
+            let run = core.job(job).map_or(0, |job| job.run.restarts);
+            let record = world.processes.get(&(job, run)).and_then(|process| process.record.clone());
+            let own = record.map(|(record, _)| record);
+            core.node_failed(Remains { job, own, steps: Vec::new(), last_sign: clock() }, &mut cx);
+        }
+        let adopt = core.jobs().filter(|job| job.run.state.is_active()).cloned().collect();
+        (core, adopt, cx.out)
+    }
+
+    /// Lets the actors do all that they have to do: the clock of the runtime is paused, and goes on only when they are
+    /// idle.
+    async fn settle(&self) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let broken = self.world.borrow_mut().broken.take();
+        if let Some(panic) = broken {
+            resume_unwind(panic);
+        }
+    }
+
+    /// The daemon dies, or the machine with it, and the next daemon starts.
+    async fn crash(&self) {
+        {
+            let mut world = self.world.borrow_mut();
+            world.epoch += 1;
+            world.daemon = None;
+            world.alarm = None;
+            world.doomed = false;
+            world.unanswered = 0;
+            world.never_begun.clear();
+            world.told.crashes += 1;
+            world.say(|| format!("crash; {} commits are under way", world.uncommitted.len()));
+            // Some of what was on its way had reached the disk.
+            let waiting = world.uncommitted.len();
+            let reached = world.rng.usize(0..=waiting);
+            world.commit(reached);
+            world.told.lost_commits += (waiting - reached) as u64;
+            world.uncommitted.clear();
+        }
+        self.settle().await;
+        // The processes do not wait for the next daemon.
+        let moments = self.world.borrow_mut().rng.u32(0..3);
+        for _ in 0..moments {
+            self.pass_time(false);
+        }
+        self.world.borrow_mut().maybe_reboot();
+        self.start();
+        self.settle().await;
+    }
+
+    /// Sends a request; `done` hears of its answer.
+    fn send<M>(&self, message: M, done: impl FnOnce(&mut World, M::Result) + 'static)
+    where
+        M: Message + Send + 'static,
+        M::Result: Send,
+        SchedulerActor: Handler<M>,
+        <SchedulerActor as Actor>::Context: actix::dev::ToEnvelope<SchedulerActor, M>,
+    {
+        let (answer, epoch) = {
+            let mut world = self.world.borrow_mut();
+            let Some(daemon) = &world.daemon else { return };
+            let answer = daemon.send(message);
+            world.unanswered += 1;
+            (answer, world.epoch)
+        };
+        let world = Rc::clone(&self.world);
+        actix::spawn(async move {
+            let Ok(answer) = answer.await else { return };
+            let mut world = world.borrow_mut();
+            if world.epoch == epoch {
+                world.unanswered -= 1;
+                world.guarded(|world| done(world, answer));
+            }
+        });
+    }
+
+    fn submit(&self) {
+        let (request, after) = self.random_request();
+        let ended = self.world.borrow().stored.ended();
+        let client = Some(Client { process: ClientProcess { pid: 1, start_ticks: 1, boot: BootId(0) }, holds: false });
+        let submission = Submission { request: request.0, client, ended, ..Submission::default() };
+        self.send(SubmitJob { submission, again: false, news: None }, move |world, answer| {
+            let id = answer.unwrap_or_else(|refusal| panic!("a job after {after:?} is refused: {refusal}"));
+            assert!(world.stored.jobs.contains_key(&id), "job {id} was promised, and is in no database");
+            world.say(|| format!("submitted {id}, after {after:?}"));
+            world.told.submitted += 1;
+            world.promises.insert(id, Promise { after, ..Promise::default() });
+        });
+    }
+
+    fn random_request(&self) -> (Ask, Option<(DependencyKind, JobId)>) {
+        let world = &mut *self.world.borrow_mut();
+        let mut request = ask().cpus(world.rng.u32(1..=CPUS)).mem(world.rng.u64(1..600));
+        if world.chance(25) {
+            request = request.gpus(world.rng.u32(1..=GPUS));
+        }
+        if world.chance(60) {
+            request = request.limit(world.rng.u64(1..300));
+        }
+        let mut after = None;
+        let known: Vec<JobId> = world.promises.keys().copied().collect();
+        if world.chance(25) && !known.is_empty() {
+            let kinds = [DependencyKind::AfterAny, DependencyKind::AfterOk, DependencyKind::AfterNotOk];
+            let (kind, target) = (kinds[world.rng.usize(0..3)], known[world.rng.usize(0..known.len())]);
+            request = request.after(kind, target);
+            after = Some((kind, target));
+        }
+        if world.chance(10) {
+            request = request.singleton().name("one");
+        }
+        if world.chance(20) {
+            let limit = world.chance(40).then_some(2);
+            request = request.array(0, world.rng.u32(1..6), limit);
+        } else if world.chance(8) {
+            request = request.allocation();
+        }
+        if world.chance(8) {
+            request = request.exclusive();
+        }
+        if world.chance(8) {
+            request = request.held();
+        }
+        let (requeue, kill) = (world.chance(30), world.chance(50));
+        let begin = world.chance(10).then(|| clock().plus_secs(world.rng.u64(1..200)));
+        let request = request.with(|r| {
+            r.requeue = requeue;
+            r.kill_on_invalid_dep = kill;
+            r.begin = begin;
+        });
+        (request, after)
+    }
+
+    /// A job that was promised, as its user would name it.
+    fn any_job(&self) -> Option<JobId> {
+        let world = &mut *self.world.borrow_mut();
+        let known: Vec<JobId> = world.promises.keys().rev().take(MOST_JOBS).copied().collect();
+        (!known.is_empty()).then(|| known[world.rng.usize(0..known.len())])
+    }
+
+    fn cancel(&self, id: JobId) {
+        let query = JobQuery::of(vec![JobRef::job(id)]);
+        let requeues = self.world.borrow().promises.get(&id).map(|promise| promise.requeues);
+        self.send(CancelJobs(CancelAsk { query, uid: USER, ..CancelAsk::default() }), move |world, outcomes| {
+            world.say(|| format!("cancelled {id}: {outcomes:?}"));
+            if outcomes.iter().all(|outcome| outcome.result.is_ok())
+                && let Some(promise) = world.promises.get_mut(&id)
+            {
+                promise.cancelled |= requeues == Some(promise.requeues);
+            }
+        });
+    }
+
+    fn control(&self, id: JobId, action: ControlAction) {
+        self.world.borrow().say(|| format!("{action:?} {id}"));
+        let is_requeue = matches!(action, ControlAction::Requeue);
+        let ended = self.world.borrow().stored.ended();
+        let recalled = self.world.borrow().stored.jobs.get(&id).filter(|job| job.run.state.is_terminal()).cloned();
+        if is_requeue && let Some(promise) = self.world.borrow_mut().promises.get_mut(&id) {
+            // Whatever was promised before, the user wants it to run again.
+            *promise = Promise { requeues: promise.requeues + 1, ..Promise::default() };
+        }
+        let recalled = recalled.into_iter().collect();
+        self.send(ControlJobs { jobs: vec![JobRef::job(id)], action, ended, recalled }, |_, _| {});
+    }
+
+    /// Something that a user does.
+    fn user(&self) {
+        let deed = self.world.borrow_mut().rng.u32(0..100);
+        let live = self.world.borrow().stored.jobs.values().filter(|job| !job.run.state.is_terminal()).count();
+        let Some(id) = self.any_job().filter(|_| deed >= 55 || live > MOST_JOBS) else { return self.submit() };
+        match deed {
+            55..70 => self.cancel(id),
+            70..75 => self.control(id, ControlAction::Hold),
+            75..82 => self.control(id, ControlAction::Release),
+            82..87 => self.control(id, ControlAction::Requeue),
+            87..91 => self.control(id, ControlAction::Suspend),
+            91..96 => self.control(id, ControlAction::Resume),
+            96..98 => self.control(id, ControlAction::Update(vec![Update::TimeLimit(Some(500))])),
+            _ => self.control(id, ControlAction::Top),
+        }
+    }
+
+    /// Goes to the next moment at which something happens. False where nothing ever will.
+    fn pass_time(&self, may_ring: bool) -> bool {
+        let mut world = self.world.borrow_mut();
+        let process = world.next_process();
+        let alarm = world.alarm.as_ref().and_then(|alarm| *alarm.borrow()).filter(|_| may_ring).map(|at| at.0);
+        let Some(next) = [process.map(|(at, _)| at), alarm].into_iter().flatten().min() else { return false };
+        NOW.set(next.max(NOW.get()));
+        match process {
+            Some((at, key)) if at == next => world.process_due(key),
+            _ => world.daemon.iter().for_each(|daemon| daemon.do_send(Due)),
+        }
+        true
+    }
+
+    async fn event(&self) {
+        let kind = {
+            let mut world = self.world.borrow_mut();
+            world.told.events += 1;
+            world.rng.u32(0..100)
+        };
+        match kind {
+            0..40 => self.user(),
+            40..70 => {
+                let mut world = self.world.borrow_mut();
+                let waiting = world.uncommitted.len();
+                let some = world.rng.usize(0..=waiting);
+                world.commit(some);
+            }
+            70..97 => {
+                self.pass_time(true);
+            }
+            _ => self.crash().await,
+        }
+        self.settle().await;
+        if self.world.borrow().doomed {
+            self.crash().await;
+        }
+    }
+
+    /// From now on the disk is quick and nobody dies; all that can end ends.
+    async fn calm(&self) {
+        self.world.borrow_mut().is_calm = true;
+        let mut quiet = 0;
+        for _ in 0..100_000 {
+            self.world.borrow_mut().commit(usize::MAX);
+            self.settle().await;
+            let is_idle = self.world.borrow().uncommitted.is_empty();
+            if !is_idle || self.pass_time(true) {
+                self.settle().await;
+                continue;
+            }
+            // What is left waits for its user.
+            let live: Vec<Job> =
+                self.world.borrow().stored.jobs.values().filter(|job| !job.run.state.is_terminal()).cloned().collect();
+            if live.is_empty() {
+                return;
+            }
+            quiet += 1;
+            let shown = |job: &Job| {
+                (job.id, job.run.clone(), self.world.borrow().processes.contains_key(&(job.id, job.run.restarts)))
+            };
+            assert!(quiet < 50, "these never end: {:?}", live.iter().map(shown).collect::<Vec<_>>());
+            for job in live {
+                match job.run.state {
+                    JobState::Suspended => self.control(job.id, ControlAction::Resume),
+                    JobState::Running => self.cancel(job.id),
+                    _ if quiet < 3 => self.control(job.array_job_id().unwrap_or(job.id), ControlAction::Release),
+                    _ => self.cancel(job.array_job_id().unwrap_or(job.id)),
+                }
+            }
+        }
+        panic!("the queue goes round in circles");
+    }
+
+    fn check_end(&self) {
+        let world = self.world.borrow();
+        assert_eq!(world.unanswered, 0, "requests without an answer");
+        for id in world.promises.keys() {
+            assert!(world.stored.jobs.contains_key(id), "job {id} was promised, and is in no database");
+        }
+        for ((id, run), process) in &world.processes {
+            assert!(!process.is_alive(), "run {run} of job {id} is left over");
+        }
+        for job in world.stored.jobs.values() {
+            self.check_job_end(&world, job);
+        }
+    }
+
+    /// The last run of a job ended as its process did.
+    fn check_job_end(&self, world: &World, job: &Job) {
+        let Some(process) = world.processes.get(&(job.id, job.run.restarts)) else {
+            assert_ne!(job.run.state, JobState::Completed, "job {} never ran", job.id);
+            return;
+        };
+        let Some((record, EndCause::Exited)) = &process.record else { return };
+        if job.run.state != JobState::Cancelled {
+            let expected = if record.exit.is_success() { JobState::Completed } else { JobState::Failed };
+            assert_eq!((job.run.state, job.run.exit), (expected, record.exit), "job {}", job.id);
+        }
+    }
+}
+
+/// Plays one seed from the first submission to an empty queue.
+fn play(seed: u64) -> Told {
+    let runtime = actix_rt::System::with_tokio_rt(|| {
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime")
+    });
+    runtime.block_on(async {
+        let play = Play::new(seed);
+        play.start();
+        for _ in 0..EVENTS {
+            play.event().await;
+        }
+        play.calm().await;
+        play.check_end();
+        let told = std::mem::take(&mut play.world.borrow_mut().told);
+        // So that the actors end with their seed.
+        play.world.borrow_mut().daemon = None;
+        told
+    })
+}
+
+/// The seed is in the name of what fails: a panic inside says what was wrong, this says how to see it again.
+struct Named(u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {0}: SLOTD_SIM_SEED={0} cargo test --lib simulation", self.0);
+        }
+    }
+}
+
+#[test]
+fn whatever_happens_every_promise_is_kept() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
+    let seeds = match number("SLOTD_SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("SLOTD_SIM_SEEDS").unwrap_or(SEEDS),
+    };
+    let count = seeds.end - seeds.start;
+    let mut sum = Told::default();
+    for seed in seeds {
+        let named = Named(seed);
+        let told = play(seed);
+        drop(named);
+        sum.events += told.events;
+        sum.submitted += told.submitted;
+        sum.launched += told.launched;
+        sum.crashes += told.crashes;
+        sum.lost_commits += told.lost_commits;
+        sum.reboots += told.reboots;
+    }
+    println!("{count} seeds: {sum:?}");
+    assert!(sum.launched > count && sum.crashes > 0, "too little happened: {sum:?}");
+}

@@ -1,0 +1,139 @@
+//! What a fuzzer may throw bytes at: everything that reads text or frames that others wrote. A target panics where a
+//! value does not read back as it was printed.
+//!
+//! `tests/fuzz/run` builds and runs them.
+
+use crate::exec::wire;
+use crate::model::{ExitRecord, Timestamp};
+use crate::protocol::answer::Answer;
+use crate::protocol::frame::{Decoder, Header};
+use crate::protocol::request::Request;
+use crate::spec::env_file::EnvFile;
+use crate::spec::filename::{FilenameVars, expand};
+use crate::spec::moment::Toward;
+use crate::spec::*;
+use jiff::tz::TimeZone;
+use std::fmt::Display;
+
+/// The first byte chooses how the rest is used.
+fn split(data: &[u8]) -> Option<(u8, &[u8])> {
+    data.split_first().map(|(first, rest)| (*first, rest))
+}
+
+/// The decoders of the frames, fed in pieces, the messages in the frames, and the records in files.
+pub fn frames(data: &[u8]) {
+    let Some((cut, bytes)) = split(data) else { return };
+    for header in [Header::REQUEST, Header::ANSWER, Header::Bare] {
+        let mut decoder = Decoder::new(header);
+        for piece in bytes.chunks(usize::from(cut).max(1)) {
+            decoder.push(piece);
+            let missing = decoder.missing();
+            let mut is_broken = missing.is_err();
+            loop {
+                match decoder.next_frame() {
+                    Ok(Some(frame)) => {
+                        let _ = frame.message::<Request>();
+                        let _ = wire::decode_launch(&frame.json, &frame.raw, Vec::new());
+                    }
+                    Ok(None) => break,
+                    Err(_) => {
+                        is_broken = true;
+                        break;
+                    }
+                }
+            }
+            if is_broken {
+                break;
+            }
+        }
+    }
+    match cut % 4 {
+        0 => drop(serde_json::from_slice::<Request>(bytes)),
+        1 => drop(serde_json::from_slice::<Answer>(bytes)),
+        2 => drop(serde_json::from_slice::<ExitRecord>(bytes)),
+        _ => drop(wire::decode_launch(bytes, bytes, Vec::new())),
+    }
+}
+
+/// What was understood is understood again when it is printed.
+#[track_caller]
+fn reads_back<T: Display + PartialEq + std::fmt::Debug>(text: &str, parse: impl Fn(&str) -> Result<T, SpecError>) {
+    if let Ok(value) = parse(text) {
+        let printed = value.to_string();
+        assert_eq!(parse(&printed).as_ref(), Ok(&value), "{text:?} is printed as {printed:?}");
+    }
+}
+
+/// Every grammar of an option's value.
+pub fn grammars(data: &[u8]) {
+    let Some((which, bytes)) = split(data) else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let now = Timestamp::from_secs(1_800_000_000);
+    match which % 24 {
+        0 => reads_back(text, array::parse),
+        1 => reads_back(text, constraint::parse),
+        2 => reads_back(text, cpu_bind::parse),
+        3 => reads_back(text, dependency::parse),
+        4 => reads_back(text, gpu_bind::parse),
+        5 => reads_back(text, hostlist::parse),
+        6 => reads_back(text, ids::parse_job),
+        7 => reads_back(text, nodes::parse),
+        8 => reads_back(text, gres::parse_gpus),
+        9 => drop(ids::parse_job_list(text)),
+        10 => drop(acct_time::parse(text, now, &TimeZone::UTC, text.len() % 2 == 0)),
+        11 => drop(begin::parse_for(text, "--begin", now, &TimeZone::UTC)),
+        12 => drop(moment::parse(text, now, &TimeZone::UTC, Toward::Future)),
+        13 => drop((count::parse(text, "-n"), count::parse_or_zero(text, "-n"))),
+        14 => drop(export::parse(text)),
+        15 => drop(export::parse_file(bytes)),
+        16 => drop(mem::parse_mb_for(text, "--mem")),
+        17 => drop(multi_prog::parse(text, "file", 4, &[])),
+        18 => drop(propagate::parse(text)),
+        19 => drop((signal::parse(text), signal::parse_warn(text))),
+        20 => drop(states::parse_list(text)),
+        21 => drop(time::parse_limit(text)),
+        22 => drop(age::parse(text, "--older-than")),
+        _ => drop(expand(text, &FilenameVars::default())),
+    }
+}
+
+/// A script: its directives, and who starts its tasks.
+pub fn scripts(data: &[u8]) {
+    let _ = script::check(data);
+    let text = String::from_utf8_lossy(data);
+    drop(directive::directives(&text));
+    script_tasks::script_tasks(&text);
+}
+
+/// The environment file: a value that was set is read back.
+pub fn env_file(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let Ok(file) = EnvFile::parse(text) else { return };
+    if let Ok(changed) = file.with("SLOTD_FEATURES", text) {
+        assert_eq!(changed.get("SLOTD_FEATURES"), Some(text));
+        let again = EnvFile::parse(changed.text());
+        assert_eq!(again.ok().as_ref().and_then(|file| file.get("SLOTD_FEATURES")), Some(text), "{:?}", changed.text());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn what_fuzzers_found_worth_keeping_still_holds() {
+        type Target = fn(&[u8]);
+        let targets: [(&str, Target); 4] =
+            [("frames", frames), ("grammars", grammars), ("scripts", scripts), ("env_file", env_file)];
+        for (name, target) in targets {
+            let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(name);
+            let mut inputs = 0;
+            for entry in std::fs::read_dir(&corpus).unwrap() {
+                target(&std::fs::read(entry.unwrap().path()).unwrap());
+                inputs += 1;
+            }
+            assert!(inputs > 20, "{inputs} inputs in {}", corpus.display());
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Answers on their way out: what clients have not read is bounded, whoever does not read.
+//!
+//! A short answer goes out whatever waits. A longer one takes room for as long as its client reads it; where there is none
+//! it is kept as what it says, and written out once there is. Who reads nothing keeps its room until another client needs it,
+//! and loses its connection then: a pager that stands still is no fault.
+
+use crate::model::Refusal;
+use crate::protocol::answer::Answer;
+use crate::protocol::frame::{Frame, FrameError};
+use crate::sys::socket::send_some;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::time::timeout;
+
+/// An answer and the raw part of its frame.
+pub type Reply = (Answer, Vec<u8>);
+
+/// Answers of no more bytes than this are short: a socket takes them at once. All others are written out on another
+/// thread: the scheduler does not wait for it.
+const SHORT: usize = 64 << 10;
+
+/// Answers of no more bytes than this do not wait for longer ones. A part of many jobs is one of them.
+const MIDDLING: usize = 2 << 20;
+
+/// Room for middling answers, and as much for long ones. A longer one goes out when no other waits.
+const ROOM_KIB: u32 = 16 << 10;
+
+/// How long an answer waits for room.
+const ROOM_PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a client may read nothing while another one waits for its room.
+const READ_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The room that all sessions share.
+pub struct Answers {
+    long: Room,
+    middling: Room,
+}
+
+struct Room {
+    free_kib: Semaphore,
+    /// How many answers wait for it.
+    wanted: watch::Sender<usize>,
+}
+
+/// What an answer takes of a room.
+struct Place<'a> {
+    room: &'a Room,
+    _kib: SemaphorePermit<'a>,
+}
+
+impl Room {
+    fn new() -> Room {
+        Room { free_kib: Semaphore::new(ROOM_KIB as usize), wanted: watch::Sender::new(0) }
+    }
+
+    /// `None`: it took too long.
+    async fn place(&self, kib: u32) -> Option<Place<'_>> {
+        let kib = match self.free_kib.try_acquire_many(kib) {
+            Ok(free) => free,
+            Err(_) => {
+                self.wanted.send_modify(|n| *n += 1);
+                let free = timeout(ROOM_PATIENCE, self.free_kib.acquire_many(kib)).await;
+                self.wanted.send_modify(|n| *n -= 1);
+                free.ok()?.ok()?
+            }
+        };
+        Some(Place { room: self, _kib: kib })
+    }
+}
+
+impl Place<'_> {
+    /// Ends when somebody waits for room.
+    async fn is_wanted(&self) {
+        // The sender lives as long as the room.
+        let _ = self.room.wanted.subscribe().wait_for(|n| *n > 0).await;
+    }
+}
+
+impl Answers {
+    pub fn new() -> Answers {
+        Answers { long: Room::new(), middling: Room::new() }
+    }
+
+    /// Sends an answer.
+    ///
+    /// # Errors
+    /// It cannot be written out, or the client is gone; `TimedOut` where it does not read and others need the room.
+    pub async fn send(&self, socket: &UnixStream, answer: Answer, raw: Vec<u8>) -> Result<(), FrameError> {
+        if length_within(SHORT, &answer, &raw).is_some() {
+            return Ok(write(socket, &encode(&answer, &raw)?, None).await?);
+        }
+        let reply = Arc::new((answer, raw));
+        let length =
+            off_thread(&reply, |answer, raw| length_within(usize::MAX, answer, raw)).await?.unwrap_or_default();
+        let room = if length > MIDDLING { &self.long } else { &self.middling };
+        let kib = u32::try_from(length / 1024).unwrap_or(u32::MAX).min(ROOM_KIB);
+        match room.place(kib).await {
+            Some(place) => {
+                let bytes = off_thread(&reply, encode).await??;
+                drop(reply);
+                Ok(write(socket, &bytes, Some(place)).await?)
+            }
+            None => Ok(write(socket, &encode(&Answer::Refused(Refusal::Crowded), &[])?, None).await?),
+        }
+    }
+}
+
+async fn off_thread<T: Send + 'static>(reply: &Arc<Reply>, work: fn(&Answer, &[u8]) -> T) -> Result<T, FrameError> {
+    let reply = Arc::clone(reply);
+    let done = tokio::task::spawn_blocking(move || work(&reply.0, &reply.1)).await;
+    done.map_err(|e| FrameError::Io(io::Error::other(e)))
+}
+
+/// Takes as many bytes as are left, and keeps none.
+struct Left(usize);
+
+impl io::Write for Left {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// How many bytes a frame has, without its header; `None` where they are more than `most`.
+fn length_within(most: usize, answer: &Answer, raw: &[u8]) -> Option<usize> {
+    let mut left = Left(most.checked_sub(raw.len())?);
+    serde_json::to_writer(&mut left, answer).ok()?;
+    Some(most - left.0)
+}
+
+fn encode(answer: &Answer, raw: &[u8]) -> Result<Vec<u8>, FrameError> {
+    match Frame::encode(answer, raw) {
+        Err(e) => Frame::encode(&Answer::Refused(Refusal::Unsendable(e.to_string())), &[]),
+        bytes => bytes,
+    }
+}
+
+/// Writes a frame, as fast as the client reads.
+async fn write(socket: &UnixStream, bytes: &[u8], place: Option<Place<'_>>) -> io::Result<()> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        let some = socket.async_io(Interest::WRITABLE, || send_some(socket, bytes, &[], &mut sent));
+        tokio::pin!(some);
+        let Some(place) = &place else {
+            some.await?;
+            continue;
+        };
+        match timeout(READ_PATIENCE, &mut some).await {
+            Ok(done) => done?,
+            Err(_) => tokio::select! {
+                done = &mut some => done?,
+                () = place.is_wanted() => return Err(io::ErrorKind::TimedOut.into()),
+            },
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncReadExt;
+
+    async fn send(answers: &Answers, socket: &UnixStream, kib: usize) -> Result<(), FrameError> {
+        answers.send(socket, Answer::Script, vec![b'x'; kib << 10]).await
+    }
+
+    #[actix_rt::test]
+    async fn who_reads_nothing_is_given_up_when_another_needs_the_room() {
+        tokio::time::pause();
+        let answers = Answers::new();
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let (others, mut reader) = UnixStream::pair().unwrap();
+        let unread = send(&answers, &ours, 10 << 10);
+        tokio::pin!(unread);
+        assert!(timeout(READ_PATIENCE * 100, &mut unread).await.is_err(), "nobody needs the room");
+        for kib in [1, 100] {
+            timeout(READ_PATIENCE, send(&answers, &others, kib)).await.expect("a shorter one does not wait").unwrap();
+        }
+        let second = send(&answers, &others, 10 << 10);
+        let reads = async {
+            let mut chunk = vec![0; 1 << 16];
+            while reader.read(&mut chunk).await.unwrap() > 0 {}
+        };
+        tokio::pin!(reads);
+        let both = async {
+            let (unread, second) = tokio::join!(unread, second);
+            assert!(matches!(unread, Err(FrameError::Io(e)) if e.kind() == io::ErrorKind::TimedOut));
+            second.unwrap();
+        };
+        tokio::select! {
+            () = both => {}
+            () = &mut reads => panic!("the end came first"),
+        }
+    }
+
+    #[actix_rt::test]
+    async fn the_longest_answer_goes_out_when_no_other_waits() {
+        let answers = Answers::new();
+        let (ours, mut reader) = UnixStream::pair().unwrap();
+        let reads = async {
+            let mut chunk = vec![0; 1 << 16];
+            while reader.read(&mut chunk).await.unwrap() > 0 {}
+        };
+        tokio::select! {
+            sent = send(&answers, &ours, 20 << 10) => sent.unwrap(),
+            () = reads => panic!("the end came first"),
+        }
+        assert_eq!(answers.long.free_kib.available_permits(), ROOM_KIB as usize);
+    }
+}

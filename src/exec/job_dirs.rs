@@ -1,0 +1,194 @@
+//! What the job directories tell by themselves: which numbers were given, and what was launched in each.
+//!
+//! The database knows more. This is for a database that was lost, or that is older than what ran since.
+
+use crate::exec::adopt;
+use crate::exec::job_files::SCRIPT;
+use crate::model::exit::Trace;
+use crate::model::{Job, JobId, StepId};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// The job as it was launched (JSON), in its directory. For its user alone: it has the command line.
+pub(super) const JOB: &str = "job.json";
+
+/// The launch as a script, with the environment of the job.
+pub(super) const RUNNER: &str = "runner.sh";
+
+/// The largest number of a job (`MaxJobId` of slurm.conf, by default): a directory with a larger name is not a job's.
+const MAX_JOB_ID: u32 = 0x03ff_0000;
+
+/// What was found in one job directory.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The job as it was launched. `None` where nothing was, or by a slotd that did not write it down.
+    pub job: Option<Job>,
+    /// The steps that were launched.
+    pub steps: Vec<Trace>,
+}
+
+/// The numbers that have a job directory, or anything else of that name, in no order.
+///
+/// # Errors
+/// The directory of job directories cannot be read.
+pub fn numbers(jobs_dir: &Path) -> io::Result<Vec<JobId>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(jobs_dir)? {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.parse::<u32>().ok().filter(|n| n.to_string() == name));
+        found.extend(number.filter(|n| (1..=MAX_JOB_ID).contains(n)).map(JobId));
+    }
+    Ok(found)
+}
+
+/// What was launched in a job directory. What cannot be read there is not known.
+pub fn look(job_dir: &Path) -> Found {
+    let Ok(entries) = fs::read_dir(job_dir) else { return Found::default() };
+    let mut found = Found::default();
+    for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
+        if name == JOB {
+            found.job = fs::read(job_dir.join(JOB)).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        } else if let Some((step, run)) = socket_of(&name) {
+            // Its record is in place before the socket goes.
+            found.steps.push(Trace { step, run, ended: None });
+        } else if let Some(step) = record_of(&name)
+            && let Ok(Some(record)) = adopt::read_any_record(job_dir, step)
+        {
+            found.steps.push(Trace { step, run: record.run, ended: Some(record) });
+        }
+    }
+    let ended: Vec<(StepId, u32)> =
+        found.steps.iter().filter(|trace| trace.ended.is_some()).map(|trace| (trace.step, trace.run)).collect();
+    found.steps.retain(|trace| trace.ended.is_some() || !ended.contains(&(trace.step, trace.run)));
+    found.steps.sort_by_key(|trace| (trace.run, trace.step));
+    found
+}
+
+/// `batch.0.sock`
+fn socket_of(name: &str) -> Option<(StepId, u32)> {
+    let (step, run) = name.strip_suffix(".sock")?.split_once('.')?;
+    Some((step.parse().ok()?, run.parse().ok()?))
+}
+
+/// `exit_status`, `3.exit`
+fn record_of(name: &str) -> Option<StepId> {
+    if name == "exit_status" { Some(StepId::Batch) } else { name.strip_suffix(".exit")?.parse().ok() }
+}
+
+/// Whether the job was launched, in this run or an earlier one.
+pub fn was_launched(job_dir: &Path) -> bool {
+    job_dir.join(JOB).exists()
+}
+
+/// The batch script of a job, where it has one.
+pub fn script(job_dir: &Path) -> Option<Vec<u8>> {
+    fs::read(job_dir.join(SCRIPT)).ok()
+}
+
+/// Makes way for the first launch of a job that got this number just now: what lies there under its name is a stranger's,
+/// and is put aside rather than mixed with the job's own files. A directory with nothing but the script is the job's.
+///
+/// # Errors
+/// It cannot be put aside.
+pub fn clear_way(job_dir: &Path) -> io::Result<Option<PathBuf>> {
+    let is_stranger = match fs::symlink_metadata(job_dir) {
+        Err(_) => false,
+        Ok(there) if !there.is_dir() => true,
+        Ok(_) => {
+            let found = look(job_dir);
+            found.job.is_some() || !found.steps.is_empty()
+        }
+    };
+    if !is_stranger {
+        return Ok(None);
+    }
+    let aside = (1..).map(|n| job_dir.with_extension(format!("aside{n}"))).find(|path| !path.exists());
+    let aside = aside.unwrap_or_default();
+    fs::rename(job_dir, &aside)?;
+    Ok(Some(aside))
+}
+
+/// The bytes of the files of a job directory, as the file system counts them.
+pub fn size(job_dir: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(job_dir) else { return 0 };
+    let of = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(there) if there.is_dir() => size(&entry.path()),
+        Ok(there) => there.blocks() * 512,
+        Err(_) => 0,
+    };
+    entries.flatten().map(of).sum()
+}
+
+/// Removes a job directory with all that is in it. How many bytes its files had.
+///
+/// # Errors
+/// It cannot be removed.
+pub fn remove(job_dir: &Path) -> io::Result<u64> {
+    let size = size(job_dir);
+    match fs::remove_dir_all(job_dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(0),
+        other => other.map(|()| size),
+    }
+}
+
+/// Removes what holds the environment of a launch.
+///
+/// # Errors
+/// It cannot be removed.
+pub fn forget_launch(job_dir: &Path) -> io::Result<()> {
+    match fs::remove_file(job_dir.join(RUNNER)) {
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{ExitCode, ExitRecord};
+
+    #[test]
+    fn numbers_are_those_that_a_job_can_have() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["7", "12", "007", "0", "4294967295", "x", "7.aside1"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        let mut found = numbers(dir.path()).unwrap();
+        found.sort_unstable();
+        assert_eq!(found, [JobId(7), JobId(12)]);
+    }
+
+    #[test]
+    fn a_directory_tells_its_job_and_how_each_step_stands() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = Job { id: JobId(3), ..Job::default() };
+        let record = ExitRecord { run: 1, exit: ExitCode::status(4), ..ExitRecord::default() };
+        let write = |name: &str, text: Vec<u8>| fs::write(dir.path().join(name), text).unwrap();
+        write(JOB, serde_json::to_vec(&job).unwrap());
+        write("0.exit", serde_json::to_vec(&record).unwrap());
+        for name in ["0.1.sock", "batch.1.sock", "script.sh"] {
+            write(name, Vec::new());
+        }
+        let found = look(dir.path());
+        assert_eq!(found.job, Some(job));
+        let batch = Trace { step: StepId::Batch, run: 1, ended: None };
+        assert_eq!(found.steps, [batch, Trace { step: StepId::Num(0), run: 1, ended: Some(record) }]);
+    }
+
+    #[test]
+    fn what_is_a_strangers_is_put_aside_and_the_jobs_own_script_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let job_dir = dir.path().join("5");
+        assert_eq!(clear_way(&job_dir).unwrap(), None);
+        fs::create_dir(&job_dir).unwrap();
+        fs::write(job_dir.join("script.sh"), "true").unwrap();
+        assert_eq!(clear_way(&job_dir).unwrap(), None);
+        fs::write(job_dir.join("batch.0.sock"), "").unwrap();
+        assert_eq!(clear_way(&job_dir).unwrap(), Some(dir.path().join("5.aside1")));
+        fs::write(&job_dir, "a file").unwrap();
+        assert_eq!(clear_way(&job_dir).unwrap(), Some(dir.path().join("5.aside2")));
+        assert!(!job_dir.exists());
+    }
+}

@@ -1,0 +1,147 @@
+//! How a step starts: its files, its tasks, and the word that all of them run.
+
+use super::{Task, Watcher};
+use crate::exec::job_files::{self, Files, Streams};
+use crate::exec::launch_spec::{Rlimit, SignalScope, StepCommand, StepEvent};
+use crate::exec::task::{self, Birth};
+use crate::exec::{LaunchError, job_dirs, runner_script};
+use crate::sys::{clock, proc};
+use nix::fcntl::OFlag;
+use std::fs::File;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+/// Whether no task is to be made any more once this command is there: one that is not there yet would have no handler
+/// for SIGTERM.
+fn ends_step(command: &StepCommand) -> bool {
+    match command {
+        StepCommand::KillAll => true,
+        StepCommand::Signal { signal, target } => {
+            matches!(*signal, libc::SIGTERM | libc::SIGKILL)
+                && matches!(target, SignalScope::Processes | SignalScope::Tasks)
+        }
+        _ => false,
+    }
+}
+
+fn pipe(flags: OFlag) -> Result<(OwnedFd, OwnedFd), LaunchError> {
+    nix::unistd::pipe2(OFlag::O_CLOEXEC | flags).map_err(LaunchError::system("make a pipe"))
+}
+
+impl Watcher {
+    /// Forks the tasks. After an error, which is a failure of the launch, none of them has run anything of the user's.
+    pub(super) fn start(&mut self, handed: Vec<OwnedFd>, nofile: Option<Rlimit>) -> Result<(), LaunchError> {
+        let spec = &self.spec;
+        let mask = spec.umask.unwrap_or(0o022) & 0o777;
+        nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask as libc::mode_t));
+        if let Some(why) = &spec.broken {
+            let why = LaunchError::Broken(why.clone());
+            job_files::say_why(spec, &handed, &why);
+            return Err(why);
+        }
+        if let Some(script) = &spec.script {
+            job_files::write_program(&task::script_path(spec), script)?;
+        }
+        job_files::check_work_dir(spec, &handed)?;
+        let mut files = Files::default();
+        let mut streams = Vec::with_capacity(spec.tasks.len());
+        // Not the watcher's own first three descriptors: a task puts its streams there one after the other.
+        let null = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/null")
+            .map_err(LaunchError::system("open /dev/null"))?;
+        for task in &spec.tasks {
+            streams.push(files.streams(task, &handed, null.as_raw_fd())?);
+        }
+        if let Some([_, _, job_files::Opened::Raw(fd)]) = streams.first() {
+            // SAFETY: the descriptor is open: `files` or `handed` owns it, or it is /dev/null.
+            self.stderr = unsafe { BorrowedFd::borrow_raw(*fd) }.try_clone_to_owned().ok();
+        }
+        let (read, write) = pipe(OFlag::O_NONBLOCK)?;
+        self.make_tasks(&streams, write.as_raw_fd(), nofile)?;
+        // From here on their limits run.
+        (self.started, self.started_at) = (clock::now(), clock::monotonic());
+        self.starting = Some((File::from(read), Vec::new()));
+        drop((files, handed, write, null));
+        // After the tasks have started: they need not wait for these, and nothing depends on them.
+        let _ = job_files::write_job(&self.spec);
+        if self.spec.write_runner {
+            let text = runner_script::runner_script(&self.spec);
+            let _ = job_files::write_program(&self.spec.job_dir.join(job_dirs::RUNNER), &text);
+        }
+        Ok(())
+    }
+
+    /// All tasks, or those before a command that ends the step. Several begin together.
+    fn make_tasks(&mut self, streams: &[Streams], failures: RawFd, nofile: Option<Rlimit>) -> Result<(), LaunchError> {
+        let spec = &self.spec;
+        let gate = match spec.tasks.len() {
+            0 => return Err(LaunchError::NoTasks),
+            1 => None,
+            _ => Some(pipe(OFlag::empty())?),
+        };
+        let watcher = std::process::id() as i32;
+        for (task, streams) in spec.tasks.iter().zip(streams) {
+            let gate = gate.as_ref().map(|(read, write)| (read.as_raw_fd(), write.as_raw_fd()));
+            match task::spawn(&Birth { spec, task, streams, failures, gate, nofile, watcher }) {
+                Ok(pid) => {
+                    self.meter.add_task(task.rank, pid);
+                    self.tasks.push(Task { rank: task.rank, pid, exit: None });
+                }
+                Err(error) => {
+                    // What waits at the gate is gone before the gate opens.
+                    for task in &self.tasks {
+                        proc::kill(task.pid, libc::SIGKILL);
+                    }
+                    return Err(error);
+                }
+            }
+            // Hundreds of tasks take a while: whoever ends the step meanwhile does not wait for the last.
+            if let Some(peer) = &mut self.peer {
+                // That it is gone shows again when all are made.
+                self.early.extend(peer.receive().0);
+            }
+            if self.early.iter().any(ends_step) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The pipe that tasks hold until they execute: text is a failure, its end is the start. True where there may be more.
+    pub(super) fn read_starting(&mut self) -> bool {
+        let Some((pipe, text)) = &mut self.starting else { return false };
+        let mut buf = [0u8; 4096];
+        match std::io::Read::read(pipe, &mut buf) {
+            Ok(0) => {}
+            Ok(n) => {
+                text.extend_from_slice(&buf[..n]);
+                return true;
+            }
+            Err(_) => return false,
+        }
+        let (text, fault) = task::reasons(&String::from_utf8_lossy(text));
+        self.starting = None;
+        if !text.is_empty() {
+            // Of several tasks others may have begun.
+            let fault = fault.filter(|_| self.spec.tasks.len() == 1);
+            self.launch_failed(text, fault);
+            return false;
+        }
+        let pid = std::process::id() as i32;
+        let event = StepEvent::Started {
+            pid,
+            start_ticks: proc::start_ticks(pid).unwrap_or(0),
+            task_pids: self.tasks.iter().map(|t| t.pid).collect(),
+            started: self.started,
+            started_us: u64::try_from(self.started_at.as_micros()).ok(),
+        };
+        self.announce(&event);
+        self.started_event = Some(event);
+        // Ends that came before the start were kept back.
+        for event in self.task_ends() {
+            self.announce(&event);
+        }
+        false
+    }
+}

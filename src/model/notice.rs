@@ -1,0 +1,31 @@
+//! What the notify hook is told of a job that is over.
+
+use crate::model::{ArrayRole, Job, JobState, Reason};
+use serde::{Deserialize, Serialize};
+
+/// The end of a top-level job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Notice {
+    /// `12`, or `12_3` for an array task.
+    pub job_id: String,
+    pub name: String,
+    pub state: JobState,
+    pub partition: String,
+    pub reason: Reason,
+}
+
+impl Notice {
+    /// That of a job at its end.
+    pub fn of(job: &Job) -> Notice {
+        Notice {
+            job_id: match &job.role {
+                ArrayRole::Task { array_job, task } => format!("{array_job}_{task}"),
+                _ => job.id.to_string(),
+            },
+            name: job.request.name.clone(),
+            state: job.run.state,
+            partition: job.partition.clone(),
+            reason: job.run.reason,
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Documents whose records come some at a time.
+
+use crate::render::json::document::{document, text};
+use crate::render::json::yaml::{item, yaml};
+use serde_json::{Value, json};
+
+/// In which form a document is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Json,
+    Yaml,
+}
+
+/// A document with one list.
+#[derive(Debug)]
+pub struct Parts {
+    form: Form,
+    empty: Value,
+    /// What stands before the records and after them.
+    before: String,
+    after: String,
+    has_records: bool,
+}
+
+/// Stands where the records do. No other text of a document has it.
+const MARK: &str = "the records stand here";
+
+impl Parts {
+    /// As [`document`], without records yet.
+    pub fn new(plugin: &str, list: &str, form: Form) -> Parts {
+        let marked = document(plugin, list, vec![json!(MARK)]);
+        let (whole, line) = match form {
+            Form::Json => (text(&marked), format!("    \"{MARK}\"")),
+            Form::Yaml => (yaml(&marked), item(&json!(MARK))),
+        };
+        let (before, after) = whole.split_once(&line).unwrap_or((&whole, ""));
+        let (before, after) = (before.to_owned(), after.to_owned());
+        Parts { form, empty: document(plugin, list, Vec::new()), before, after, has_records: false }
+    }
+
+    /// Takes records. What can be printed now.
+    pub fn add(&mut self, records: &[Value]) -> String {
+        let mut out = String::new();
+        for record in records {
+            let is_first = !std::mem::replace(&mut self.has_records, true);
+            if is_first {
+                out.push_str(&self.before);
+            }
+            match self.form {
+                Form::Yaml => out.push_str(&item(record)),
+                Form::Json => {
+                    out.push_str(if is_first { "" } else { ",\n" });
+                    let record = text(record);
+                    let lines = record.trim_end().lines().map(|line| format!("    {line}")).collect::<Vec<_>>();
+                    out.push_str(&lines.join("\n"));
+                }
+            }
+        }
+        out
+    }
+
+    /// What is left to print.
+    pub fn end(self) -> String {
+        match (self.has_records, self.form) {
+            (true, _) => self.after,
+            (false, Form::Json) => text(&self.empty),
+            (false, Form::Yaml) => yaml(&self.empty),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_in_parts_is_the_document() {
+        let records: Vec<Value> =
+            (0..5).map(|n| json!({ "id": n, "text": "a\nb", "list": [1, {"x": []}], "none": null })).collect();
+        for count in [0, 1, 5] {
+            for (form, write) in [(Form::Json, text as fn(&Value) -> String), (Form::Yaml, yaml)] {
+                let whole = write(&document("plugin", "jobs", records[..count].to_vec()));
+                let mut parts = Parts::new("plugin", "jobs", form);
+                let written: String = records[..count].chunks(2).map(|some| parts.add(some)).collect();
+                assert_eq!(written + &parts.end(), whole, "{count} {form:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Jobs that the database does not know, or knows only as waiting, and that were launched all the same: it was lost, or
+//! an older copy was put in its place. What their directories tell is made into records.
+//!
+//! What still runs is RUNNING and is taken over like any running job. What has ended gets the exit code of its own record;
+//! that it was cancelled or reached its job's time limit was known to the lost database alone.
+
+use super::lifecycle::Ending;
+use super::types::EndCause;
+use crate::model::array::TaskSet;
+use crate::model::change::{Change, Texts};
+use crate::model::exit::Trace;
+use crate::model::job::ClientProcess;
+use crate::model::request::JobKind;
+use crate::model::tres::Usage;
+use crate::model::{ArrayRole, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What is said of such a job.
+const COMMENT: &str = "found in its job directory: the database did not know that it was started";
+
+/// What one job directory tells.
+#[derive(Debug, Clone, Default)]
+pub struct FoundJob {
+    pub id: JobId,
+    /// The job as it was launched.
+    pub job: Option<Job>,
+    pub steps: Vec<Trace>,
+    pub script: Option<Vec<u8>>,
+}
+
+/// The changes that put what was found into the database. `pending`: the records that wait there; `owner`: the name and
+/// the number of the user whose directories these are.
+pub fn found_changes(
+    found: Vec<FoundJob>,
+    pending: &BTreeMap<JobId, &Job>,
+    owner: (&str, u32),
+    now: Timestamp,
+) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let mut taken: BTreeMap<JobId, Vec<u32>> = BTreeMap::new();
+    for found in found {
+        let waiting = pending.get(&found.id).copied();
+        let (id, script) = (found.id, found.script.clone());
+        let Some(job) = record(found, waiting, owner, now) else { continue };
+        if let ArrayRole::Task { array_job, task } = job.role {
+            taken.entry(array_job).or_default().push(task);
+        }
+        let steps: Vec<Change> =
+            job.steps.iter().map(|step| Change::PutStep { job: id, step: Box::new(step.clone()) }).collect();
+        let own = Box::new(job.without_steps());
+        changes.push(match waiting {
+            Some(_) => Change::Update(own),
+            None => Change::Insert { job: own, texts: script.map_or(Texts::None, Texts::Script) },
+        });
+        changes.extend(steps);
+    }
+    // They do not wait any more as part of a compact record.
+    let updated: Vec<JobId> = changes.iter().filter_map(updated).collect();
+    for job in pending.values().filter(|job| !updated.contains(&job.id)) {
+        let gone = job.array_job_id().and_then(|array| taken.get(&array));
+        if let Some(left) = gone.and_then(|gone| without(job, gone)) {
+            changes.push(Change::Update(Box::new(left)));
+        }
+    }
+    changes
+}
+
+fn updated(change: &Change) -> Option<JobId> {
+    match change {
+        Change::Update(job) => Some(job.id),
+        _ => None,
+    }
+}
+
+/// A compact record without these tasks; `None` where it has none of them.
+fn without(job: &Job, gone: &[u32]) -> Option<Job> {
+    let mut left = job.without_steps();
+    let (ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }) = &mut left.role else { return None };
+    let before = tasks.clone();
+    for task in gone {
+        tasks.remove(*task);
+    }
+    if *tasks == before {
+        return None;
+    }
+    if tasks.is_empty() {
+        // All that it stood for has been started since. The record has to name something.
+        *tasks = TaskSet::one(before.first().unwrap_or(0));
+        left.run.state = JobState::Cancelled;
+        left.run.end = Some(left.submit);
+        left.run.system_comment = Some(COMMENT.to_owned());
+    }
+    Some(left)
+}
+
+/// The record of what was found; `None` where nothing was launched that the database does not know of.
+fn record(found: FoundJob, waiting: Option<&Job>, owner: (&str, u32), now: Timestamp) -> Option<Job> {
+    let FoundJob { id, job, steps, .. } = found;
+    let told = job.filter(|job| job.id == id).or_else(|| unknown(id, &steps, owner, now))?;
+    let run = told.run.restarts;
+    if waiting.is_some_and(|waiting| waiting.run.restarts != run) {
+        return None;
+    }
+    let traces: Vec<Trace> = steps.into_iter().filter(|trace| trace.run == run).collect();
+    if waiting.is_some() && traces.iter().all(|trace| trace.ended.as_ref().is_some_and(|r| r.launch_error.is_some())) {
+        return None;
+    }
+    let mut job = told;
+    // Its environment is lost with the database: it cannot run again.
+    let request = Arc::make_mut(&mut job.request);
+    (request.requeue, request.no_requeue) = (false, true);
+    job.run.system_comment = Some(COMMENT.to_owned());
+    job.run.state = JobState::Running;
+    let own = job.own_step_id().map(|_| StepId::Batch);
+    job.steps = traces.iter().filter(|trace| Some(trace.step) != own).map(|trace| step(&job, trace)).collect();
+    let is_live = match own {
+        Some(own) => traces.iter().any(|trace| trace.step == own && trace.ended.is_none()),
+        None => traces.iter().any(|trace| trace.ended.is_none()),
+    };
+    if !is_live {
+        end(&mut job, own, &traces, now);
+    }
+    Some(job)
+}
+
+/// A job that runs and that nothing was written down of but its steps.
+fn unknown(id: JobId, steps: &[Trace], owner: (&str, u32), now: Timestamp) -> Option<Job> {
+    let live = steps.iter().rfind(|trace| trace.ended.is_none())?;
+    let kind = if steps.iter().any(|trace| trace.step == StepId::Batch) { JobKind::Batch } else { JobKind::Allocation };
+    let name = "unknown".to_owned();
+    let request = JobRequest { kind, name, user: owner.0.to_owned(), uid: owner.1, ..JobRequest::default() };
+    let mut job = Job { id, request: Arc::new(request), submit: now, ..Job::default() };
+    (job.run.restarts, job.run.start) = (live.run, Some(now));
+    Some(job)
+}
+
+fn step(job: &Job, trace: &Trace) -> Step {
+    let ended = trace.ended.as_ref();
+    let ending = ended.map(|record| Ending::of_running(record.exit, EndCause::of(record)));
+    Step {
+        id: trace.step,
+        name: job.request.name.clone(),
+        ntasks: ended.map_or(1, |record| u32::try_from(record.tasks.len()).unwrap_or(1).max(1)),
+        state: ending.map_or(JobState::Running, |ending| ending.state),
+        start: ended.map_or(job.run.start.unwrap_or(job.submit), |record| record.started),
+        end: ended.map(|record| record.ended),
+        exit: ending.map_or(ExitCode::OK, |ending| ending.exit),
+        alloc: job.run.alloc.clone().unwrap_or_default(),
+        usage: ended.map_or_else(Usage::default, |record| record.usage),
+        submit_line: String::new(),
+        overlap: true,
+        client: first_client(job, trace.step),
+        client_gone: ended.is_some_and(|record| record.client_gone),
+        suspended_us: 0,
+        clock: None,
+        stepped_us: 0,
+    }
+}
+
+/// The client of an allocation asks for its first step itself, and asks again after a restart of the daemon.
+fn first_client(job: &Job, step: StepId) -> Option<ClientProcess> {
+    let is_first = matches!(step, StepId::Interactive | StepId::Num(0));
+    job.holder().filter(|_| is_first && job.request.kind == JobKind::Allocation)
+}
+
+/// Ends a job as its script did, an allocation as the last of its steps.
+fn end(job: &mut Job, own: Option<StepId>, traces: &[Trace], now: Timestamp) {
+    let records = traces.iter().filter(|trace| own.is_none_or(|own| trace.step == own));
+    let last = records.filter_map(|trace| trace.ended.as_ref()).max_by_key(|record| record.ended);
+    let (ending, usage, at) = match last {
+        Some(record) => (Ending::of_running(record.exit, EndCause::of(record)), record.usage, record.ended),
+        // It was launched, and nothing is left to tell how it ended.
+        None => (Ending::of_running(ExitCode::OK, EndCause::RunnerLost), Usage::default(), now),
+    };
+    job.run = std::mem::take(&mut job.run).ended_as(ending.exit, usage, at);
+    (job.run.state, job.run.reason) = (ending.state, ending.reason);
+    if ending.state == JobState::Completed {
+        job.run.reason = Reason::None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ExitRecord;
+    use crate::model::array::TaskRange;
+    use crate::model::job::Client;
+    use crate::model::run::RunState;
+
+    const OWNER: (&str, u32) = ("ann", 7);
+    const NOW: Timestamp = Timestamp(900);
+
+    fn launched(id: u32) -> Job {
+        let run = RunState { state: JobState::Running, start: Some(Timestamp(20)), ..RunState::default() };
+        let request = Arc::new(JobRequest { name: "x".to_owned(), requeue: true, ..JobRequest::default() });
+        Job { id: JobId(id), request, run, submit: Timestamp(10), ..Job::default() }
+    }
+
+    fn trace(step: StepId, exit: Option<ExitCode>) -> Trace {
+        let ended = exit.map(|exit| ExitRecord { exit, ended: Timestamp(50), ..ExitRecord::default() });
+        Trace { step, run: 0, ended }
+    }
+
+    fn found(job: Job, steps: Vec<Trace>) -> FoundJob {
+        FoundJob { id: job.id, job: Some(job), steps, script: None }
+    }
+
+    fn jobs(changes: Vec<Change>) -> Vec<(bool, Job)> {
+        let of = |change| match change {
+            Change::Insert { job, .. } => Some((true, *job)),
+            Change::Update(job) => Some((false, *job)),
+            _ => None,
+        };
+        changes.into_iter().filter_map(of).collect()
+    }
+
+    #[test]
+    fn what_runs_is_running_and_what_ended_has_its_exit_code() {
+        let all = vec![
+            found(launched(1), vec![trace(StepId::Batch, None)]),
+            found(launched(2), vec![trace(StepId::Batch, Some(ExitCode::status(3)))]),
+            found(launched(3), vec![]),
+            FoundJob { id: JobId(4), steps: vec![trace(StepId::Batch, None)], ..FoundJob::default() },
+            FoundJob { id: JobId(5), ..FoundJob::default() },
+        ];
+        let jobs = jobs(found_changes(all, &BTreeMap::new(), OWNER, NOW));
+        let told: Vec<_> = jobs.iter().map(|(_, job)| (job.id.0, job.run.state, job.run.exit, job.run.end)).collect();
+        let ok = ExitCode::OK;
+        assert_eq!(
+            told,
+            [
+                (1, JobState::Running, ok, None),
+                (2, JobState::Failed, ExitCode::status(3), Some(Timestamp(50))),
+                (3, JobState::Failed, ok, Some(NOW)),
+                (4, JobState::Running, ok, None),
+            ]
+        );
+        assert!(jobs.iter().all(|(is_new, job)| *is_new && !job.runs_again()));
+        assert_eq!((jobs[2].1.run.reason, jobs[3].1.request.user.as_str()), (Reason::RunnerLost, "ann"));
+    }
+
+    #[test]
+    fn a_job_that_the_database_has_waiting_runs_where_it_was_launched_since() {
+        let waits = Job { run: RunState::default(), ..launched(1) };
+        let again = Job { run: RunState { restarts: 1, ..RunState::default() }, ..launched(2) };
+        let failed = Job { run: RunState::default(), ..launched(3) };
+        let pending = BTreeMap::from([(JobId(1), &waits), (JobId(2), &again), (JobId(3), &failed)]);
+        let mut no_launch = trace(StepId::Batch, Some(ExitCode::LAUNCH_FAILED));
+        if let Some(record) = &mut no_launch.ended {
+            record.launch_error = Some("no room".to_owned());
+        }
+        let all = vec![
+            found(launched(1), vec![trace(StepId::Batch, None)]),
+            found(launched(2), vec![trace(StepId::Batch, Some(ExitCode::OK))]),
+            found(launched(3), vec![no_launch]),
+        ];
+        let jobs = jobs(found_changes(all, &pending, OWNER, NOW));
+        let told: Vec<_> = jobs.iter().map(|(is_new, job)| (*is_new, job.id.0, job.run.state)).collect();
+        assert_eq!(told, [(false, 1, JobState::Running)]);
+    }
+
+    #[test]
+    fn tasks_that_were_started_do_not_wait_any_more() {
+        let of = |first, last| TaskSet::from_ranges(TaskRange::new(first, last, 1).into_iter().collect());
+        let rest = Job { role: ArrayRole::Rest { tasks: of(0, 5), limit: None }, ..launched(10) };
+        let part = Job { role: ArrayRole::Part { array_job: JobId(10), tasks: of(6, 6) }, ..launched(11) };
+        let pending = BTreeMap::from([(JobId(10), &rest), (JobId(11), &part)]);
+        let task = |id, task| {
+            let job = Job { role: ArrayRole::Task { array_job: JobId(10), task }, ..launched(id) };
+            found(job, vec![trace(StepId::Batch, Some(ExitCode::OK))])
+        };
+        let jobs = jobs(found_changes(vec![task(12, 0), task(13, 1), task(14, 6)], &pending, OWNER, NOW));
+        let of_id = |id| jobs.iter().find(|(_, job)| job.id == JobId(id)).map(|(is_new, job)| (*is_new, job.clone()));
+        assert_eq!(of_id(12).map(|(is_new, job)| (is_new, job.run.state)), Some((true, JobState::Completed)));
+        let (is_new, left) = of_id(10).expect("the rest");
+        assert_eq!((is_new, left.compact_tasks()), (false, Some(&of(2, 5))));
+        assert_eq!(of_id(11).map(|(_, job)| job.run.state), Some(JobState::Cancelled));
+    }
+
+    #[test]
+    fn an_allocation_runs_while_a_step_of_it_does() {
+        let holder = ClientProcess { pid: 4, start_ticks: 5, ..ClientProcess::default() };
+        let allocation = |id| {
+            let mut job = Job { client: Some(Client { process: holder, holds: true }), ..launched(id) };
+            Arc::make_mut(&mut job.request).kind = JobKind::Allocation;
+            job
+        };
+        let (first, failed) =
+            (trace(StepId::Num(0), Some(ExitCode::OK)), trace(StepId::Num(1), Some(ExitCode::status(2))));
+        let all = vec![
+            found(allocation(1), vec![first.clone(), trace(StepId::Num(1), None)]),
+            found(allocation(2), vec![first, failed]),
+        ];
+        let changes = found_changes(all, &BTreeMap::new(), OWNER, NOW);
+        let clients: Vec<_> = changes
+            .iter()
+            .filter_map(|change| match change {
+                Change::PutStep { step, .. } => Some(step.client),
+                _ => None,
+            })
+            .collect();
+        let states: Vec<_> = jobs(changes).iter().map(|(_, job)| job.run.state).collect();
+        assert_eq!(clients, [Some(holder), None, Some(holder), None]);
+        assert_eq!(states, [JobState::Running, JobState::Failed]);
+    }
+}

@@ -1,0 +1,59 @@
+//! How long the texts of a submission may be: as Slurm's controller has it, and no longer than a launch can carry.
+
+use super::types::Submission;
+use crate::model::{JobRequest, Refusal};
+
+/// Bytes of a script (slurm.conf, `max_script_size`).
+const SCRIPT: usize = 4 << 20;
+
+/// Bytes of an environment. Linux starts no program with more than 6 MB of arguments and environment.
+const ENVIRONMENT: usize = 8 << 20;
+
+/// Bytes of a path (`PATH_MAX`).
+const PATH: usize = 4096;
+
+/// Bytes of any other text.
+const TEXT: usize = 1024;
+
+/// # Errors
+/// [`Refusal::TooLong`].
+pub(super) fn check(s: &Submission) -> Result<(), Refusal> {
+    let JobRequest { name, partition, work_dir, std_out, std_err, std_in, .. } = &s.request;
+    let JobRequest { account, qos, comment, extra, wckey, reservation, licenses, mail_type, mail_user, .. } =
+        &s.request;
+    check_text("name", Some(name), TEXT)?;
+    let texts = [
+        ("partition", partition),
+        ("account", account),
+        ("qos", qos),
+        ("comment", comment),
+        ("extra", extra),
+        ("wckey", wckey),
+        ("reservation", reservation),
+        ("licenses", licenses),
+        ("mail_type", mail_type),
+        ("mail_user", mail_user),
+    ];
+    texts.into_iter().try_for_each(|(what, text)| check_text(what, text.as_ref(), TEXT))?;
+    let paths = [("std_out", std_out), ("std_err", std_err), ("std_in", std_in)];
+    paths.into_iter().try_for_each(|(what, text)| check_text(what, text.as_ref(), PATH))?;
+    check_text("work_dir", Some(work_dir), PATH)?;
+    check_len("script", s.texts.script.len(), SCRIPT)?;
+    check_len("environment", s.texts.env.len(), ENVIRONMENT)
+}
+
+/// The name of a step.
+///
+/// # Errors
+/// [`Refusal::TooLong`].
+pub(super) fn check_name(name: &str) -> Result<(), Refusal> {
+    check_len("name", name.len(), TEXT)
+}
+
+fn check_text(what: &str, text: Option<&String>, max: usize) -> Result<(), Refusal> {
+    text.map_or(Ok(()), |text| check_len(what, text.len(), max))
+}
+
+fn check_len(what: &str, len: usize, max: usize) -> Result<(), Refusal> {
+    if len > max { Err(Refusal::TooLong { what: what.to_owned(), len, max }) } else { Ok(()) }
+}

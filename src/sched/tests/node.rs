@@ -1,0 +1,139 @@
+//! A host that cannot start processes, and a job that the daemon dies of.
+
+use super::*;
+use crate::model::node::HostFault;
+
+/// The launch of this job fails by a full disk.
+fn fails(d: &mut Double, id: JobId) {
+    d.act(|core, cx| {
+        let record = ExitRecord::launch_failed("could not write x".to_owned(), cx.now);
+        core.on_job_ended(id, record.by_host(Some(HostFault::Space)), EndCause::HostFault, cx);
+    });
+    d.plan();
+}
+
+fn drained(d: &Double) -> Option<&str> {
+    d.core.node_trouble().map(|trouble| trouble.text.as_str())
+}
+
+#[test]
+fn a_fault_of_the_host_puts_the_job_back_and_stops_all_starts() {
+    let mut d = Double::new(4, 1000, 0);
+    let [one, two] = [d.submit(ask()), d.submit(ask())];
+    d.plan();
+    assert_eq!(d.started(), [one, two]);
+    let three = d.submit(ask());
+    fails(&mut d, one);
+    assert_eq!(drained(&d), Some("no space on disk: could not write x"));
+    assert_eq!((d.state(one), d.core.job(one).unwrap().run.restarts, d.store.runs.len()), (JobState::Pending, 0, 0));
+    assert_eq!((d.reason(one), d.reason(three)), (Reason::ReqNodeNotAvail, Reason::ReqNodeNotAvail));
+    assert_eq!((d.started(), d.state(two)), (Vec::new(), JobState::Running));
+    // What was launched at the same time and went well is the proof that it is over.
+    d.act(|core, _| core.on_launched(two));
+    d.plan();
+    assert_eq!((d.started(), drained(&d)), (vec![one, three], None));
+}
+
+#[test]
+fn a_drained_node_tries_one_job_after_the_other_with_a_pause_that_doubles() {
+    let mut d = Double::new(4, 1000, 0);
+    let [one, two] = [d.submit(ask()), d.submit(ask())];
+    d.plan();
+    d.started();
+    fails(&mut d, one);
+    fails(&mut d, two);
+    let three = d.submit(ask());
+    d.plan();
+    assert_eq!(d.started(), []);
+    let mut tried = Vec::new();
+    for pause in [1, 2, 4, 8, 16, 32, 60, 60] {
+        assert_eq!(d.core.next_due(), Some(d.now.plus_secs(pause)));
+        d.wait(pause);
+        let started = d.started();
+        assert_eq!(started.len(), 1, "one at a time");
+        tried.push(started[0]);
+        fails(&mut d, started[0]);
+    }
+    assert_eq!(tried[..2], [three, one], "first the one that has not failed");
+    d.wait(60);
+    let probe = d.started();
+    assert_eq!(probe.len(), 1);
+    d.act(|core, _| core.on_launched(probe[0]));
+    d.plan();
+    assert_eq!((d.started().len(), drained(&d)), (2, None));
+    let all = [one, two, three].map(|id| d.core.job(id).unwrap());
+    assert!(all.iter().all(|job| job.run.state == JobState::Running && job.run.restarts == 0));
+}
+
+#[test]
+fn a_drained_node_without_room_for_a_try_waits_for_an_end_and_not_for_the_clock() {
+    let mut d = Double::new(1, 1000, 0);
+    let one = d.submit(ask());
+    d.plan();
+    d.act(|core, cx| {
+        let step = StepKey { job: one, step: StepId::Num(0) };
+        let record = ExitRecord::launch_failed("no".to_owned(), cx.now).by_host(Some(HostFault::Processes));
+        core.on_step_ended(step, &record, EndCause::HostFault, cx);
+    });
+    let two = d.submit(ask());
+    d.plan();
+    d.started();
+    assert_eq!(drained(&d), Some("no processes left: no"));
+    d.wait(1);
+    assert_eq!((d.started(), d.core.next_due()), (Vec::new(), None));
+    d.exit(one, 0);
+    assert_eq!(d.started(), [two]);
+}
+
+#[test]
+fn a_job_that_alone_meets_faults_of_the_host_is_held_and_the_others_go_on() {
+    let mut d = Double::new(1, 1000, 0);
+    let bad = d.submit(ask());
+    for _ in 0..5 {
+        let good = d.submit(ask());
+        d.plan();
+        assert_eq!(d.started(), [bad]);
+        fails(&mut d, bad);
+        d.wait(1);
+        assert_eq!(d.started(), [good], "the other is tried first");
+        d.act(|core, _| core.on_launched(good));
+        d.exit(good, 0);
+    }
+    assert_eq!((d.state(bad), d.reason(bad)), (JobState::Pending, Reason::JobHeldAdmin));
+    let comment = d.core.job(bad).unwrap().run.system_comment.clone().unwrap();
+    assert_eq!(
+        comment,
+        "its launch failed 5 times while other jobs could be launched: no space on disk: could not write x"
+    );
+    d.act(|core, cx| core.release(&JobRef::job(bad), cx)).unwrap();
+    d.plan();
+    assert_eq!((d.started(), d.core.job(bad).unwrap().failed_launches), (vec![bad], Default::default()));
+}
+
+#[test]
+fn a_job_that_the_daemon_died_of_twice_is_held_until_it_is_released() {
+    let mut d = Double::new(1, 1000, 0);
+    let bad = d.submit(ask());
+    let other = d.submit(ask());
+    d.plan();
+    for deaths in 1..=2 {
+        assert_eq!(d.started(), [bad]);
+        let jobs = d.store.jobs.values().cloned().collect();
+        d.core = Core::recover(d.core.config().clone(), jobs, Vec::new(), JobId(3), d.now);
+        d.core.launch_was_under_way(bad);
+        d.end(bad, EndCause::NeverLaunched, ExitCode::OK);
+        assert_eq!(d.core.job(bad).unwrap().failed_launches.deaths, deaths);
+        assert_eq!(d.store.jobs[&bad].failed_launches.deaths, deaths, "the next daemon knows");
+        d.plan();
+    }
+    assert_eq!((d.started(), d.reason(bad)), (vec![other], Reason::JobHeldAdmin));
+    let comment = d.core.job(bad).unwrap().run.system_comment.clone();
+    assert_eq!(comment.as_deref(), Some("the daemon died 2 times while the job was launched"));
+    // A launch that a daemon did not live to make is not the job's fault, nor is what was under way elsewhere.
+    d.exit(other, 0);
+    d.act(|core, cx| core.release(&JobRef::job(bad), cx)).unwrap();
+    d.plan();
+    d.end(bad, EndCause::NeverLaunched, ExitCode::OK);
+    d.plan();
+    assert_eq!((d.started(), d.core.job(bad).unwrap().failed_launches.deaths), (vec![bad, bad], 0));
+}

@@ -1,0 +1,135 @@
+//! The machine went down while jobs ran.
+
+use super::*;
+
+const OTHER: ClockBase = ClockBase { boot: BootId(2), zero: Timestamp(0) };
+
+/// A core of the next boot with what the store has.
+fn rebooted(d: &Double) -> Core {
+    let jobs: Vec<Job> = d.store.jobs.values().cloned().collect();
+    let mut core = Core::recover(d.core.config().clone(), jobs, Vec::new(), d.core.next_id(), d.now);
+    core.set_clock(OTHER);
+    core
+}
+
+fn double(cpus: u32) -> Double {
+    let mut d = Double::new(cpus, 1000, 0);
+    d.core.set_clock(ClockBase { boot: BootId(1), zero: Timestamp(0) });
+    d
+}
+
+/// Nothing was written down but, perhaps, the end of the job's own processes.
+fn remains(job: JobId, own: Option<ExitRecord>, last_sign: Timestamp) -> Remains {
+    Remains { job, own, steps: Vec::new(), last_sign }
+}
+
+fn run(core: &Core, id: JobId) -> (JobState, Reason, ExitCode) {
+    let run = &core.job(id).unwrap().run;
+    (run.state, run.reason, run.exit)
+}
+
+#[test]
+fn what_ran_at_a_reboot_has_failed_with_the_node_and_gives_its_resources_back() {
+    let mut d = double(2);
+    let (job, allocation) = (d.submit(ask()), d.submit(ask().allocation()));
+    let waiting = d.submit(ask().cpus(2));
+    d.plan();
+    let StepStart::Now(step, _) = create(&mut d, allocation, step(1), 1).unwrap() else { panic!("it starts") };
+    let mut core = rebooted(&d);
+    assert_eq!(core.ran_before(None), [job, allocation]);
+    let mut cx = Cx::at(d.now.plus_secs(3600));
+    let last = d.now.plus_secs(60);
+    for id in [job, allocation] {
+        core.node_failed(remains(id, None, last), &mut cx);
+        assert_eq!(run(&core, id), (JobState::NodeFail, Reason::NodeDown, ExitCode::NODE_FAILED));
+        let ended = core.job(id).unwrap();
+        assert_eq!(ended.elapsed(cx.now).as_secs(), 60, "the time that the machine was off does not count");
+        assert!(cx.out.effects.contains(&Effect::Ended(id)));
+    }
+    let step = core.job(allocation).unwrap().steps.iter().find(|known| known.id == step.step).unwrap();
+    assert_eq!((step.state, step.end), (JobState::NodeFail, Some(last)));
+    core.plan(&mut cx);
+    assert_eq!(core.job(waiting).unwrap().run.state, JobState::Running);
+    assert_eq!(core.ran_before(None), [], "it runs under the new boot");
+    core.check_invariants().unwrap();
+}
+
+#[test]
+fn an_end_that_was_written_down_before_a_reboot_is_the_end() {
+    let mut d = double(1);
+    let job = d.submit(ask());
+    d.plan();
+    let mut core = rebooted(&d);
+    let ended = d.now.plus_secs(5);
+    let record = ExitRecord { exit: ExitCode::status(3), started: d.now, ended, ..ExitRecord::default() };
+    core.node_failed(remains(job, Some(record), d.now.plus_secs(60)), &mut Cx::at(d.now.plus_secs(3600)));
+    assert_eq!(run(&core, job), (JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(3)));
+    assert_eq!(core.job(job).unwrap().run.end, Some(ended));
+}
+
+#[test]
+fn an_end_that_is_learnt_of_late_is_not_forgotten_before_it_is_stored() {
+    let mut d = double(1);
+    let job = d.submit(ask());
+    d.plan();
+    let mut core = rebooted(&d);
+    let mut cx = Cx::at(d.now.plus_secs(24 * 3600));
+    core.node_failed(remains(job, None, d.now), &mut cx);
+    let mut later = Cx::at(cx.now.plus_secs(d.core.config().min_job_age_secs));
+    core.plan(&mut later);
+    assert!(core.job(job).is_some(), "its end is in no database yet");
+    core.end_is_stored(job, &mut later);
+    assert!(core.job(job).is_some(), "somebody may have read that it runs");
+    core.plan(&mut Cx::at(later.now.plus_secs(d.core.config().min_job_age_secs)));
+    assert!(core.job(job).is_none());
+}
+
+#[test]
+fn after_a_reboot_only_what_asked_for_it_runs_again_and_once() {
+    let mut d = double(2);
+    let asked = d.submit(ask().with(|r| r.requeue = true));
+    d.plan();
+    for restarts in [0, 1] {
+        let mut core = rebooted(&d);
+        assert_eq!(core.job(asked).unwrap().run.restarts, restarts);
+        let mut cx = Cx::at(d.now);
+        core.node_failed(remains(asked, None, d.now), &mut cx);
+        let expected = if restarts == 0 { JobState::Pending } else { JobState::NodeFail };
+        assert_eq!(core.job(asked).unwrap().run.state, expected);
+        core.plan(&mut cx);
+        d.store.jobs.insert(asked, core.job(asked).unwrap().clone());
+        if let Some(job) = d.store.jobs.get_mut(&asked) {
+            // Each boot is another one.
+            job.run.clock = job.run.clock.map(|clock| ClockBase { boot: BootId(1), ..clock });
+        }
+    }
+}
+
+#[test]
+fn what_was_being_stopped_at_a_reboot_ends_as_it_was_to_end() {
+    let mut d = double(4);
+    let ids: Vec<JobId> = (0..4).map(|_| d.submit(ask())).collect();
+    d.plan();
+    d.cancel(&JobRef::job(ids[0])).unwrap();
+    d.act(|core, cx| core.limit_reached(ids[1], cx));
+    d.act(|core, cx| core.requeue(&JobRef::job(ids[2]), false, cx)).unwrap();
+    let mut core = rebooted(&d);
+    let mut cx = Cx::at(d.now);
+    for id in core.ran_before(None) {
+        core.node_failed(remains(id, None, d.now), &mut cx);
+    }
+    let states: Vec<JobState> = ids.iter().map(|id| core.job(*id).unwrap().run.state).collect();
+    assert_eq!(states, [JobState::Cancelled, JobState::Timeout, JobState::Pending, JobState::NodeFail]);
+}
+
+#[test]
+fn a_record_of_an_earlier_slotd_tells_its_boot_by_its_start() {
+    let mut d = double(1);
+    let job = d.submit(ask());
+    d.plan();
+    d.store.jobs.get_mut(&job).unwrap().run.clock = None;
+    let core = rebooted(&d);
+    assert_eq!(core.ran_before(Some(d.now.plus_secs(1))), [job]);
+    assert_eq!(core.ran_before(Some(d.now)), []);
+    assert_eq!(core.ran_before(None), []);
+}

@@ -1,0 +1,470 @@
+//! The end of history: which records and environments are old enough to go, and their removal.
+//!
+//! What is to go is looked for by the reader, so that no commit waits for the search. The writer removes it in small
+//! batches, and looks once more whether each may go. What others share with a removed record (request, script) goes with
+//! the last of them.
+
+use crate::model::dependency::{Dependency, DependencyTerm};
+use crate::model::{JobId, JobRef, JobState, Timestamp};
+use crate::store::error::StoreError;
+use crate::store::load;
+use crate::store::row::{from_json, job_id};
+use crate::store::schema::{history, jobs, launches, requests, texts};
+use crate::store::{Reader, Store};
+use diesel::connection::SimpleConnection;
+use diesel::dsl::{delete, exists, insert_into, not, select};
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Text};
+use diesel::sqlite::SqliteConnection;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Pages that one batch gives back to the file system at most.
+const PAGES: u32 = 4096;
+
+fn ended() -> Vec<&'static str> {
+    JobState::ALL.into_iter().filter(|state| state.is_terminal()).map(JobState::name).collect()
+}
+
+#[derive(QueryableByName)]
+struct DependencyText {
+    #[diesel(sql_type = Text)]
+    text: String,
+}
+
+/// A number that a statement tells.
+#[derive(QueryableByName)]
+pub(super) struct Number {
+    #[diesel(sql_type = BigInt)]
+    pub n: i64,
+}
+
+impl Reader {
+    /// When the newest record ended that is not among the `keep` newest that have ended; `None` where there are no more.
+    ///
+    /// # Errors
+    /// The database can't be read.
+    pub fn end_beyond(&mut self, keep: u64) -> Result<Option<Timestamp>, StoreError> {
+        let end: Option<Option<i64>> = jobs::table
+            .filter(jobs::state.eq_any(ended()).and(jobs::end_us.is_not_null()))
+            .order(jobs::end_us.desc())
+            .offset(i64::try_from(keep).unwrap_or(i64::MAX))
+            .select(jobs::end_us)
+            .first(&mut self.conn)
+            .optional()
+            .map_err(StoreError::sql("read when jobs ended"))?;
+        Ok(end.flatten().map(Timestamp))
+    }
+
+    /// The first end of a record that has ended.
+    ///
+    /// # Errors
+    /// The database can't be read.
+    pub fn first_end(&mut self) -> Result<Option<Timestamp>, StoreError> {
+        let mut first = None;
+        // By state, since the index is.
+        for state in ended() {
+            let end: Option<i64> = jobs::table
+                .filter(jobs::state.eq(state))
+                .select(diesel::dsl::min(jobs::end_us))
+                .first(&mut self.conn)
+                .map_err(StoreError::sql("read when jobs ended"))?;
+            first = [first, end].into_iter().flatten().min();
+        }
+        Ok(first.map(Timestamp))
+    }
+
+    /// The records that ended before `before`, by number. Not those that a pending job's dependency names, nor tasks of
+    /// an array of which a task has not ended by then.
+    ///
+    /// # Errors
+    /// The database can't be read.
+    pub fn ended_before(&mut self, before: Timestamp) -> Result<Vec<JobId>, StoreError> {
+        self.conn.transaction(|conn| {
+            let rows: Vec<(i64, Option<i64>)> = jobs::table
+                .filter(jobs::state.eq_any(ended()).and(jobs::end_us.lt(before.0)))
+                .select((jobs::job_id, jobs::array_job_id))
+                .order(jobs::job_id)
+                .load(conn)
+                .map_err(StoreError::sql("look for old jobs"))?;
+            let needed = named_by_pending(conn)?;
+            let whole = whole_arrays(conn, rows.iter().filter_map(|(_, array)| *array), before)?;
+            let may_go = |(id, array): &(i64, Option<i64>)| {
+                let is_named = needed.contains(id) || array.is_some_and(|array| needed.contains(&array));
+                !is_named && array.is_none_or(|array| whole.contains(&array))
+            };
+            rows.into_iter().filter(may_go).map(|(id, _)| job_id("jobs", id)).collect()
+        })
+    }
+
+    /// The submissions whose jobs have all ended before `before` and that have an environment still.
+    ///
+    /// # Errors
+    /// The database can't be read.
+    pub fn environments_before(&mut self, before: Timestamp) -> Result<Vec<JobId>, StoreError> {
+        self.conn.transaction(|conn| {
+            let rows: Vec<(i64, Option<i64>)> = launches::table
+                .inner_join(jobs::table.on(jobs::job_id.eq(launches::job_id)))
+                .filter(launches::env_id.is_not_null())
+                .filter(jobs::state.eq_any(ended()).and(jobs::end_us.lt(before.0)))
+                .select((jobs::job_id, jobs::array_job_id))
+                .order(jobs::job_id)
+                .load(conn)
+                .map_err(StoreError::sql("look for old environments"))?;
+            let whole = whole_arrays(conn, rows.iter().filter_map(|(_, array)| *array), before)?;
+            let is_over = |array: &Option<i64>| array.is_none_or(|array| whole.contains(&array));
+            rows.into_iter().filter(|(_, array)| is_over(array)).map(|(id, _)| job_id("launches", id)).collect()
+        })
+    }
+
+    /// The first end of a record that has ended and has an environment still.
+    ///
+    /// # Errors
+    /// The database can't be read.
+    pub fn first_end_with_environment(&mut self) -> Result<Option<Timestamp>, StoreError> {
+        let end: Option<i64> = launches::table
+            .inner_join(jobs::table.on(jobs::job_id.eq(launches::job_id)))
+            .filter(launches::env_id.is_not_null())
+            .filter(jobs::state.eq_any(ended()))
+            .select(diesel::dsl::min(jobs::end_us))
+            .first(&mut self.conn)
+            .map_err(StoreError::sql("look for environments"))?;
+        Ok(end.map(Timestamp))
+    }
+
+    /// Of these submissions the numbers of all their records: those that have job directories.
+    ///
+    /// # Errors
+    /// The database can't be read.
+    pub fn records_of(&mut self, submissions: &[JobId]) -> Result<Vec<JobId>, StoreError> {
+        let mut found: BTreeSet<JobId> = submissions.iter().copied().collect();
+        for some in submissions.chunks(load::CHUNK) {
+            let arrays: Vec<i64> = some.iter().map(|id| i64::from(id.0)).collect();
+            let ids: Vec<i64> = jobs::table
+                .filter(jobs::array_job_id.eq_any(arrays))
+                .select(jobs::job_id)
+                .load(&mut self.conn)
+                .map_err(StoreError::sql("read the tasks of arrays"))?;
+            for id in ids {
+                found.insert(job_id("jobs", id)?);
+            }
+        }
+        Ok(found.into_iter().collect())
+    }
+
+    /// The first job among these that was launched once and whose environment is gone: it cannot run again.
+    ///
+    /// # Errors
+    /// The database can't be read.
+    pub fn without_environment(&mut self, named: &JobRef) -> Result<Option<JobId>, StoreError> {
+        for key in load::named_keys(&mut self.conn, std::slice::from_ref(named))? {
+            if let Some((_, None)) = load::launch_row(&mut self.conn, key.id)? {
+                return Ok(Some(key.id));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The numbers that dependencies of pending jobs name.
+fn named_by_pending(conn: &mut SqliteConnection) -> Result<BTreeSet<i64>, StoreError> {
+    let texts: Vec<DependencyText> = diesel::sql_query(
+        "SELECT DISTINCT requests.body -> '$.dependency' AS text FROM jobs JOIN requests USING (request_id) \
+         WHERE jobs.state = 'PENDING' AND requests.body -> '$.dependency' IS NOT NULL",
+    )
+    .load(conn)
+    .map_err(StoreError::sql("read the dependencies of pending jobs"))?;
+    let mut named = BTreeSet::new();
+    for text in texts {
+        let dependency: Dependency = from_json("requests", "body", &text.text)?;
+        named.extend(dependency.terms.iter().filter_map(|term| match term {
+            DependencyTerm::On { job, .. } => Some(i64::from(job.job.0)),
+            DependencyTerm::Singleton => None,
+        }));
+    }
+    Ok(named)
+}
+
+/// Those of these arrays of which each record ended before `before`.
+fn whole_arrays(
+    conn: &mut SqliteConnection,
+    arrays: impl Iterator<Item = i64>,
+    before: Timestamp,
+) -> Result<BTreeSet<i64>, StoreError> {
+    let mut whole = BTreeMap::new();
+    for array in arrays {
+        if whole.contains_key(&array) {
+            continue;
+        }
+        let is_young = not(jobs::state.eq_any(ended())).or(jobs::end_us.ge(before.0));
+        let has_young: bool = select(exists(jobs::table.filter(jobs::array_job_id.eq(array)).filter(is_young)))
+            .get_result(conn)
+            .map_err(StoreError::sql("look whether an array has ended"))?;
+        whole.insert(array, !has_young);
+    }
+    Ok(whole.into_iter().filter(|(_, is_whole)| *is_whole).map(|(array, _)| array).collect())
+}
+
+impl Store {
+    /// Removes the records of these jobs that have ended, with all that is theirs alone, in one transaction. How many.
+    ///
+    /// # Errors
+    /// The database can't be written. Nothing was removed.
+    pub fn remove(&mut self, ids: &[JobId]) -> Result<usize, StoreError> {
+        let removed = self.transaction(|conn, _| {
+            let mut removed = 0;
+            for some in ids.chunks(load::CHUNK) {
+                removed += remove_some(conn, some)?;
+            }
+            Ok(removed)
+        });
+        self.forget_rows();
+        removed
+    }
+
+    /// Drops the environments of these submissions, in one transaction.
+    ///
+    /// # Errors
+    /// The database can't be written. Nothing was dropped.
+    pub fn drop_environments(&mut self, submissions: &[JobId]) -> Result<(), StoreError> {
+        let dropped = self.transaction(|conn, _| {
+            for some in submissions.chunks(load::CHUNK) {
+                let ids: Vec<i64> = some.iter().map(|id| i64::from(id.0)).collect();
+                let of_these = || launches::table.filter(launches::job_id.eq_any(&ids));
+                let old: Vec<Option<i64>> = of_these()
+                    .select(launches::env_id)
+                    .load(conn)
+                    .map_err(StoreError::sql("read which environments to drop"))?;
+                diesel::update(of_these())
+                    .set(launches::env_id.eq(None::<i64>))
+                    .execute(conn)
+                    .map_err(StoreError::sql("drop environments"))?;
+                remove_unused_texts(conn, old.into_iter().flatten())?;
+            }
+            Ok(())
+        });
+        self.forget_rows();
+        dropped
+    }
+
+    /// Gives free pages of the file back, some at a time. Whether there may be more.
+    ///
+    /// # Errors
+    /// The database can't be written.
+    pub fn shrink(&mut self) -> Result<bool, StoreError> {
+        self.replace_suspect()?;
+        let shrunk = self.give_pages_back();
+        shrunk.inspect_err(|error| self.suspect(error))
+    }
+
+    fn give_pages_back(&mut self) -> Result<bool, StoreError> {
+        let failed = StoreError::sql("give free pages back");
+        self.conn.batch_execute(&format!("PRAGMA incremental_vacuum({PAGES})")).map_err(&failed)?;
+        let free: i64 = diesel::sql_query("SELECT freelist_count AS n FROM pragma_freelist_count")
+            .get_result::<Number>(&mut self.conn)
+            .map_err(&failed)?
+            .n;
+        let mode: i64 = diesel::sql_query("SELECT auto_vacuum AS n FROM pragma_auto_vacuum")
+            .get_result::<Number>(&mut self.conn)
+            .map_err(&failed)?
+            .n;
+        Ok(free > 0 && mode != 0)
+    }
+}
+
+fn remove_some(conn: &mut SqliteConnection, ids: &[JobId]) -> Result<usize, StoreError> {
+    let failed = StoreError::sql("remove old jobs");
+    let ids: Vec<i64> = ids.iter().map(|id| i64::from(id.0)).collect();
+    let old = jobs::table.filter(jobs::job_id.eq_any(ids).and(jobs::state.eq_any(ended())));
+    let rows: Vec<(i64, Option<i64>, i64)> =
+        old.select((jobs::job_id, jobs::array_job_id, jobs::request_id)).load(conn).map_err(&failed)?;
+    let gone: Vec<i64> = rows.iter().map(|(id, ..)| *id).collect();
+    let Some(last) = gone.iter().max() else { return Ok(0) };
+    insert_into(history::table)
+        .values((history::id.eq(1), history::last_job_id.eq(*last)))
+        .on_conflict(history::id)
+        .do_update()
+        .set(history::last_job_id.eq(diesel::dsl::sql::<BigInt>("max(last_job_id, excluded.last_job_id)")))
+        .execute(conn)
+        .map_err(&failed)?;
+    delete(jobs::table.filter(jobs::job_id.eq_any(&gone))).execute(conn).map_err(&failed)?;
+    remove_unused_requests(conn, rows.iter().map(|(.., request)| *request))?;
+    // The texts of an array belong to its number, and to all its tasks.
+    let arrays = rows.iter().filter_map(|(_, array, _)| *array);
+    let submissions: BTreeSet<i64> = gone.iter().copied().chain(arrays).collect();
+    remove_unused_launches(conn, &submissions)?;
+    Ok(gone.len())
+}
+
+fn remove_unused_requests(conn: &mut SqliteConnection, ids: impl Iterator<Item = i64>) -> Result<(), StoreError> {
+    let ids: BTreeSet<i64> = ids.collect();
+    let is_used = exists(jobs::table.filter(jobs::request_id.eq(requests::request_id)));
+    delete(requests::table.filter(requests::request_id.eq_any(ids)).filter(not(is_used)))
+        .execute(conn)
+        .map_err(StoreError::sql("remove the requests of old jobs"))?;
+    Ok(())
+}
+
+fn remove_unused_launches(conn: &mut SqliteConnection, submissions: &BTreeSet<i64>) -> Result<(), StoreError> {
+    let failed = StoreError::sql("remove what launched old jobs");
+    let own = exists(jobs::table.filter(jobs::job_id.eq(launches::job_id)));
+    let of_array = exists(jobs::table.filter(jobs::array_job_id.eq(launches::job_id.nullable())));
+    let unused: Vec<(i64, i64, Option<i64>)> = launches::table
+        .filter(launches::job_id.eq_any(submissions))
+        .filter(not(own))
+        .filter(not(of_array))
+        .select((launches::job_id, launches::script_id, launches::env_id))
+        .load(conn)
+        .map_err(&failed)?;
+    let ids: Vec<i64> = unused.iter().map(|(id, ..)| *id).collect();
+    delete(launches::table.filter(launches::job_id.eq_any(ids))).execute(conn).map_err(&failed)?;
+    remove_unused_texts(conn, unused.into_iter().flat_map(|(_, script, env)| [Some(script), env]).flatten())
+}
+
+fn remove_unused_texts(conn: &mut SqliteConnection, ids: impl Iterator<Item = i64>) -> Result<(), StoreError> {
+    let ids: BTreeSet<i64> = ids.collect();
+    let as_script = exists(launches::table.filter(launches::script_id.eq(texts::text_id)));
+    let as_env = exists(launches::table.filter(launches::env_id.eq(texts::text_id.nullable())));
+    delete(texts::table.filter(texts::text_id.eq_any(ids)).filter(not(as_script)).filter(not(as_env)))
+        .execute(conn)
+        .map_err(StoreError::sql("remove the scripts and environments of old jobs"))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::array::TaskSet;
+    use crate::model::change::Change;
+    use crate::model::dependency::DependencyKind;
+    use crate::model::{ArrayRole, Job, JobRequest, StepId};
+    use crate::store::testing::{Place, all, ended_job, insert, insert_with, job, put, step};
+    use std::sync::Arc;
+
+    fn count(store: &mut Store, table: &str) -> i64 {
+        diesel::sql_query(format!("SELECT count(*) AS n FROM {table}")).get_result::<Number>(&mut store.conn).unwrap().n
+    }
+
+    fn ids(jobs: &[Job]) -> Vec<u32> {
+        jobs.iter().map(|job| job.id.0).collect()
+    }
+
+    fn numbers(found: &[JobId]) -> Vec<u32> {
+        found.iter().map(|id| id.0).collect()
+    }
+
+    fn done(id: u32, end_secs: i64) -> Job {
+        ended_job(id, JobState::Completed, 1, end_secs)
+    }
+
+    fn task(id: u32, task: u32, end_secs: i64) -> Job {
+        Job { role: ArrayRole::Task { array_job: JobId(10), task }, ..done(id, end_secs) }
+    }
+
+    #[test]
+    fn only_what_ended_long_ago_and_is_not_needed_may_go() {
+        let place = Place::new();
+        let mut store = place.store();
+        let on =
+            |id| DependencyTerm::On { kind: DependencyKind::AfterOk, job: JobRef::job(JobId(id)), delay_minutes: 0 };
+        let dependency = Dependency { terms: vec![on(3), on(20)], any: false };
+        let waits = Job { request: Arc::new(JobRequest { dependency, ..JobRequest::default() }), ..job(5) };
+        let other = |id, array: u32| Job { role: ArrayRole::Task { array_job: JobId(array), task: 0 }, ..done(id, 9) };
+        let young = task(12, 1, 30);
+        let jobs = [
+            done(1, 10),
+            done(2, 30),
+            done(3, 10),
+            job(4),
+            waits,
+            task(10, 0, 10),
+            young,
+            other(21, 20),
+            other(30, 30),
+        ];
+        put(&mut store, jobs.iter().map(insert).collect());
+        let mut reader = place.reader();
+        assert_eq!(numbers(&reader.ended_before(Timestamp::from_secs(20)).unwrap()), [1, 30]);
+        assert_eq!(numbers(&reader.ended_before(Timestamp::from_secs(31)).unwrap()), [1, 2, 10, 12, 30]);
+        assert_eq!(reader.end_beyond(2).unwrap(), Some(Timestamp::from_secs(10)));
+        assert_eq!(reader.end_beyond(7).unwrap(), None);
+        assert_eq!(reader.first_end().unwrap(), Some(Timestamp::from_secs(9)));
+    }
+
+    #[test]
+    fn a_record_goes_with_all_that_is_its_own_and_leaves_what_is_shared() {
+        let place = Place::new();
+        let mut store = place.store();
+        let shared = done(1, 10).request;
+        let jobs = [done(1, 10), Job { request: shared, ..done(2, 10) }, done(3, 10), job(4)];
+        put(&mut store, jobs.iter().map(|job| insert_with(job, b"script", format!("{}", job.id).as_bytes())).collect());
+        put(&mut store, vec![Change::PutStep { job: JobId(1), step: Box::new(step(StepId::Num(0))) }]);
+        assert_eq!(store.remove(&[JobId(1), JobId(3), JobId(4)]).unwrap(), 2, "4 has not ended");
+        assert_eq!(ids(&all(&mut store)), [2, 4]);
+        let counts = ["requests", "launches", "texts", "steps"].map(|table| count(&mut store, table));
+        assert_eq!(counts, [2, 2, 3, 0]);
+        store.remove(&[JobId(2)]).unwrap();
+        assert_eq!(["requests", "launches", "texts"].map(|table| count(&mut store, table)), [1, 1, 2]);
+        // What was removed is written anew when it is needed again.
+        put(&mut store, vec![insert_with(&jobs[0], b"script", b"1")]);
+        assert_eq!(ids(&all(&mut store)), [1, 4]);
+    }
+
+    #[test]
+    fn the_texts_of_an_array_stay_as_long_as_one_of_its_tasks() {
+        let place = Place::new();
+        let mut store = place.store();
+        let rest = Job { role: ArrayRole::Rest { tasks: TaskSet::one(3), limit: None }, ..done(10, 10) };
+        put(&mut store, vec![insert_with(&rest, b"script", b"env"), insert(&task(11, 0, 10))]);
+        store.remove(&[JobId(10)]).unwrap();
+        assert_eq!(store.launch_texts(JobId(11)).unwrap().unwrap().script, b"script");
+        store.remove(&[JobId(11)]).unwrap();
+        assert_eq!(["jobs", "launches", "texts"].map(|table| count(&mut store, table)), [0, 0, 0]);
+    }
+
+    #[test]
+    fn a_number_is_not_given_again_when_its_record_is_gone() {
+        let place = Place::new();
+        let mut store = place.store();
+        put(&mut store, vec![insert(&done(7, 10)), insert(&done(3, 10))]);
+        store.remove(&[JobId(7)]).unwrap();
+        store.remove(&[JobId(3)]).unwrap();
+        assert_eq!(place.store().next_job_id().unwrap(), JobId(8));
+    }
+
+    #[test]
+    fn an_environment_is_dropped_and_its_bytes_are_overwritten() {
+        let place = Place::new();
+        let mut store = place.store();
+        let env = b"TOKEN=very-secret-indeed\0".repeat(400);
+        let jobs = [done(1, 10), done(2, 30), job(3)];
+        put(
+            &mut store,
+            jobs.iter().map(|job| insert_with(job, b"script", &[&env, &[job.id.0 as u8][..]].concat())).collect(),
+        );
+        let mut reader = place.reader();
+        let old = reader.environments_before(Timestamp::from_secs(20)).unwrap();
+        assert_eq!(numbers(&old), [1]);
+        assert_eq!(reader.without_environment(&JobRef::job(JobId(1))).unwrap(), None);
+        store.drop_environments(&[JobId(1), JobId(2), JobId(3)]).unwrap();
+        assert_eq!(reader.without_environment(&JobRef::job(JobId(1))).unwrap(), Some(JobId(1)));
+        assert_eq!(reader.first_end_with_environment().unwrap(), None);
+        let texts = store.launch_texts(JobId(1)).unwrap().unwrap();
+        assert_eq!((texts.script.as_slice(), texts.env.len()), (&b"script"[..], 0));
+        drop((store, reader));
+        let bytes = std::fs::read(place.path()).unwrap();
+        assert!(!bytes.windows(11).any(|bytes| bytes == b"very-secret"), "the text is still in the file");
+    }
+
+    #[test]
+    fn the_file_becomes_smaller() {
+        let place = Place::new();
+        let mut store = place.store();
+        let jobs: Vec<Job> = (1..200).map(|id| done(id, 10)).collect();
+        put(&mut store, jobs.iter().map(|job| insert_with(job, &[job.id.0 as u8; 9000], b"")).collect());
+        store.remove(&jobs.iter().map(|job| job.id).collect::<Vec<_>>()).unwrap();
+        while store.shrink().unwrap() {}
+        drop(store);
+        let size = std::fs::metadata(place.path()).unwrap().len();
+        assert!(size < 200_000, "{size} bytes");
+    }
+}

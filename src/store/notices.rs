@@ -1,0 +1,74 @@
+//! Ends of jobs that the notify hook is still to be told of.
+
+use crate::model::notice::Notice;
+use crate::store::row::{from_json, to_json};
+use crate::store::schema::notices;
+use crate::store::{Store, StoreError};
+use diesel::prelude::*;
+
+/// Keeps a notice. Twice is as good as once.
+pub(super) fn put(conn: &mut SqliteConnection, number: u64, notice: &Notice) -> Result<(), StoreError> {
+    let body = to_json("notices", "body", notice)?;
+    diesel::replace_into(notices::table)
+        .values((notices::number.eq(number.cast_signed()), notices::body.eq(body)))
+        .execute(conn)
+        .map_err(StoreError::sql("store a notice"))?;
+    Ok(())
+}
+
+/// Drops a notice that was told. One that is not there was dropped before.
+pub(super) fn remove(conn: &mut SqliteConnection, number: u64) -> Result<(), StoreError> {
+    diesel::delete(notices::table.find(number.cast_signed()))
+        .execute(conn)
+        .map_err(StoreError::sql("remove a notice"))?;
+    Ok(())
+}
+
+impl Store {
+    /// What an earlier daemon has not told, in the order of the ends. What makes no sense is left out, and logged.
+    ///
+    /// # Errors
+    /// The database can't be read.
+    pub fn untold(&mut self) -> Result<Vec<(u64, Notice)>, StoreError> {
+        let rows: Vec<(i64, String)> =
+            notices::table.order(notices::number).load(&mut self.conn).map_err(StoreError::sql("read the notices"))?;
+        let notices = rows.into_iter().filter_map(|(number, body)| match from_json("notices", "body", &body) {
+            Ok(notice) => Some((number.cast_unsigned(), notice)),
+            Err(e) => {
+                log::error!("notification {number} cannot be read, and the hook is not told: {e}");
+                None
+            }
+        });
+        Ok(notices.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::change::Change;
+    use crate::model::{JobId, JobState, Reason};
+    use crate::store::testing::{Place, put as commit};
+
+    #[test]
+    fn a_notice_is_kept_until_it_was_told() {
+        let place = Place::new();
+        let notice = |job_id: &str| Notice {
+            job_id: job_id.to_owned(),
+            name: "a name".to_owned(),
+            state: JobState::Failed,
+            partition: "cpu".to_owned(),
+            reason: Reason::NonZeroExitCode,
+        };
+        let keep = |number, id| Change::PutNotice { number, job: JobId(1), notice: Box::new(notice(id)) };
+        commit(&mut place.store(), vec![keep(7, "12_3"), keep(8, "4")]);
+        commit(
+            &mut place.store(),
+            vec![keep(8, "4"), Change::DropNotice { number: 7 }, Change::DropNotice { number: 7 }],
+        );
+        let mut store = place.store();
+        let unreadable = (notices::number.eq(9), notices::body.eq("{"));
+        diesel::insert_into(notices::table).values(unreadable).execute(&mut store.conn).unwrap();
+        assert_eq!(store.untold().unwrap(), [(8, notice("4"))]);
+    }
+}

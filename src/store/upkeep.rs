@@ -1,0 +1,335 @@
+//! Looking after the database file: whether it is sound, copies of it, and one copy in the place of another.
+
+use crate::model::{Job, JobState};
+use crate::store::error::StoreError;
+use crate::store::row::{JobRow, RunRow, StepRow, from_json};
+use crate::store::schema::{jobs, requests, runs, steps};
+use crate::store::{migrate, open};
+use diesel::connection::SimpleConnection;
+use diesel::prelude::*;
+use diesel::sql_types::Text;
+use diesel::sqlite::SqliteConnection;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How many rows are looked at between two looks at the next.
+const PAGE: i64 = 1000;
+
+/// What is said of a sound database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contents {
+    pub jobs: i64,
+    pub bytes: u64,
+}
+
+#[derive(QueryableByName)]
+struct Line {
+    #[diesel(sql_type = Text)]
+    line: String,
+}
+
+/// The files of the database at `path`: itself, and what SQLite keeps beside it.
+fn files(path: &Path) -> [PathBuf; 3] {
+    ["", "-wal", "-shm"].map(|suffix| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    })
+}
+
+/// Reads all of the database: SQLite's own checks, and what has to be true of each record. What is wrong, a line each.
+///
+/// # Errors
+/// It cannot be opened, or is no database of slotd.
+pub fn check(path: &Path) -> Result<(Contents, Vec<String>), StoreError> {
+    let mut conn = open::reader(path)?;
+    let mut wrong = lines(&mut conn, "SELECT integrity_check AS line FROM pragma_integrity_check LIMIT 20")?;
+    wrong.retain(|line| line != "ok");
+    wrong.extend(lines(
+        &mut conn,
+        "SELECT 'a row of ' || \"table\" || ' refers to one of ' || parent || ' that is not there' AS line \
+         FROM pragma_foreign_key_check LIMIT 20",
+    )?);
+    if wrong.is_empty() {
+        check_jobs(&mut conn, &mut wrong)?;
+        check_others(&mut conn, &mut wrong)?;
+    }
+    let jobs = jobs::table.count().get_result(&mut conn).unwrap_or(0);
+    Ok((Contents { jobs, bytes: size(path) }, wrong))
+}
+
+fn lines(conn: &mut SqliteConnection, sql: &str) -> Result<Vec<String>, StoreError> {
+    match diesel::sql_query(sql).load::<Line>(conn) {
+        Ok(found) => Ok(found.into_iter().map(|line| line.line).collect()),
+        // A file may be too damaged to be checked.
+        Err(error) => Ok(vec![error.to_string()]),
+    }
+}
+
+fn check_jobs(conn: &mut SqliteConnection, wrong: &mut Vec<String>) -> Result<(), StoreError> {
+    let failed = StoreError::sql("read the jobs");
+    let mut after = 0;
+    loop {
+        let page = jobs::table.filter(jobs::job_id.gt(after)).order(jobs::job_id).limit(PAGE);
+        let rows: Vec<JobRow> = page.select(JobRow::as_select()).load(conn).map_err(&failed)?;
+        let Some(last) = rows.last() else { return Ok(()) };
+        after = last.job_id;
+        for row in rows {
+            let number = row.job_id;
+            match row.into_job(Arc::default(), Vec::new()) {
+                Ok(job) => wrong.extend(amiss(&job, number).map(|what| format!("job {number}: {what}"))),
+                Err(error) => wrong.push(format!("job {number}: {error}")),
+            }
+        }
+    }
+}
+
+/// What cannot be of this record.
+fn amiss(job: &Job, number: i64) -> Option<String> {
+    let run = &job.run;
+    if i64::from(job.id.0) != number {
+        return Some(format!("its record says that it is job {}", job.id));
+    }
+    if run.state.is_terminal() != run.end.is_some() {
+        return Some(format!(
+            "it is {} and {}",
+            run.state.name(),
+            if run.end.is_some() { "has an end" } else { "has no end" }
+        ));
+    }
+    if run.state.is_active() && (run.start.is_none() || run.alloc.is_none()) {
+        return Some(format!("it is {} and has no start or no resources", run.state.name()));
+    }
+    (run.state == JobState::Suspended && run.suspended_at.is_none()).then(|| "it is SUSPENDED since no time".to_owned())
+}
+
+fn check_others(conn: &mut SqliteConnection, wrong: &mut Vec<String>) -> Result<(), StoreError> {
+    let failed = StoreError::sql("read the steps, runs and requests");
+    for row in steps::table.select(StepRow::as_select()).load_iter(conn).map_err(&failed)? {
+        let row: StepRow = row.map_err(&failed)?;
+        let of = row.job_id;
+        wrong.extend(row.into_step().err().map(|error| format!("a step of job {of}: {error}")));
+    }
+    for row in runs::table.select(RunRow::as_select()).load_iter(conn).map_err(&failed)? {
+        let row: RunRow = row.map_err(&failed)?;
+        let of = row.job_id;
+        wrong.extend(row.into_run().err().map(|error| format!("a run of job {of}: {error}")));
+    }
+    let bodies = requests::table.select((requests::request_id, requests::body));
+    for row in bodies.load_iter::<(i64, String), diesel::connection::DefaultLoadingMode>(conn).map_err(&failed)? {
+        let (id, body) = row.map_err(&failed)?;
+        let read = from_json::<crate::model::JobRequest>("requests", "body", &body);
+        wrong.extend(read.err().map(|error| format!("request {id}: {error}")));
+    }
+    wrong.extend(lines(
+        conn,
+        "SELECT 'job ' || job_id || ': it waits, and has no script and no environment' AS line \
+         FROM jobs JOIN requests USING (request_id) \
+         WHERE state = 'PENDING' AND array_job_id IS NULL AND requests.body ->> '$.kind' <> 'allocation' \
+         AND NOT EXISTS (SELECT 1 FROM launches WHERE launches.job_id = jobs.job_id AND env_id IS NOT NULL)",
+    )?);
+    Ok(())
+}
+
+/// Writes a copy of the database, whole and compact, while others read and write it. What was at `to` is replaced once the
+/// copy is on the disk.
+///
+/// # Errors
+/// The database cannot be read, or the copy not be written.
+pub fn backup(path: &Path, to: &Path) -> Result<(), StoreError> {
+    let failed = |error: io::Error| StoreError::Open { path: to.to_owned(), message: error.to_string() };
+    let new = beside(to, "new");
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let mut conn = open::source(path)?;
+    // Made before SQLite writes it, so that it is for its owner alone from the beginning.
+    let file = open::private(&new).map_err(failed)?;
+    diesel::sql_query("VACUUM INTO ?")
+        .bind::<Text, _>(new.to_string_lossy())
+        .execute(&mut conn)
+        .map_err(StoreError::sql("copy the database"))?;
+    file.sync_all().and_then(|()| fs::rename(&new, to)).and_then(|()| sync_dir(to)).map_err(failed)
+}
+
+/// Puts a copy into the place of the database, which must not be in use. Where the old one is now, if there was one.
+///
+/// # Errors
+/// The copy is damaged or none of slotd's; or a file cannot be written. The database is what it was then.
+pub fn restore(path: &Path, from: &Path) -> Result<Option<PathBuf>, StoreError> {
+    let (_, wrong) = check(from)?;
+    if let Some(first) = wrong.first() {
+        return Err(StoreError::NotADatabase { path: from.to_owned(), message: first.clone() });
+    }
+    let failed = |error: io::Error| StoreError::Open { path: path.to_owned(), message: error.to_string() };
+    let new = beside(path, "new");
+    backup(from, &new)?;
+    let old = (1..).map(|n| beside(path, &format!("replaced{n}"))).find(|old| !old.exists()).unwrap_or_default();
+    let mut kept = None;
+    for (file, aside) in files(path).iter().zip(files(&old)) {
+        match fs::rename(file, aside) {
+            Ok(()) => kept = Some(old.clone()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+    fs::rename(&new, path).and_then(|()| sync_dir(path)).map_err(failed)?;
+    Ok(kept)
+}
+
+/// Writes the file anew, without its free pages. How many bytes it had, and has. It must not be in use.
+///
+/// # Errors
+/// It cannot be written, for instance since there is no room for a second one.
+pub fn vacuum(path: &Path) -> Result<(u64, u64), StoreError> {
+    let before = size(path);
+    let mut conn = open::writer(path)?;
+    conn.batch_execute(&format!("{}; VACUUM; PRAGMA wal_checkpoint(TRUNCATE)", open::NEW_PRAGMA))
+        .map_err(StoreError::sql("write the database anew"))?;
+    drop(conn);
+    Ok((before, size(path)))
+}
+
+/// The bytes of the database and of what was written and is not in it yet.
+fn size(path: &Path) -> u64 {
+    let [file, log, _] = files(path);
+    [file, log].iter().filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum()
+}
+
+/// Whether this program would change the shape of the database: an older one wrote it.
+///
+/// # Errors
+/// It cannot be read.
+pub fn is_older(path: &Path) -> Result<bool, StoreError> {
+    let mut conn = open::source(path)?;
+    migrate::is_older(&mut conn).map_err(StoreError::sql("read the version of the database"))
+}
+
+fn beside(path: &Path, what: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{what}"));
+    PathBuf::from(name)
+}
+
+fn sync_dir(of: &Path) -> io::Result<()> {
+    File::open(of.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::StepId;
+    use crate::store::Store;
+    use crate::store::history::Number;
+    use crate::store::testing::{Place, all, ended_job, insert, insert_with, job, put, step};
+
+    /// How many records there are.
+    fn count(path: &Path) -> i64 {
+        let mut conn = open::reader(path).unwrap();
+        diesel::sql_query("SELECT count(*) AS n FROM jobs").get_result::<Number>(&mut conn).unwrap().n
+    }
+
+    fn run(path: &Path, sql: &str) {
+        SqliteConnection::establish(&path.display().to_string()).unwrap().batch_execute(sql).unwrap();
+    }
+
+    fn wrong(path: &Path) -> Vec<String> {
+        check(path).unwrap().1
+    }
+
+    fn filled(place: &Place) -> Store {
+        let mut store = place.store();
+        let ended = Job { steps: vec![step(StepId::Num(0))], ..ended_job(2, JobState::Failed, 1, 2) };
+        put(&mut store, vec![insert_with(&job(1), b"script", b"env"), insert(&ended)]);
+        store
+    }
+
+    #[test]
+    fn a_sound_database_is_sound_and_what_is_wrong_is_named() {
+        let place = Place::new();
+        drop(filled(&place));
+        assert_eq!(check(&place.path()).map(|(contents, wrong)| (contents.jobs, wrong)), Ok((2, Vec::new())));
+        for (sql, expected) in [
+            ("DELETE FROM launches", "job 1: it waits, and has no script and no environment"),
+            (
+                "UPDATE jobs SET body = json_set(body, '$.id', 9) WHERE job_id = 2",
+                "job 2: its record says that it is job 9",
+            ),
+            (
+                "UPDATE jobs SET body = json_remove(body, '$.run.end') WHERE job_id = 2",
+                "job 2: it is FAILED and has no end",
+            ),
+            ("UPDATE steps SET body = '{}'", "a step of job 2: the database is damaged"),
+            ("UPDATE requests SET body = 'x' WHERE request_id = 1", "request 1: the database is damaged"),
+            ("DELETE FROM requests", "a row of jobs refers to one of requests that is not there"),
+        ] {
+            let copy = Place::new();
+            backup(&place.path(), &copy.path()).unwrap();
+            run(&copy.path(), &format!("PRAGMA foreign_keys = OFF; {sql}"));
+            let wrong = wrong(&copy.path());
+            assert!(wrong.iter().any(|line| line.starts_with(expected)), "{sql}: {wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_copy_is_whole_private_and_made_beside_the_writer() {
+        let (place, copy) = (Place::new(), Place::new());
+        let mut store = filled(&place);
+        fs::write(copy.path(), "an older copy").unwrap();
+        backup(&place.path(), &copy.path()).unwrap();
+        put(&mut store, vec![insert(&job(3))]);
+        assert_eq!(fs::metadata(copy.path()).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!((count(&place.path()), count(&copy.path())), (3, 2));
+        assert_eq!(all(&mut copy.store())[0].id, all(&mut store)[0].id);
+    }
+
+    #[test]
+    fn a_copy_takes_the_place_of_the_database_which_is_kept() {
+        let (place, copy) = (Place::new(), Place::new());
+        let mut store = filled(&place);
+        backup(&place.path(), &copy.path()).unwrap();
+        put(&mut store, vec![insert(&ended_job(3, JobState::Failed, 1, 2))]);
+        drop(store);
+        let old = restore(&place.path(), &copy.path()).unwrap().unwrap();
+        assert_eq!((count(&place.path()), count(&old), count(&copy.path())), (2, 3, 2));
+        assert_eq!(restore(&place.path(), &old).map(|kept| kept.is_some_and(|kept| kept != old)), Ok(true));
+        assert_eq!(count(&place.path()), 3);
+        // A damaged copy changes nothing.
+        run(&copy.path(), "UPDATE jobs SET body = json_remove(body, '$.run.end')");
+        assert!(restore(&place.path(), &copy.path()).is_err());
+        assert_eq!(count(&place.path()), 3);
+    }
+
+    #[test]
+    fn vacuum_makes_a_file_of_an_earlier_version_one_that_shrinks() {
+        let place = Place::new();
+        let store = filled(&place);
+        drop(store);
+        run(&place.path(), "PRAGMA auto_vacuum = NONE; VACUUM");
+        let (before, after) = vacuum(&place.path()).unwrap();
+        assert!(after <= before + 8192, "{before} {after}");
+        let mut conn = open::reader(&place.path()).unwrap();
+        let mode = diesel::sql_query("SELECT auto_vacuum AS n FROM pragma_auto_vacuum").get_result::<Number>(&mut conn);
+        assert_eq!(mode.unwrap().n, 2);
+    }
+
+    #[test]
+    fn a_database_of_an_older_program_is_known() {
+        let place = Place::new();
+        drop(filled(&place));
+        assert_eq!(is_older(&place.path()), Ok(false));
+        run(
+            &place.path(),
+            "DELETE FROM __diesel_schema_migrations WHERE version = (SELECT max(version) FROM __diesel_schema_migrations)",
+        );
+        assert_eq!(is_older(&place.path()), Ok(true));
+        let newer = Place::new();
+        run(&newer.path(), "");
+        assert_eq!(is_older(&newer.path()), Ok(false));
+    }
+}

@@ -1,0 +1,93 @@
+//! The end of history: what goes by itself, and what `slotd clean` removes.
+
+use slotd_kit::{Setup, Slotd};
+use std::path::Path;
+
+/// Jobs that have ended, each after the one before, and are in memory no more.
+fn ended(slotd: &Slotd, count: usize) -> Vec<u32> {
+    let one = |_| {
+        let id = slotd.wrap(&["-o", "/dev/null"], "true");
+        slotd.wait_state(id, "COMPLETED");
+        id
+    };
+    (0..count).map(one).collect()
+}
+
+fn numbers(slotd: &Slotd) -> Vec<u32> {
+    slotd.all_records().iter().map(slotd_kit::Record::id).collect()
+}
+
+fn forgetful() -> Setup {
+    Setup::default().set("SLOTD_MIN_JOB_AGE", 0)
+}
+
+fn lives(dir: &Path) -> bool {
+    dir.exists()
+}
+
+#[test]
+fn clean_tells_what_it_would_remove_and_removes_it() {
+    let slotd = forgetful().start();
+    let old = ended(&slotd, 3);
+    let held = slotd.wrap(&["-H"], "true");
+    let told = slotd.line("slotd clean --older-than 0s --dry-run").ok().stdout;
+    assert!(told.starts_with("3 jobs that ended before "), "{told}");
+    assert!(told.contains(" would be removed; their directories would free "), "{told}");
+    assert_eq!(numbers(&slotd).len(), 4);
+    assert!(slotd.line("slotd clean --older-than 1d").ok().stdout.starts_with("0 jobs "));
+    let told = slotd.line("slotd clean --older-than 0s").ok().stdout;
+    assert!(told.starts_with("3 jobs ") && told.contains(" were removed; their directories freed "), "{told}");
+    assert_eq!(numbers(&slotd), [held]);
+    assert!(old.iter().all(|id| !lives(&slotd.job_dir(*id))) && lives(&slotd.job_dir(held)));
+    slotd.line("slotd clean --older-than soon").fails(2);
+}
+
+#[test]
+fn what_a_pending_job_waits_for_and_what_memory_has_is_not_removed() {
+    let mut slotd = forgetful().start();
+    let first = slotd.wrap(&[], "exit 1");
+    slotd.wait_state(first, "FAILED");
+    let gate = slotd.begun(&[], "go", "true");
+    let waits = slotd.wrap(&["-d", &format!("afternotok:{first},afterok:{gate}")], "true");
+    let array = slotd.wrap(&["-a", "0-1", "-o", "/dev/null"], "[ $SLURM_ARRAY_TASK_ID = 0 ] || sleep 1000");
+    let [task, _] = &slotd.wait("a task's end", || {
+        <[_; 2]>::try_from(slotd.records(array)).ok().filter(|tasks| tasks.iter().any(|task| task.is_over()))
+    });
+    assert!(slotd.line("slotd clean --older-than 0s").ok().stdout.starts_with("0 jobs "));
+    assert!(lives(&slotd.job_dir(first)) && lives(&slotd.job_dir(task.id())));
+    // The next daemon still knows what the job waits for.
+    slotd.crash();
+    slotd.wait_reason(waits, "Dependency");
+    slotd.open("go");
+    slotd.wait_state(waits, "COMPLETED");
+    slotd.cancel(array);
+    slotd.wait_array(array, 2);
+    assert!(slotd.line("slotd clean --older-than 0s").ok().stdout.starts_with("5 jobs "), "{}", slotd.dump());
+    slotd.reset_var("SLOTD_MIN_JOB_AGE", 300);
+    slotd.crash();
+    ended(&slotd, 1);
+    assert!(slotd.line("slotd clean --older-than 0s").ok().stdout.starts_with("0 jobs "), "memory has it");
+}
+
+#[test]
+fn clean_needs_no_daemon_and_numbers_are_given_once() {
+    let mut slotd = forgetful().start();
+    let jobs = ended(&slotd, 2);
+    slotd.stop();
+    assert!(slotd.line("slotd clean --older-than 0s --dry-run").ok().stdout.starts_with("2 jobs "));
+    assert!(slotd.line("slotd clean --older-than 0s").ok().stdout.starts_with("2 jobs "));
+    assert!(jobs.iter().all(|id| !lives(&slotd.job_dir(*id))));
+    slotd.start_daemon();
+    assert_eq!((slotd.all_records().len(), ended(&slotd, 1)), (0, vec![3]));
+}
+
+#[test]
+fn more_jobs_than_are_kept_go_by_themselves_the_oldest_first() {
+    let mut slotd = forgetful().set("SLOTD_KEEP_JOBS", 2).start();
+    let jobs = ended(&slotd, 4);
+    slotd.crash();
+    slotd.wait("the oldest are gone", || (numbers(&slotd) == jobs[2..]).then_some(()));
+    assert!(!lives(&slotd.job_dir(jobs[1])) && lives(&slotd.job_dir(jobs[2])));
+    let shown = slotd.line("scontrol show config").ok().stdout;
+    assert!(shown.contains("SlotdKeepJobs           = 2\n"), "{shown}");
+}

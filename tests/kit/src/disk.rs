@@ -1,0 +1,61 @@
+//! Disks in trouble: files that may not grow, and a small disk that can be filled.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// From now on no file of this process may grow beyond so many bytes (RLIMIT_FSIZE): with 0 each write to a file fails.
+/// `None`: as large as they like. What the process started before is not touched.
+#[track_caller]
+pub fn limit_files(pid: i32, bytes: Option<u64>) {
+    // SAFETY: both pointers are to live values of the type that prlimit takes.
+    let done = unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        libc::prlimit(pid, libc::RLIMIT_FSIZE, std::ptr::null(), &mut limit);
+        limit.rlim_cur = bytes.unwrap_or(limit.rlim_max);
+        libc::prlimit(pid, libc::RLIMIT_FSIZE, &limit, std::ptr::null_mut())
+    };
+    assert_eq!(done, 0, "prlimit: {}", io::Error::last_os_error());
+}
+
+/// A disk of its own, in memory.
+#[derive(Debug)]
+pub struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// Over an empty directory. `None`, and a line that says why, where nobody may mount.
+    pub fn mount(at: &Path, bytes: u64) -> Option<SmallDisk> {
+        let place = CString::new(at.as_os_str().as_bytes()).ok()?;
+        let options = CString::new(format!("size={bytes},mode=700")).ok()?;
+        // SAFETY: all pointers are to texts that end with a zero byte and live until the call returns.
+        let done = unsafe {
+            let kind = c"tmpfs".as_ptr();
+            libc::mount(kind, place.as_ptr(), kind, 0, options.as_ptr().cast())
+        };
+        if done != 0 {
+            eprintln!("not tested: a disk cannot be mounted here: {}", io::Error::last_os_error());
+            return None;
+        }
+        Some(SmallDisk(at.to_owned()))
+    }
+
+    /// Leaves no room, until the file that is returned is removed.
+    #[track_caller]
+    pub fn fill(&self) -> PathBuf {
+        let file = self.0.join("fill");
+        let full = fs::write(&file, vec![0; 64 << 20]).expect_err("the disk is smaller");
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+        file
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        if let Ok(place) = CString::new(self.0.as_os_str().as_bytes()) {
+            // SAFETY: the text ends with a zero byte and lives until the call returns.
+            unsafe { libc::umount2(place.as_ptr(), libc::MNT_DETACH) };
+        }
+    }
+}

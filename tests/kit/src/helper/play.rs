@@ -1,0 +1,155 @@
+//! A job that tells what becomes of it: `helper play log=FILE locks=DIR sub=N cpus=N gpus=N ms=N code=N …`.
+//!
+//! It appends one line to the log when it begins and one before it ends, takes a lock for each CPU and GPU that was
+//! reserved for it, and says so where there is none left: somebody else has it too. Its children have the locks as well,
+//! so that a lock is free only when all of the job is gone. Further words:
+//!
+//! - `task=N`: the array task, where the environment does not tell;
+//! - `ignore`: SIGTERM does nothing;
+//! - `child`: a child stays behind, and does not end by itself;
+//! - `lines=N`: so many lines on standard output;
+//! - `step=MS,CODE`: a step of `srun` first, whose exit code is told;
+//! - `role=step`: it is that step, and takes no locks.
+//!
+//! A line of the log: what, submission, array task or `-`, array or job, job, restarts, pid, milliseconds from the boot of
+//! the machine to the start of the process, and a word more.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+unsafe extern "C" {
+    fn flock(fd: i32, operation: i32) -> i32;
+    fn fcntl(fd: i32, command: i32, argument: i32) -> i32;
+}
+
+const LOCK_EX_NB: i32 = 2 | 4;
+const F_SETFD: i32 = 2;
+const SIGTERM: i32 = 15;
+
+/// Milliseconds of a clock tick in /proc: USER_HZ is 100 everywhere.
+const TICK_MS: u64 = 10;
+
+/// How often a lock is tried: another job of the same moment may hold it while it looks for one of its own.
+const TRIES: u32 = 20;
+
+struct Player<'a> {
+    words: BTreeMap<&'a str, &'a str>,
+    /// The columns of the log between what and the word more.
+    who: String,
+}
+
+/// Plays the job; the exit code.
+pub fn play(words: &[String]) -> i32 {
+    let words: BTreeMap<&str, &str> =
+        words.iter().map(|word| word.split_once('=').unwrap_or((word.as_str(), ""))).collect();
+    let player = Player { who: who(&words), words };
+    if player.words.contains_key("ignore") {
+        // SAFETY: no handler runs.
+        unsafe { super::signal(SIGTERM, super::SIG_IGN) };
+    }
+    let is_step = player.words.get("role") == Some(&"step");
+    let (begin, end) = if is_step { ("step-begin", "step-end") } else { ("begin", "end") };
+    player.tell(begin, "-");
+    player.take_locks();
+    if player.words.contains_key("child") {
+        stay_behind();
+    }
+    player.run_step();
+    for line in 0..player.number("lines") {
+        println!("line {line}");
+    }
+    sleep(Duration::from_millis(player.number("ms")));
+    player.tell(end, player.words["code"]);
+    player.number("code") as i32
+}
+
+fn who(words: &BTreeMap<&str, &str>) -> String {
+    let variable = |name: &str| std::env::var(name).ok();
+    let job = variable("SLURM_JOB_ID").unwrap_or_else(|| "?".to_owned());
+    let array = variable("SLURM_ARRAY_JOB_ID").unwrap_or_else(|| job.clone());
+    let task = variable("SLURM_ARRAY_TASK_ID").unwrap_or_else(|| words.get("task").unwrap_or(&"-").to_string());
+    let restarts = variable("SLURM_RESTART_COUNT").unwrap_or_else(|| "0".to_owned());
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("a process sees itself");
+    let (_, fields) = stat.rsplit_once(") ").expect("a name in brackets");
+    let ticks: u64 = fields.split(' ').nth(19).and_then(|t| t.parse().ok()).expect("the time of the start");
+    format!("{} {task} {array} {job} {restarts} {} {}", words["sub"], std::process::id(), ticks * TICK_MS)
+}
+
+impl Player<'_> {
+    fn number(&self, word: &str) -> u64 {
+        self.words.get(word).map_or(0, |text| text.parse().unwrap_or_else(|e| panic!("{word}={text}: {e}")))
+    }
+
+    /// One line with one write: the log is in order.
+    fn tell(&self, what: &str, more: &str) {
+        let mut log = File::options().append(true).open(self.words["log"]).expect("the log");
+        log.write_all(format!("{what} {} {more}\n", self.who).as_bytes()).expect("a line of the log");
+    }
+
+    fn take_locks(&self) {
+        if let Some(cpus) = self.words.get("cpus").filter(|cpus| **cpus != "0") {
+            let all = self.number("of") as usize;
+            let wanted = self.number("cpus") as usize;
+            let mut held = Vec::new();
+            for _ in 0..TRIES {
+                for cpu in 0..all {
+                    if held.len() < wanted && !held.contains(&cpu) && self.lock(&format!("cpu.{cpu}")) {
+                        held.push(cpu);
+                    }
+                }
+                if held.len() == wanted {
+                    break;
+                }
+                sleep(Duration::from_millis(1));
+            }
+            if held.len() < wanted {
+                self.tell("clash", &format!("cpus:{}-of-{cpus}", held.len()));
+            }
+        }
+        let wanted = self.number("gpus") as usize;
+        if wanted > 0 {
+            let given = std::env::var("CUDA_VISIBLE_DEVICES").unwrap_or_default();
+            let ids: Vec<&str> = given.split(',').filter(|id| !id.is_empty()).collect();
+            let held = ids.iter().filter(|id| self.lock(&format!("gpu.{id}"))).count();
+            if ids.len() != wanted || held < wanted {
+                self.tell("clash", &format!("gpus:{held}-of-{wanted}:given:{given}"));
+            }
+        }
+    }
+
+    /// Holds a lock as long as this process or one that it starts is there.
+    fn lock(&self, name: &str) -> bool {
+        let path = std::path::Path::new(self.words["locks"]).join(name);
+        let file = File::options().create(true).append(true).open(path).expect("a lock file");
+        // SAFETY: it takes two numbers.
+        if unsafe { flock(file.as_raw_fd(), LOCK_EX_NB) } != 0 {
+            return false;
+        }
+        // SAFETY: it takes three numbers.
+        unsafe { fcntl(file.into_raw_fd(), F_SETFD, 0) };
+        true
+    }
+
+    fn run_step(&self) {
+        let Some((ms, code)) = self.words.get("step").and_then(|step| step.split_once(',')) else { return };
+        let mut srun = Command::new("srun");
+        srun.args(["helper", "play", "role=step"]).arg(format!("ms={ms}")).arg(format!("code={code}"));
+        srun.args(["log", "locks", "sub"].map(|word| format!("{word}={}", self.words[word])));
+        let ended = srun.status().expect("srun");
+        self.tell("saw", &ended.code().map_or_else(|| "signal".to_owned(), |code| code.to_string()));
+    }
+}
+
+/// A child in the job's session that is there until somebody ends it.
+fn stay_behind() {
+    // SAFETY: this process has one thread, and the child only sleeps.
+    if unsafe { super::fork() } == 0 {
+        sleep(Duration::from_secs(100_000));
+        std::process::exit(0);
+    }
+}

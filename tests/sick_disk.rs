@@ -1,0 +1,174 @@
+//! A database that cannot be written: what runs can be ended, nothing new is promised, and all goes on when it is over.
+
+use slotd_kit::disk::{SmallDisk, limit_files};
+use slotd_kit::{Out, Slotd, proc, until};
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// Longer than who waits for an answer should have to; what it takes here is a hundredth of it.
+const SOON: Duration = Duration::from_secs(2);
+
+const FAILS: &str = "the disk of the daemon's database fails";
+
+/// The daemon writes to no file any more.
+fn break_disk(slotd: &Slotd) {
+    limit_files(slotd.daemon_pid(), Some(0));
+}
+
+fn mend_disk(slotd: &Slotd) {
+    limit_files(slotd.daemon_pid(), None);
+}
+
+/// A command, which answers soon.
+#[track_caller]
+fn soon(slotd: &Slotd, line: &str) -> Out {
+    let began = Instant::now();
+    let out = slotd.line(line);
+    assert!(began.elapsed() < SOON, "`{line}` took {:?}", began.elapsed());
+    out
+}
+
+/// The process of a job whose script has begun.
+fn begun(slotd: &Slotd, args: &[&str], script: &str) -> (u32, i32) {
+    let job = slotd.wrap(args, &format!("echo $$ >> pids; {script}"));
+    slotd.wait_text("pids", "\n");
+    (job, slotd.read("pids").trim().parse().unwrap())
+}
+
+fn wait_gone(pid: i32) {
+    assert!(until(|| (!proc::is_alive(pid)).then_some(())).is_some(), "process {pid} lives");
+}
+
+#[test]
+fn a_job_is_cancelled_while_nothing_can_be_written() {
+    let slotd = Slotd::start();
+    let (job, pid) = begun(&slotd, &[], "exec sleep 1000");
+    break_disk(&slotd);
+    soon(&slotd, &format!("scancel {job}")).ok();
+    wait_gone(pid);
+    let sdiag = soon(&slotd, "sdiag").ok().stdout;
+    assert!(sdiag.contains(&format!(": {FAILS} (cannot commit: disk I/O error)\n")), "{sdiag}");
+    mend_disk(&slotd);
+    let ended = slotd.wait_state(job, "CANCELLED");
+    assert_eq!(ended.exit(), "0:15");
+    slotd.wait("the end in the database", || slotd.sacct(job, "state").starts_with("CANCELLED").then_some(()));
+}
+
+#[test]
+fn a_signal_and_a_suspension_reach_a_job_while_nothing_can_be_written() {
+    let slotd = Slotd::start();
+    let script = "trap 'echo usr1 >> heard' USR1; sleep 1000 & while :; do wait; done";
+    let (job, pid) = begun(&slotd, &[], script);
+    break_disk(&slotd);
+    // What waits for the disk is no hindrance.
+    soon(&slotd, &format!("scontrol hold {job}"));
+    soon(&slotd, &format!("scancel -b -s USR1 {job}")).ok();
+    slotd.wait_text("heard", "usr1");
+    let told = soon(&slotd, &format!("scontrol suspend {job}")).fails(1);
+    assert!(
+        told.stderr.contains(&format!("done, but undone if the daemon dies before it can write that down: {FAILS}"))
+    );
+    assert!(until(|| (proc::state(pid) == Some('T')).then_some(())).is_some());
+    mend_disk(&slotd);
+    slotd.wait_state(job, "SUSPENDED");
+}
+
+#[test]
+fn a_job_that_was_cancelled_unwritten_is_not_started_again_after_the_death_of_the_daemon() {
+    let mut slotd = Slotd::start();
+    // Its end alone would look like a failure, after which it runs again.
+    let (job, pid) = begun(&slotd, &["--requeue"], "exec sleep 1000");
+    break_disk(&slotd);
+    soon(&slotd, &format!("scancel {job}")).ok();
+    wait_gone(pid);
+    slotd.crash();
+    assert_eq!(slotd.wait_state(job, "CANCELLED").restarts(), 0);
+    assert_eq!(slotd.read("pids").lines().count(), 1);
+}
+
+#[test]
+fn a_time_limit_is_kept_unwritten_and_known_after_the_death_of_the_daemon() {
+    let mut slotd = Slotd::start();
+    let (job, pid) = begun(&slotd, &[], "exec sleep 1000");
+    slotd.limit(job, 1);
+    break_disk(&slotd);
+    wait_gone(pid);
+    slotd.crash();
+    slotd.wait_state(job, "TIMEOUT");
+}
+
+#[test]
+fn who_meets_the_fault_first_is_refused_and_nothing_is_left_of_it() {
+    let slotd = Slotd::start();
+    break_disk(&slotd);
+    let refused = format!("{FAILS}: see the log of the kernel and try again\n");
+    let out = soon(&slotd, "sbatch --wrap true").fails(1);
+    assert_eq!(out.stderr, format!("sbatch: error: Batch job submission failed: {refused}"));
+    for line in ["srun true", "salloc true"] {
+        let out = soon(&slotd, line).fails(1);
+        assert!(out.stderr.contains(&refused), "{line}: {}", out.stderr);
+    }
+    assert_eq!(soon(&slotd, "squeue -h -t all").ok().stdout, "");
+    mend_disk(&slotd);
+    let job = until(|| slotd.line("sbatch --parsable --wrap true").text().parse::<u32>().ok()).expect("it is taken");
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.cmd("sacct", &["-nPX", "-o", "jobid"]).ok().text(), job.to_string(), "no other was ever stored");
+}
+
+#[test]
+fn a_step_that_cannot_be_stored_is_refused_and_its_job_goes_on() {
+    let slotd = Slotd::start();
+    let script = format!("{}; srun true; echo code $?; srun true; echo code $?; echo end", slotd.gate("go"));
+    let (job, _) = begun(&slotd, &[], &script);
+    break_disk(&slotd);
+    slotd.open("go");
+    slotd.wait_text(&format!("slurm-{job}.out"), "end");
+    let refused = format!("srun: error: Unable to create step for job {job}: {FAILS}: see the log of the kernel");
+    let output = slotd.output(job);
+    assert_eq!((output.matches(&refused).count(), output.matches("code 1\n").count()), (2, 2), "{output}");
+    mend_disk(&slotd);
+    slotd.wait_state(job, "COMPLETED");
+    assert!(!slotd.steps(job, "jobid").contains(&format!("{job}.0")), "no step was ever stored");
+}
+
+#[test]
+fn a_cancel_that_only_the_daemon_knows_is_told_as_such() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["--hold"], "true");
+    break_disk(&slotd);
+    let text = format!("done, but undone if the daemon dies before it can write that down: {FAILS}\n");
+    // The second finds nothing to do, and promises no more.
+    for _ in 0..2 {
+        let out = soon(&slotd, &format!("scancel {job}")).fails(1);
+        assert_eq!(out.stderr, format!("scancel: error: Kill job error on job id {job}: {text}"));
+    }
+    mend_disk(&slotd);
+    slotd.wait("the end in the database", || slotd.sacct(job, "state").starts_with("CANCELLED").then_some(()));
+}
+
+#[test]
+fn on_a_full_disk_the_job_that_fills_it_can_be_cancelled_and_all_goes_on_with_new_room() {
+    let slotd = Slotd::setup().prepare();
+    let Some(disk) = SmallDisk::mount(&slotd.root, 4 << 20) else { return };
+    let mut slotd = slotd;
+    slotd.start_daemon();
+    let (job, pid) = begun(&slotd, &[], "exec sleep 1000");
+    let next = slotd.wrap(&["-c", "4"], "true");
+    let filling = disk.fill();
+    let out = soon(&slotd, "sbatch --wrap true").fails(1);
+    let text = "the disk of the daemon's database is full: make room and try again\n";
+    assert_eq!(out.stderr, format!("sbatch: error: Batch job submission failed: {text}"));
+    soon(&slotd, &format!("scancel {job}")).ok();
+    wait_gone(pid);
+    // Neither the next daemon needs room to begin, nor does it start what was cancelled.
+    slotd.crash();
+    let out = soon(&slotd, "sbatch --wrap true").fails(1);
+    assert!(out.stderr.ends_with(text), "{}", out.stderr);
+    slotd.wait_state(job, "CANCELLED");
+    slotd.wait_state(next, "PENDING");
+    fs::remove_file(filling).unwrap();
+    slotd.wait_state(job, "CANCELLED");
+    slotd.wait_state(next, "COMPLETED");
+    let lines = slotd.log().lines().filter(|line| line.contains("is full (")).count();
+    assert_eq!(lines, 2, "one of each daemon: {}", slotd.log());
+}

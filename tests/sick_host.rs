@@ -1,0 +1,160 @@
+//! A host that cannot start processes for a while, and a job that the daemon dies of: no job fails for it, none is lost.
+
+use slotd_kit::{Setup, Slotd, proc, until};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A small disk of its own under the runtime root, with so many inodes.
+struct SmallDisk {
+    at: PathBuf,
+    fillers: PathBuf,
+}
+
+impl SmallDisk {
+    /// `None`, and a line that says so, where this user may not mount.
+    fn below(slotd: &Slotd) -> Option<SmallDisk> {
+        let at = slotd.root.clone();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=64m,nr_inodes=200,mode=700", "none"]).arg(&at);
+        let mounted = mount.output().is_ok_and(|out| out.status.success());
+        if !mounted {
+            eprintln!("not tested: no small disk can be mounted");
+            return None;
+        }
+        let fillers = at.join("fillers");
+        fs::create_dir(&fillers).unwrap();
+        Some(SmallDisk { at, fillers })
+    }
+
+    /// Uses up every inode.
+    fn fill(&self) {
+        for n in 0.. {
+            if File::create(self.fillers.join(n.to_string())).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn empty(&self) {
+        for entry in fs::read_dir(&self.fillers).unwrap().flatten() {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a test that failed has processes in it still.
+        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+    }
+}
+
+#[test]
+fn a_host_without_inodes_is_drained_with_the_reason_and_its_jobs_wait() {
+    let mut slotd = Setup::default().prepare();
+    let Some(disk) = SmallDisk::below(&slotd) else { return };
+    slotd.start_daemon();
+    assert_eq!(slotd.ran(&[], "echo before"), "before\n");
+    disk.fill();
+    let jobs: Vec<u32> = (0..3).map(|n| slotd.wrap(&[], &format!("echo {n}"))).collect();
+    for job in &jobs {
+        slotd.wait_reason(*job, "ReqNodeNotAvail");
+    }
+    let node = slotd_kit::host();
+    // While a job is tried the node is draining.
+    slotd.wait("a drained node", || {
+        let shown = slotd.cmd("sinfo", &["-h", "-o", "%T %t %A %F"]).ok();
+        (shown.text() == "drained drain 0/0 0/0/1/1").then_some(())
+    });
+    let why = slotd.cmd("sinfo", &["-R"]).ok();
+    let lines: Vec<&str> = why.lines();
+    assert_eq!(lines[0], "REASON               USER      TIMESTAMP           NODELIST");
+    assert!(lines[1].starts_with("no space on disk: co ") && lines[1].ends_with(&node), "{}", why.stdout);
+    let shown = slotd.wait("a drained node", || {
+        let shown = slotd.cmd("scontrol", &["show", "node"]).ok();
+        shown.stdout.contains("State=IDLE+DRAIN ").then_some(shown)
+    });
+    assert!(shown.stdout.contains("Reason=no space on disk: could not "), "{}", shown.stdout);
+    disk.empty();
+    for (n, job) in jobs.iter().enumerate() {
+        assert_eq!(slotd.wait_state(*job, "COMPLETED").restarts(), 0);
+        assert_eq!(slotd.output(*job), format!("{n}\n"));
+    }
+    slotd.wait("an idle node", || (slotd.cmd("sinfo", &["-h", "-o", "%T"]).ok().text() == "idle").then_some(()));
+    assert_eq!(slotd.cmd("sinfo", &["-R"]).ok().lines().len(), 1);
+}
+
+#[test]
+fn a_watcher_that_cannot_write_its_record_ends_by_sigterm_and_the_launcher_with_its_daemon() {
+    let mut slotd = Setup::default().prepare();
+    let Some(disk) = SmallDisk::below(&slotd) else { return };
+    slotd.start_daemon();
+    let job = slotd.begun(&[], "go", "true");
+    let watcher = slotd.watcher_of(job);
+    slotd.kill9();
+    disk.fill();
+    slotd.open("go");
+    let left = until(|| (slotd.processes() == [watcher]).then_some(()));
+    assert!(left.is_some(), "only the watcher {watcher} keeps what it knows: {:?}", slotd.processes());
+    assert!(!slotd.job_dir(job).join("exit_status").exists());
+    // It comes again to its wait only when it has looked at the disk: until then SIGTERM is not for it.
+    let gone = until(|| {
+        proc::signal(watcher, proc::TERM);
+        slotd.processes().is_empty().then_some(())
+    });
+    assert!(gone.is_some(), "{:?}", slotd.processes());
+}
+
+#[test]
+fn a_job_that_the_daemon_dies_of_is_held_and_the_queue_goes_on() {
+    let mut slotd = Slotd::start();
+    let job = slotd.wrap(&["-H", "-c", "4"], "true");
+    // Whoever looks at the job directory before the launch waits for ever for the other end of this pipe.
+    let pipe = slotd.job_dir(job).join("job.json");
+    slotd.wait("the job directory", || pipe.parent().is_some_and(|dir| dir.exists()).then_some(()));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    slotd.cmd("scontrol", &["release", &job.to_string()]).ok();
+    let other = slotd.wrap(&["-c", "4"], "echo went on");
+    for deaths in 1..=2 {
+        slotd.wait_state(job, "RUNNING");
+        slotd.wait("a launch under way", || {
+            (fs::read(slotd.root.join("run/launching")).is_ok_and(|mark| mark[0] == job as u8)).then_some(())
+        });
+        slotd.kill9();
+        if deaths == 2 {
+            fs::remove_file(&pipe).unwrap();
+        }
+        slotd.start_daemon();
+    }
+    slotd.wait_state(other, "COMPLETED");
+    slotd.wait_reason(job, "JobHeldAdmin");
+    let shown = slotd.cmd("scontrol", &["show", "job", &job.to_string()]).ok();
+    let why = "SystemComment=the daemon died 2 times while the job was launched";
+    assert!(shown.stdout.contains(why), "{}", shown.stdout);
+    slotd.cmd("scontrol", &["release", &job.to_string()]).ok();
+    slotd.wait_state(job, "COMPLETED");
+}
+
+#[test]
+fn the_daemon_needs_no_thread_that_the_host_could_refuse() {
+    let slotd = Slotd::start();
+    let threads = || {
+        let of_daemon = fs::read_dir(format!("/proc/{}/task", slotd.daemon_pid())).unwrap().flatten();
+        let named = of_daemon
+            .filter_map(|entry| Some((entry.file_name(), fs::read_to_string(entry.path().join("comm")).ok()?)));
+        named.collect::<BTreeMap<_, _>>()
+    };
+    let at_start = threads();
+    // Those that do what would hold up others.
+    assert_eq!(at_start.values().filter(|name| *name == "aside\n").count(), 4, "{at_start:?}");
+    // A script that is written, a long answer, a forecast and history are such work.
+    let last = slotd.wrap(&["-a", "1-100%1", "-H"], "true");
+    slotd.cmd("squeue", &["-r", "--start"]).ok();
+    slotd.cmd("sacct", &["-X"]).ok();
+    slotd.cmd("scancel", &[&last.to_string()]).ok();
+    assert_eq!(slotd.ran(&[], "echo after"), "after\n");
+    slotd.cmd("slotd", &["clean", "--older-than", "0s"]).ok();
+    assert_eq!(threads(), at_start);
+}

@@ -1,0 +1,336 @@
+//! Users: each does one thing after another, and writes down what was promised.
+
+use crate::model::{After, Answer, How, Plan, Submission, Touch, What};
+use crate::world::{CPUS, GPUS, Said, World, now};
+use fastrand::Rng;
+use slotd_kit::proc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+/// More jobs than these are not put into the queue at once.
+const MOST_QUEUED: usize = 40;
+
+/// How long a command may wait for its turn in the queue, once nobody disturbs any more.
+const TURN: Duration = Duration::from_secs(120);
+
+/// The longest pause between two commands of one user, milliseconds.
+const PAUSE_MS: u64 = 150;
+
+pub struct User<'a> {
+    world: &'a World,
+    rng: Rng,
+}
+
+impl<'a> User<'a> {
+    pub fn new(world: &'a World, seed: u64) -> User<'a> {
+        User { world, rng: Rng::with_seed(seed) }
+    }
+
+    /// Goes on until it is over.
+    pub fn live(mut self) {
+        while !self.world.is_over() {
+            self.act();
+            thread::sleep(Duration::from_millis(self.rng.u64(..PAUSE_MS)));
+        }
+    }
+
+    fn act(&mut self) {
+        let is_full = self.world.backlog.load(Ordering::Relaxed) >= MOST_QUEUED;
+        match self.rng.u32(..100) {
+            0..46 if is_full => self.look(),
+            0..26 => self.batch(None),
+            26..32 => {
+                let tasks = self.rng.u32(2..5);
+                self.batch(Some(tasks));
+            }
+            32..38 => self.run(),
+            38..42 => self.allocate(How::AllocCommand),
+            42..46 => self.allocate(How::AllocBare),
+            46..58 => self.touch(What::Cancel),
+            58..63 => self.touch(What::Hold),
+            63..69 => self.touch(What::Release),
+            69..73 => self.touch(What::Requeue),
+            73..76 => self.touch(What::Suspend),
+            76..81 => self.touch(What::Resume),
+            81..85 => self.touch(What::Update),
+            85..87 => self.top(),
+            _ => self.look(),
+        }
+    }
+
+    fn plan(&mut self, how: How) -> Plan {
+        let rng = &mut self.rng;
+        let mut plan = Plan { cpus: 1, ms: rng.u64(20..400), ..Plan::default() };
+        plan.code = if rng.u32(..3) == 0 { rng.i32(2..60) } else { 0 };
+        if rng.u32(..4) == 0 {
+            plan.cpus = rng.u32(1..=CPUS);
+        }
+        if rng.u32(..5) == 0 {
+            plan.gpus = rng.u32(1..=GPUS);
+        }
+        if rng.u32(..12) == 0 {
+            plan.ms = rng.u64(1000..2500);
+        }
+        if how != How::Batch {
+            return plan;
+        }
+        plan.ignores_term = rng.u32(..10) == 0;
+        plan.leaves_child = rng.u32(..10) == 0;
+        plan.requeue = rng.u32(..7) == 0;
+        plan.lines = if rng.u32(..6) == 0 { rng.u32(1..500) } else { 0 };
+        match rng.u32(..20) {
+            0 | 1 => plan.begin = Some(self.world.wall_clock() + rng.i64(0..4)),
+            2 | 3 => plan.held = true,
+            4 => plan.limit = Some(rng.u32(1..3)),
+            5..8 => plan.after = self.before(),
+            8 | 9 => plan.step = Some((rng.u64(20..300), rng.i32(2..60))),
+            _ => {}
+        }
+        plan
+    }
+
+    /// An earlier submission to wait for.
+    fn before(&mut self) -> Option<(After, u32)> {
+        let jobs = self.world.jobs();
+        let known: Vec<u32> = jobs.iter().rev().take(20).filter(|job| job.id().is_some()).map(|j| j.number).collect();
+        let kind = [After::Any, After::Ok, After::NotOk][self.rng.usize(..3)];
+        (!known.is_empty()).then(|| (kind, known[self.rng.usize(..known.len())]))
+    }
+
+    // Submissions.
+
+    /// Writes down that a job is going to be asked for.
+    fn enter(&self, how: How, plan: Plan, tasks: Option<u32>) -> Submission {
+        let mut jobs = self.world.jobs();
+        let number = jobs.len() as u32 + 1;
+        let job =
+            Submission { number, how, plan, tasks, answer: Answer::Open, client: None, sent: now(), touches: vec![] };
+        jobs.push(job.clone());
+        job
+    }
+
+    fn answer(&self, number: u32, answer: Answer) {
+        self.world.jobs()[number as usize - 1].answer = answer;
+    }
+
+    /// The words of the player in the job.
+    fn play(&self, job: &Submission, locks: bool) -> Vec<String> {
+        let plan = &job.plan;
+        let ms = if plan.limit.is_some() { 60_000 } else { plan.ms };
+        let (log, held) = (self.world.log.display(), self.world.locks.display());
+        let mut words: Vec<String> = ["helper", "play"].map(str::to_owned).into();
+        words.extend([format!("log={log}"), format!("locks={held}"), format!("sub={}", job.number)]);
+        words.extend([format!("ms={ms}"), format!("code={}", plan.code), format!("of={CPUS}")]);
+        if locks {
+            words.extend([format!("cpus={}", plan.cpus), format!("gpus={}", plan.gpus)]);
+        }
+        let flags = [(plan.ignores_term, "ignore"), (plan.leaves_child, "child")];
+        words.extend(flags.into_iter().filter(|(set, _)| *set).map(|(_, word)| word.to_owned()));
+        if plan.lines > 0 {
+            words.push(format!("lines={}", plan.lines));
+        }
+        words.extend(plan.step.map(|(ms, code)| format!("step={ms},{code}")));
+        words
+    }
+
+    /// The options that all commands have.
+    fn options(job: &Submission) -> Vec<String> {
+        let plan = &job.plan;
+        let mut options = vec![format!("-J{}", job.name()), format!("-c{}", plan.cpus), "--mem=64".to_owned()];
+        if plan.gpus > 0 {
+            options.extend(["-pgpu".to_owned(), format!("-G{}", plan.gpus)]);
+        }
+        options
+    }
+
+    fn batch(&mut self, tasks: Option<u32>) {
+        let mut plan = self.plan(How::Batch);
+        if tasks.is_some() {
+            plan.step = None;
+        }
+        let after = plan.after.and_then(|(kind, number)| {
+            let word = [("afterany", After::Any), ("afterok", After::Ok), ("afternotok", After::NotOk)];
+            let word = word.into_iter().find(|(_, of)| *of == kind)?.0;
+            Some(format!("-d{word}:{}", self.world.jobs()[number as usize - 1].id()?))
+        });
+        let job = self.enter(How::Batch, plan, tasks);
+        let plan = &job.plan;
+        let mut args = Self::options(&job);
+        args.push("--parsable".to_owned());
+        args.extend(after);
+        args.extend(tasks.map(|tasks| format!("-a0-{}", tasks - 1)));
+        args.extend(plan.requeue.then(|| "--requeue".to_owned()));
+        args.extend(plan.held.then(|| "-H".to_owned()));
+        args.extend(plan.begin.map(|at| format!("--begin={at}")));
+        args.extend(plan.limit.map(|secs| format!("-t0:{secs:02}")));
+        let output = if plan.lines > 0 && tasks.is_none() { format!("out/{}", job.number) } else { "/dev/null".into() };
+        args.extend(["-o".to_owned(), output]);
+        let quoted: Vec<String> = self.play(&job, true).iter().map(|word| format!("'{word}'")).collect();
+        args.extend(["--wrap".to_owned(), format!("exec {}", quoted.join(" "))]);
+        let said = self.world.run("sbatch", &args);
+        let number = said.stdout.trim().parse().ok();
+        self.note(&job, &said, number);
+    }
+
+    /// Writes down what a submission came to.
+    fn note(&self, job: &Submission, said: &Said, number: Option<u32>) {
+        match (number, said.code) {
+            (Some(id), _) => self.answer(job.number, Answer::Number(id)),
+            (None, Some(1)) if !said.killed => {
+                self.world.counts.add("submissions refused");
+                self.answer(job.number, Answer::Refused);
+            }
+            (None, Some(_)) if said.killed => self.touched(job.number, What::KillClient, None, said, true),
+            (None, None) => {}
+            (None, Some(code)) => self.world.report(format!("submission {} ended with {code}: {said:?}", job.number)),
+        }
+    }
+
+    /// A command of srun, and its own exit code.
+    fn run(&mut self) {
+        let plan = self.plan(How::Run);
+        let job = self.enter(How::Run, plan, None);
+        let mut args = Self::options(&job);
+        args.extend(self.play(&job, true));
+        self.foreground("srun", &job, args);
+    }
+
+    fn allocate(&mut self, how: How) {
+        let plan = self.plan(how);
+        let job = self.enter(how, plan, None);
+        let mut args = Self::options(&job);
+        match how {
+            How::AllocBare => args.push("--no-shell".to_owned()),
+            _ => args.extend(self.play(&job, false)),
+        }
+        let said = self.foreground("salloc", &job, args);
+        let granted = said.stderr.lines().find_map(|line| line.split("Granted job allocation ").nth(1)?.parse().ok());
+        if let Some(id) = granted {
+            self.answer(job.number, Answer::Number(id));
+            if how == How::AllocBare {
+                self.use_bare(&job, id);
+            }
+        }
+    }
+
+    /// A step in an allocation without a command, and its end.
+    fn use_bare(&mut self, job: &Submission, id: u32) {
+        let mut args = vec![format!("--jobid={id}"), "-n1".to_owned()];
+        args.extend(self.play(job, true));
+        let mut command = self.world.slotd.command("srun");
+        command.args(args);
+        let said = self.world.wait_for(command, || TURN);
+        self.ended(job, &said);
+        self.cancel(job, None, id.to_string());
+    }
+
+    /// Runs a command that waits for its job.
+    fn foreground(&mut self, name: &str, job: &Submission, args: Vec<String>) -> Said {
+        let mut command = self.world.slotd.command(name);
+        command.args(args);
+        let said = self.world.wait_for(command, || TURN);
+        if job.how != How::AllocBare || said.code != Some(0) {
+            self.ended(job, &said);
+        }
+        said
+    }
+
+    /// Writes down how the command ended that runs something in the foreground.
+    fn ended(&self, job: &Submission, said: &Said) {
+        match said.code {
+            Some(_) if said.killed => self.touched(job.number, What::KillClient, None, said, true),
+            Some(code) => self.world.jobs()[job.number as usize - 1].client = Some((code, said.stderr.clone())),
+            None => {}
+        }
+    }
+
+    // What is done to jobs.
+
+    /// A job of the last ones, and how it is called: an array or one of its tasks.
+    fn choose(&mut self) -> Option<(Submission, Option<u32>, String)> {
+        let jobs = self.world.jobs();
+        let known: Vec<&Submission> = jobs.iter().rev().take(40).filter(|job| job.id().is_some()).collect();
+        let job = (*known.get(self.rng.usize(..known.len().max(1)))?).clone();
+        let id = job.id()?;
+        let task = job.tasks.filter(|_| self.rng.bool()).map(|tasks| self.rng.u32(..tasks));
+        let text = task.map_or_else(|| id.to_string(), |task| format!("{id}_{task}"));
+        Some((job, task, text))
+    }
+
+    fn touched(&self, number: u32, what: What, task: Option<u32>, said: &Said, acked: bool) {
+        let touch = Touch { what, task, sent: said.sent, acked: acked.then_some(said.ended) };
+        self.world.jobs()[number as usize - 1].touches.push(touch);
+    }
+
+    fn touch(&mut self, what: What) {
+        let Some((job, task, target)) = self.choose() else { return };
+        let verb = match what {
+            What::Cancel => return self.cancel(&job, task, target),
+            What::Hold => "hold",
+            What::Release => "release",
+            What::Requeue => "requeue",
+            What::Suspend => "suspend",
+            What::Resume => "resume",
+            What::Update => return self.update(&job, task, target),
+            What::KillClient => return,
+        };
+        self.send(what, &job, task, "scontrol", vec![verb.to_owned(), target]);
+    }
+
+    fn update(&mut self, job: &Submission, task: Option<u32>, target: String) {
+        // A priority of its own also releases a job that is held.
+        let (what, change) = match job.plan.limit.is_none() && self.rng.bool() {
+            true => (What::Update, "TimeLimit=10"),
+            false => (What::Release, "Priority=5"),
+        };
+        self.send(what, job, task, "scontrol", vec!["update".into(), "job".into(), target, change.into()]);
+    }
+
+    pub fn cancel(&self, job: &Submission, task: Option<u32>, target: String) {
+        self.send(What::Cancel, job, task, "scancel", vec![target]);
+    }
+
+    /// Runs a command that does something to a job. From now on it may have been done.
+    fn send(&self, what: What, job: &Submission, task: Option<u32>, name: &str, args: Vec<String>) {
+        let at = {
+            let touches = &mut self.world.jobs()[job.number as usize - 1].touches;
+            touches.push(Touch { what, task, sent: now(), acked: None });
+            touches.len() - 1
+        };
+        let said = self.world.run(name, &args);
+        if said.code == Some(0) {
+            self.world.jobs()[job.number as usize - 1].touches[at].acked = Some(said.ended);
+        } else if !said.killed && said.code.is_some_and(|code| code != 1) {
+            self.world.report(format!("{name} {args:?} ended with {said:?}"));
+        }
+    }
+
+    fn top(&mut self) {
+        let Some((_, _, target)) = self.choose() else { return };
+        let said = self.world.run("scontrol", &["top".to_owned(), target]);
+        if !said.killed && said.code.is_some_and(|code| code > 1) {
+            self.world.report(format!("scontrol top ended with {said:?}"));
+        }
+    }
+
+    fn look(&mut self) {
+        let (name, line) = [
+            ("squeue", "-h -r -o %A"),
+            ("squeue", "-h -r -o %A"),
+            ("squeue", "--start"),
+            ("sacct", "-X -n -P"),
+            ("sinfo", "-N -l"),
+            ("sdiag", ""),
+            ("sprio", ""),
+        ][self.rng.usize(..7)];
+        let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let said = self.world.run(name, &args);
+        if name == "squeue" && said.code == Some(0) && args.len() > 1 {
+            self.world.backlog.store(said.stdout.lines().count(), Ordering::Relaxed);
+        }
+        if !said.killed && said.code.is_some_and(|code| code > 1 && code != 128 + proc::KILL) {
+            self.world.report(format!("{name} {line} ended with {said:?}"));
+        }
+    }
+}

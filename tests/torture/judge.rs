@@ -1,0 +1,293 @@
+//! What must be true of every job, whatever happened: written from what slotd promises, and not from its code.
+//!
+//! * A number that was printed is in sacct, with every task of the array; a job that was refused is not.
+//! * A run of a job begins once at most. One that nobody meddled with begins once, ends as its script does, and once more
+//!   only where `--requeue` says so.
+//! * No CPU and no GPU has two jobs.
+//! * Nothing begins after its cancel was acknowledged, while it is held, before its begin time or its dependency.
+//! * A command in the foreground ends as what it ran.
+
+use crate::events::{Event, Row};
+use crate::model::{After, Answer, Clock, How, Submission, Touch, What};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+/// How long a start may be on its way when something is acknowledged that keeps the job from starting, milliseconds:
+/// besides the time for which something was hindered.
+const ON_ITS_WAY: u64 = 2000;
+
+/// What happened, for the judgement of one job.
+pub struct Facts<'a> {
+    pub jobs: &'a [Submission],
+    pub events: &'a std::collections::BTreeMap<u32, Vec<Event>>,
+    pub rows: &'a std::collections::BTreeMap<String, Vec<Row>>,
+    pub clock: &'a Clock,
+    pub hindered: &'a [(u64, u64)],
+    pub watchers_killed: &'a BTreeSet<u32>,
+    /// The folder of the output files.
+    pub outputs: PathBuf,
+    /// Now, in seconds since 1970, is the boot of the machine and so many seconds.
+    pub boot_at: i64,
+}
+
+/// One job or array task with all that is known of it.
+struct Case<'a> {
+    facts: &'a Facts<'a>,
+    job: &'a Submission,
+    task: Option<u32>,
+    events: Vec<&'a Event>,
+    rows: Vec<&'a Row>,
+    found: Vec<String>,
+}
+
+/// Judges a submission: how many jobs were looked at, and what is wrong.
+pub fn judge(facts: &Facts<'_>, job: &Submission) -> (usize, Vec<String>) {
+    let name = job.name();
+    let all_events = facts.events.get(&job.number).map_or(&[][..], Vec::as_slice);
+    let all_rows = facts.rows.get(&name).map_or(&[][..], Vec::as_slice);
+    let tasks: Vec<Option<u32>> = job.tasks.map_or_else(|| vec![None], |count| (0..count).map(Some).collect());
+    let mut found = Vec::new();
+    let ids: BTreeSet<u32> =
+        all_rows.iter().map(|row| row.id).chain(all_events.iter().filter_map(|e| e.array)).collect();
+    if ids.len() > 1 {
+        found.push(format!("{name}: one submission is the jobs {ids:?}"));
+    }
+    if let Some(id) = job.id().filter(|id| !ids.contains(id)) {
+        found.push(format!("{name}: the number {id} was printed, and sacct does not know it"));
+    }
+    if job.answer == Answer::Refused && !ids.is_empty() {
+        found.push(format!("{name}: it was refused, and is job {ids:?}"));
+    }
+    let count = tasks.len();
+    for task in tasks {
+        let events = all_events.iter().filter(|event| event.task == task).collect();
+        let rows = all_rows.iter().filter(|row| row.task == task).collect();
+        let mut case = Case { facts, job, task, events, rows, found: Vec::new() };
+        case.all();
+        let what = task.map_or_else(|| name.clone(), |task| format!("{name}_{task}"));
+        found.extend(case.found.into_iter().map(|why| format!("{what}: {why}")));
+    }
+    (count, found)
+}
+
+impl<'a> Case<'a> {
+    fn all(&mut self) {
+        self.clashes();
+        self.runs();
+        self.known();
+        self.client();
+        if matches!(self.job.how, How::Batch | How::Run) {
+            self.waits();
+            self.end();
+        }
+    }
+
+    fn of(&self, what: &str) -> Vec<&'a Event> {
+        self.events.iter().copied().filter(|event| event.what == what).collect()
+    }
+
+    fn touches(&self) -> impl Iterator<Item = &'a Touch> {
+        let task = self.task;
+        self.job.touches(task)
+    }
+
+    fn was(&self, what: What) -> bool {
+        self.touches().any(|touch| touch.what == what)
+    }
+
+    /// Nobody cancelled or requeued it, or killed what watches it.
+    fn is_free(&self) -> bool {
+        let meddled = [What::Cancel, What::Requeue, What::KillClient].into_iter().any(|what| self.was(what));
+        !meddled && !self.watcher_killed()
+    }
+
+    fn clashes(&mut self) {
+        let clashes = self.of("clash");
+        self.found.extend(clashes.into_iter().map(|event| format!("somebody else has what it was given: {event:?}")));
+    }
+
+    /// Each run begins once.
+    fn runs(&mut self) {
+        for begin in ["begin", "step-begin"] {
+            let mut seen = BTreeSet::new();
+            for event in self.of(begin) {
+                if !seen.insert(event.restart) {
+                    self.found.push(format!("run {} has a second {begin}: {event:?}", event.restart));
+                }
+            }
+        }
+    }
+
+    fn known(&mut self) {
+        let printed = self.job.id().is_some();
+        match self.rows.len() {
+            0 if printed => self.found.push("sacct does not know it, and its number was printed".to_owned()),
+            0 if !self.events.is_empty() => self.found.push("sacct does not know it, and it ran".to_owned()),
+            0 | 1 => {}
+            _ => self.found.push(format!("sacct knows it as {:?}", self.rows)),
+        }
+    }
+
+    /// The command that waited for it says what it ended with.
+    fn client(&mut self) {
+        let Some((code, said)) = self.job.client.as_ref().filter(|_| self.is_free()) else { return };
+        let ran = self.of("begin").len();
+        // Its own end, or a refusal.
+        let is_right = (*code == self.job.plan.code && ran == 1) || (*code == 1 && ran == 0);
+        if !is_right {
+            let wanted = self.job.plan.code;
+            self.found.push(format!("its command ended with {code} and not {wanted}, {ran} runs; it said {said:?}"));
+        }
+    }
+
+    /// The end of the time in which a start may be on its way since `from`.
+    fn slack(&self, from: u64) -> u64 {
+        let hindered = self.facts.hindered.iter().filter(|(_, to)| *to >= from);
+        let lost: u64 = hindered.filter(|(start, _)| *start < from + 20_000).map(|(a, b)| b - (*a).max(from)).sum();
+        from + ON_ITS_WAY + lost
+    }
+
+    /// Nothing begins that is cancelled, held, or not due.
+    fn waits(&mut self) {
+        let begins = self.of("begin");
+        let touches: Vec<&Touch> = self.touches().collect();
+        for cancel in touches.iter().filter(|touch| touch.what == What::Cancel) {
+            let again = touches.iter().any(|t| t.what == What::Requeue && t.acked.is_none_or(|at| at > cancel.sent));
+            let Some(acked) = cancel.acked.filter(|_| !again) else { continue };
+            let latest = self.slack(acked);
+            let late = begins.iter().filter(|begin| begin.start > latest);
+            self.found.extend(late.map(|begin| format!("it began after its cancel: {begin:?}, {cancel:?}")));
+        }
+        let held = self.job.plan.held.then_some(0);
+        let holds = touches.iter().filter(|touch| touch.what == What::Hold).filter_map(|touch| touch.acked);
+        for from in held.into_iter().chain(holds) {
+            // A release that was sent before the hold was acknowledged may have come after it.
+            let released = touches.iter().filter(|touch| touch.what == What::Release);
+            let until =
+                released.filter(|t| t.acked.is_none_or(|at| at >= from)).map(|t| t.sent).min().unwrap_or(u64::MAX);
+            let after = if from == 0 { 0 } else { self.slack(from) };
+            let bad = begins.iter().filter(|begin| begin.start > after && begin.start < until.saturating_sub(10));
+            self.found.extend(bad.map(|begin| format!("it began while it was held from {from} to {until}: {begin:?}")));
+        }
+        if let Some(at) = self.job.plan.begin {
+            for begin in &begins {
+                let ahead = self.facts.clock.most_ahead(self.job.sent, begin.start);
+                let clock = self.facts.boot_at + (begin.start / 1000) as i64 + ahead;
+                if clock + 1 < at {
+                    self.found.push(format!("it began {} s before its time: {begin:?}", at - clock));
+                }
+            }
+        }
+        self.depends();
+    }
+
+    /// What it waits for has ended as it must, before it began.
+    fn depends(&mut self) {
+        let Some((kind, number)) = self.job.plan.after else { return };
+        let Some(first) = self.of("begin").first().map(|event| event.at) else { return };
+        let before = &self.facts.jobs[number as usize - 1];
+        let told = self.facts.events.get(&number).map_or(&[][..], Vec::as_slice);
+        let rows = self.facts.rows.get(&before.name()).map_or(&[][..], Vec::as_slice);
+        let again = u32::from(before.plan.requeue && before.plan.fails());
+        let tasks: Vec<Option<u32>> = before.tasks.map_or_else(|| vec![None], |count| (0..count).map(Some).collect());
+        let quiet = |what: What| matches!(what, What::Hold | What::Release | What::Update);
+        let is_free = |task: Option<u32>| {
+            let mut raw = told.iter().filter(|e| e.task == task).filter_map(|e| e.job);
+            let killed = |job: u32| self.facts.watchers_killed.contains(&job);
+            before.touches(task).all(|touch| quiet(touch.what))
+                && !raw.any(killed)
+                && !rows.iter().any(|row| row.task == task && killed(row.raw))
+        };
+        // Without an end of their own they tell no order.
+        if before.plan.limit.is_some() || matches!(before.how, How::AllocBare | How::AllocCommand) {
+            return;
+        }
+        let free: Vec<Option<u32>> = tasks.iter().copied().filter(|task| is_free(*task)).collect();
+        let fits = match kind {
+            After::Any => true,
+            After::Ok => free.is_empty() || !before.plan.fails(),
+            After::NotOk => free.len() < tasks.len() || before.plan.fails(),
+        };
+        let has_ended = |task: &Option<u32>| {
+            told.iter().any(|e| e.task == *task && e.what == "end" && e.restart == again && e.at < first)
+        };
+        if !fits || !free.iter().all(has_ended) {
+            self.found.push(format!("it began before its dependency {kind:?} on {} was met", before.name()));
+        }
+    }
+
+    /// It ended as it must.
+    fn end(&mut self) {
+        let Some(row) = self.rows.first().copied() else { return };
+        let plan = &self.job.plan;
+        let (own, exit) = plan.end();
+        let is_own = row.state == own && exit.as_ref().is_none_or(|exit| *exit == row.exit);
+        let is_free = self.is_free();
+        let allowed = match row.state.as_str() {
+            "CANCELLED" => self.was(What::Cancel) || self.was(What::KillClient),
+            "FAILED" | "NODE_FAIL" if !is_own => {
+                self.watcher_killed() || (self.job.how == How::Run && (!is_free || self.was_refused()))
+            }
+            _ => is_own,
+        };
+        if !allowed {
+            let touches: Vec<&Touch> = self.touches().collect();
+            self.found.push(format!("it is {} {}, of {own} {exit:?}; {touches:?}", row.state, row.exit));
+        }
+        if row.state == "CANCELLED" && !row.started && !self.events.is_empty() && !self.was(What::Requeue) {
+            self.found.push("it was cancelled before it started, and ran".to_owned());
+        }
+        if is_own && plan.limit.is_none() {
+            let ends = self.of("end");
+            if !ends.iter().any(|end| end.restart == row.restarts) {
+                self.found.push(format!("its run {} has no end of its own: {:?}", row.restarts, self.events));
+            }
+        }
+        if is_free {
+            self.free_runs(row);
+        }
+    }
+
+    fn watcher_killed(&self) -> bool {
+        let raw = self.rows.iter().map(|row| row.raw).chain(self.events.iter().filter_map(|event| event.job));
+        raw.into_iter().any(|job| self.facts.watchers_killed.contains(&job))
+    }
+
+    /// Its command was told that it cannot be run, and it did not run.
+    fn was_refused(&self) -> bool {
+        self.job.client.as_ref().is_some_and(|(code, _)| *code == 1) && self.of("begin").is_empty()
+    }
+
+    /// A job that nobody meddled with ran exactly as often as it was promised.
+    fn free_runs(&mut self, row: &Row) {
+        let plan = &self.job.plan;
+        if self.was_refused() {
+            return;
+        }
+        let again = u32::from(plan.requeue && plan.fails());
+        let wanted: Vec<u32> = (0..=again).collect();
+        let begun: Vec<u32> = self.of("begin").iter().map(|event| event.restart).collect();
+        if begun != wanted || row.restarts != again {
+            self.found.push(format!("its runs are {begun:?} and not {wanted:?}; sacct: {row:?}"));
+        }
+        if let Some((_, code)) = plan.step {
+            let saw: Vec<String> = self.of("saw").iter().map(|event| event.more.clone()).collect();
+            if saw.iter().any(|saw| *saw != code.to_string()) {
+                self.found.push(format!("its step ended with {saw:?} and not {code}"));
+            }
+        }
+        if plan.lines > 0 && self.job.tasks.is_none() && self.job.how == How::Batch && again == 0 {
+            let text = fs::read_to_string(self.facts.outputs.join(self.job.number.to_string())).unwrap_or_default();
+            let lines: String = (0..plan.lines).map(|line| format!("line {line}\n")).collect();
+            // What srun says of a step stands there too, and what slotd says of a time limit.
+            let own: String = text
+                .split_inclusive('\n')
+                .filter(|line| !line.starts_with("srun: ") && !line.starts_with("slurmstepd: "))
+                .collect();
+            if own != lines {
+                self.found.push(format!("its output has {} lines of {}", own.lines().count(), plan.lines));
+            }
+        }
+    }
+}

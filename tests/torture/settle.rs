@@ -1,0 +1,193 @@
+//! The end: nobody disturbs any more. What waits for a user is released or cancelled, the rest ends by itself; then
+//! everything must be whole.
+
+use crate::events::{self, COLUMNS, Row};
+use crate::judge::{Facts, judge};
+use crate::model::{How, Touch, What, number_of};
+use crate::world::{CPUS, GPUS, World, now};
+use slotd_kit::proc;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the queue may take to become empty.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Between two looks at the queue.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// How long a begin time is waited for.
+const BEGIN: Duration = Duration::from_secs(6);
+
+/// What was found in the end.
+pub struct Verdict {
+    pub submissions: u64,
+    pub jobs: u64,
+    /// Jobs with a violation, and violations that belong to no job.
+    pub failed: u64,
+    pub violations: Vec<String>,
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Waits until nothing is in the queue and all users have ended. What would wait for ever is helped on.
+pub fn settle(world: &World, users_are_done: impl Fn() -> bool) {
+    let begun = Instant::now();
+    loop {
+        let queue = world.run("squeue", &words("-h -r -o %A|%T|%r|%j"));
+        let lines: Vec<&str> = queue.stdout.lines().collect();
+        let is_empty = queue.code == Some(0) && lines.is_empty();
+        if is_empty && users_are_done() {
+            return;
+        }
+        if begun.elapsed() > PATIENCE {
+            world.report(format!("the queue does not become empty: {}{}", queue.stdout, queue.stderr));
+            for line in &lines {
+                world.run("scancel", &[line.split('|').next().unwrap_or_default().to_owned()]);
+            }
+            return;
+        }
+        for line in lines {
+            help_on(world, line, begun.elapsed() > BEGIN);
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+fn help_on(world: &World, line: &str, is_late: bool) {
+    let [job, state, reason, name] = line.split('|').collect::<Vec<_>>()[..] else {
+        return world.report(format!("squeue prints {line:?}"));
+    };
+    let Some(number) = number_of(name) else { return world.report(format!("who has submitted {line}?")) };
+    let how = world.jobs()[number as usize - 1].how;
+    let (what, command, verb) = match (state, reason) {
+        ("PENDING", "JobHeldUser") => (What::Release, "scontrol", Some("release")),
+        ("PENDING", "DependencyNeverSatisfied") => (What::Cancel, "scancel", None),
+        ("PENDING", "BeginTime") if is_late => (What::Cancel, "scancel", None),
+        ("SUSPENDED", _) => (What::Resume, "scontrol", Some("resume")),
+        // Its user may have died before it could end it.
+        ("RUNNING", _) if how == How::AllocBare && is_late => (What::Cancel, "scancel", None),
+        _ => return,
+    };
+    world.jobs()[number as usize - 1].touches.push(Touch { what, task: None, sent: now(), acked: None });
+    let args: Vec<String> = verb.into_iter().map(str::to_owned).chain([job.to_owned()]).collect();
+    world.run(command, &args);
+}
+
+/// Looks at everything.
+pub fn verdict(world: &World) -> Verdict {
+    let mut found = Vec::new();
+    let log = fs::read_to_string(&world.log).expect("the log");
+    let (events, odd) = events::events(&log);
+    found.extend(odd.into_iter().map(|line| format!("the log has the line {line:?}")));
+    let told = world.run("sacct", &[words("-X -n -P -S 1970-01-01 -o"), vec![COLUMNS.to_owned()]].concat());
+    if told.code != Some(0) {
+        found.push(format!("sacct: {told:?}"));
+    }
+    let (rows, odd) = events::rows(&told.stdout);
+    found.extend(odd.into_iter().map(|line| format!("sacct prints {line:?}")));
+    let jobs = world.jobs().clone();
+    let real = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is after 1970");
+    let facts = Facts {
+        jobs: &jobs,
+        events: &events::by(events, |event| event.number),
+        rows: &events::by(rows, |row: &Row| row.name.clone()),
+        clock: &world.clock.lock().unwrap().clone(),
+        hindered: &world.hindered.lock().unwrap().clone(),
+        watchers_killed: &world.watchers_killed.lock().unwrap().clone(),
+        outputs: world.slotd.path("out"),
+        boot_at: real.as_secs() as i64 - (now() / 1000) as i64,
+    };
+    let (mut checked, mut bad) = (0, found.len() as u64);
+    for job in &jobs {
+        let (count, wrong) = judge(&facts, job);
+        checked += count as u64;
+        if !wrong.is_empty() {
+            bad += 1;
+            found.extend(wrong);
+            found.push(format!("  all of {}: {job:?}", job.name()));
+            found.extend(facts.events.get(&job.number).into_iter().flatten().map(|event| format!("  {event:?}")));
+            found.extend(facts.rows.get(&job.name()).into_iter().flatten().map(|row| format!("  {row:?}")));
+        }
+    }
+    let mut others = leftovers(world);
+    others.append(&mut world.found.lock().unwrap());
+    bad += others.len() as u64;
+    found.extend(others);
+    Verdict { submissions: jobs.len() as u64, jobs: checked, failed: bad, violations: found }
+}
+
+/// What is not as it was before the first job.
+fn leftovers(world: &World) -> Vec<String> {
+    let mut found = Vec::new();
+    let cpus = world.run("sinfo", &words("-h -o %C|%T"));
+    let idle = format!("0/{CPUS}/0/{CPUS}|idle");
+    if cpus.stdout.lines().any(|line| line != idle) || cpus.stdout.is_empty() {
+        found.push(format!("the node is not idle: {cpus:?}"));
+    }
+    let gpus = world.run("sinfo", &words("-h -p gpu -o GPU_ALLOC,GPUS"));
+    let numbers: Vec<u32> = gpus.stdout.split('|').filter_map(|word| word.trim().parse().ok()).collect();
+    if numbers != [0, GPUS] {
+        found.push(format!("not all GPUs are free: {gpus:?}"));
+    }
+    // A client, a daemon and its launcher end and begin; what stays is left over.
+    let left = || {
+        let mine = |pid: &i32| proc::parent(*pid).is_some_and(|parent| parent == std::process::id() as i32);
+        let all = proc::of_directory(&world.slotd.base);
+        let known = |pid: &i32| mine(pid) || proc::name(*pid) == "slotd-launcher";
+        let left: Vec<i32> = all.iter().copied().filter(|pid| !known(pid)).collect();
+        let launchers = all.iter().filter(|pid| proc::name(**pid) == "slotd-launcher").count();
+        (left, launchers)
+    };
+    slotd_kit::until_within(Duration::from_secs(10), || {
+        let (left, launchers) = left();
+        (left.is_empty() && launchers <= 1).then_some(())
+    });
+    let (pids, launchers) = left();
+    found.extend(pids.iter().map(|pid| format!("process {pid} is left: {} {}", proc::name(*pid), proc::cmdline(*pid))));
+    if launchers > 1 {
+        found.push(format!("there are {launchers} launchers"));
+    }
+    files(world, &mut found);
+    let check = world.run("slotd", &words("db check"));
+    if check.code != Some(0) {
+        found.push(format!("slotd db check: {check:?}"));
+    }
+    let log = world.slotd.log();
+    found.extend(log.lines().filter(|line| line.contains("panicked")).map(|line| format!("the daemon's log: {line}")));
+    found
+}
+
+/// Only what a job keeps may lie in its directory. Where a watcher was killed, its socket stays: the mark that the step was
+/// started, without which the next daemon might start it again.
+fn files(world: &World, found: &mut Vec<String>) {
+    const KEPT: [&str; 4] = ["script.sh", "job.json", "runner.sh", "exit_status"];
+    let killed = world.watchers_killed.lock().unwrap();
+    for dir in fs::read_dir(world.slotd.root.join("lib/jobs")).into_iter().flatten().flatten() {
+        let was_killed =
+            dir.file_name().to_str().and_then(|job| job.parse().ok()).is_some_and(|job| killed.contains(&job));
+        for file in fs::read_dir(dir.path()).into_iter().flatten().flatten() {
+            let name = file.file_name().to_string_lossy().into_owned();
+            let is_record = KEPT.contains(&name.as_str()) || name.ends_with(".exit");
+            if !(is_record || was_killed && name.ends_with(".sock")) {
+                found.push(format!("{} is left", file.path().display()));
+            }
+        }
+    }
+}
+
+/// Copies everything to a folder that stays.
+pub fn keep(world: &World, seed: u64) -> PathBuf {
+    let to = std::env::temp_dir().join(format!("slotd-torture-{seed}"));
+    drop(fs::remove_dir_all(&to));
+    fs::create_dir_all(&to).expect("a folder to keep things in");
+    for from in [world.slotd.root.clone(), world.log.clone(), world.slotd.log_path(), world.slotd.path("out")] {
+        let done = Command::new("cp").arg("-a").arg(&from).arg(&to).status();
+        assert!(done.is_ok_and(|status| status.success()), "{} cannot be kept", from.display());
+    }
+    to
+}
