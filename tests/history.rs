@@ -85,7 +85,9 @@ fn clean_needs_no_daemon_and_numbers_are_given_once() {
 fn more_jobs_than_are_kept_go_by_themselves_the_oldest_first() {
     let mut slotd = forgetful().set("SLOTD_KEEP_JOBS", 2).start();
     let jobs = ended(&slotd, 4);
-    slotd.crash();
+    // An orderly stop: an end that a killed daemon had not written down yet comes too late for the next one's sweep.
+    slotd.stop();
+    slotd.start_daemon();
     slotd.wait("the oldest are gone", || (numbers(&slotd) == jobs[2..]).then_some(()));
     assert!(!lives(&slotd.job_dir(jobs[1])) && lives(&slotd.job_dir(jobs[2])));
     let shown = slotd.line("scontrol show config").ok().stdout;
