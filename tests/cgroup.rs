@@ -4,23 +4,38 @@
 use slotd_kit::{Slotd, proc, until};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Fills 200 MB of memory in one process.
 const HOG: &str = "helper eat 200";
 
 /// A daemon whose base is `name` below the delegated cgroup; the base is the daemon's to make.
 fn start(name: &str) -> Option<(Slotd, PathBuf)> {
-    let Ok(root) = std::env::var("SLOTD_TEST_CGROUP") else {
-        eprintln!("not tested: SLOTD_TEST_CGROUP names no delegated cgroup");
-        return None;
-    };
-    // A job with the delegated cgroup itself as the base: whatever is in there, this program too, moves to a child, and
-    // the controllers are enabled. What another base is made below must have them.
-    let first = Slotd::setup().set("SLOTD_CGROUP_BASE", &root).start();
-    first.cmd("srun", &["true"]).ok();
-    drop(first);
-    let base = Path::new(&root).join(name);
+    let root = delegated()?;
+    let base = root.join(name);
     Some((Slotd::setup().set("SLOTD_CGROUP_BASE", base.display()).start(), base))
+}
+
+/// The cgroup that was delegated, with its controllers enabled for what is made below. No process may be in it for that:
+/// this one moves to a child.
+fn delegated() -> Option<&'static Path> {
+    static ROOT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let root = ROOT.get_or_init(|| {
+        let Some(root) = std::env::var_os("SLOTD_TEST_CGROUP").map(PathBuf::from) else {
+            eprintln!("not tested: SLOTD_TEST_CGROUP names no delegated cgroup");
+            return None;
+        };
+        let own = root.join("tests");
+        fs::create_dir_all(&own).unwrap();
+        for pid in read(root.join("cgroup.procs")).lines() {
+            fs::write(own.join("cgroup.procs"), pid).unwrap();
+        }
+        for controller in read(root.join("cgroup.controllers")).split(' ') {
+            fs::write(root.join("cgroup.subtree_control"), format!("+{controller}")).unwrap();
+        }
+        Some(root)
+    });
+    root.as_deref()
 }
 
 fn read(path: impl AsRef<Path>) -> String {

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# boot: --delegate --timeout 400 --mem 1500
+# The tests of cgroups, which need one that is delegated: tests/cgroup.rs and those of src/exec/cgroup.
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$REPO/guest/lib.sh"
+
+SLOTD_TEST_CGROUP=/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)
+export SLOTD_TEST_CGROUP SLOTD_TEST_PROGRAM=$PROGRAMS/slotd SLOTD_TEST_HELPER=$PROGRAMS/helper
+
+# Lines of a test program as the checks of a scenario.
+lines() { sed -E 's/^test (.*) \.\.\. ok$/ok - \1/; s/^test (.*) \.\.\. FAILED$/FAIL - \1/'; }
+"$PROGRAMS/unit-tests" exec::cgroup --test-threads 1 2>&1 | lines
+"$PROGRAMS/tests" cgroup:: --test-threads 2 2>&1 | lines
+finish
