@@ -12,6 +12,7 @@ mod clocks;
 mod compound_scheduling;
 mod constraint;
 mod control;
+mod cores;
 mod cpu_bind;
 mod crowds;
 mod database;

@@ -97,7 +97,7 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
             env: environment::task_environment(rank, gpus.as_deref()),
             cpus: request.cpu_bind.cpus_of(
                 &alloc.cpu_ids,
-                &host.cores,
+                &host.topology,
                 rank,
                 ntasks,
                 request.cpus_per_task.unwrap_or(1),
@@ -212,7 +212,7 @@ fn step_task(m: &LaunchStep, rank: u32, ntasks: u32) -> TaskSpec {
         stdout: at_task(&streams.stdout),
         stderr: at_task(&streams.stderr),
         env: environment::task_environment(rank, gpus.as_deref()),
-        cpus: request.cpu_bind.cpus_of(&alloc.cpu_ids, &host.cores, rank, ntasks, cpus_per_task),
+        cpus: request.cpu_bind.cpus_of(&alloc.cpu_ids, &host.topology, rank, ntasks, cpus_per_task),
         argv: (launch.argv.len() > 1).then(|| launch.argv[rank as usize].clone()),
         report_binding: request.report_cpu_bind.then(|| {
             let (units, kind) = reported(&request.cpu_bind);

@@ -32,16 +32,13 @@ pub fn core_config(settings: &Settings, gpus: Vec<Gpu>) -> Result<sched::Config,
 fn find_host(settings: &Settings, gpus: Vec<Gpu>) -> Result<Host, DaemonError> {
     let found = cpus::probe().map_err(failed("the CPUs of this machine"))?;
     let cpu_ids = match settings.cpus {
-        None => found.cpu_ids,
-        // More than there are: numbers beyond the real ones are booked like any other, and never bound to.
-        Some(n) => (0..n).collect(),
+        None => found.cpus(),
+        // Numbers beyond the real ones are booked like any other, and never bound to.
+        Some(n) => sched::count_out(n, &found),
     };
     Ok(Host {
         name: system::probe_host_name(),
-        sockets: found.sockets,
-        cores_per_socket: found.cores_per_socket,
-        threads_per_core: found.threads_per_core,
-        cores: found.cores,
+        topology: found,
         cpu_ids,
         mem_mb: settings.mem_mb.unwrap_or_else(memory::probe_total_mb),
         gpus,

@@ -1,5 +1,6 @@
 //! How the tasks of a step are bound to CPUs and GPUs (srun man page, `--cpu-bind` and `--gpu-bind`).
 
+use crate::model::topology::{Level, Topology};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -36,14 +37,14 @@ pub struct Repeated<T> {
 }
 
 impl CpuBind {
-    /// The CPUs of one task of an allocation (srun man page, `--cpu-bind`). Empty: not bound. `cores` are the host's CPUs
-    /// by core; of a core only what is allocated counts.
-    pub fn cpus_of(&self, cpus: &[u32], cores: &[Vec<u32>], rank: u32, ntasks: u32, per_task: u32) -> Vec<u32> {
+    /// The CPUs of one task of an allocation (srun man page, `--cpu-bind`). Empty: not bound. Of a core only what is
+    /// allocated counts.
+    pub fn cpus_of(&self, cpus: &[u32], host: &Topology, rank: u32, ntasks: u32, per_task: u32) -> Vec<u32> {
         match self {
             CpuBind::Auto | CpuBind::None => Vec::new(),
             CpuBind::Threads => share(cpus, rank, ntasks, per_task),
             CpuBind::Cores => {
-                let cores = by_core(cpus, cores);
+                let cores = host.group(cpus.iter().copied(), Level::Core);
                 let threads = cores.iter().map(Vec::len).max().unwrap_or(1);
                 let per_task = per_task.div_ceil(u32::try_from(threads).unwrap_or(1));
                 let mut bound = share(&cores, rank, ntasks, per_task).concat();
@@ -153,20 +154,6 @@ fn share<T: Clone>(units: &[T], rank: u32, ntasks: u32, per_task: u32) -> Vec<T>
     units.iter().cycle().skip(first).take(each).cloned().collect()
 }
 
-/// The allocated CPUs by core, in order of their first CPU. One of which the core is not known is a core.
-fn by_core(cpus: &[u32], cores: &[Vec<u32>]) -> Vec<Vec<u32>> {
-    let mut found: Vec<Vec<u32>> = Vec::new();
-    for &cpu in cpus {
-        let core = cores.iter().find(|core| core.contains(&cpu));
-        let known = found.iter_mut().find(|known| core.is_some_and(|core| core.contains(&known[0])));
-        match known {
-            Some(known) => known.push(cpu),
-            None => found.push(vec![cpu]),
-        }
-    }
-    found
-}
-
 /// The element of a list for one task; the list begins anew at its end. `None` for an empty list.
 pub fn element_for<T>(list: &[Repeated<T>], task: u32) -> Option<&T> {
     let total: u64 = list.iter().map(|r| u64::from(r.times)).sum();
@@ -267,7 +254,7 @@ mod tests {
     #[test]
     fn threads_are_shared_out_by_rank_and_cores_with_all_their_threads() {
         let of = |bind: CpuBind, cpus: &[u32], rank, ntasks| {
-            bind.cpus_of(cpus, &[vec![0, 4], vec![1, 5], vec![2, 6], vec![3, 7]], rank, ntasks, 1)
+            bind.cpus_of(cpus, &Topology::uniform(1, 4, 2), rank, ntasks, 1)
         };
         assert_eq!(of(CpuBind::Threads, &[0, 1, 4, 5], 1, 2), [4, 5]);
         assert_eq!(of(CpuBind::Threads, &[0, 4], 0, 1), [0, 4]);
@@ -276,7 +263,7 @@ mod tests {
         // More tasks than cores begin anew; of a core that is not the job's alone only its part counts.
         assert_eq!(of(CpuBind::Cores, &[0, 4, 5], 3, 4), [5]);
         assert_eq!(of(CpuBind::Cores, &[0, 4, 5], 2, 4), [0, 4]);
-        assert_eq!(CpuBind::Cores.cpus_of(&[4, 5, 6, 7], &[], 1, 2, 1), [6, 7]);
+        assert_eq!(CpuBind::Cores.cpus_of(&[4, 5, 6, 7], &Topology::default(), 1, 2, 1), [6, 7]);
         assert_eq!(of(CpuBind::Rank, &[4, 5, 6, 7], 5, 6), [5]);
         assert_eq!(of(CpuBind::None, &[0], 0, 1), [] as [u32; 0]);
         assert_eq!(of(CpuBind::Cores, &[], 0, 1), [] as [u32; 0]);
@@ -286,7 +273,7 @@ mod tests {
     fn a_map_begins_anew_at_its_end() {
         let once = |value| Repeated { value, times: 1 };
         let map = CpuBind::MapCpu(vec![once(0), once(2)]);
-        let of = |rank| map.cpus_of(&[0, 1, 2, 3], &[], rank, 3, 1);
+        let of = |rank| map.cpus_of(&[0, 1, 2, 3], &Topology::default(), rank, 3, 1);
         assert_eq!((of(0), of(1), of(2)), (vec![0], vec![2], vec![0]));
     }
 }

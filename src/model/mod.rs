@@ -26,6 +26,7 @@ pub mod step;
 pub mod step_request;
 pub mod store_fault;
 pub mod time;
+pub mod topology;
 pub mod tres;
 pub mod update;
 pub mod view;

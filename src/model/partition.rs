@@ -1,5 +1,6 @@
 //! The host and its partitions, which are views of it.
 
+use crate::model::topology::Topology;
 use crate::model::{Constraint, Refusal};
 use serde::{Deserialize, Serialize};
 
@@ -28,12 +29,9 @@ pub struct Host {
     pub name: String,
     /// Logical CPUs that jobs may use, by number.
     pub cpu_ids: Vec<u32>,
-    pub sockets: u32,
-    pub cores_per_socket: u32,
-    pub threads_per_core: u32,
-    /// CPUs that share a core, in order of their first CPU.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cores: Vec<Vec<u32>>,
+    /// Where those of them sit that are really there.
+    #[serde(default)]
+    pub topology: Topology,
     pub mem_mb: u64,
     pub gpus: Vec<Gpu>,
     /// `SLOTD_FEATURES`: what `--constraint` may ask for, beside the detected GPU models.

@@ -3,6 +3,7 @@
 use crate::model::partition::{Gpu, Host};
 use crate::model::request::{JobKind, MemRequest};
 use crate::model::run::RunState;
+use crate::model::topology::Topology;
 use crate::model::tres::{Allocation, Usage};
 use crate::model::view::{JobView, NodeView, PartitionView};
 use crate::model::{
@@ -164,10 +165,7 @@ pub fn node(gpus: u32) -> NodeView {
         host: Host {
             name: "vm".to_owned(),
             cpu_ids: vec![0, 1],
-            sockets: 1,
-            cores_per_socket: 2,
-            threads_per_core: 1,
-            cores: Vec::new(),
+            topology: Topology::uniform(1, 2, 1),
             mem_mb: 24_105,
             gpus: (0..gpus).map(|id| Gpu { id, model: None }).collect(),
             features: Vec::new(),

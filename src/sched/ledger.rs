@@ -1,9 +1,10 @@
 //! Who has which CPU, which GPU and how much memory.
 //!
-//! A CPU or GPU that is given is in nobody else's hands; the lowest free numbers go first. The ledger decides
-//! nothing: whether a job may have something is the plan's business.
+//! A CPU or GPU that is given is in nobody else's hands. The ledger decides nothing: whether a job may have something
+//! is the plan's business, and which CPUs it gets that of `seats`.
 
 use super::room::{Room, Want};
+use super::seats;
 use crate::model::partition::Host;
 use crate::model::tres::Allocation;
 use crate::model::{JobId, Tres};
@@ -62,7 +63,7 @@ impl Ledger {
         }
         let gpu_ids = self.room.pick_gpus(want, host)?;
         let tres = want.taken(host);
-        let cpu_ids: Vec<u32> = self.free_cpus.iter().copied().take(tres.cpus as usize).collect();
+        let cpu_ids = seats::pick(tres.cpus as usize, &self.free_cpus, &host.cpu_ids, &host.topology);
         let allocation = Allocation { tres, cpu_ids, gpu_ids };
         self.adopt(job, &allocation, want.exclusive, host);
         Some(allocation)

@@ -8,9 +8,11 @@
 use super::admit::check_tasks;
 use super::core::Core;
 use super::lifecycle::end_of_command;
+use super::seats;
 use super::types::{Cx, Effect, EndCause, StepAsker, StepStart};
 use crate::model::change::Change;
 use crate::model::job::ClientProcess;
+use crate::model::partition::Host;
 use crate::model::step_request::StepKind;
 use crate::model::tres::Allocation;
 use crate::model::{
@@ -55,7 +57,7 @@ impl Core {
         }
         check(record, &request)?;
         check_tasks(request.tasks(&record.request), self.config.max_tasks)?;
-        if let Some(alloc) = room_for(record, &request)
+        if let Some(alloc) = room_for(record, &request, &self.config.host)
             && let Some(key) = self.add_step(job, &request, asker.client, alloc.clone(), cx)
         {
             return Ok(StepStart::Now(key, alloc));
@@ -160,7 +162,8 @@ impl Core {
         let mut next = 0;
         while self.job(job).is_some_and(has_a_cpu) {
             let Some(wait) = waits.get(next) else { break };
-            let Some(alloc) = self.job(job).and_then(|record| room_for(record, &wait.request)) else {
+            let Some(alloc) = self.job(job).and_then(|record| room_for(record, &wait.request, &self.config.host))
+            else {
                 next += 1;
                 continue;
             };
@@ -264,7 +267,7 @@ fn has_a_cpu(job: &Job) -> bool {
 }
 
 /// What the step gets now; `None`: others have it, or the job is suspended, in which nothing starts.
-fn room_for(job: &Job, ask: &StepRequest) -> Option<Allocation> {
+fn room_for(job: &Job, ask: &StepRequest, host: &Host) -> Option<Allocation> {
     let whole = job.run.alloc.as_ref().filter(|_| job.run.state == JobState::Running)?;
     let wanted = ask.cpus(&job.request).min(whole.tres.cpus);
     let wanted_gpus = ask.gpus(&job.request).map(|gpus| gpus as usize);
@@ -288,8 +291,8 @@ fn room_for(job: &Job, ask: &StepRequest) -> Option<Allocation> {
         used_gpus.clear();
         used_mem = 0;
     }
-    let cpu_ids: Vec<u32> =
-        whole.cpu_ids.iter().copied().filter(|id| !used_cpus.contains(id)).take(wanted as usize).collect();
+    let free_cpus = whole.cpu_ids.iter().copied().filter(|id| !used_cpus.contains(id)).collect();
+    let cpu_ids = seats::pick(wanted as usize, &free_cpus, &whole.cpu_ids, &host.topology);
     let free_gpus = whole.gpu_ids.iter().copied().filter(|id| !used_gpus.contains(id));
     let gpu_ids: Vec<u32> = match wanted_gpus {
         Some(count) => free_gpus.take(count).collect(),

@@ -11,6 +11,7 @@ use crate::model::job::{Client, ClientProcess};
 use crate::model::partition::{Gpu, Host};
 use crate::model::request::{JobKind, JobRequest, MemRequest, Sharing};
 use crate::model::run::Run;
+use crate::model::topology::Topology;
 use crate::model::{
     ArrayRole, ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Partition, Reason, Refusal, TaskSet, Timestamp,
 };
@@ -23,9 +24,7 @@ pub fn host(cpus: u32, mem_mb: u64, gpus: u32) -> Host {
     Host {
         name: "vm".to_string(),
         cpu_ids: (0..cpus).collect(),
-        sockets: 1,
-        cores_per_socket: cpus,
-        threads_per_core: 1,
+        topology: Topology::uniform(1, cpus, 1),
         mem_mb,
         gpus: (0..gpus).map(|id| Gpu { id, model: None }).collect(),
         ..Host::default()

@@ -1,66 +1,55 @@
-//! The CPUs that jobs may use, and how sockets, cores and threads hang together.
+//! The CPUs that jobs may use, and how sockets, cores, threads and NUMA nodes hang together, as sysfs tells it.
 
+use crate::model::topology::{Place, Topology};
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::Pid;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Where one logical CPU sits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    pub cpu: u32,
-    /// `physical_package_id`.
-    pub socket: i32,
-    /// `core_id`: unique within its socket alone.
-    pub core: i32,
+/// The highest number that a list may name: nobody builds more CPUs, and a list of billions must not be written out.
+const MAX_NUMBER: u32 = 65_535;
+
+/// The numbers of a list as the kernel writes it: `0-3,8,10-11`. `None` where it is none.
+fn parse_list(text: &str) -> Option<BTreeSet<u32>> {
+    let mut found = BTreeSet::new();
+    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
+        found.extend(first..=last.min(MAX_NUMBER));
+    }
+    Some(found)
 }
 
-/// The usable CPUs of the host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Topology {
-    /// Ascending.
-    pub cpu_ids: Vec<u32>,
-    pub sockets: u32,
-    pub cores_per_socket: u32,
-    pub threads_per_core: u32,
-    /// CPUs that share a core, cores in order of their first CPU: what `--cpu-bind=cores` binds to.
-    pub cores: Vec<Vec<u32>>,
-    /// CPUs that share a socket.
-    pub socket_cpus: Vec<Vec<u32>>,
+fn read_list(path: &Path) -> Option<BTreeSet<u32>> {
+    parse_list(&fs::read_to_string(path).ok()?)
 }
 
-/// The topology of these CPUs. A CPU without a place counts as a core and a socket 0 of its own kind, as on machines
-/// whose sysfs does not tell.
-pub fn topology(cpu_ids: &[u32], places: &[Place]) -> Topology {
-    let cpu_ids: Vec<u32> = cpu_ids.iter().copied().collect::<BTreeSet<u32>>().into_iter().collect();
-    let mut cores: Vec<((i32, i32), Vec<u32>)> = Vec::new();
-    let mut sockets: Vec<(i32, Vec<u32>)> = Vec::new();
-    for &cpu in &cpu_ids {
-        let place = places.iter().find(|p| p.cpu == cpu);
-        // A core id below zero is none: the CPU is a core of its own.
-        let core = place.map_or((-1, cpu as i32), |p| (p.socket, p.core));
-        let socket = place.map_or(0, |p| p.socket);
-        match cores.iter_mut().find(|(key, _)| *key == core) {
-            Some((_, cpus)) => cpus.push(cpu),
-            None => cores.push((core, vec![cpu])),
-        }
-        match sockets.iter_mut().find(|(key, _)| *key == socket) {
-            Some((_, cpus)) => cpus.push(cpu),
-            None => sockets.push((socket, vec![cpu])),
-        }
-    }
-    let cores: Vec<Vec<u32>> = cores.into_iter().map(|(_, cpus)| cpus).collect();
-    let socket_cpus: Vec<Vec<u32>> = sockets.into_iter().map(|(_, cpus)| cpus).collect();
-    let socket_count = socket_cpus.len().max(1);
-    Topology {
-        sockets: socket_count as u32,
-        // With a part of the host the numbers need not divide; Slurm then shows the rounded-up ones too.
-        cores_per_socket: cores.len().div_ceil(socket_count).max(1) as u32,
-        threads_per_core: cores.iter().map(Vec::len).max().unwrap_or(1) as u32,
-        cpu_ids,
-        cores,
-        socket_cpus,
-    }
+/// The places of these CPUs, as far as they are online, from a directory in the shape of `/sys/devices/system`.
+///
+/// A CPU of which the directory tells nothing is a core of its own in socket 0 and NUMA node 0.
+fn read(dir: &Path, usable: &BTreeSet<u32>) -> Topology {
+    let online = read_list(&dir.join("cpu/online"));
+    let is_online = |cpu: &&u32| online.as_ref().is_none_or(|online| online.contains(cpu));
+    let cpus: BTreeSet<u32> = usable.iter().filter(is_online).copied().collect();
+    let ldoms: Vec<(u32, BTreeSet<u32>)> = read_list(&dir.join("node/online"))
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|node| Some((node, read_list(&dir.join(format!("node/node{node}/cpulist")))?)))
+        .collect();
+    let place = |&cpu: &u32| {
+        let about = dir.join(format!("cpu/cpu{cpu}/topology"));
+        // The first name is the newer one.
+        let threads = ["core_cpus_list", "thread_siblings_list"].iter().find_map(|name| read_list(&about.join(name)));
+        let core = threads.unwrap_or_default().intersection(&cpus).next().copied().unwrap_or(cpu);
+        let socket = fs::read_to_string(about.join("physical_package_id")).ok();
+        // -1 where the machine does not tell.
+        let socket = socket.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+        let ldom = ldoms.iter().find(|(_, cpus)| cpus.contains(&cpu)).map_or(0, |(node, _)| *node);
+        Place { cpu, core, socket, ldom }
+    };
+    Topology::new(cpus.iter().map(place).collect())
 }
 
 /// The CPUs that this process may run on, and where they sit.
@@ -68,47 +57,102 @@ pub fn topology(cpu_ids: &[u32], places: &[Place]) -> Topology {
 /// # Errors
 /// `sched_getaffinity` failed.
 pub fn probe() -> io::Result<Topology> {
-    let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0))?;
-    let cpu_ids: Vec<u32> = (0..nix::sched::CpuSet::count())
-        .filter(|cpu| allowed.is_set(*cpu).unwrap_or(false))
-        .map(|cpu| cpu as u32)
-        .collect();
-    let places: Vec<Place> = cpu_ids.iter().filter_map(|cpu| place(*cpu)).collect();
-    Ok(topology(&cpu_ids, &places))
+    if let Some(dir) = pretended() {
+        let all = (0..=MAX_NUMBER).collect();
+        return Ok(read(&dir, &all));
+    }
+    let allowed = sched_getaffinity(Pid::from_raw(0))?;
+    let usable = (0u32..).take(CpuSet::count()).filter(|cpu| allowed.is_set(*cpu as usize).unwrap_or(false)).collect();
+    let found = read(Path::new("/sys/devices/system"), &usable);
+    // A sandbox may show another machine's list of CPUs; those that may be used are there.
+    if found.cpus().is_empty() { Ok(read(Path::new(""), &usable)) } else { Ok(found) }
 }
 
-fn place(cpu: u32) -> Option<Place> {
-    let dir = Path::new("/sys/devices/system/cpu").join(format!("cpu{cpu}/topology"));
-    let number = |name: &str| fs::read_to_string(dir.join(name)).ok()?.trim().parse::<i32>().ok();
-    Some(Place { cpu, socket: number("physical_package_id")?.max(0), core: number("core_id")? })
+/// A directory in the shape of `/sys/devices/system` in place of the real one, for tests of the daemon: a host that is
+/// not there, on whose CPUs nothing can be bound.
+#[cfg(debug_assertions)]
+fn pretended() -> Option<PathBuf> {
+    std::env::var_os("SLOTD_TEST_SYSFS").map(PathBuf::from)
+}
+
+#[cfg(not(debug_assertions))]
+const fn pretended() -> Option<PathBuf> {
+    None
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::topology::Level;
 
-    #[test]
-    fn hyperthreads_share_a_core() {
-        let places: Vec<Place> =
-            (0..8).map(|cpu| Place { cpu, socket: (cpu as i32 % 4) / 2, core: cpu as i32 % 2 }).collect();
-        let t = topology(&[0, 1, 2, 3, 4, 5, 6, 7], &places);
-        assert_eq!((t.sockets, t.cores_per_socket, t.threads_per_core), (2, 2, 2));
-        assert_eq!(t.cores, [[0, 4], [1, 5], [2, 6], [3, 7]]);
-        assert_eq!(t.socket_cpus, [vec![0, 1, 4, 5], vec![2, 3, 6, 7]]);
+    /// Writes a directory in sysfs' shape: for each CPU its socket and the CPUs of its core, for each node its CPUs.
+    fn sysfs(online: &str, cpus: &[(u32, i32, &str)], nodes: &[(u32, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |path: String, text: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, format!("{text}\n")).unwrap();
+        };
+        put("cpu/online".into(), online);
+        for (cpu, socket, core) in cpus {
+            put(format!("cpu/cpu{cpu}/topology/physical_package_id"), &socket.to_string());
+            put(format!("cpu/cpu{cpu}/topology/thread_siblings_list"), core);
+        }
+        put("node/online".into(), &nodes.iter().map(|(node, _)| node.to_string()).collect::<Vec<_>>().join(","));
+        for (node, cpus) in nodes {
+            put(format!("node/node{node}/cpulist"), cpus);
+        }
+        dir
+    }
+
+    fn usable(list: &str) -> BTreeSet<u32> {
+        parse_list(list).unwrap()
     }
 
     #[test]
-    fn a_part_of_the_host_counts_what_may_be_used() {
-        let places = [Place { cpu: 2, socket: 0, core: 2 }];
-        let t = topology(&[2, 3], &places);
-        assert_eq!((t.sockets, t.cores_per_socket, t.threads_per_core), (1, 2, 1));
-        assert_eq!(topology(&[], &[]).sockets, 1);
+    fn a_list_is_read_as_the_kernel_writes_it() {
+        assert_eq!(usable("0-2,8,10-11\n").into_iter().collect::<Vec<_>>(), [0, 1, 2, 8, 10, 11]);
+        assert!(usable("\n").is_empty());
+        assert_eq!(parse_list("0-x"), None);
+        assert_eq!(parse_list("0-4294967295").map(|list| list.len()), Some(65_536));
+    }
+
+    #[test]
+    fn two_sockets_with_threads_and_two_nodes() {
+        let cpus: Vec<(u32, i32, String)> =
+            (0..16).map(|cpu| (cpu, (cpu % 8 / 4) as i32, format!("{},{}", cpu % 8, cpu % 8 + 8))).collect();
+        let cpus: Vec<(u32, i32, &str)> =
+            cpus.iter().map(|(cpu, socket, core)| (*cpu, *socket, core.as_str())).collect();
+        let dir = sysfs("0-15", &cpus, &[(0, "0-3,8-11"), (1, "4-7,12-15")]);
+        assert_eq!(read(dir.path(), &usable("0-15")), Topology::uniform(2, 4, 2));
+    }
+
+    #[test]
+    fn gaps_and_what_is_offline_do_not_count() {
+        let dir =
+            sysfs("0,2-3,7", &[(0, 0, "0-1"), (2, 0, "2-3"), (3, 0, "2-3"), (7, 1, "6-7")], &[(2, "0-3"), (5, "6-7")]);
+        let found = read(dir.path(), &usable("0-63"));
+        assert_eq!(found.cpus(), [0, 2, 3, 7]);
+        assert_eq!(found.group(found.cpus(), Level::Core), [vec![0], vec![2, 3], vec![7]]);
+        assert_eq!(found.place(7), Place { cpu: 7, core: 7, socket: 1, ldom: 5 });
+        // Of a core of which only one thread may be used that one names it.
+        assert_eq!(read(dir.path(), &usable("3,7")).place(3).core, 3);
+    }
+
+    #[test]
+    fn a_machine_that_tells_nothing_has_cores_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let found = read(dir.path(), &usable("4-5"));
+        assert_eq!(found.place(5), Place { cpu: 5, core: 5, socket: 0, ldom: 0 });
+        let unknown_socket = sysfs("0", &[(0, -1, "0")], &[]);
+        assert_eq!(read(unknown_socket.path(), &usable("0")).place(0).socket, 0);
     }
 
     #[test]
     fn this_host_has_the_cpus_that_it_runs_on() {
-        let t = probe().unwrap();
-        assert!(!t.cpu_ids.is_empty());
-        assert!(t.sockets * t.cores_per_socket * t.threads_per_core >= t.cpu_ids.len() as u32);
+        let found = probe().unwrap();
+        assert!(!found.cpus().is_empty());
+        let told = found.sockets() * found.cores_per_socket() * found.threads_per_core();
+        assert!(told as usize >= found.cpus().len());
     }
 }

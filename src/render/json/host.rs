@@ -39,7 +39,7 @@ fn system(n: &NodeView, ctx: &Ctx) -> Value {
         "reason_changed_at": n.drained.as_ref().map_or(0, |why| why.since.as_secs()),
         "reason_set_by_user": n.drained.as_ref().map(|why| why.user.as_str()),
         "partitions": n.partitions.iter().map(|p| p.partition.name.as_str()).collect::<Vec<_>>(), "boards": 1,
-        "sockets": h.sockets, "cores": h.cores_per_socket, "threads": h.threads_per_core,
+        "sockets": h.topology.sockets(), "cores": h.topology.cores_per_socket(), "threads": h.topology.threads_per_core(),
         "cpus": h.cpu_ids.len(), "real_memory": h.mem_mb, "gres": sinfo::gres(h), "features": features,
         "active_features": features, "tres": tres::node(&h.tres(), true, ctx.units),
         "boot_time": epoch(Some(Timestamp::from_secs(h.boot_secs))), "slurmd_start_time": epoch(Some(n.daemon_start)),

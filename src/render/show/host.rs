@@ -17,7 +17,7 @@ pub fn node(n: &NodeView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
         vec![
             ("NodeName", h.name.clone()),
             ("Arch", h.arch.clone()),
-            ("CoresPerSocket", h.cores_per_socket.to_string()),
+            ("CoresPerSocket", h.topology.cores_per_socket().to_string()),
         ],
         " ",
     );
@@ -43,12 +43,12 @@ pub fn node(n: &NodeView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
         ("RealMemory", count(h.mem_mb)),
         ("AllocMem", count(n.allocated.mem_mb)),
         ("FreeMem", count(n.free_mem_mb)),
-        ("Sockets", h.sockets.to_string()),
+        ("Sockets", h.topology.sockets().to_string()),
         ("Boards", "1".to_owned()),
     ]);
     r.line(vec![
         ("State", State::complete(n).to_uppercase()),
-        ("ThreadsPerCore", h.threads_per_core.to_string()),
+        ("ThreadsPerCore", h.topology.threads_per_core().to_string()),
         ("TmpDisk", "0".to_owned()),
         ("Weight", "1".to_owned()),
         ("Owner", "N/A".to_owned()),

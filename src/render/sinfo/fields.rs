@@ -182,7 +182,8 @@ pub fn load(node: &NodeView) -> String {
 
 fn sct(r: &Row<'_>) -> Value {
     let h = &r.node.host;
-    format!("{}:{}:{}", h.sockets, h.cores_per_socket, h.threads_per_core).into()
+    let t = &h.topology;
+    format!("{}:{}:{}", t.sockets(), t.cores_per_socket(), t.threads_per_core()).into()
 }
 
 /// `GRES_USED`: the GPUs in use, or `N/A` in a partition without any.
@@ -232,9 +233,9 @@ static FIELDS: &[F] = &[
     F::new(&["Gres"], "GRES", |r, _| r.gres()).code("G"),
     F::new(&["Features"], "AVAIL_FEATURES", |r, _| r.features()).code("f"),
     F::new(&["features_act"], "ACTIVE_FEATURES", |r, _| r.features()).code("b"),
-    F::new(&["Sockets"], "SOCKETS", |r, _| r.node.host.sockets.into()).code("X"),
-    F::new(&["Cores"], "CORES", |r, _| r.node.host.cores_per_socket.into()).code("Y"),
-    F::new(&["Threads"], "THREADS", |r, _| r.node.host.threads_per_core.into()).code("Z"),
+    F::new(&["Sockets"], "SOCKETS", |r, _| r.node.host.topology.sockets().into()).code("X"),
+    F::new(&["Cores"], "CORES", |r, _| r.node.host.topology.cores_per_socket().into()).code("Y"),
+    F::new(&["Threads"], "THREADS", |r, _| r.node.host.topology.threads_per_core().into()).code("Z"),
     F::new(&["SocketCoreThread"], "S:C:T", |r, _| sct(r)).code("z"),
     F::new(&["Weight"], "WEIGHT", one).code("w"),
     F::new(&["Reason"], "REASON", |r, _| r.reason("none", |why| why.text.clone())).code("E"),
