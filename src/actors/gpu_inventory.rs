@@ -5,7 +5,7 @@
 //! differs from the one before. It never polls. If it dies, the last known inventory stays in force.
 
 use crate::actors::messages::{GpusChanged, ProbeGpus};
-use crate::model::partition::Gpu;
+use crate::model::gpu::Gpu;
 use crate::sys::gpus;
 use actix::prelude::*;
 use std::time::Duration;

@@ -253,12 +253,11 @@ fn reported(bind: &CpuBind) -> (&'static str, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Tres;
 
     #[test]
     fn each_task_has_its_own_gpus_where_they_were_asked_for_by_task() {
         let ask = GpuRequest { per_task: Some(2), ..GpuRequest::default() };
-        let alloc = Allocation { tres: Tres::ZERO, cpu_ids: vec![], gpu_ids: vec![1, 3, 5, 7] };
+        let alloc = Allocation { gpu_ids: vec![1, 3, 5, 7], ..Allocation::default() };
         assert_eq!(task_gpus(&GpuBind::Auto, &ask, &alloc, 1, 2), Some(vec![5, 7]));
         assert_eq!(task_gpus(&GpuBind::Auto, &GpuRequest::default(), &alloc, 1, 2), None);
         assert_eq!(task_gpus(&GpuBind::Single(1), &GpuRequest::default(), &alloc, 1, 2), Some(vec![3]));

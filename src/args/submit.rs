@@ -210,6 +210,7 @@ impl Submission<'_> {
             per_socket: count(&per_socket),
             model,
             cpus_per_gpu: job.cpus_per_gpu,
+            ..GpuRequest::default()
         })
     }
 

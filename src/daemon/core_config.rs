@@ -3,7 +3,8 @@
 use crate::daemon::run::{DaemonError, failed};
 use crate::daemon::settings::Settings;
 use crate::model::Partition;
-use crate::model::partition::{Gpu, Host};
+use crate::model::gpu::Gpu;
+use crate::model::partition::Host;
 use crate::sched;
 use crate::sys::{cpus, memory, system};
 use std::path::PathBuf;
@@ -42,6 +43,8 @@ fn find_host(settings: &Settings, gpus: Vec<Gpu>) -> Result<Host, DaemonError> {
         cpu_ids,
         mem_mb: settings.mem_mb.unwrap_or_else(memory::probe_total_mb),
         gpus,
+        lost_gpus: Vec::new(),
+        gpu_shards: 0,
         features: settings.features.clone(),
         kernel: system::probe_os(),
         arch: system::probe_arch(),

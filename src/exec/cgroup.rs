@@ -254,7 +254,7 @@ mod tests {
     use super::*;
     use crate::model::JobId;
 
-    const TRES: Tres = Tres { cpus: 1, mem_mb: 64, gpus: 0 };
+    const TRES: Tres = Tres { cpus: 1, mem_mb: 64, ..Tres::ZERO };
 
     #[test]
     fn a_plain_directory_is_no_base_and_stays_empty() {

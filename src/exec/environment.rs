@@ -266,7 +266,7 @@ mod tests {
             submit_host: "vm".into(),
             ..JobRequest::default()
         };
-        let alloc = Allocation { tres: Tres { cpus: 2, mem_mb: 512, gpus: 0 }, ..Allocation::default() };
+        let alloc = Allocation { tres: Tres { cpus: 2, mem_mb: 512, ..Tres::ZERO }, ..Allocation::default() };
         let run = RunState { alloc: Some(alloc), start: Some(Timestamp::from_secs(1000)), ..RunState::default() };
         Job { id: JobId(148), partition: "cpu".into(), request: Arc::new(request), run, ..Job::default() }
     }

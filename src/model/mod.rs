@@ -10,6 +10,7 @@ pub mod constraint;
 pub mod dependency;
 pub mod diagnostics;
 pub mod exit;
+pub mod gpu;
 pub mod hostlist;
 pub mod ids;
 pub mod job;

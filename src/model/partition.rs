@@ -1,7 +1,8 @@
 //! The host and its partitions, which are views of it.
 
+use crate::model::gpu::{Gpu, GpuShare};
 use crate::model::topology::Topology;
-use crate::model::{Constraint, Refusal};
+use crate::model::{Constraint, Refusal, Tres, is_default};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -10,16 +11,6 @@ pub struct Partition {
     /// Jobs in it get a GPU unless they say otherwise, and it is shown with the GPUs.
     pub is_gpu: bool,
     pub is_default: bool,
-}
-
-/// One GPU of the host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gpu {
-    /// The number that `CUDA_VISIBLE_DEVICES` uses.
-    pub id: u32,
-    /// The model as one feature word: `nvidia_h200`. `None` where only the count is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
 }
 
 /// What the host has, as the daemon found it.
@@ -33,7 +24,14 @@ pub struct Host {
     #[serde(default)]
     pub topology: Topology,
     pub mem_mb: u64,
+    /// Those that jobs may have, by number.
     pub gpus: Vec<Gpu>,
+    /// Those that were there and are not found any more: jobs that have one go on, and no other gets it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_gpus: Vec<Gpu>,
+    /// Into how many parts each GPU is divided for jobs that ask for parts; 0: such jobs are refused.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub gpu_shards: u32,
     /// `SLOTD_FEATURES`: what `--constraint` may ask for, beside the detected GPU models.
     pub features: Vec<String>,
     /// System, release and version: `Linux 6.1.0 #1 SMP`.
@@ -44,8 +42,15 @@ pub struct Host {
 }
 
 impl Host {
-    pub fn tres(&self) -> crate::model::Tres {
-        crate::model::Tres { cpus: self.cpu_ids.len() as u32, mem_mb: self.mem_mb, gpus: self.gpus.len() as u32 }
+    pub fn tres(&self) -> Tres {
+        let gpus = self.gpus.len() as u32;
+        Tres {
+            cpus: self.cpu_ids.len() as u32,
+            mem_mb: self.mem_mb,
+            gpus,
+            gpu_mem_mb: self.gpus.iter().fold(0, |sum, gpu| gpu.mem_mb.saturating_add(sum)),
+            shards: GpuShare::Shards(self.gpu_shards).of(gpus).shards,
+        }
     }
 
     /// The models of the GPUs as feature words; `generic_gpu` where only their number is known.

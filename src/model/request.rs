@@ -6,6 +6,7 @@ use crate::model::array::ArraySpec;
 use crate::model::batch_tasks::{BatchTasks, ScriptTasks};
 use crate::model::binding::CpuBind;
 use crate::model::dependency::Dependency;
+use crate::model::gpu::GpuShare;
 use crate::model::is_default;
 use crate::model::time::Timestamp;
 use crate::model::{Constraint, HostList};
@@ -59,9 +60,32 @@ pub struct GpuRequest {
     /// `--cpus-per-gpu`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus_per_gpu: Option<u32>,
+    /// `--gres=gpumem:10G`: so many MB of each of its GPUs, which others may share.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mem_mb: Option<u64>,
+    /// `--gres=shard:2`: so many parts of one GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shards: Option<u32>,
 }
 
 impl GpuRequest {
+    /// How much is wanted of each GPU.
+    pub fn share(&self) -> GpuShare {
+        match (self.mem_mb, self.shards) {
+            (Some(mb), _) => GpuShare::MemMb(mb),
+            (None, Some(shards)) => GpuShare::Shards(shards),
+            (None, None) => GpuShare::Whole,
+        }
+    }
+
+    /// How many GPUs are wanted by so many tasks; `None` where nothing is said. A share of GPUs is one of one GPU unless
+    /// their number is said too.
+    pub fn count(&self, tasks: u32) -> Option<u32> {
+        let of_tasks = || self.per_task.map(|each| each.saturating_mul(tasks));
+        let said = self.total.or(self.per_node).or_else(of_tasks).or(self.per_socket);
+        said.or((self.share() != GpuShare::Whole).then_some(1))
+    }
+
     /// A count of these as Slurm's `TresPer...` fields spell it: `gres:gpu:2`, `gres:gpu:a100:2`.
     pub fn as_gres(&self, count: u32) -> String {
         let model = self.model.as_ref().map(|model| format!("{model}:")).unwrap_or_default();

@@ -82,9 +82,7 @@ impl StepRequest {
 
     /// `None`: those of the job that no other step has claimed for itself, shared with other steps that say nothing.
     pub fn gpus(&self, job: &JobRequest) -> Option<u32> {
-        let gpu = &self.gpu;
-        let of_tasks = || gpu.per_task.map(|each| each.saturating_mul(self.tasks(job)));
-        gpu.total.or(gpu.per_node).or(gpu.per_socket).or_else(of_tasks)
+        self.gpu.count(self.tasks(job))
     }
 
     /// MB; `None`: all of the job's.

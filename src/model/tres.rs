@@ -1,5 +1,7 @@
 //! Trackable resources: what is asked for, what is given, what the host has.
 
+use crate::model::gpu::GpuShare;
+use crate::model::is_default;
 use serde::{Deserialize, Serialize};
 
 /// An amount of each resource. Memory is in MB (2^20 bytes), as everywhere in Slurm.
@@ -7,22 +9,26 @@ use serde::{Deserialize, Serialize};
 pub struct Tres {
     pub cpus: u32,
     pub mem_mb: u64,
+    /// Whole GPUs.
     pub gpus: u32,
+    /// Memory of GPUs that are shared by it, MB.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub gpu_mem_mb: u64,
+    /// Parts of GPUs that are shared by parts.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub shards: u32,
 }
 
 impl Tres {
-    pub const ZERO: Tres = Tres { cpus: 0, mem_mb: 0, gpus: 0 };
-
-    /// Whether `self` has room for `want`.
-    pub fn fits(&self, want: &Tres) -> bool {
-        want.cpus <= self.cpus && want.mem_mb <= self.mem_mb && want.gpus <= self.gpus
-    }
+    pub const ZERO: Tres = Tres { cpus: 0, mem_mb: 0, gpus: 0, gpu_mem_mb: 0, shards: 0 };
 
     pub fn plus(&self, other: &Tres) -> Tres {
         Tres {
             cpus: self.cpus.saturating_add(other.cpus),
             mem_mb: self.mem_mb.saturating_add(other.mem_mb),
             gpus: self.gpus.saturating_add(other.gpus),
+            gpu_mem_mb: self.gpu_mem_mb.saturating_add(other.gpu_mem_mb),
+            shards: self.shards.saturating_add(other.shards),
         }
     }
 
@@ -32,6 +38,8 @@ impl Tres {
             cpus: self.cpus.saturating_sub(other.cpus),
             mem_mb: self.mem_mb.saturating_sub(other.mem_mb),
             gpus: self.gpus.saturating_sub(other.gpus),
+            gpu_mem_mb: self.gpu_mem_mb.saturating_sub(other.gpu_mem_mb),
+            shards: self.shards.saturating_sub(other.shards),
         }
     }
 }
@@ -46,6 +54,9 @@ pub struct Allocation {
     /// GPU numbers as `nvidia-smi` counts them, ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpu_ids: Vec<u32>,
+    /// How much it has of each of them.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub gpu_share: GpuShare,
 }
 
 /// What a job or a step has used. Zero means "nothing measured".

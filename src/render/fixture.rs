@@ -1,6 +1,7 @@
 //! Jobs, steps and nodes for tests, built from short calls.
 
-use crate::model::partition::{Gpu, Host};
+use crate::model::gpu::Gpu;
+use crate::model::partition::Host;
 use crate::model::request::{JobKind, MemRequest};
 use crate::model::run::RunState;
 use crate::model::topology::Topology;
@@ -51,7 +52,7 @@ pub fn job(id: u32, name: &str) -> JobBuilder {
         id: JobId(id),
         request: Arc::new(request),
         partition: "cpu".to_owned(),
-        tres: Tres { cpus: 1, mem_mb: 100, gpus: 0 },
+        tres: Tres { cpus: 1, mem_mb: 100, ..Tres::ZERO },
         priority: 4_294_901_642,
         submit: at(4),
         run: RunState { reason: Reason::Resources, eligible: Some(at(4)), ..RunState::default() },
@@ -95,7 +96,7 @@ impl JobBuilder {
             j.run.state = JobState::Running;
             j.run.reason = Reason::None;
             j.run.start = Some(at(secs));
-            j.run.alloc = Some(Allocation { tres: j.tres, cpu_ids: vec![0], gpu_ids: Vec::new() });
+            j.run.alloc = Some(Allocation { tres: j.tres, cpu_ids: vec![0], ..Allocation::default() });
         })
     }
 
@@ -142,7 +143,7 @@ pub fn step(id: StepId, name: &str, state: JobState, exit: ExitCode, started: i6
         start: at(started),
         end: ended.map(at),
         exit,
-        alloc: Allocation { tres: Tres { cpus: 1, mem_mb: 100, gpus: 0 }, ..Allocation::default() },
+        alloc: Allocation { tres: Tres { cpus: 1, mem_mb: 100, ..Tres::ZERO }, ..Allocation::default() },
         usage: Usage::default(),
         submit_line: if id == StepId::Batch { String::new() } else { format!("srun {name}") },
         overlap: false,
@@ -167,7 +168,9 @@ pub fn node(gpus: u32) -> NodeView {
             cpu_ids: vec![0, 1],
             topology: Topology::uniform(1, 2, 1),
             mem_mb: 24_105,
-            gpus: (0..gpus).map(|id| Gpu { id, model: None }).collect(),
+            gpus: (0..gpus).map(|id| Gpu { id, ..Gpu::default() }).collect(),
+            lost_gpus: Vec::new(),
+            gpu_shards: 0,
             features: Vec::new(),
             kernel: "Linux 6.18.44".to_owned(),
             arch: "x86_64".to_owned(),

@@ -116,7 +116,7 @@ mod tests {
     use crate::model::{ExitCode, Reason, Step, StepId, Tres};
     use crate::render::fixture::{ctx, job, step};
 
-    const TRES: Tres = Tres { cpus: 4, mem_mb: 2048, gpus: 0 };
+    const TRES: Tres = Tres { cpus: 4, mem_mb: 2048, ..Tres::ZERO };
 
     fn ended() -> JobView {
         let exit = ExitCode { status: 3, signal: 0 };

@@ -3,10 +3,11 @@
 //! What the text of an option means is the business of `spec`; here it meets the host. What can never run is refused at
 //! once, in Slurm's words and with the offending value.
 
+use super::cards::is_model;
 use super::core::{Core, Record};
 use super::forecast::Trial;
 use super::queue::shown_priority;
-use super::room::{Room, Want, is_model};
+use super::room::Want;
 use super::types::{Config, Cx, Estimate, Submission};
 use crate::model::change::{Change, Texts};
 use crate::model::job::Hold;
@@ -20,12 +21,7 @@ use std::sync::Arc;
 pub fn size(request: &JobRequest, partition: &Partition, config: &Config) -> Tres {
     let tasks = request.task_count();
     let gpu = &request.gpu;
-    let gpus = gpu
-        .total
-        .or(gpu.per_node)
-        .or(gpu.per_task.map(|n| n.saturating_mul(tasks)))
-        .or(gpu.per_socket)
-        .unwrap_or(u32::from(partition.is_gpu));
+    let gpus = gpu.count(tasks).unwrap_or(u32::from(partition.is_gpu));
     let side_by_side = if request.overcommit { 1 } else { tasks };
     let asked = side_by_side.saturating_mul(request.cpus_per_task.unwrap_or(1));
     let for_gpus = gpu.cpus_per_gpu.unwrap_or(0).saturating_mul(gpus);
@@ -39,7 +35,7 @@ pub fn size(request: &JobRequest, partition: &Partition, config: &Config) -> Tre
         MemRequest::PerCpu(mb) => mb.saturating_mul(u64::from(cpus)),
         MemRequest::PerGpu(mb) => mb.saturating_mul(u64::from(gpus)),
     };
-    Tres { cpus, mem_mb, gpus }
+    Tres { cpus, mem_mb, ..gpu.share().of(gpus) }
 }
 
 /// Refuses more tasks than a step may have: each is a process that the launch makes.
@@ -198,8 +194,8 @@ impl Core {
     pub(super) fn resized(&self, request: &JobRequest, partition: &str) -> Option<Tres> {
         let partition = self.config.partitions.iter().find(|p| p.name == partition)?;
         let tres = size(request, partition, &self.config);
-        let want = Want { tres, gpu_model: request.gpu.model.as_deref(), exclusive: false };
-        Room::whole(&self.config.host).fits(&want, &self.config.host).then_some(tres)
+        let want = Want::sized(request, tres);
+        self.ledger.whole().fits(&want, &self.config.host).then_some(tres)
     }
 }
 

@@ -9,9 +9,9 @@
 //! One [`Round`] serves the plan itself and the forecast for `squeue --start`: they can't disagree.
 
 use super::queue::{Queue, QueueKey, Shape};
-use super::room::{Room, Want};
+use super::room::{Part, Room, Want};
+use crate::model::Timestamp;
 use crate::model::partition::Host;
-use crate::model::{Timestamp, Tres};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -22,24 +22,23 @@ pub struct Running {
     pub end: Option<Timestamp>,
     /// Who started before whom, also within one moment.
     pub order: u64,
-    pub tres: Tres,
-    pub gpus: Vec<u32>,
-    pub exclusive: bool,
+    pub part: Part,
 }
 
 /// What is kept for the first blocked job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
     /// When it starts at the latest; `None`: it waits for a job without a time limit.
     pub at: Option<Timestamp>,
-    /// What others may use beyond that moment.
-    spare: Tres,
+    /// What others may use beyond that moment; `None`: nothing.
+    spare: Option<Room>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    Start,
+    /// With this.
+    Start(Part),
     /// It does not fit, or would delay the first blocked job.
     Wait,
 }
@@ -73,8 +72,8 @@ impl Round {
 
     /// What this round keeps for the first job that it found blocked.
     #[cfg(test)]
-    pub fn reservation(&self) -> Option<Reservation> {
-        self.reservation
+    pub fn reservation(&self) -> Option<&Reservation> {
+        self.reservation.as_ref()
     }
 
     /// The next record that is to be considered: the first one that might start.
@@ -83,13 +82,13 @@ impl Round {
         if room.cpus == 0 {
             return None;
         }
-        let Some(reservation) = self.reservation else {
+        let Some(reservation) = self.reservation.as_ref() else {
             self.at = self.at.map_or_else(|| queue.first(), |at| queue.after(at));
             return self.at;
         };
         let from = self.at?;
         let (heads, last) = (self.heads.take(), self.shape.take());
-        let may_pass = |shape: &Shape| self.may_pass(&reservation, &shape.want(), shape.limit, room, host);
+        let may_pass = |shape: &Shape| self.passing(reservation, &shape.want(), shape.limit, room, host).is_some();
         let next_of = |shape: Shape, at| queue.after_of(&shape, at).map(|key| Reverse((key, shape)));
         let mut heads = heads.unwrap_or_else(|| {
             let free = queue.shapes_within(room.cpus).filter(|shape| may_pass(shape));
@@ -123,35 +122,39 @@ impl Round {
         host: &Host,
         running: impl FnOnce() -> Vec<Running>,
     ) -> Verdict {
-        let Some(reservation) = self.reservation else {
-            if room.fits(want, host) {
-                return Verdict::Start;
+        let Some(reservation) = self.reservation.as_ref() else {
+            if let Some(part) = room.pick(want, host) {
+                return Verdict::Start(part);
             }
-            self.reservation = Some(reserve(want, room.clone(), running(), host));
+            self.reservation = Some(reserve(want, room, running(), host));
             return Verdict::Wait;
         };
-        if !self.may_pass(&reservation, want, limit_secs, room, host) {
+        let Some(part) = self.passing(reservation, want, limit_secs, room, host) else {
             self.shape = None;
             return Verdict::Wait;
+        };
+        if !self.ends_before(reservation, limit_secs)
+            && let Some(spare) = self.reservation.as_mut().and_then(|reservation| reservation.spare.as_mut())
+        {
+            spare.take(&part);
         }
-        if !self.ends_before(&reservation, limit_secs) {
-            let spare = reservation.spare.minus(&want.taken(host));
-            self.reservation = Some(Reservation { spare, ..reservation });
-        }
-        Verdict::Start
+        Verdict::Start(part)
     }
 
-    /// Whether a job behind the first blocked one may start: it fits, and does not delay that one.
-    fn may_pass(
+    /// What a job behind the first blocked one gets, if it may start: it fits, and does not delay that one.
+    fn passing(
         &self,
         reservation: &Reservation,
         want: &Want,
         limit_secs: Option<u64>,
         room: &Room,
         host: &Host,
-    ) -> bool {
-        let is_spare = || !want.exclusive && reservation.spare.fits(&want.taken(host));
-        room.fits(want, host) && (self.ends_before(reservation, limit_secs) || is_spare())
+    ) -> Option<Part> {
+        match &reservation.spare {
+            _ if self.ends_before(reservation, limit_secs) => room.pick(want, host),
+            Some(spare) => room.pick_in_both(spare, want, host),
+            None => None,
+        }
     }
 
     fn ends_before(&self, reservation: &Reservation, limit_secs: Option<u64>) -> bool {
@@ -164,12 +167,13 @@ impl Round {
 }
 
 /// The reservation of a job that does not fit into `room`.
-fn reserve(want: &Want, mut room: Room, mut running: Vec<Running>, host: &Host) -> Reservation {
+fn reserve(want: &Want, now: &Room, mut running: Vec<Running>, host: &Host) -> Reservation {
+    let mut room = now.clone();
     running.sort_by_key(|r| (r.end.is_none(), r.end, r.order));
     let mut at = None;
     let mut ends = running.into_iter().peekable();
     while let Some(r) = ends.next() {
-        room.give(&r.tres, &r.gpus, r.exclusive);
+        room.give(&r.part);
         at = r.end;
         // Jobs that end together are all gone at that moment.
         if r.end.is_some() && ends.peek().is_some_and(|next| next.end == r.end) {
@@ -180,19 +184,7 @@ fn reserve(want: &Want, mut room: Room, mut running: Vec<Running>, host: &Host) 
         }
     }
     // A job that fits not even then waits for the host to change: nothing is spare, and its start is unknown.
-    let spare = match (room.fits(want, host), want.exclusive) {
-        (true, false) => left_over(want, &room, host),
-        (true, true) => Tres::ZERO,
-        (false, _) => {
-            return Reservation { at: None, spare: Tres::ZERO };
-        }
-    };
-    Reservation { at, spare }
-}
-
-fn left_over(want: &Want, room: &Room, host: &Host) -> Tres {
-    // With GPUs of several models, which ones a later job would take is not settled by their number.
-    let is_mixed = host.gpus.windows(2).any(|pair| pair[0].model != pair[1].model);
-    let gpus = if is_mixed && want.tres.gpus > 0 { 0 } else { (room.gpus.len() as u32).saturating_sub(want.tres.gpus) };
-    Tres { cpus: room.cpus.saturating_sub(want.tres.cpus), mem_mb: room.mem_mb.saturating_sub(want.tres.mem_mb), gpus }
+    let Some(part) = room.pick_beside(now, want, host) else { return Reservation { at: None, spare: None } };
+    room.take(&part);
+    Reservation { at, spare: Some(room) }
 }

@@ -8,7 +8,7 @@
 use super::backfill::{Round, Running, Verdict};
 use super::core::{Core, Record};
 use super::queue::{Place, Queue, QueueKey, Shape};
-use super::room::{Room, Want};
+use super::room::{Part, Room};
 use super::timers::is_late;
 use super::types::Estimate;
 use crate::model::partition::Host;
@@ -188,8 +188,8 @@ impl Future {
             let shape = place.shape.clone();
             let running = || self.running.iter().map(|(running, _)| running.clone()).collect();
             match round.consider(&shape.want(), shape.limit, &self.room, &self.host, running) {
-                Verdict::Start => {
-                    self.start(id, &shape.want(), shape.limit);
+                Verdict::Start(part) => {
+                    self.start(id, part, shape.limit);
                     started += 1;
                 }
                 Verdict::Wait => {}
@@ -198,18 +198,12 @@ impl Future {
         started
     }
 
-    fn start(&mut self, id: JobId, want: &Want, limit: Option<u64>) {
-        let Some(gpus) = self.room.take(want, &self.host) else { return };
+    fn start(&mut self, id: JobId, part: Part, limit: Option<u64>) {
+        self.room.take(&part);
         let Some(waiting) = self.waiting.get_mut(&id) else { return };
         self.starts.entry(id).or_insert(self.now);
         self.started += 1;
-        let running = Running {
-            end: limit.map(|limit| self.now.plus_secs(limit.max(1))),
-            order: self.started,
-            tres: want.taken(&self.host),
-            gpus,
-            exclusive: want.exclusive,
-        };
+        let running = Running { end: limit.map(|limit| self.now.plus_secs(limit.max(1))), order: self.started, part };
         let array = waiting.array.map(|(array, _)| array);
         self.running.push((running, array));
         self.queue.remove(&waiting.place);
@@ -256,7 +250,7 @@ impl Future {
             .partition(|(running, _)| running.end.is_some_and(|end| end <= next));
         self.running = left;
         for (running, array) in gone {
-            self.room.give(&running.tres, &running.gpus, running.exclusive);
+            self.room.give(&running.part);
             self.change_load(array, -1);
         }
         while let Some((_, id)) = self.later.first().copied().filter(|(at, _)| *at <= next) {

@@ -1,5 +1,6 @@
 //! What must always be true of the state: the tests check it after each step.
 
+use super::cards::Cards;
 use super::core::Core;
 use super::index::load_of;
 use super::queue::Shape;
@@ -20,7 +21,8 @@ impl Core {
     /// Never over capacity; no CPU and no GPU in two hands; the ledger says what the jobs say.
     fn check_capacity(&self) -> Result<(), String> {
         let mut total = Tres::ZERO;
-        let (mut cpus, mut gpus) = (BTreeSet::new(), BTreeSet::new());
+        let mut cpus = BTreeSet::new();
+        let mut gpus = Cards::of(&self.config.host);
         let mut holders = 0;
         for job in self.jobs() {
             if job.run.state.is_active() != self.active.contains(&job.id) {
@@ -30,25 +32,27 @@ impl Core {
                 continue;
             }
             let Some(alloc) = &job.run.alloc else { return Err(format!("job {} runs without an allocation", job.id)) };
-            if !alloc.tres.fits(&job.tres) {
+            if job.tres.minus(&alloc.tres) != Tres::ZERO {
                 return Err(format!("job {} has {:?} and asked for {:?}", job.id, alloc.tres, job.tres));
             }
-            if alloc.gpu_ids.len() as u32 != alloc.tres.gpus || alloc.cpu_ids.len() as u32 != alloc.tres.cpus {
+            let gpu_count = alloc.gpu_share.gpus_in(&alloc.tres);
+            if alloc.gpu_ids.len() as u32 != gpu_count || alloc.cpu_ids.len() as u32 != alloc.tres.cpus {
                 return Err(format!("job {} has an allocation whose numbers do not add up: {alloc:?}", job.id));
             }
             if let Some(cpu) = alloc.cpu_ids.iter().find(|cpu| !cpus.insert(**cpu)) {
                 return Err(format!("CPU {cpu} was given twice, once to job {}", job.id));
             }
-            if let Some(gpu) = alloc.gpu_ids.iter().find(|gpu| !gpus.insert(**gpu)) {
-                return Err(format!("GPU {gpu} was given twice, once to job {}", job.id));
+            if !gpus.have(&alloc.gpu_ids, alloc.gpu_share) {
+                return Err(format!("job {} has of the GPUs {:?} what others have", job.id, alloc.gpu_ids));
             }
+            gpus.take(&alloc.gpu_ids, alloc.gpu_share);
             total = total.plus(&alloc.tres);
             holders += 1;
         }
         if total != self.ledger.used() {
             return Err(format!("jobs hold {total:?}, the ledger says {:?}", self.ledger.used()));
         }
-        if !self.config.host.tres().fits(&total) {
+        if total.minus(&self.config.host.tres()) != Tres::ZERO {
             return Err(format!("jobs hold {total:?} of {:?}", self.config.host.tres()));
         }
         let exclusive = self.active.iter().filter_map(|id| self.job(*id));

@@ -1,9 +1,10 @@
 //! Who has which CPU, which GPU and how much memory.
 //!
-//! A CPU or GPU that is given is in nobody else's hands. The ledger decides nothing: whether a job may have something
-//! is the plan's business, and which CPUs it gets that of `seats`.
+//! A CPU that is given is in nobody else's hands; how GPUs are shared is told in `cards`. The ledger decides nothing:
+//! whether a job may have something is the plan's business, and which CPUs it gets that of `seats`.
 
-use super::room::{Room, Want};
+use super::cards::Cards;
+use super::room::{Part, Room};
 use super::seats;
 use crate::model::partition::Host;
 use crate::model::tres::Allocation;
@@ -14,8 +15,8 @@ use std::collections::BTreeSet;
 pub struct Ledger {
     free_cpus: BTreeSet<u32>,
     used_cpus: BTreeSet<u32>,
-    used_gpus: BTreeSet<u32>,
     used: Tres,
+    gpus: Cards,
     holders: u32,
     exclusive: Option<JobId>,
     room: Room,
@@ -28,8 +29,8 @@ impl Ledger {
         Ledger {
             free_cpus: host.cpu_ids.iter().copied().collect(),
             used_cpus: BTreeSet::new(),
-            used_gpus: BTreeSet::new(),
             used: Tres::ZERO,
+            gpus: Cards::of(host),
             holders: 0,
             exclusive: None,
             room: Room::whole(host),
@@ -56,17 +57,13 @@ impl Ledger {
         self.exclusive
     }
 
-    /// Gives `want` to `job`, if it is free.
-    pub fn take(&mut self, job: JobId, want: &Want, host: &Host) -> Option<Allocation> {
-        if !self.room.fits(want, host) {
-            return None;
-        }
-        let gpu_ids = self.room.pick_gpus(want, host)?;
-        let tres = want.taken(host);
+    /// Gives a part of what is free to `job`.
+    pub fn take(&mut self, job: JobId, part: Part, host: &Host) -> Allocation {
+        let Part { tres, gpu_ids, gpu_share, exclusive } = part;
         let cpu_ids = seats::pick(tres.cpus as usize, &self.free_cpus, &host.cpu_ids, &host.topology);
-        let allocation = Allocation { tres, cpu_ids, gpu_ids };
-        self.adopt(job, &allocation, want.exclusive, host);
-        Some(allocation)
+        let allocation = Allocation { tres, cpu_ids, gpu_ids, gpu_share };
+        self.adopt(job, &allocation, exclusive, host);
+        allocation
     }
 
     /// Notes what a job has already, whether it is free or not: after a restart of the daemon.
@@ -75,7 +72,7 @@ impl Ledger {
             self.free_cpus.remove(cpu);
             self.used_cpus.insert(*cpu);
         }
-        self.used_gpus.extend(&allocation.gpu_ids);
+        self.gpus.take(&allocation.gpu_ids, allocation.gpu_share);
         self.used = self.used.plus(&allocation.tres);
         self.holders += 1;
         if exclusive {
@@ -91,9 +88,7 @@ impl Ledger {
                 self.free_cpus.insert(*cpu);
             }
         }
-        for gpu in &allocation.gpu_ids {
-            self.used_gpus.remove(gpu);
-        }
+        self.gpus.give(&allocation.gpu_ids, allocation.gpu_share);
         self.used = self.used.minus(&allocation.tres);
         self.holders = self.holders.saturating_sub(1);
         if self.exclusive == Some(job) {
@@ -104,12 +99,10 @@ impl Ledger {
 
     fn update_room(&mut self, host: &Host) {
         let free_cpus = (host.cpu_ids.len() as u32).saturating_sub(self.used.cpus).min(self.free_cpus.len() as u32);
-        let mut gpus: Vec<u32> = host.gpus.iter().map(|gpu| gpu.id).filter(|id| !self.used_gpus.contains(id)).collect();
-        gpus.sort_unstable();
         self.room = Room {
             cpus: free_cpus,
             mem_mb: host.mem_mb.saturating_sub(self.used.mem_mb),
-            gpus,
+            gpus: self.gpus.clone(),
             holders: self.holders,
             exclusive: self.exclusive.is_some(),
         };

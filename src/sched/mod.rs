@@ -10,7 +10,7 @@
 //! | `core` | the state, and the one function that changes a job's state |
 //! | `index` | the records by name, by array, and those that hold resources |
 //! | `admit` | whether a submission is taken, and its sizes |
-//! | `room`, `ledger` | what is free, and who has which CPU and GPU |
+//! | `room`, `cards`, `ledger` | what is free, who shares which GPU, and who has which CPU |
 //! | `queue` | in which order pending jobs are looked at, and which of them are alike |
 //! | `blockers` | what keeps a pending job from running, one predicate for each reason |
 //! | `depend`, `waits` | dependencies, and who waits for whom |
@@ -31,6 +31,7 @@ mod admit;
 mod array;
 mod backfill;
 mod blockers;
+mod cards;
 mod control;
 mod core;
 mod depend;

@@ -5,6 +5,7 @@
 //! and again while others can be launched is held, so that no job can keep the node drained.
 
 use super::core::Core;
+use super::room::Want;
 use super::types::{Cx, Effect};
 use crate::model::job::Hold;
 use crate::model::node::HostFault;
@@ -176,8 +177,9 @@ impl Core {
         keys.sort_by_key(|key| failing.failed.contains(&key.id));
         let starts = self.starts;
         for key in keys {
-            let is_ready = self.jobs.get(&key.id).is_some_and(|record| self.gate(record, cx.now).is_none());
-            if is_ready && self.start(key.id, cx) {
+            let ready = self.jobs.get(&key.id).filter(|record| self.gate(record, cx.now).is_none());
+            let part = ready.and_then(|record| self.ledger.room().pick(&Want::of(&record.job), &self.config.host));
+            if part.is_some_and(|part| self.start(key.id, part, cx)) {
                 break;
             }
         }

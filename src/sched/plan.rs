@@ -3,12 +3,11 @@
 use super::backfill::{Round, Running, Verdict};
 use super::core::Core;
 use super::queue::QueueKey;
-use super::room::Want;
+use super::room::{Part, Want};
 use super::types::{Cx, Effect};
 use crate::model::diagnostics::RoundFacts;
 use crate::model::request::{JobKind, Sharing};
 use crate::model::{Job, JobId, JobState, Reason, Timestamp};
-use std::sync::Arc;
 
 /// When a job that holds resources gives them back by its time limit. One that is overdue, or is ending already, is
 /// expected to be gone in a moment; one that is suspended stays for ever.
@@ -103,24 +102,17 @@ impl Core {
         let verdict = round.consider(&want, job.request.time_limit_secs, room, host, || self.running_jobs(cx.now));
         match verdict {
             Verdict::Wait => Tried::Waits,
-            Verdict::Start if self.start(key.id, cx) => Tried::Started,
-            Verdict::Start => Tried::Waits,
+            Verdict::Start(part) => match self.start(key.id, part, cx) {
+                true => Tried::Started,
+                false => Tried::Waits,
+            },
         }
     }
 
-    /// Starts a pending record, or one task of a compact one. False: what it needs is not free.
-    pub(super) fn start(&mut self, id: JobId, cx: &mut Cx) -> bool {
+    /// Starts a pending record, or one task of a compact one, with this part of what is free.
+    pub(super) fn start(&mut self, id: JobId, part: Part, cx: &mut Cx) -> bool {
         let Some(record) = self.jobs.get(&id) else { return false };
         let task = self.next_task(&record.job, record.waits.as_deref(), cx.now);
-        let request = Arc::clone(&record.job.request);
-        let want = Want {
-            tres: record.job.tres,
-            gpu_model: request.gpu.model.as_deref(),
-            exclusive: request.sharing == Sharing::Exclusive,
-        };
-        if !self.ledger.room().fits(&want, &self.config.host) {
-            return false;
-        }
         let own = match task {
             Some(task) => match self.split_task(id, task) {
                 Some(own) => own,
@@ -128,7 +120,7 @@ impl Core {
             },
             None => id,
         };
-        let Some(alloc) = self.ledger.take(own, &want, &self.config.host) else { return false };
+        let alloc = self.ledger.take(own, part, &self.config.host);
         self.starts += 1;
         if let Some(record) = self.jobs.get_mut(&own) {
             record.start_order = self.starts;
@@ -177,9 +169,7 @@ impl Core {
                 Some(Running {
                     end: expected_end(job, now),
                     order: record.start_order,
-                    tres: alloc.tres,
-                    gpus: alloc.gpu_ids.clone(),
-                    exclusive: job.request.sharing == Sharing::Exclusive,
+                    part: Part::of(alloc, job.request.sharing == Sharing::Exclusive),
                 })
             })
             .collect()

@@ -5,6 +5,7 @@ use super::room::Want;
 use super::testing::*;
 use super::*;
 use crate::model::dependency::{Dependency, DependencyKind};
+use crate::model::gpu::GpuShare;
 use crate::model::job::Hold;
 use crate::model::request::Sharing;
 use crate::model::update::Update;
@@ -37,6 +38,7 @@ struct Shape {
     cpus: u32,
     mem: u64,
     gpus: u32,
+    share: GpuShare,
     limit: Option<u64>,
     array: Option<(u32, Option<u32>)>,
     depends: Option<(DependencyKind, usize)>,
@@ -54,7 +56,7 @@ struct Shape {
 /// Only what is out of the ordinary, so that a failing case can be read.
 impl std::fmt::Debug for Shape {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}c {}M {}g", self.cpus, self.mem, self.gpus)?;
+        write!(f, "{}c {}M {}g {:?}", self.cpus, self.mem, self.gpus, self.share)?;
         let flags = [
             ("or", self.or),
             ("singleton", self.singleton),
@@ -85,7 +87,13 @@ fn shape() -> impl Strategy<Value = Shape> {
         Just(DependencyKind::AfterNotOk),
         Just(DependencyKind::AfterCorr),
     ];
-    let size = (1..=CPUS, 1u64..600, prop_oneof![3 => Just(0u32), 1 => 1..=GPUS]);
+    let gpus = prop_oneof![
+        6 => Just((0u32, GpuShare::Whole)),
+        2 => (1..=GPUS).prop_map(|gpus| (gpus, GpuShare::Whole)),
+        1 => (1..=GPUS, 1u64..=100).prop_map(|(gpus, mb)| (gpus, GpuShare::MemMb(mb))),
+        1 => (1u32..=4).prop_map(|shards| (1, GpuShare::Shards(shards))),
+    ];
+    let size = (1..=CPUS, 1u64..600, gpus);
     let limit = prop_oneof![1 => Just(None), 2 => (1u64..500).prop_map(Some)];
     let array = prop::option::weighted(0.3, (1u32..6, prop::option::of(1u32..4)));
     let depends = prop::option::weighted(0.3, (kinds, any::<usize>()));
@@ -95,7 +103,8 @@ fn shape() -> impl Strategy<Value = Shape> {
     (size, limit, array, depends, flags, when).prop_map(|(size, limit, array, depends, flags, when)| Shape {
         cpus: size.0,
         mem: size.1,
-        gpus: size.2,
+        gpus: size.2.0,
+        share: size.2.1,
         limit,
         array,
         depends,
@@ -157,7 +166,7 @@ fn named(job: &Job, task: Option<u32>) -> JobRef {
 }
 
 fn request(d: &Double, shape: Shape) -> Ask {
-    let mut ask = ask().cpus(shape.cpus).mem(shape.mem).gpus(shape.gpus);
+    let mut ask = ask().cpus(shape.cpus).mem(shape.mem).gpus(shape.gpus).share(shape.share);
     let mut dependency = Dependency { terms: Vec::new(), any: shape.or };
     if let Some((kind, which)) = shape.depends
         && let Some(target) = choose(d, which, |_| true)
@@ -320,7 +329,7 @@ fn reservation(d: &Double) -> Option<(JobId, Option<Timestamp>)> {
     let job = d.core.job(first.id)?;
     let (mut round, host) = (Round::new(d.now), &d.core.config().host);
     match round.consider(&Want::of(job), None, d.core.ledger.room(), host, || d.core.running_jobs(d.now)) {
-        Verdict::Start => None,
+        Verdict::Start(_) => None,
         Verdict::Wait => Some((job.id, round.reservation()?.at)),
     }
 }

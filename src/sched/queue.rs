@@ -7,7 +7,9 @@
 //! Job numbers are handed out in order, to submissions and to tasks that start, so the number of the last task that
 //! started says when an array had its turn. That survives a restart without being written down.
 
+use super::cards::GpuWant;
 use super::room::Want;
+use crate::model::gpu::GpuShare;
 use crate::model::{Job, JobId, JobRequest, Tres};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,25 +46,27 @@ pub fn shown_priority(request: &JobRequest) -> u32 {
 pub struct Shape {
     /// First, so that all that are too wide are passed over together.
     cpus: u32,
-    gpus: u32,
     mem_mb: u64,
-    exclusive: bool,
+    gpus: u32,
+    gpu_share: GpuShare,
     gpu_model: Option<String>,
+    exclusive: bool,
     /// Seconds.
     pub limit: Option<u64>,
 }
 
 impl Shape {
     pub fn of(job: &Job) -> Self {
-        let Want { tres, gpu_model, exclusive } = Want::of(job);
-        let Tres { cpus, mem_mb, gpus } = tres;
-        let gpu_model = gpu_model.map(str::to_owned);
-        Shape { cpus, gpus, mem_mb, exclusive, gpu_model, limit: job.request.time_limit_secs }
+        let Want { tres, gpu, exclusive } = Want::of(job);
+        let Tres { cpus, mem_mb, .. } = tres;
+        let (gpus, gpu_share, gpu_model) = (gpu.count, gpu.share, gpu.model.map(str::to_owned));
+        Shape { cpus, mem_mb, gpus, gpu_share, gpu_model, exclusive, limit: job.request.time_limit_secs }
     }
 
     pub fn want(&self) -> Want<'_> {
-        let tres = Tres { cpus: self.cpus, mem_mb: self.mem_mb, gpus: self.gpus };
-        Want { tres, gpu_model: self.gpu_model.as_deref(), exclusive: self.exclusive }
+        let tres = Tres { cpus: self.cpus, mem_mb: self.mem_mb, ..self.gpu_share.of(self.gpus) };
+        let gpu = GpuWant { count: self.gpus, share: self.gpu_share, model: self.gpu_model.as_deref() };
+        Want { tres, gpu, exclusive: self.exclusive }
     }
 }
 

@@ -1,30 +1,59 @@
 //! How much is free: amounts of CPUs and memory, and GPUs by number. Which CPUs a job gets is the ledger's business.
 
-use crate::model::partition::{Gpu, Host};
-use crate::model::{Job, Tres, request::Sharing};
+use super::cards::{Cards, GpuWant};
+use crate::model::gpu::GpuShare;
+use crate::model::partition::Host;
+use crate::model::tres::Allocation;
+use crate::model::{Job, JobRequest, Tres, request::Sharing};
 
 /// What a job needs in order to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Want<'a> {
     pub tres: Tres,
-    /// Only GPUs of this model will do.
-    pub gpu_model: Option<&'a str>,
+    pub gpu: GpuWant<'a>,
     /// Nobody else on the host.
+    pub exclusive: bool,
+}
+
+/// What a job has of a room.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    pub tres: Tres,
+    pub gpu_ids: Vec<u32>,
+    pub gpu_share: GpuShare,
     pub exclusive: bool,
 }
 
 impl<'a> Want<'a> {
     pub fn of(job: &'a Job) -> Self {
+        Want::sized(&job.request, job.tres)
+    }
+
+    /// What a job with this request needs that comes to this.
+    pub fn sized(request: &'a JobRequest, tres: Tres) -> Self {
+        let share = request.gpu.share();
         Want {
-            tres: job.tres,
-            gpu_model: job.request.gpu.model.as_deref(),
-            exclusive: job.request.sharing == Sharing::Exclusive,
+            tres,
+            gpu: GpuWant { count: share.gpus_in(&tres), share, model: request.gpu.model.as_deref() },
+            exclusive: request.sharing == Sharing::Exclusive,
         }
     }
 
     /// What it takes from the host: an exclusive job gets all CPUs, as in Slurm.
-    pub fn taken(&self, host: &Host) -> Tres {
+    fn taken(&self, host: &Host) -> Tres {
         if self.exclusive { Tres { cpus: host.cpu_ids.len() as u32, ..self.tres } } else { self.tres }
+    }
+}
+
+impl Part {
+    fn new(want: &Want, gpu_ids: Vec<u32>, host: &Host) -> Self {
+        Part { tres: want.taken(host), gpu_ids, gpu_share: want.gpu.share, exclusive: want.exclusive }
+    }
+
+    /// What a job with this allocation has.
+    pub fn of(alloc: &Allocation, exclusive: bool) -> Self {
+        let Allocation { tres, gpu_ids, gpu_share, .. } = alloc;
+        Part { tres: *tres, gpu_ids: gpu_ids.clone(), gpu_share: *gpu_share, exclusive }
     }
 }
 
@@ -33,79 +62,72 @@ impl<'a> Want<'a> {
 pub struct Room {
     pub cpus: u32,
     pub mem_mb: u64,
-    /// Numbers of the free GPUs, ascending.
-    pub gpus: Vec<u32>,
+    pub gpus: Cards,
     /// Jobs that hold something.
     pub holders: u32,
     /// One of them has the host to itself.
     pub exclusive: bool,
 }
 
-/// Whether a GPU is of the model that a user named (`a100` for `nvidia_a100-sxm4-80gb`). A GPU of unknown model
-/// (`SLOTD_GPU_COUNT`) passes for any: nothing is known against it.
-pub fn is_model(gpu: &Gpu, wanted: &str) -> bool {
-    match &gpu.model {
-        Some(model) => model.to_ascii_lowercase().contains(&wanted.to_ascii_lowercase()),
-        None => true,
-    }
-}
-
 impl Room {
     /// The host with nobody on it.
     pub fn whole(host: &Host) -> Self {
-        let mut gpus: Vec<u32> = host.gpus.iter().map(|gpu| gpu.id).collect();
-        gpus.sort_unstable();
-        Room { cpus: host.cpu_ids.len() as u32, mem_mb: host.mem_mb, gpus, holders: 0, exclusive: false }
-    }
-
-    /// The lowest free GPUs that will do; `None` where there are too few.
-    pub fn pick_gpus(&self, want: &Want, host: &Host) -> Option<Vec<u32>> {
-        let count = want.tres.gpus as usize;
-        if count == 0 {
-            return Some(Vec::new());
+        Room {
+            cpus: host.cpu_ids.len() as u32,
+            mem_mb: host.mem_mb,
+            gpus: Cards::of(host),
+            holders: 0,
+            exclusive: false,
         }
-        let picked: Vec<u32> = match want.gpu_model {
-            None => self.gpus.iter().copied().take(count).collect(),
-            Some(model) => {
-                let is_wanted = |id: &u32| host.gpus.iter().any(|gpu| gpu.id == *id && is_model(gpu, model));
-                self.gpus.iter().copied().filter(is_wanted).take(count).collect()
-            }
-        };
-        (picked.len() == count).then_some(picked)
     }
 
     pub fn fits(&self, want: &Want, host: &Host) -> bool {
-        let is_company_fine = !self.exclusive && (!want.exclusive || self.holders == 0);
-        is_company_fine
-            && want.tres.cpus <= self.cpus
-            && want.tres.mem_mb <= self.mem_mb
-            && (want.tres.gpus == 0 || self.pick_gpus(want, host).is_some())
+        self.pick(want, host).is_some()
     }
 
-    /// Takes what `want` needs, if it is there; the GPUs it got.
-    pub fn take(&mut self, want: &Want, host: &Host) -> Option<Vec<u32>> {
-        if !self.fits(want, host) {
-            return None;
-        }
-        let gpus = self.pick_gpus(want, host)?;
+    /// What `want` would get; `None` where it does not fit.
+    pub fn pick(&self, want: &Want, host: &Host) -> Option<Part> {
+        let gpu_ids = self.has_amounts(want, host).then(|| self.gpus.pick(&want.gpu, host))??;
+        Some(Part::new(want, gpu_ids, host))
+    }
+
+    /// What `want` would get of what is free here and in `other`.
+    pub fn pick_in_both(&self, other: &Room, want: &Want, host: &Host) -> Option<Part> {
+        let has_amounts = self.has_amounts(want, host) && other.has_amounts(want, host);
+        let gpu_ids = has_amounts.then(|| self.gpus.pick_in_both(&other.gpus, &want.gpu, host))??;
+        Some(Part::new(want, gpu_ids, host))
+    }
+
+    /// What `want` would get; of the GPUs rather those that are not free in `other`.
+    pub fn pick_beside(&self, other: &Room, want: &Want, host: &Host) -> Option<Part> {
+        let has_amounts = self.has_amounts(want, host);
+        let gpu_ids = has_amounts.then(|| self.gpus.pick_beside(&other.gpus, &want.gpu, host))??;
+        Some(Part::new(want, gpu_ids, host))
+    }
+
+    /// All but the GPUs.
+    fn has_amounts(&self, want: &Want, host: &Host) -> bool {
         let taken = want.taken(host);
-        self.cpus = self.cpus.saturating_sub(taken.cpus);
-        self.mem_mb = self.mem_mb.saturating_sub(taken.mem_mb);
-        self.gpus.retain(|id| !gpus.contains(id));
+        let is_company_fine = !self.exclusive && (!want.exclusive || self.holders == 0);
+        is_company_fine && taken.cpus <= self.cpus && taken.mem_mb <= self.mem_mb
+    }
+
+    /// Notes what a job has, whether it was free or not.
+    pub fn take(&mut self, part: &Part) {
+        self.cpus = self.cpus.saturating_sub(part.tres.cpus);
+        self.mem_mb = self.mem_mb.saturating_sub(part.tres.mem_mb);
+        self.gpus.take(&part.gpu_ids, part.gpu_share);
         self.holders += 1;
-        self.exclusive |= want.exclusive;
-        Some(gpus)
+        self.exclusive |= part.exclusive;
     }
 
     /// Gives back what a job held.
-    pub fn give(&mut self, tres: &Tres, gpus: &[u32], exclusive: bool) {
-        self.cpus += tres.cpus;
-        self.mem_mb += tres.mem_mb;
-        self.gpus.extend_from_slice(gpus);
-        self.gpus.sort_unstable();
-        self.gpus.dedup();
+    pub fn give(&mut self, part: &Part) {
+        self.cpus += part.tres.cpus;
+        self.mem_mb += part.tres.mem_mb;
+        self.gpus.give(&part.gpu_ids, part.gpu_share);
         self.holders = self.holders.saturating_sub(1);
-        if exclusive {
+        if part.exclusive {
             self.exclusive = false;
         }
     }

@@ -6,11 +6,13 @@
 //! nothing and never waits; so does the shell of salloc.
 
 use super::admit::check_tasks;
+use super::cards::{Cards, GpuWant};
 use super::core::Core;
 use super::lifecycle::end_of_command;
 use super::seats;
 use super::types::{Cx, Effect, EndCause, StepAsker, StepStart};
 use crate::model::change::Change;
+use crate::model::gpu::GpuShare;
 use crate::model::job::ClientProcess;
 use crate::model::partition::Host;
 use crate::model::step_request::StepKind;
@@ -55,7 +57,7 @@ impl Core {
             | JobState::OutOfMemory
             | JobState::NodeFail => return Err(Refusal::AlreadyDone),
         }
-        check(record, &request)?;
+        check(record, &request, &self.config.host)?;
         check_tasks(request.tasks(&record.request), self.config.max_tasks)?;
         if let Some(alloc) = room_for(record, &request, &self.config.host)
             && let Some(key) = self.add_step(job, &request, asker.client, alloc.clone(), cx)
@@ -239,7 +241,7 @@ impl Core {
     }
 }
 
-fn check(job: &Job, ask: &StepRequest) -> Result<(), Refusal> {
+fn check(job: &Job, ask: &StepRequest, host: &Host) -> Result<(), Refusal> {
     super::lengths::check_name(&ask.name)?;
     let Some(alloc) = &job.run.alloc else { return Err(Refusal::Pending) };
     let (tasks, cpus) = (ask.tasks(&job.request), ask.cpus(&job.request));
@@ -253,7 +255,8 @@ fn check(job: &Job, ask: &StepRequest) -> Result<(), Refusal> {
     if ask.mem_mb(&job.request).is_some_and(|mb| mb > alloc.tres.mem_mb) {
         return Err(Refusal::StepTooMuchMemory);
     }
-    if ask.gpus(&job.request).is_some_and(|gpus| gpus > alloc.tres.gpus) {
+    let cards = Cards::of_job(&alloc.gpu_ids, alloc.gpu_share, host);
+    if wanted_gpus(job, ask).is_some_and(|want| cards.pick(&want, host).is_none()) {
         return Err(Refusal::StepTooManyGpus);
     }
     Ok(())
@@ -266,45 +269,60 @@ fn has_a_cpu(job: &Job) -> bool {
     whole.cpu_ids.is_empty() || live.map(|step| step.alloc.tres.cpus).fold(0, u32::saturating_add) < whole.tres.cpus
 }
 
+/// The GPUs that a step wants for itself; `None`: it says nothing of them.
+fn wanted_gpus<'a>(job: &Job, ask: &'a StepRequest) -> Option<GpuWant<'a>> {
+    let (share, model) = (ask.gpu.share(), ask.gpu.model.as_deref());
+    ask.gpus(&job.request).map(|count| GpuWant { count, share, model })
+}
+
+/// The GPUs of a job, with what its steps have taken of them for themselves.
+fn cards_of(job: &Job, whole: &Allocation, host: &Host) -> Cards {
+    let mut cards = Cards::of_job(&whole.gpu_ids, whole.gpu_share, host);
+    for step in job.steps.iter().filter(|step| is_live(step) && !step.overlap) {
+        // A step that did not name a number has all GPUs, and shares them.
+        if step.alloc.gpu_share.gpus_in(&step.alloc.tres) > 0 {
+            cards.take(&step.alloc.gpu_ids, step.alloc.gpu_share);
+        }
+    }
+    cards
+}
+
 /// What the step gets now; `None`: others have it, or the job is suspended, in which nothing starts.
 fn room_for(job: &Job, ask: &StepRequest, host: &Host) -> Option<Allocation> {
     let whole = job.run.alloc.as_ref().filter(|_| job.run.state == JobState::Running)?;
     let wanted = ask.cpus(&job.request).min(whole.tres.cpus);
-    let wanted_gpus = ask.gpus(&job.request).map(|gpus| gpus as usize);
     let wanted_mem = ask.mem_mb(&job.request);
     let mem_mb = wanted_mem.filter(|mb| *mb > 0).unwrap_or(whole.tres.mem_mb);
     let mut used_cpus = BTreeSet::new();
-    let mut used_gpus = BTreeSet::new();
+    let mut cards = cards_of(job, whole, host);
     let mut used_mem = 0u64;
     for step in job.steps.iter().filter(|step| is_live(step) && !step.overlap) {
         used_cpus.extend(step.alloc.cpu_ids.iter().copied());
-        // A step that has all GPUs did not name a number: it shares them.
-        if step.alloc.tres.gpus > 0 {
-            used_gpus.extend(step.alloc.gpu_ids.iter().copied());
-        }
         if step.alloc.tres.mem_mb < whole.tres.mem_mb {
             used_mem += step.alloc.tres.mem_mb;
         }
     }
     if ask.is_shared() {
         used_cpus.clear();
-        used_gpus.clear();
+        cards = cards.emptied();
         used_mem = 0;
     }
     let free_cpus = whole.cpu_ids.iter().copied().filter(|id| !used_cpus.contains(id)).collect();
     let cpu_ids = seats::pick(wanted as usize, &free_cpus, &whole.cpu_ids, &host.topology);
-    let free_gpus = whole.gpu_ids.iter().copied().filter(|id| !used_gpus.contains(id));
-    let gpu_ids: Vec<u32> = match wanted_gpus {
-        Some(count) => free_gpus.take(count).collect(),
-        None => free_gpus.collect(),
+    let want = wanted_gpus(job, ask);
+    let gpu_ids = match &want {
+        Some(want) => cards.pick(want, host)?,
+        None => whole.gpu_ids.iter().copied().filter(|id| cards.have(&[*id], GpuShare::Whole)).collect(),
     };
+    // A whole GPU of the job is as much of it as the job has.
+    let gpu_share = want.map(|want| want.share).filter(|share| *share != GpuShare::Whole).unwrap_or(whole.gpu_share);
+    let gpus = want.map_or(Tres::ZERO, |_| gpu_share.of(gpu_ids.len() as u32));
     let has_cpus = whole.cpu_ids.is_empty() || cpu_ids.len() as u32 == wanted;
-    let has_gpus = wanted_gpus.is_none_or(|count| gpu_ids.len() == count);
     let has_mem = wanted_mem.is_none_or(|mb| used_mem.saturating_add(mb) <= whole.tres.mem_mb);
-    let gpus = if wanted_gpus.is_some() { gpu_ids.len() as u32 } else { 0 };
-    (has_cpus && has_gpus && has_mem).then_some(Allocation {
-        tres: Tres { cpus: wanted, mem_mb, gpus },
+    (has_cpus && has_mem).then_some(Allocation {
+        tres: Tres { cpus: wanted, mem_mb, ..gpus },
         cpu_ids,
         gpu_ids,
+        gpu_share,
     })
 }

@@ -7,8 +7,9 @@ use crate::model::array::{ArraySpec, TaskRange};
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::change::Change;
 use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
+use crate::model::gpu::{Gpu, GpuShare};
 use crate::model::job::{Client, ClientProcess};
-use crate::model::partition::{Gpu, Host};
+use crate::model::partition::Host;
 use crate::model::request::{JobKind, JobRequest, MemRequest, Sharing};
 use crate::model::run::Run;
 use crate::model::topology::Topology;
@@ -26,7 +27,8 @@ pub fn host(cpus: u32, mem_mb: u64, gpus: u32) -> Host {
         cpu_ids: (0..cpus).collect(),
         topology: Topology::uniform(1, cpus, 1),
         mem_mb,
-        gpus: (0..gpus).map(|id| Gpu { id, model: None }).collect(),
+        gpus: (0..gpus).map(|id| Gpu { id, mem_mb: 100, ..Gpu::default() }).collect(),
+        gpu_shards: 4,
         ..Host::default()
     }
 }
@@ -72,6 +74,15 @@ impl Ask {
     }
     pub fn gpus(mut self, n: u32) -> Self {
         self.0.gpu.total = Some(n);
+        self
+    }
+    /// How much of each of its GPUs.
+    pub fn share(mut self, share: GpuShare) -> Self {
+        match share {
+            GpuShare::Whole => {}
+            GpuShare::MemMb(mb) => self.0.gpu.mem_mb = Some(mb),
+            GpuShare::Shards(shards) => self.0.gpu.shards = Some(shards),
+        }
         self
     }
     pub fn name(mut self, name: &str) -> Self {

@@ -177,7 +177,7 @@ mod tests {
     }
 
     fn alloc(cpus: u32, mem_mb: u64, gpus: u32) -> Allocation {
-        Allocation { tres: Tres { cpus, mem_mb, gpus }, ..Allocation::default() }
+        Allocation { tres: Tres { cpus, mem_mb, gpus, ..Tres::ZERO }, ..Allocation::default() }
     }
 
     fn steps_of_a_task() -> Vec<Step> {
@@ -241,7 +241,7 @@ mod tests {
             id: JobId(id),
             request: Arc::new(JobRequest { name: "job".to_owned(), ..JobRequest::default() }),
             partition: "cpu".to_owned(),
-            tres: Tres { cpus: 1, mem_mb: 512, gpus: 0 },
+            tres: Tres { cpus: 1, mem_mb: 512, ..Tres::ZERO },
             priority: 7,
             submit: Timestamp(10),
             ..Job::default()
@@ -260,7 +260,7 @@ mod tests {
         let task = Job {
             role: ArrayRole::Task { array_job: JobId(2), task: 5 },
             partition: "gpu".to_owned(),
-            tres: Tres { cpus: 2, mem_mb: 1024, gpus: 1 },
+            tres: Tres { cpus: 2, mem_mb: 1024, gpus: 1, ..Tres::ZERO },
             next_step: 2,
             client: Some(Client { process: PROCESS, holds: false }),
             run: suspended_run(),

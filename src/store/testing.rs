@@ -2,6 +2,7 @@
 
 use crate::model::array::{ArraySpec, TaskSet};
 use crate::model::change::{Change, LaunchTexts, Texts};
+use crate::model::gpu::GpuShare;
 use crate::model::job::{Client, ClientProcess, FailedLaunches, Hold};
 use crate::model::request::MemRequest;
 use crate::model::run::RunState;
@@ -55,7 +56,7 @@ pub fn job(id: u32) -> Job {
         id: JobId(id),
         request: Arc::new(request),
         partition: "cpu".to_owned(),
-        tres: Tres { cpus: 1, mem_mb: 512, gpus: 0 },
+        tres: Tres { cpus: 1, mem_mb: 512, ..Tres::ZERO },
         priority: 1,
         submit: Timestamp::from_secs(1000),
         ..Job::default()
@@ -139,15 +140,18 @@ fn usage() -> impl Strategy<Value = Usage> {
 }
 
 fn tres() -> impl Strategy<Value = Tres> {
-    (any::<u32>(), stored_u64(), any::<u32>()).prop_map(|(cpus, mem_mb, gpus)| Tres { cpus, mem_mb, gpus })
+    let amounts = (any::<u32>(), stored_u64(), any::<u32>(), stored_u64(), any::<u32>());
+    amounts.prop_map(|(cpus, mem_mb, gpus, gpu_mem_mb, shards)| Tres { cpus, mem_mb, gpus, gpu_mem_mb, shards })
 }
 
 fn allocation() -> impl Strategy<Value = Allocation> {
-    (tres(), vec(any::<u32>(), 0..4), vec(any::<u32>(), 0..4)).prop_map(|(tres, cpu_ids, gpu_ids)| Allocation {
-        tres,
-        cpu_ids,
-        gpu_ids,
-    })
+    let share = prop_oneof![
+        Just(GpuShare::Whole),
+        stored_u64().prop_map(GpuShare::MemMb),
+        any::<u32>().prop_map(GpuShare::Shards)
+    ];
+    let parts = (tres(), vec(any::<u32>(), 0..4), vec(any::<u32>(), 0..4), share);
+    parts.prop_map(|(tres, cpu_ids, gpu_ids, gpu_share)| Allocation { tres, cpu_ids, gpu_ids, gpu_share })
 }
 
 fn state() -> impl Strategy<Value = JobState> {

@@ -1,6 +1,6 @@
 //! The GPUs that `nvidia-smi` reports. `SLOTD_GPU_COUNT` is the caller's.
 
-use crate::model::partition::Gpu;
+use crate::model::gpu::Gpu;
 use std::io;
 use std::process::Stdio;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn parse_line(line: &str) -> Option<Gpu> {
     let mut fields = line.split(',').map(str::trim);
     let id = fields.next()?.parse().ok()?;
     let model = fields.next().and_then(feature_word);
-    Some(Gpu { id, model })
+    Some(Gpu { id, model, ..Gpu::default() })
 }
 
 /// A model as one word that can be a feature or a GRES type: `NVIDIA H200` is `nvidia_h200`. As Slurm's gres/gpu
@@ -45,7 +45,7 @@ fn feature_word(name: &str) -> Option<String> {
 
 /// `n` GPUs of which nothing is known but their number.
 pub fn counted(n: u32) -> Vec<Gpu> {
-    (0..n).map(|id| Gpu { id, model: None }).collect()
+    (0..n).map(|id| Gpu { id, ..Gpu::default() }).collect()
 }
 
 /// Asks the first `nvidia-smi` that answers. A machine without one has no GPUs.

@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_busy_node_tells_what_is_taken() {
-        let n = NodeView { allocated: Tres { cpus: 1, mem_mb: 100, gpus: 0 }, ..build(0) };
+        let n = NodeView { allocated: Tres { cpus: 1, mem_mb: 100, ..Tres::ZERO }, ..build(0) };
         let node = &nodes(&n, &ctx())["nodes"][0];
         assert_eq!((&node["state"], &node["alloc_cpus"]), (&"mixed".into(), &1.into()));
         assert_eq!((&node["idle_cpus"], &node["tres_used"]), (&1.into(), &"cpu=1,mem=100M".into()));

@@ -193,7 +193,7 @@ mod tests {
 
     fn records() -> Vec<JobView> {
         let two = |mut s: Step, tasks: u32| {
-            s.alloc.tres = Tres { cpus: 2, mem_mb: 200, gpus: 0 };
+            s.alloc.tres = Tres { cpus: 2, mem_mb: 200, ..Tres::ZERO };
             s.ntasks = tasks;
             s
         };
@@ -212,7 +212,7 @@ mod tests {
         script.usage = Usage { max_rss_kb: 0, user_us: 18_000, system_us: 13_900, ..Usage::default() };
         vec![
             job(176, "steps")
-                .with(|j| j.tres = Tres { cpus: 2, mem_mb: 200, gpus: 0 })
+                .with(|j| j.tres = Tres { cpus: 2, mem_mb: 200, ..Tres::ZERO })
                 .ended(done, Reason::None, ok, 9, 8)
                 .with(|j| {
                     j.run.derived_exit = ExitCode::status(7);
@@ -419,7 +419,7 @@ mod tests {
              176.1|vm|2|2||cpu=2,mem=200M,node=1|\n\
              176.2|vm|2|2||cpu=2,mem=200M,node=1|\n"
         );
-        let gpu = job(3, "g").with(|j| j.tres = Tres { cpus: 2, mem_mb: 200, gpus: 2 }).build();
+        let gpu = job(3, "g").with(|j| j.tres = Tres { cpus: 2, mem_mb: 200, gpus: 2, ..Tres::ZERO }).build();
         assert_eq!(print(&[gpu], &parsable("reqtres"), &ctx()), "billing=2,cpu=2,gres/gpu=2,mem=200M,node=1\n");
     }
 

@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn node_with_one_of_two_cpus_taken() {
-        let n = NodeView { allocated: Tres { cpus: 1, mem_mb: 100, gpus: 0 }, ..build(0) };
+        let n = NodeView { allocated: Tres { cpus: 1, mem_mb: 100, ..Tres::ZERO }, ..build(0) };
         assert_eq!(
             node(&n, false, false, &ctx()),
             format!(
@@ -179,7 +179,7 @@ mod tests {
         let text = node(&build(2), false, false, &ctx());
         assert!(text.contains("   Gres=gpu:2\n") && text.contains("   AllocTRES=\n"));
         assert!(text.contains("   CfgTRES=cpu=2,mem=24105M,billing=2,gres/gpu=2\n"));
-        let n = NodeView { allocated: Tres { cpus: 2, mem_mb: 200, gpus: 2 }, ..build(2) };
+        let n = NodeView { allocated: Tres { cpus: 2, mem_mb: 200, gpus: 2, ..Tres::ZERO }, ..build(2) };
         let text = node(&n, false, true, &ctx());
         assert!(text.contains("   Gres=gpu:2\n   GresDrain=N/A\n   GresUsed=gpu:2\n"));
         assert!(text.contains("   AllocTRES=cpu=2,mem=200M,gres/gpu=2\n") && text.contains("State=ALLOCATED "));

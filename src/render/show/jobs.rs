@@ -289,7 +289,7 @@ mod tests {
     fn pending_job_has_a_planned_start_and_node() {
         let j = build(191, "pending").limit(3600).with(|j| {
             j.expected_start = Some(at(-1825));
-            j.tres = Tres { cpus: 2, mem_mb: 200, gpus: 0 };
+            j.tres = Tres { cpus: 2, mem_mb: 200, ..Tres::ZERO };
         });
         let text = job(&j.asks(|r| r.ntasks = Some(2)).build(), false, false, &ctx());
         for line in [

@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_node_has_one_state_and_words_may_be_begun() {
-        let mixed_node = || NodeView { allocated: Tres { cpus: 1, mem_mb: 100, gpus: 0 }, ..node(0) };
+        let mixed_node = || NodeView { allocated: Tres { cpus: 1, mem_mb: 100, ..Tres::ZERO }, ..node(0) };
         let mixed = mixed_node();
         for (text, of_idle, of_mixed) in [
             ("idle", true, false),

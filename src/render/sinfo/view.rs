@@ -135,7 +135,7 @@ mod tests {
     }
 
     fn taken(cpus: u32) -> NodeView {
-        NodeView { allocated: Tres { cpus, mem_mb: 100, gpus: 1 }, ..idle() }
+        NodeView { allocated: Tres { cpus, mem_mb: 100, gpus: 1, ..Tres::ZERO }, ..idle() }
     }
 
     fn view(view: View, columns: Columns) -> Options {

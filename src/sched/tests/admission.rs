@@ -10,7 +10,7 @@ fn cpus_are_tasks_times_cpus_per_task_and_memory_is_512_mb_by_default() {
         r.ntasks = Some(3);
         r.mem = MemRequest::Default;
     }));
-    assert_eq!(d.core.job(id).unwrap().tres, Tres { cpus: 6, mem_mb: 512, gpus: 0 });
+    assert_eq!(d.core.job(id).unwrap().tres, Tres { cpus: 6, mem_mb: 512, ..Tres::ZERO });
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn cpus_per_gpu_and_gpus_per_task_count() {
         r.gpu.per_task = Some(2);
         r.gpu.cpus_per_gpu = Some(2);
     }));
-    assert_eq!(d.core.job(id).unwrap().tres, Tres { cpus: 8, mem_mb: 1, gpus: 4 });
+    assert_eq!(d.core.job(id).unwrap().tres, Tres { cpus: 8, mem_mb: 1, gpus: 4, ..Tres::ZERO });
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_named_gpu_model_gets_a_gpu_of_that_model() {
     host.gpus = ["nvidia_t4", "nvidia_a100", "nvidia_t4", "nvidia_a100"]
         .iter()
         .zip(0..)
-        .map(|(model, id)| partition::Gpu { id, model: Some(model.to_string()) })
+        .map(|(model, id)| gpu::Gpu { id, model: Some(model.to_string()), ..gpu::Gpu::default() })
         .collect();
     let partitions = d.core.config().partitions.clone();
     d.act(|core, cx| core.set_host(host, partitions, cx.now));

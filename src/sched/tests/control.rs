@@ -23,7 +23,7 @@ fn a_held_job_stays_pending_until_it_is_released() {
 fn an_update_of_the_gpus_takes_count_and_model() {
     let mut d = Double::new(1, 1000, 0);
     let mut host = d.core.config().host.clone();
-    host.gpus = vec![partition::Gpu { id: 0, model: Some("nvidia_t4".to_string()) }];
+    host.gpus = vec![gpu::Gpu { id: 0, model: Some("nvidia_t4".to_string()), ..gpu::Gpu::default() }];
     let partitions = d.core.config().partitions.clone();
     d.act(|core, cx| core.set_host(host, partitions, cx.now));
     let id = d.submit(ask().held().with(|r| r.gpu.cpus_per_gpu = Some(1)));

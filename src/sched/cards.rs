@@ -1,0 +1,249 @@
+//! The GPUs of a room: which are free, and how much of those that jobs share.
+//!
+//! A GPU is one job's alone, or is shared by memory, or is shared by parts; never two of these at once, as in Slurm. Of
+//! those that will do, the one with the most that is free goes first, and among equals the one with the lowest number.
+
+use crate::model::gpu::{Gpu, GpuShare};
+use crate::model::partition::Host;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Which GPUs a job needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GpuWant<'a> {
+    pub count: u32,
+    pub share: GpuShare,
+    /// Only GPUs of this model will do.
+    pub model: Option<&'a str>,
+}
+
+/// What processes that are no job's have of a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Elsewhere {
+    pub mem_mb: u64,
+    /// No job gets it, however little that is.
+    pub is_avoided: bool,
+}
+
+/// GPUs by number, each with what is taken of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Cards(BTreeMap<u32, Card>);
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Card {
+    mem_mb: u64,
+    shards: u32,
+    elsewhere: Elsewhere,
+    /// Those who have it as a whole: more than one only where the host is not what it was.
+    owners: u32,
+    taken_mb: u64,
+    taken_shards: u32,
+}
+
+impl Card {
+    fn is_untouched(&self) -> bool {
+        self.owners == 0 && self.taken_mb == 0 && self.taken_shards == 0
+    }
+
+    fn free_mb(&self) -> u64 {
+        self.mem_mb.saturating_sub(self.taken_mb).saturating_sub(self.elsewhere.mem_mb)
+    }
+
+    fn free_shards(&self) -> u32 {
+        self.shards.saturating_sub(self.taken_shards)
+    }
+
+    fn has(&self, share: GpuShare) -> bool {
+        !self.elsewhere.is_avoided
+            && self.owners == 0
+            && match share {
+                GpuShare::Whole => self.is_untouched(),
+                GpuShare::MemMb(mb) => self.taken_shards == 0 && mb <= self.free_mb(),
+                GpuShare::Shards(shards) => self.taken_mb == 0 && shards <= self.free_shards(),
+            }
+    }
+
+    /// How good it is for such a share: more is better.
+    fn freedom(&self, share: GpuShare) -> u64 {
+        match share {
+            GpuShare::Whole | GpuShare::MemMb(_) => self.free_mb(),
+            GpuShare::Shards(_) => self.free_shards().into(),
+        }
+    }
+
+    fn change(&mut self, share: GpuShare, is_taken: bool) {
+        match (share, is_taken) {
+            (GpuShare::Whole, true) => self.owners += 1,
+            (GpuShare::Whole, false) => self.owners = self.owners.saturating_sub(1),
+            (GpuShare::MemMb(mb), true) => self.taken_mb = self.taken_mb.saturating_add(mb),
+            (GpuShare::MemMb(mb), false) => self.taken_mb = self.taken_mb.saturating_sub(mb),
+            (GpuShare::Shards(shards), true) => self.taken_shards = self.taken_shards.saturating_add(shards),
+            (GpuShare::Shards(shards), false) => self.taken_shards = self.taken_shards.saturating_sub(shards),
+        }
+    }
+}
+
+/// Whether a GPU is of the model that a user named (`a100` for `nvidia_a100-sxm4-80gb`). A GPU of unknown model
+/// (`SLOTD_GPU_COUNT`) passes for any: nothing is known against it.
+pub fn is_model(gpu: &Gpu, wanted: &str) -> bool {
+    match &gpu.model {
+        Some(model) => model.to_ascii_lowercase().contains(&wanted.to_ascii_lowercase()),
+        None => true,
+    }
+}
+
+impl Cards {
+    /// All GPUs of the host, with nobody on them.
+    pub fn of(host: &Host) -> Self {
+        let card = |gpu: &Gpu| Card { mem_mb: gpu.mem_mb, shards: host.gpu_shards, ..Card::default() };
+        Cards(host.gpus.iter().map(|gpu| (gpu.id, card(gpu))).collect())
+    }
+
+    /// Those of a job with these GPUs, for its steps.
+    pub fn of_job(gpu_ids: &[u32], share: GpuShare, host: &Host) -> Self {
+        let all = Cards::of(host);
+        let of = |id: &u32| {
+            // One that is not there any more is still the job's.
+            let card = all.0.get(id).cloned().unwrap_or_default();
+            let card = match share {
+                GpuShare::Whole => card,
+                GpuShare::MemMb(mem_mb) => Card { mem_mb, shards: 0, ..card },
+                GpuShare::Shards(shards) => Card { mem_mb: 0, shards, ..card },
+            };
+            (*id, card)
+        };
+        Cards(gpu_ids.iter().map(of).collect())
+    }
+
+    /// The same GPUs with no job on them.
+    pub fn emptied(&self) -> Self {
+        let empty = |card: &Card| Card { owners: 0, taken_mb: 0, taken_shards: 0, ..card.clone() };
+        Cards(self.0.iter().map(|(id, card)| (*id, empty(card))).collect())
+    }
+
+    /// The GPUs that `want` would get, ascending; `None` where too few will do.
+    pub fn pick(&self, want: &GpuWant, host: &Host) -> Option<Vec<u32>> {
+        self.pick_of(want, host, |_| true, |_| true)
+    }
+
+    /// The same, where these may have what is free here and in `other`.
+    pub fn pick_in_both(&self, other: &Cards, want: &GpuWant, host: &Host) -> Option<Vec<u32>> {
+        self.pick_of(want, host, |id| other.have(&[id], want.share), |_| true)
+    }
+
+    /// The same, where those that are not free in `other` go first.
+    pub fn pick_beside(&self, other: &Cards, want: &GpuWant, host: &Host) -> Option<Vec<u32>> {
+        self.pick_of(want, host, |_| true, |id| !other.have(&[id], want.share))
+    }
+
+    fn pick_of(
+        &self,
+        want: &GpuWant,
+        host: &Host,
+        may_be: impl Fn(u32) -> bool,
+        goes_first: impl Fn(u32) -> bool,
+    ) -> Option<Vec<u32>> {
+        let count = want.count as usize;
+        if count == 0 {
+            return Some(Vec::new());
+        }
+        let is_wanted = |id: u32| match want.model {
+            None => true,
+            Some(model) => host.gpus.iter().any(|gpu| gpu.id == id && is_model(gpu, model)),
+        };
+        let free = self.0.iter().filter(|(id, card)| card.has(want.share) && is_wanted(**id) && may_be(**id));
+        let order = |(id, card): (&u32, &Card)| (!goes_first(*id), Reverse(card.freedom(want.share)), *id);
+        let mut free: Vec<(bool, Reverse<u64>, u32)> = free.map(order).collect();
+        if free.len() < count {
+            return None;
+        }
+        free.sort_unstable();
+        let mut picked: Vec<u32> = free.into_iter().take(count).map(|(.., id)| id).collect();
+        picked.sort_unstable();
+        Some(picked)
+    }
+
+    /// Whether each of these has so much that is free.
+    pub fn have(&self, gpu_ids: &[u32], share: GpuShare) -> bool {
+        gpu_ids.iter().all(|id| self.0.get(id).is_some_and(|card| card.has(share)))
+    }
+
+    /// Notes that so much of each of these is somebody's, whether it was free or not.
+    pub fn take(&mut self, gpu_ids: &[u32], share: GpuShare) {
+        self.change(gpu_ids, share, true);
+    }
+
+    pub fn give(&mut self, gpu_ids: &[u32], share: GpuShare) {
+        self.change(gpu_ids, share, false);
+    }
+
+    fn change(&mut self, gpu_ids: &[u32], share: GpuShare, is_taken: bool) {
+        for id in gpu_ids {
+            if let Some(card) = self.0.get_mut(id) {
+                card.change(share, is_taken);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::testing::host;
+
+    /// Four GPUs of these sizes, each in four parts.
+    fn shared_host(sizes: [u64; 4]) -> Host {
+        let mut host = host(1, 1, 4);
+        host.gpu_shards = 4;
+        host.gpus.iter_mut().zip(sizes).for_each(|(gpu, mem_mb)| gpu.mem_mb = mem_mb);
+        host
+    }
+
+    fn want(count: u32, share: GpuShare) -> GpuWant<'static> {
+        GpuWant { count, share, model: None }
+    }
+
+    #[test]
+    fn the_freest_go_first_and_among_equals_the_lowest_number() {
+        let host = shared_host([100, 400, 400, 200]);
+        let mut cards = Cards::of(&host);
+        assert_eq!(cards.pick(&want(1, GpuShare::MemMb(50)), &host), Some(vec![1]));
+        cards.take(&[1], GpuShare::MemMb(250));
+        assert_eq!(cards.pick(&want(3, GpuShare::MemMb(150)), &host), Some(vec![1, 2, 3]));
+        assert_eq!(cards.pick(&want(3, GpuShare::MemMb(151)), &host), None, "one of them has 150 left");
+        assert_eq!(cards.pick(&want(1, GpuShare::Whole), &host), Some(vec![2]));
+    }
+
+    #[test]
+    fn a_gpu_is_not_shared_in_two_ways() {
+        let host = shared_host([100; 4]);
+        let mut cards = Cards::of(&host);
+        cards.take(&[0], GpuShare::Whole);
+        cards.take(&[1], GpuShare::MemMb(10));
+        cards.take(&[2], GpuShare::Shards(1));
+        for (share, ids) in [
+            (GpuShare::Whole, vec![3]),
+            (GpuShare::MemMb(90), vec![1, 3]),
+            (GpuShare::Shards(3), vec![2, 3]),
+            (GpuShare::Shards(4), vec![3]),
+        ] {
+            let has = |id: &u32| cards.have(&[*id], share);
+            assert_eq!((0..4).filter(has).collect::<Vec<_>>(), ids, "{share:?}");
+        }
+        cards.give(&[0], GpuShare::Whole);
+        cards.give(&[1], GpuShare::MemMb(10));
+        cards.give(&[2], GpuShare::Shards(1));
+        assert_eq!(cards, Cards::of(&host));
+    }
+
+    #[test]
+    fn the_steps_of_a_job_share_its_part_of_a_gpu() {
+        let host = shared_host([100; 4]);
+        let mut cards = Cards::of_job(&[2], GpuShare::MemMb(40), &host);
+        assert_eq!(cards.pick(&want(1, GpuShare::MemMb(30)), &host), Some(vec![2]));
+        cards.take(&[2], GpuShare::MemMb(30));
+        assert_eq!(cards.pick(&want(1, GpuShare::MemMb(30)), &host), None);
+        assert_eq!(cards.pick(&want(1, GpuShare::Shards(1)), &host), None, "it has no parts of it");
+        assert_eq!(cards.emptied().pick(&want(1, GpuShare::Whole), &host), Some(vec![2]));
+    }
+}
