@@ -35,7 +35,7 @@ mod notices;
 mod query;
 mod steps;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 mod trouble;
 mod watchers;
 

@@ -1,43 +1,50 @@
 //! The scheduler with a store and runners that are doubles, on a clock that is a number: years of a queue in seconds,
 //! the same for the same seed.
 //!
-//! The store's double loses at a crash what it had not committed. The processes of the jobs are a table that outlives
-//! the daemon, as real ones do. A crash may come at any moment, also between a commit and what follows of it. From
-//! outside nothing else is looked at than what users rely on:
+//! The store's double loses at a crash what it had not committed, and cannot be written for a while now and then
+//! (`disk`). The processes of the jobs are a table that outlives the daemon, as real ones do. A crash may come at any
+//! moment, also between a commit and what follows of it. After each event the core's own invariants must hold, and from
+//! outside what users rely on:
 //!
-//! * a number that was told is a job of the database for ever;
+//! * a number that was told is a job of the database for ever, and a submission that was refused never starts;
 //! * no run of a job has two processes;
 //! * no CPU and no GPU has two processes, memory suffices, and nobody is beside an exclusive job;
 //! * nothing starts that is held back: by its begin time, its dependency, or a cancel that was answered;
 //! * a process exists only for a run that the database knows of;
-//! * every request is answered by a daemon that lives, and in the end every job is over, and ended as its process did.
+//! * every request is answered once nothing waits for the disk, and at once while it fails; in the end every job is
+//!   over, and ended as its process did.
 //!
 //! `SLOTD_SIM_SEEDS=5000 cargo test --release --lib simulation` plays so many seeds, `SLOTD_SIM_SEED=17` that one, and tells
 //! what happens in it.
 
 use crate::actors::messages::*;
+use crate::actors::scheduler::tests::CheckInvariants;
 use crate::actors::scheduler::{Due, SchedulerActor, SchedulerOutputs};
-use crate::model::change::LaunchTexts;
 use crate::model::dependency::DependencyKind;
 use crate::model::job::{Client, ClientProcess};
 use crate::model::query::JobQuery;
 use crate::model::request::{JobKind, Sharing};
 use crate::model::update::Update;
 use crate::model::{
-    BootId, ClockBase, ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Moment, StepId, StepKey, Timestamp,
+    ArrayRole, BootId, ClockBase, ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Moment, Refusal, StepId, StepKey,
+    Timestamp,
 };
 use crate::protocol::request::{CancelAsk, ControlAction};
-use crate::sched::testing::{Ask, Stored, T0, ask, config, host};
+use crate::sched::testing::{Ask, T0, ask, config, host};
 use crate::sched::{Config, Core, Cx, EndCause, Outbox, Remains, StopCause, Submission};
 use actix::prelude::*;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
+
+mod disk;
+
+use disk::{Disk, Said};
 
 /// Seeds of the usual test run.
 const SEEDS: u64 = 30;
@@ -130,14 +137,17 @@ struct World {
     epoch: u32,
     daemon: Option<Addr<SchedulerActor>>,
     alarm: Option<watch::Receiver<Option<Timestamp>>>,
-    stored: Stored,
-    uncommitted: VecDeque<Commit>,
+    disk: Disk,
     /// The panic of a promise that was not kept.
     broken: Option<Box<dyn Any + Send>>,
     processes: BTreeMap<RunKey, Process>,
     /// Stopped before they had a process.
     never_begun: BTreeSet<JobId>,
     promises: BTreeMap<JobId, Promise>,
+    /// It was decided to start them, whether or not that could be written down.
+    begun: BTreeSet<JobId>,
+    /// Submissions that were refused, by the comments of their jobs.
+    refused: BTreeSet<String>,
     /// Requests that the living daemon has not answered.
     unanswered: u32,
     /// The daemon dies before it does anything else.
@@ -158,6 +168,25 @@ struct Told {
     crashes: u64,
     lost_commits: u64,
     reboots: u64,
+    faults: u64,
+    refused: u64,
+    /// Jobs that were refused and that a later daemon found.
+    found: u64,
+}
+
+impl Told {
+    fn add(&mut self, other: &Told) {
+        let Told { events, submitted, launched, crashes, lost_commits, reboots, faults, refused, found } = other;
+        self.events += events;
+        self.submitted += submitted;
+        self.launched += launched;
+        self.crashes += crashes;
+        self.lost_commits += lost_commits;
+        self.reboots += reboots;
+        self.faults += faults;
+        self.refused += refused;
+        self.found += found;
+    }
 }
 
 type Shared = Rc<RefCell<World>>;
@@ -177,7 +206,8 @@ impl Handler<Commit> for StoreDouble {
     fn handle(&mut self, commit: Commit, _: &mut Self::Context) {
         let mut world = self.world.borrow_mut();
         if self.epoch == world.epoch {
-            world.uncommitted.push_back(commit);
+            let said = world.disk.push(commit);
+            world.tell(said);
         }
     }
 }
@@ -319,7 +349,7 @@ impl World {
     fn stop(&mut self, job: JobId, cause: StopCause) {
         self.say(|| format!("job {job} is stopped: {cause:?}"));
         let grace = self.rng.i64(0..3 * MICROS);
-        let Some(record) = self.stored.jobs.get(&job) else { return };
+        let Some(record) = self.disk.stored.jobs.get(&job) else { return };
         let (run, is_allocation) = (record.run.restarts, record.request.kind == JobKind::Allocation);
         match self.processes.get_mut(&(job, run)) {
             Some(process) if process.is_alive() => {
@@ -375,16 +405,18 @@ impl World {
     /// What must be true of a job whose process begins now.
     fn check_start(&self, job: &Job) {
         let id = job.id;
-        let stored = self.stored.jobs.get(&id).unwrap_or_else(|| panic!("job {id} starts and is in no database"));
+        let stored = self.disk.stored.jobs.get(&id).unwrap_or_else(|| panic!("job {id} starts and is in no database"));
         // What was decided next may have been committed together with the start.
         assert!(stored.run.state.is_active(), "job {id} starts: {:?}", stored.run);
         assert_eq!(stored.run.restarts, job.run.restarts, "job {id} starts");
+        let was_refused = job.request.comment.as_ref().is_some_and(|comment| self.refused.contains(comment));
+        assert!(!was_refused, "job {id} starts, and its submission was refused");
         assert!(job.request.begin.is_none_or(|begin| begin <= clock()), "job {id} starts before its time");
         let named = job.array_job_id().unwrap_or(id);
         for (promised, promise) in self.promises.iter().filter(|(of, _)| **of == id || **of == named) {
             assert!(!promise.cancelled, "job {id} starts after the answer to scancel {promised}");
             if let Some((kind, target)) = promise.after {
-                self.check_after(id, kind, target);
+                self.check_after(job, kind, target);
             }
         }
         let alive = || self.processes.values().filter(|process| process.is_alive()).map(|process| &process.job);
@@ -408,17 +440,27 @@ impl World {
         assert!(!lonely || alive().count() == 0, "job {id} starts beside an exclusive one");
     }
 
-    fn check_after(&self, id: JobId, kind: DependencyKind, target: JobId) {
-        let targets: Vec<&Job> =
-            self.stored.jobs.values().filter(|job| job.id == target || job.array_job_id() == Some(target)).collect();
+    fn check_after(&self, job: &Job, kind: DependencyKind, target: JobId) {
+        let id = job.id;
+        let is_target = |job: &&Job| job.id == target || job.array_job_id() == Some(target);
+        let mut targets: Vec<&Job> = self.disk.stored.jobs.values().filter(is_target).collect();
+        // A task waits for its counterpart alone.
+        if let (DependencyKind::AfterCorr, ArrayRole::Task { task, .. }) = (kind, &job.role)
+            && targets.iter().any(|target| target.array_job_id().is_some())
+        {
+            let is_it = |other: &ArrayRole| matches!(other, ArrayRole::Task { task: of, .. } if of == task);
+            targets.retain(|target| is_it(&target.role));
+            assert!(!targets.is_empty(), "job {id} starts before task {task} of {target} is there");
+        }
         let ok = |job: &&Job| job.run.state == JobState::Completed;
+        let has_begun = |job: &Job| job.run.start.is_some() || job.run.state.is_terminal();
         let is_met = match kind {
             DependencyKind::AfterAny => targets.iter().all(|job| job.run.state.is_terminal()),
-            DependencyKind::AfterOk => targets.iter().all(ok),
+            DependencyKind::AfterOk | DependencyKind::AfterCorr => targets.iter().all(ok),
+            DependencyKind::After => targets.iter().all(|job| self.begun.contains(&job.id) || has_begun(job)),
             DependencyKind::AfterNotOk => {
                 targets.iter().all(|job| job.run.state.is_terminal()) && !targets.iter().all(ok)
             }
-            _ => true,
         };
         // A requeue of the target afterwards takes nothing back.
         let came_back = targets.iter().any(|job| job.run.restarts > 0);
@@ -444,16 +486,40 @@ impl World {
         }
     }
 
-    /// Commits the first `most` of what waits, and says so to a daemon that lives.
+    /// Commits the first `most` of what waits, if the disk can, and says so to a daemon that lives.
     fn commit(&mut self, most: usize) {
-        for _ in 0..most {
-            let Some(commit) = self.uncommitted.pop_front() else { return };
-            self.say(|| format!("commit {}: {} changes", commit.seq, commit.changes.len()));
-            commit.changes.into_iter().for_each(|change| self.stored.apply(change));
-            let texts = commit.texts_for.into_iter().map(|job| (job, LaunchTexts::default())).collect();
-            if let Some(daemon) = &self.daemon {
-                daemon.do_send(Committed { seq: commit.seq, result: Ok(texts) });
+        let said = self.disk.commit(most, &mut self.rng);
+        self.tell(said);
+    }
+
+    fn tell(&mut self, said: impl IntoIterator<Item = Said>) {
+        for said in said {
+            match &said {
+                Said::Committed(m) => self.say(|| format!("commit {}", m.seq)),
+                Said::Unstored(m) => self.say(|| format!("{}; withdrawn: {:?}", m.fault, m.withdrawn)),
+                Said::Well => self.say(|| "the disk is well".to_owned()),
             }
+            if let Some(daemon) = &self.daemon {
+                said.to(daemon);
+            }
+        }
+    }
+
+    fn break_or_mend_disk(&mut self) {
+        if self.disk.fault.take().is_none() && self.chance(35) {
+            self.disk.break_down(&mut self.rng);
+            self.told.faults += 1;
+        }
+        self.say(|| format!("the disk: {:?}", self.disk.fault));
+    }
+
+    fn crash_disk(&mut self) {
+        let (lost, found) = self.disk.crash(&mut self.rng);
+        self.say(|| format!("crash; {lost} commits are lost, {found:?} are found"));
+        self.told.lost_commits += lost as u64;
+        for job in found.iter().filter_map(|id| self.disk.stored.jobs.get(id)) {
+            let was_refused = job.request.comment.as_ref().is_some_and(|comment| self.refused.remove(comment));
+            self.told.found += u64::from(was_refused);
         }
     }
 }
@@ -472,12 +538,13 @@ impl Play {
             epoch: 0,
             daemon: None,
             alarm: None,
-            stored: Stored::default(),
-            uncommitted: VecDeque::new(),
+            disk: Disk::default(),
             broken: None,
             processes: BTreeMap::new(),
             never_begun: BTreeSet::new(),
             promises: BTreeMap::new(),
+            begun: BTreeSet::new(),
+            refused: BTreeSet::new(),
             unanswered: 0,
             doomed: false,
             is_calm: false,
@@ -516,7 +583,7 @@ impl Play {
     /// As the daemon does it: what ran under an earlier boot ends first.
     fn recover(&self) -> (Core, Vec<Job>, Outbox) {
         let world = self.world.borrow();
-        let stored = &world.stored;
+        let stored = &world.disk.stored;
         let shown = self.config.min_job_age_secs.cast_signed() * MICROS;
         let is_shown = |job: &Job| job.run.end.is_some_and(|end| end.0 >= NOW.get() - shown);
         let is_live = |job: &&Job| !job.run.state.is_terminal() || is_shown(job);
@@ -556,13 +623,7 @@ impl Play {
             world.unanswered = 0;
             world.never_begun.clear();
             world.told.crashes += 1;
-            world.say(|| format!("crash; {} commits are under way", world.uncommitted.len()));
-            // Some of what was on its way had reached the disk.
-            let waiting = world.uncommitted.len();
-            let reached = world.rng.usize(0..=waiting);
-            world.commit(reached);
-            world.told.lost_commits += (waiting - reached) as u64;
-            world.uncommitted.clear();
+            world.crash_disk();
         }
         self.settle().await;
         // The processes do not wait for the next daemon.
@@ -603,12 +664,21 @@ impl Play {
 
     fn submit(&self) {
         let (request, after) = self.random_request();
-        let ended = self.world.borrow().stored.ended();
+        let comment = request.0.comment.clone().unwrap_or_default();
+        let ended = self.world.borrow().disk.stored.ended();
         let client = Some(Client { process: ClientProcess { pid: 1, start_ticks: 1, boot: BootId(0) }, holds: false });
         let submission = Submission { request: request.0, client, ended, ..Submission::default() };
         self.send(SubmitJob { submission, again: false, news: None }, move |world, answer| {
-            let id = answer.unwrap_or_else(|refusal| panic!("a job after {after:?} is refused: {refusal}"));
-            assert!(world.stored.jobs.contains_key(&id), "job {id} was promised, and is in no database");
+            let id = match answer {
+                Ok(id) => id,
+                Err(Refusal::NotStored(_)) => {
+                    world.told.refused += 1;
+                    world.refused.insert(comment);
+                    return;
+                }
+                Err(refusal) => panic!("a job after {after:?} is refused: {refusal}"),
+            };
+            assert!(world.disk.stored.jobs.contains_key(&id), "job {id} was promised, and is in no database");
             world.say(|| format!("submitted {id}, after {after:?}"));
             world.told.submitted += 1;
             world.promises.insert(id, Promise { after, ..Promise::default() });
@@ -627,8 +697,9 @@ impl Play {
         let mut after = None;
         let known: Vec<JobId> = world.promises.keys().copied().collect();
         if world.chance(25) && !known.is_empty() {
-            let kinds = [DependencyKind::AfterAny, DependencyKind::AfterOk, DependencyKind::AfterNotOk];
-            let (kind, target) = (kinds[world.rng.usize(0..3)], known[world.rng.usize(0..known.len())]);
+            use DependencyKind::*;
+            let kinds = [After, AfterAny, AfterOk, AfterNotOk, AfterCorr];
+            let (kind, target) = (kinds[world.rng.usize(..kinds.len())], known[world.rng.usize(0..known.len())]);
             request = request.after(kind, target);
             after = Some((kind, target));
         }
@@ -649,7 +720,9 @@ impl Play {
         }
         let (requeue, kill) = (world.chance(30), world.chance(50));
         let begin = world.chance(10).then(|| clock().plus_secs(world.rng.u64(1..200)));
+        let comment = world.rng.u64(..).to_string();
         let request = request.with(|r| {
+            r.comment = Some(comment);
             r.requeue = requeue;
             r.kill_on_invalid_dep = kill;
             r.begin = begin;
@@ -680,8 +753,8 @@ impl Play {
     fn control(&self, id: JobId, action: ControlAction) {
         self.world.borrow().say(|| format!("{action:?} {id}"));
         let is_requeue = matches!(action, ControlAction::Requeue);
-        let ended = self.world.borrow().stored.ended();
-        let recalled = self.world.borrow().stored.jobs.get(&id).filter(|job| job.run.state.is_terminal()).cloned();
+        let ended = self.world.borrow().disk.stored.ended();
+        let recalled = self.world.borrow().disk.stored.jobs.get(&id).filter(|job| job.run.state.is_terminal()).cloned();
         if is_requeue && let Some(promise) = self.world.borrow_mut().promises.get_mut(&id) {
             // Whatever was promised before, the user wants it to run again.
             *promise = Promise { requeues: promise.requeues + 1, ..Promise::default() };
@@ -693,7 +766,7 @@ impl Play {
     /// Something that a user does.
     fn user(&self) {
         let deed = self.world.borrow_mut().rng.u32(0..100);
-        let live = self.world.borrow().stored.jobs.values().filter(|job| !job.run.state.is_terminal()).count();
+        let live = self.world.borrow().disk.stored.jobs.values().filter(|job| !job.run.state.is_terminal()).count();
         let Some(id) = self.any_job().filter(|_| deed >= 55 || live > MOST_JOBS) else { return self.submit() };
         match deed {
             55..70 => self.cancel(id),
@@ -731,16 +804,18 @@ impl Play {
             0..40 => self.user(),
             40..70 => {
                 let mut world = self.world.borrow_mut();
-                let waiting = world.uncommitted.len();
+                let waiting = world.disk.waiting();
                 let some = world.rng.usize(0..=waiting);
                 world.commit(some);
             }
-            70..97 => {
+            70..93 => {
                 self.pass_time(true);
             }
+            93..97 => self.world.borrow_mut().break_or_mend_disk(),
             _ => self.crash().await,
         }
         self.settle().await;
+        self.check_now().await;
         if self.world.borrow().doomed {
             self.crash().await;
         }
@@ -748,19 +823,32 @@ impl Play {
 
     /// From now on the disk is quick and nobody dies; all that can end ends.
     async fn calm(&self) {
-        self.world.borrow_mut().is_calm = true;
+        {
+            let mut world = self.world.borrow_mut();
+            world.is_calm = true;
+            world.disk.fault = None;
+        }
         let mut quiet = 0;
         for _ in 0..100_000 {
             self.world.borrow_mut().commit(usize::MAX);
             self.settle().await;
-            let is_idle = self.world.borrow().uncommitted.is_empty();
+            self.check_now().await;
+            let is_idle = self.world.borrow().disk.waiting() == 0;
             if !is_idle || self.pass_time(true) {
                 self.settle().await;
                 continue;
             }
             // What is left waits for its user.
-            let live: Vec<Job> =
-                self.world.borrow().stored.jobs.values().filter(|job| !job.run.state.is_terminal()).cloned().collect();
+            let live: Vec<Job> = self
+                .world
+                .borrow()
+                .disk
+                .stored
+                .jobs
+                .values()
+                .filter(|job| !job.run.state.is_terminal())
+                .cloned()
+                .collect();
             if live.is_empty() {
                 return;
             }
@@ -781,16 +869,28 @@ impl Play {
         panic!("the queue goes round in circles");
     }
 
+    /// What must be true whenever the daemon has done all that it can do.
+    async fn check_now(&self) {
+        let daemon = self.world.borrow().daemon.clone().filter(|_| !self.world.borrow().doomed);
+        let Some(daemon) = daemon else { return };
+        let sound = daemon.send(CheckInvariants).await.expect("the daemon lives");
+        let active = sound.expect("the state makes sense");
+        let mut world = self.world.borrow_mut();
+        world.begun.extend(active);
+        let waits_for_disk = world.disk.waiting() > 0 && !world.disk.is_known_faulty();
+        assert!(waits_for_disk || world.unanswered == 0, "{} requests wait for nothing", world.unanswered);
+    }
+
     fn check_end(&self) {
         let world = self.world.borrow();
         assert_eq!(world.unanswered, 0, "requests without an answer");
         for id in world.promises.keys() {
-            assert!(world.stored.jobs.contains_key(id), "job {id} was promised, and is in no database");
+            assert!(world.disk.stored.jobs.contains_key(id), "job {id} was promised, and is in no database");
         }
         for ((id, run), process) in &world.processes {
             assert!(!process.is_alive(), "run {run} of job {id} is left over");
         }
-        for job in world.stored.jobs.values() {
+        for job in world.disk.stored.jobs.values() {
             self.check_job_end(&world, job);
         }
     }
@@ -853,12 +953,7 @@ fn whatever_happens_every_promise_is_kept() {
         let named = Named(seed);
         let told = play(seed);
         drop(named);
-        sum.events += told.events;
-        sum.submitted += told.submitted;
-        sum.launched += told.launched;
-        sum.crashes += told.crashes;
-        sum.lost_commits += told.lost_commits;
-        sum.reboots += told.reboots;
+        sum.add(&told);
     }
     println!("{count} seeds: {sum:?}");
     assert!(sum.launched > count && sum.crashes > 0, "too little happened: {sum:?}");

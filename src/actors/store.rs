@@ -14,11 +14,14 @@ use crate::model::{JobId, StoreFault};
 use crate::store::{Store, StoreError};
 use crate::sys::break_point;
 use actix::prelude::*;
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
+
+pub mod backlog;
+
+use backlog::Backlog;
 
 /// Messages that may wait before senders have to.
 const MAILBOX: usize = 4096;
@@ -87,18 +90,13 @@ pub struct StoreOutputs {
 pub struct StoreActor {
     store: Store,
     outputs: StoreOutputs,
-    waiting: Vec<Commit>,
-    /// Of the last try: what waits is tried again by a timer, and whatever comes waits behind it.
-    fault: Option<StoreError>,
+    backlog: Backlog,
     pause: Duration,
-    /// Jobs that were submitted and taken back. The scheduler may have spoken of them before it heard.
-    withdrawn: HashSet<JobId>,
 }
 
 impl StoreActor {
     pub fn new(store: Store, outputs: StoreOutputs) -> Self {
-        let (waiting, withdrawn) = (Vec::new(), HashSet::new());
-        StoreActor { store, outputs, waiting, fault: None, pause: FIRST_PAUSE, withdrawn }
+        StoreActor { store, outputs, backlog: Backlog::default(), pause: FIRST_PAUSE }
     }
 
     /// Commits what waits, in its order, and acknowledges it.
@@ -106,12 +104,11 @@ impl StoreActor {
     /// # Errors
     /// A fault that may pass: what comes behind it still waits.
     fn commit_waiting(&mut self) -> Result<(), StoreError> {
-        if self.fault.is_some() && self.waiting.iter().all(|commit| commit.changes.is_empty()) {
+        if self.backlog.fault().is_some() && self.backlog.changes_nothing() {
             // To commit nothing would tell nothing.
             self.store.probe()?;
         }
-        let commits = std::mem::take(&mut self.waiting);
-        let (heads, batches): (Vec<_>, Vec<_>) = commits.into_iter().map(Head::split).unzip();
+        let (heads, batches): (Vec<_>, Vec<_>) = self.backlog.take().into_iter().map(Head::split).unzip();
         break_point::reach("commit begins");
         let results = self.store.commit(&batches);
         break_point::reach("commit done");
@@ -127,7 +124,7 @@ impl StoreActor {
             };
             match result {
                 Err(error) if error.fault().is_some() => {
-                    self.waiting.push(head.with(changes));
+                    self.backlog.push(head.with(changes));
                     fault.get_or_insert(error);
                 }
                 result => self.outputs.committed.do_send(Committed { seq: head.seq, result }),
@@ -140,28 +137,10 @@ impl StoreActor {
         jobs.iter().map(|job| Ok((*job, self.store.launch_texts(*job)?.unwrap_or_default()))).collect()
     }
 
-    /// Takes the submissions back that wait: the numbers of their commits.
-    fn withdraw(&mut self) -> Vec<u64> {
-        let mut seqs = Vec::new();
-        for commit in &mut self.waiting {
-            if let Some(job) = commit.submission.take() {
-                self.withdrawn.insert(job);
-                seqs.push(commit.seq);
-            }
-        }
-        if !seqs.is_empty() {
-            self.waiting.iter_mut().for_each(|commit| strip(commit, &mut self.withdrawn));
-        }
-        seqs
-    }
-
     fn tell_fault(&mut self, error: StoreError) {
-        let Some(fault) = error.fault() else { return };
-        let withdrawn = self.withdraw();
-        if !withdrawn.is_empty() || self.fault.as_ref() != Some(&error) {
-            self.outputs.unstored.do_send(Unstored { fault, message: error.to_string(), withdrawn });
+        if let Some(unstored) = self.backlog.fail(error) {
+            self.outputs.unstored.do_send(unstored);
         }
-        self.fault = Some(error);
     }
 }
 
@@ -182,21 +161,6 @@ impl Head {
     }
 }
 
-/// Leaves out what is about jobs that are not there, the tasks of arrays included.
-fn strip(commit: &mut Commit, withdrawn: &mut HashSet<JobId>) {
-    if withdrawn.is_empty() {
-        return;
-    }
-    commit.changes.retain(|change| {
-        let Some(job) = change.job() else { return true };
-        if change.array().is_some_and(|array| withdrawn.contains(&array)) {
-            withdrawn.insert(job);
-        }
-        !withdrawn.contains(&job)
-    });
-    commit.texts_for.retain(|job| !withdrawn.contains(job));
-}
-
 impl Actor for StoreActor {
     type Context = Context<Self>;
 
@@ -213,16 +177,15 @@ struct Flush;
 impl Handler<Commit> for StoreActor {
     type Result = ();
 
-    fn handle(&mut self, mut commit: Commit, ctx: &mut Self::Context) {
-        if self.waiting.is_empty() && self.fault.is_none() {
+    fn handle(&mut self, commit: Commit, ctx: &mut Self::Context) {
+        if self.backlog.is_empty() && self.backlog.fault().is_none() {
             ctx.notify(Flush);
         }
-        strip(&mut commit, &mut self.withdrawn);
         self.outputs.growth.count(&commit.changes);
-        self.waiting.push(commit);
-        if let Some(error) = &self.fault {
+        self.backlog.push(commit);
+        if let Some(error) = self.backlog.fault().cloned() {
             // From before the scheduler heard of the fault.
-            self.tell_fault(error.clone());
+            self.tell_fault(error);
         }
     }
 }
@@ -235,7 +198,7 @@ impl Handler<Flush> for StoreActor {
             Err(error) => {
                 let doubles =
                     error.fault().is_some_and(|fault| !matches!(fault, StoreFault::Full | StoreFault::Locked));
-                self.pause = match &self.fault {
+                self.pause = match self.backlog.fault() {
                     Some(before) if doubles && before.fault() == error.fault() => (self.pause * 2).min(LONGEST_PAUSE),
                     _ => FIRST_PAUSE,
                 };
@@ -243,7 +206,7 @@ impl Handler<Flush> for StoreActor {
                 ctx.notify_later(Flush, self.pause);
             }
             Ok(()) => {
-                if self.fault.take().is_some() {
+                if self.backlog.recover() {
                     self.outputs.well.do_send(StoreWell);
                 }
             }

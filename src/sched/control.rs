@@ -121,29 +121,20 @@ impl Core {
                     self.stop(id, Reason::CancelledByUser, cause, cx);
                     done.push(id);
                 }
-                JobState::Completing if job.run.reason == Reason::Requeued => {
-                    // It is being stopped already; it only does not come back.
-                    if let Some(record) = self.jobs.get_mut(&id) {
-                        record.job.run.reason = Reason::CancelledByUser;
-                        record.job.run.cancelled_by = Some(by_uid);
-                    }
-                    self.save(id, cx);
-                    done.push(id);
-                }
-                // At its time limit: it ends as that says, and does not come back either.
-                JobState::Completing if job.runs_again() => {
-                    if let Some(record) = self.jobs.get_mut(&id) {
-                        record.job.run.cancelled_by = Some(by_uid);
-                    }
-                    self.save(id, cx);
-                    done.push(id);
-                }
                 JobState::Completing => {
-                    // A second, harder request.
-                    if let StopCause::Killed { .. } = cause {
-                        cx.out.effects.push(Effect::Stop { job: id, cause });
-                        done.push(id);
+                    // It is being stopped already, for a requeue or at its time limit: it only does not come back.
+                    let is_requeued = job.run.reason == Reason::Requeued && job.run.cancelled_by.is_none();
+                    let comes_back = is_requeued || job.runs_again();
+                    if let Some(record) = self.jobs.get_mut(&id).filter(|_| comes_back) {
+                        record.job.run.cancelled_by = Some(by_uid);
+                        self.save(id, cx);
                     }
+                    // A second, harder request.
+                    let is_harder = matches!(cause, StopCause::Killed { .. });
+                    if is_harder {
+                        cx.out.effects.push(Effect::Stop { job: id, cause });
+                    }
+                    done.extend((comes_back || is_harder).then_some(id));
                 }
                 JobState::Completed
                 | JobState::Failed

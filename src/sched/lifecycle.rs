@@ -66,7 +66,12 @@ impl Ending {
 
     /// Of a job that was stopped: cancelled, given back, or its client was lost.
     fn of_stopped(job: &Job, exit: ExitCode, cause: EndCause) -> Self {
-        let RunState { reason, cancelled_by: by, .. } = job.run;
+        let by = job.run.cancelled_by;
+        let reason = match job.run.reason {
+            // It was cancelled before it was back in the queue.
+            Reason::Requeued => Reason::CancelledByUser,
+            reason => reason,
+        };
         if cause == EndCause::OutOfMemory {
             return Ending { by, ..Ending::exited(ExitCode::OUT_OF_MEMORY) };
         }
@@ -107,7 +112,7 @@ impl Core {
         }
         let job = &*known;
         match job.run.state {
-            JobState::Completing if job.run.reason == Reason::Requeued => {
+            JobState::Completing if job.run.reason == Reason::Requeued && job.run.cancelled_by.is_none() => {
                 let run = job.run.clone().ended_as(record.exit, record.usage, record.ended);
                 let run = RunState { state: JobState::Cancelled, reason: Reason::None, ..run };
                 self.back_to_queue(id, Some(Run { requeued: true, run, steps: Vec::new() }), cx);

@@ -11,6 +11,20 @@ use crate::model::{Refusal, StoreFault, TaskSet};
 use crate::sched::Submission;
 use tokio::sync::mpsc;
 
+/// Answered with the active jobs, or with what is wrong with the core.
+#[derive(Message)]
+#[rtype(result = "Result<Vec<JobId>, String>")]
+pub struct CheckInvariants;
+
+impl Handler<CheckInvariants> for SchedulerActor {
+    type Result = Result<Vec<JobId>, String>;
+
+    fn handle(&mut self, _: CheckInvariants, _: &mut Self::Context) -> Self::Result {
+        self.core.check_invariants()?;
+        Ok(self.core.jobs().filter(|job| job.run.state.is_active()).map(|job| job.id).collect())
+    }
+}
+
 /// A store that acknowledges when it is told to.
 struct SlowStore {
     commits: mpsc::UnboundedSender<Commit>,
@@ -81,6 +95,11 @@ impl Lab {
 
     /// Of which the notify hook is told, if it has a number for the first notice.
     fn with(next_notice: Option<u64>) -> Lab {
+        // No job of these tests gets as far as a runner.
+        Lab::of(next_notice, Box::new(|job| panic!("job {job} is started")))
+    }
+
+    fn of(next_notice: Option<u64>, runners: RunnerSeed) -> Lab {
         let (sender, commits) = mpsc::unbounded_channel();
         let (hook, told) = mpsc::unbounded_channel();
         let (set, alarm) = watch::channel(None);
@@ -90,8 +109,7 @@ impl Lab {
             store: store.recipient(),
             notifier: Hook(hook).start().recipient(),
             next_notice,
-            // No job of these tests gets as far as a runner.
-            runners: Box::new(|job| panic!("job {job} is started")),
+            runners,
             alarm: set,
             clock: || Moment { wall: NOON, ..Moment::default() },
             daemon_start: NOON,
@@ -371,6 +389,46 @@ async fn a_command_is_answered_while_nothing_can_be_written() {
     assert_eq!(unknown[0].result, Err(Refusal::UnknownJob));
     let later = lab.commits.recv().await.expect("a commit");
     assert_eq!([commit.changes.len(), later.changes.len()], [1, 1], "both wait to be written down");
+}
+
+/// Starts nothing and says nothing.
+struct Idler;
+
+impl Actor for Idler {
+    type Context = Context<Self>;
+}
+
+impl Handler<RunnerCommand> for Idler {
+    type Result = ();
+
+    fn handle(&mut self, _: RunnerCommand, _: &mut Self::Context) {}
+}
+
+#[actix_rt::test]
+async fn a_cancel_of_a_job_that_would_run_again_without_it_is_told_as_not_on_disk() {
+    let mut lab = Lab::of(None, Box::new(|_| Idler.start().recipient()));
+    let requeue = |job| {
+        let (jobs, action) = (vec![JobRef::job(job)], crate::protocol::request::ControlAction::Requeue);
+        ControlJobs { jobs, action, ended: Vec::new(), recalled: Vec::new() }
+    };
+    for id in [1, 2].map(JobId) {
+        let answer = lab.submit(|request| (request.hold, request.requeue) = (false, true));
+        lab.acknowledge().await;
+        assert_eq!(answer.await.expect("an answer"), Ok(id));
+        lab.acknowledge().await;
+    }
+    // At its time limit it is to run again, and so is what its user requeues.
+    lab.scheduler.do_send(LimitReached { job: JobId(1) });
+    lab.acknowledge().await;
+    lab.fault(Vec::new());
+    let unrecorded = Err(Refusal::Unrecorded(StoreFault::Io));
+    assert_eq!(lab.scheduler.send(requeue(JobId(2))).await.expect("an answer")[0].result, unrecorded);
+    for id in [1, 2].map(JobId) {
+        for again in [false, true] {
+            let told = lab.scheduler.send(cancel(id)).await.expect("an answer");
+            assert_eq!(told[0].result, unrecorded, "job {id}, again: {again}");
+        }
+    }
 }
 
 #[actix_rt::test]

@@ -7,7 +7,7 @@
 
 use super::SchedulerActor;
 use crate::actors::messages::{StoreWell, Unstored};
-use crate::model::{ExitRecord, JobId, JobState, Refusal, StoreFault, StoreTrouble};
+use crate::model::{ExitRecord, Job, JobId, JobState, Reason, Refusal, StoreFault, StoreTrouble};
 use crate::protocol::answer::{Answer, Outcome};
 use crate::sched::{Cx, EndCause, Outbox};
 use actix::prelude::*;
@@ -109,14 +109,20 @@ impl SchedulerActor {
         })
     }
 
-    /// It never ran, and the next daemon would not know that it has ended.
+    /// The next daemon would not know that it is over, and start it.
     fn would_start(&self, id: JobId) -> bool {
-        self.in_flight.is_unrecorded(id) && self.core.job(id).is_some_and(|job| job.run.start.is_none())
+        let is_undone = |job: &Job| job.run.start.is_none() || (job.run.state.is_active() && !self.is_ending(id));
+        self.in_flight.is_unrecorded(id) && self.core.job(id).is_some_and(is_undone)
     }
 
-    /// Its processes have been told to end, so that no daemon starts it again.
+    /// Its processes have been told to end, and no daemon starts it again, however little of that is on disk.
     fn is_ending(&self, id: JobId) -> bool {
-        self.core.job(id).is_some_and(|job| job.run.state == JobState::Completing)
+        let comes_back = |job: &Job| match job.run.reason {
+            Reason::Requeued => true,
+            Reason::TimeLimit => job.request.requeue,
+            _ => false,
+        };
+        self.core.job(id).is_some_and(|job| job.run.state == JobState::Completing && !comes_back(job))
     }
 
     /// A client asks anew for a job that it has submitted: it hears of it when the first answer would come.

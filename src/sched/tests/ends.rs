@@ -208,3 +208,36 @@ fn a_job_cancelled_in_the_grace_of_its_time_limit_does_not_come_back() {
     d.end(id, EndCause::TimeLimit, ExitCode::signal(15));
     assert_eq!(d.state(id), JobState::Timeout);
 }
+
+#[test]
+fn a_job_on_its_way_back_to_the_queue_can_be_cancelled_and_killed() {
+    let mut d = Double::new(2, 1000, 0);
+    let [requeued, late] = [(); 2].map(|()| d.submit(ask().with(|r| r.requeue = true)));
+    d.plan();
+    d.act(|core, cx| core.requeue(&JobRef::job(requeued), false, cx)).unwrap();
+    d.act(|core, cx| core.limit_reached(late, cx));
+    assert_eq!(d.stops(), [(requeued, StopCause::Requeue)]);
+    for id in [requeued, late] {
+        assert_eq!(d.cancel(&JobRef::job(id)), Ok(vec![id]));
+        assert_eq!((d.stops(), d.cancel(&JobRef::job(id))), (Vec::new(), Err(Refusal::AlreadyDone)));
+        let kill = |core: &mut Core, cx: &mut Cx| core.signal(&JobRef::job(id), SignalTarget::Steps, 9, 1001, cx);
+        assert_eq!(d.act(kill), Ok(vec![id]));
+        assert_eq!(d.stops(), [(id, StopCause::Killed { by: 1001 })], "without grace");
+        d.end(id, EndCause::Stopped, ExitCode::signal(9));
+    }
+    let ended = |id| (d.state(id), d.reason(id));
+    assert_eq!(ended(requeued), (JobState::Cancelled, Reason::CancelledByUser));
+    assert_eq!(ended(late), (JobState::Timeout, Reason::TimeLimit));
+}
+
+#[test]
+fn a_job_on_its_way_back_to_the_queue_can_be_killed_at_once() {
+    let mut d = Double::new(1, 1000, 0);
+    let id = d.submit(ask());
+    d.plan();
+    d.act(|core, cx| core.requeue(&JobRef::job(id), false, cx)).unwrap();
+    d.act(|core, cx| core.signal(&JobRef::job(id), SignalTarget::Steps, 9, 1001, cx)).unwrap();
+    assert_eq!(d.stops(), [(id, StopCause::Requeue), (id, StopCause::Killed { by: 1001 })]);
+    d.end(id, EndCause::Stopped, ExitCode::signal(9));
+    assert_eq!(d.state(id), JobState::Cancelled);
+}
