@@ -40,6 +40,11 @@ fn clean_tells_what_it_would_remove_and_removes_it() {
     assert_eq!(numbers(&slotd), [held]);
     assert!(old.iter().all(|id| !lives(&slotd.job_dir(*id))) && lives(&slotd.job_dir(held)));
     slotd.line("slotd clean --older-than soon").fails(2);
+    for age in ["99999999d", "106751991167d"] {
+        let said =
+            format!("slotd: error: Invalid --older-than specification: {age}\n  hint: no job ended before 1970\n");
+        slotd.expect(&format!("slotd clean --older-than {age}"), 2, "", &said);
+    }
 }
 
 #[test]
@@ -50,10 +55,13 @@ fn what_a_pending_job_waits_for_and_what_memory_has_is_not_removed() {
     let gate = slotd.begun(&[], "go", "true");
     let waits = slotd.wrap(&["-d", &format!("afternotok:{first},afterok:{gate}")], "true");
     let array = slotd.wrap(&["-a", "0-1", "-o", "/dev/null"], "[ $SLURM_ARRAY_TASK_ID = 0 ] || sleep 1000");
-    let [task, _] = &slotd.wait("a task's end", || {
-        <[_; 2]>::try_from(slotd.records(array)).ok().filter(|tasks| tasks.iter().any(|task| task.is_over()))
-    });
-    assert!(slotd.line("slotd clean --older-than 0s").ok().stdout.starts_with("0 jobs "));
+    let task = slotd.wait("a task's end", || slotd.records(array).into_iter().find(slotd_kit::Record::is_over));
+    let told = slotd.line("slotd clean --older-than 0s").ok().stdout;
+    let left = format!(
+        "2 jobs are left, since a pending job depends on them, or their array has tasks that have not ended: {first} {}\n",
+        task.id()
+    );
+    assert!(told.starts_with("0 jobs ") && told.ends_with(&left), "{told}");
     assert!(lives(&slotd.job_dir(first)) && lives(&slotd.job_dir(task.id())));
     // The next daemon still knows what the job waits for.
     slotd.crash();
@@ -65,8 +73,10 @@ fn what_a_pending_job_waits_for_and_what_memory_has_is_not_removed() {
     assert!(slotd.line("slotd clean --older-than 0s").ok().stdout.starts_with("5 jobs "), "{}", slotd.dump());
     slotd.reset_var("SLOTD_MIN_JOB_AGE", 300);
     slotd.crash();
-    ended(&slotd, 1);
-    assert!(slotd.line("slotd clean --older-than 0s").ok().stdout.starts_with("0 jobs "), "memory has it");
+    let last = ended(&slotd, 1)[0];
+    let told = slotd.line("slotd clean --older-than 0s").ok().stdout;
+    let left = format!("1 jobs are left, since squeue still shows them (SLOTD_MIN_JOB_AGE): {last}\n");
+    assert!(told.starts_with("0 jobs ") && told.ends_with(&left), "{told}");
 }
 
 #[test]

@@ -2,14 +2,16 @@
 
 use crate::args::error::CliError;
 use crate::client::connection::{ClientError, Connection};
+use crate::commands::output::print;
 use crate::commands::{Done, now, paths, unexpected};
 use crate::daemon;
-use crate::model::Timestamp;
+use crate::model::{JobId, Timestamp};
 use crate::protocol::answer::{Answer, Cleaned};
 use crate::protocol::request::Request;
 use crate::render::size::{Units, kib};
 use crate::render::time::iso;
 use crate::spec::age::parse;
+use crate::spec::error::SpecError;
 
 #[derive(Debug, clap::Args)]
 pub struct CleanArgs {
@@ -24,7 +26,11 @@ pub struct CleanArgs {
 pub fn run(args: &CleanArgs) -> Done {
     let age =
         parse(&args.older_than, "--older-than").map_err(|e| CliError::error(2, e.to_string()).maybe_hint(e.hint))?;
-    let before = Timestamp(now().0.saturating_sub(i64::try_from(age.as_micros()).unwrap_or(i64::MAX)));
+    let before = i64::try_from(age.as_micros()).ok().and_then(|age| now().0.checked_sub(age)).filter(|at| *at >= 0);
+    let before = before.map(Timestamp).ok_or_else(|| {
+        let invalid = SpecError::invalid_option("--older-than", &args.older_than);
+        CliError::error(2, invalid.to_string()).maybe_hint(Some("no job ended before 1970"))
+    })?;
     let cleaned = match Connection::open(&paths()?) {
         Ok(daemon) => by_daemon(daemon, before, args.dry_run)?,
         Err(ClientError::NoDaemon { .. }) => {
@@ -32,8 +38,7 @@ pub fn run(args: &CleanArgs) -> Done {
         }
         Err(e) => return Err(e.into()),
     };
-    println!("{}", text(&cleaned, args.dry_run));
-    Ok(0)
+    print(&text(&cleaned, args.dry_run))
 }
 
 fn by_daemon(mut daemon: Connection, before: Timestamp, dry_run: bool) -> Result<Cleaned, CliError> {
@@ -47,10 +52,29 @@ fn by_daemon(mut daemon: Connection, before: Timestamp, dry_run: bool) -> Result
 fn text(cleaned: &Cleaned, dry_run: bool) -> String {
     let zone = crate::sys::zone::local();
     let (verb, would) = if dry_run { ("would be removed", "would free") } else { ("were removed", "freed") };
-    format!(
-        "{} jobs that ended before {} {verb}; their directories {would} {}",
+    let done = format!(
+        "{} jobs that ended before {} {verb}; their directories {would} {}\n",
         cleaned.jobs,
         iso(cleaned.before, &zone),
         kib(cleaned.bytes.div_ceil(1024), Units::Exact)
-    )
+    );
+    let recent = left(&cleaned.recent, "squeue still shows them (SLOTD_MIN_JOB_AGE)");
+    let needed = left(&cleaned.needed, "a pending job depends on them, or their array has tasks that have not ended");
+    done + &recent + &needed
+}
+
+/// The numbers that one line names at most.
+const NAMED: usize = 20;
+
+/// The line about those that are not removed; empty where there are none.
+fn left(jobs: &[JobId], why: &str) -> String {
+    if jobs.is_empty() {
+        return String::new();
+    }
+    let named: Vec<String> = jobs.iter().take(NAMED).map(JobId::to_string).collect();
+    let more = match jobs.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{} jobs are left, since {why}: {}{more}\n", jobs.len(), named.join(" "))
 }

@@ -136,10 +136,11 @@ impl<H: Hands> Broom<H> {
     /// Removes the jobs that ended before `before`, or tells what that would free.
     async fn clean(&self, before: Timestamp, dry_run: bool) -> Result<Cleaned, String> {
         let old = self.read(move |reader| reader.ended_before(before)).await?;
-        let mut cleaned = Cleaned { before, ..Cleaned::default() };
-        for batch in old.chunks(BATCH) {
+        let mut cleaned = Cleaned { before, needed: old.needed, ..Cleaned::default() };
+        for batch in old.spare.chunks(BATCH) {
             let _alone = self.in_use.write().await;
             let spare = self.hands.spare(batch.to_vec()).await?;
+            cleaned.recent.extend(batch.iter().filter(|id| !spare.contains(id)));
             let dirs: Vec<_> = spare.iter().map(|id| self.paths.job_dir(*id)).collect();
             // The directory before the record: one without a record would be taken for a job that the database lost.
             cleaned.bytes += aside(move || {

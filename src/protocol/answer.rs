@@ -70,13 +70,17 @@ pub enum Answer {
 }
 
 /// What `slotd clean` has removed, or would remove.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Cleaned {
     /// Jobs that ended before this instant.
     pub before: Timestamp,
     pub jobs: u64,
     /// Of their directories.
     pub bytes: u64,
+    /// Left, since they are in memory: squeue still shows them.
+    pub recent: Vec<JobId>,
+    /// Left, since a pending job depends on them, or an array of theirs has tasks that have not ended.
+    pub needed: Vec<JobId>,
 }
 
 /// What became of one job of a list.

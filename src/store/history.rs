@@ -21,6 +21,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Pages that one batch gives back to the file system at most.
 const PAGES: u32 = 4096;
 
+/// Records that have ended.
+#[derive(Debug, Default)]
+pub struct EndedRecords {
+    pub spare: Vec<JobId>,
+    /// A pending job's dependency names them, or a task of their array has not ended for so long.
+    pub needed: Vec<JobId>,
+}
+
 fn ended() -> Vec<&'static str> {
     JobState::ALL.into_iter().filter(|state| state.is_terminal()).map(JobState::name).collect()
 }
@@ -73,12 +81,11 @@ impl Reader {
         Ok(first.map(Timestamp))
     }
 
-    /// The records that ended before `before`, by number. Not those that a pending job's dependency names, nor tasks of
-    /// an array of which a task has not ended by then.
+    /// The records that ended before `before`, by number.
     ///
     /// # Errors
     /// The database can't be read.
-    pub fn ended_before(&mut self, before: Timestamp) -> Result<Vec<JobId>, StoreError> {
+    pub fn ended_before(&mut self, before: Timestamp) -> Result<EndedRecords, StoreError> {
         self.conn.transaction(|conn| {
             let rows: Vec<(i64, Option<i64>)> = jobs::table
                 .filter(jobs::state.eq_any(ended()).and(jobs::end_us.lt(before.0)))
@@ -92,7 +99,11 @@ impl Reader {
                 let is_named = needed.contains(id) || array.is_some_and(|array| needed.contains(&array));
                 !is_named && array.is_none_or(|array| whole.contains(&array))
             };
-            rows.into_iter().filter(may_go).map(|(id, _)| job_id("jobs", id)).collect()
+            let (spare, needed): (Vec<_>, Vec<_>) = rows.into_iter().partition(may_go);
+            let numbers = |rows: Vec<(i64, Option<i64>)>| {
+                rows.into_iter().map(|(id, _)| job_id("jobs", id)).collect::<Result<_, _>>()
+            };
+            Ok(EndedRecords { spare: numbers(spare)?, needed: numbers(needed)? })
         })
     }
 
@@ -383,8 +394,10 @@ mod tests {
         ];
         put(&mut store, jobs.iter().map(insert).collect());
         let mut reader = place.reader();
-        assert_eq!(numbers(&reader.ended_before(Timestamp::from_secs(20)).unwrap()), [1, 30]);
-        assert_eq!(numbers(&reader.ended_before(Timestamp::from_secs(31)).unwrap()), [1, 2, 10, 12, 30]);
+        let mut old =
+            |secs| reader.ended_before(Timestamp::from_secs(secs)).map(|old| [old.spare, old.needed]).unwrap();
+        assert_eq!(old(20).map(|ids| numbers(&ids)), [vec![1, 30], vec![3, 10, 21]]);
+        assert_eq!(old(31).map(|ids| numbers(&ids)), [vec![1, 2, 10, 12, 30], vec![3, 21]]);
         assert_eq!(reader.end_beyond(2).unwrap(), Some(Timestamp::from_secs(10)));
         assert_eq!(reader.end_beyond(7).unwrap(), None);
         assert_eq!(reader.first_end().unwrap(), Some(Timestamp::from_secs(9)));
