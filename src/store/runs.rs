@@ -31,7 +31,8 @@ pub(super) fn jobs_since(conn: &mut SqliteConnection, since: Option<Timestamp>) 
     ids.into_iter().map(|id| row::job_id("runs", id)).collect()
 }
 
-/// The runs of these jobs, of each in their order.
+/// The runs of these jobs, of each in their order. One that cannot be read does not keep the others from being read: the
+/// log tells of it.
 pub(super) fn of_jobs(
     conn: &mut SqliteConnection,
     jobs: impl IntoIterator<Item = JobId>,
@@ -46,7 +47,11 @@ pub(super) fn of_jobs(
             .load(conn)
             .map_err(StoreError::sql("read runs"))?;
         for row in rows {
-            found.entry(row::job_id("runs", row.job_id)?).or_default().push(row.into_run()?);
+            let job = row::job_id("runs", row.job_id)?;
+            match row.into_run() {
+                Ok(run) => found.entry(job).or_default().push(run),
+                Err(why) => log::warn!("an earlier run of job {job} cannot be read, and is left as it is: {why}"),
+            }
         }
     }
     Ok(found)
@@ -59,6 +64,7 @@ mod tests {
     use crate::model::run::{Run, RunState};
     use crate::model::{ExitCode, JobId, JobRef, JobState, StepId, Timestamp};
     use crate::store::testing::{Place, ended_job, insert, put, step};
+    use diesel::connection::SimpleConnection;
 
     fn run(number: u32, end: i64, requeued: bool) -> Run {
         let job = ended_job(1, JobState::Cancelled, 20, end);
@@ -95,5 +101,8 @@ mod tests {
         assert_eq!(found(cancelled), all[..1], "a requeued run was not cancelled");
         let mut reader = place.reader();
         assert_eq!(reader.job(JobId(1)).unwrap().unwrap().steps, [], "they went with their run");
+        let damage = "UPDATE runs SET body = json_set(body, '$.run.state', 'Lost') WHERE run = 0";
+        store.conn.batch_execute(damage).unwrap();
+        assert_eq!(found(JobQuery::default()), all[1..], "what cannot be read hides nothing else");
     }
 }
