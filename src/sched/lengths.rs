@@ -1,4 +1,4 @@
-//! How long the texts of a submission may be: as Slurm's controller has it, and no longer than a launch can carry.
+//! How long the texts of a submission, or of a changed job, may be: as Slurm's controller has it, and no longer than a launch can carry.
 
 use super::types::Submission;
 use crate::model::{JobRequest, Refusal};
@@ -18,9 +18,16 @@ const TEXT: usize = 1024;
 /// # Errors
 /// [`Refusal::TooLong`].
 pub(super) fn check(s: &Submission) -> Result<(), Refusal> {
-    let JobRequest { name, partition, work_dir, std_out, std_err, std_in, .. } = &s.request;
-    let JobRequest { account, qos, comment, extra, wckey, reservation, licenses, mail_type, mail_user, .. } =
-        &s.request;
+    check_request(&s.request)?;
+    check_len("script", s.texts.script.len(), SCRIPT)?;
+    check_len("environment", s.texts.env.len(), ENVIRONMENT)
+}
+
+/// # Errors
+/// [`Refusal::TooLong`].
+pub(super) fn check_request(request: &JobRequest) -> Result<(), Refusal> {
+    let JobRequest { name, partition, work_dir, std_out, std_err, std_in, .. } = request;
+    let JobRequest { account, qos, comment, extra, wckey, reservation, licenses, mail_type, mail_user, .. } = request;
     check_text("name", Some(name), TEXT)?;
     let texts = [
         ("partition", partition),
@@ -37,9 +44,7 @@ pub(super) fn check(s: &Submission) -> Result<(), Refusal> {
     texts.into_iter().try_for_each(|(what, text)| check_text(what, text.as_ref(), TEXT))?;
     let paths = [("std_out", std_out), ("std_err", std_err), ("std_in", std_in)];
     paths.into_iter().try_for_each(|(what, text)| check_text(what, text.as_ref(), PATH))?;
-    check_text("work_dir", Some(work_dir), PATH)?;
-    check_len("script", s.texts.script.len(), SCRIPT)?;
-    check_len("environment", s.texts.env.len(), ENVIRONMENT)
+    check_text("work_dir", Some(work_dir), PATH)
 }
 
 /// The name of a step.

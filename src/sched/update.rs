@@ -6,6 +6,7 @@
 
 use super::admit::check_tasks;
 use super::core::Core;
+use super::lengths::check_request;
 use super::queue::shown_priority;
 use super::types::{Cx, EndedJob};
 use crate::model::dependency::{Dependency, DependencyTerm};
@@ -128,6 +129,7 @@ impl Core {
             }
             set(&mut request, update)?;
         }
+        check_request(&request)?;
         if updates.iter().any(|update| matches!(update, Update::NumTasks(_))) {
             check_tasks(request.task_count(), self.config.max_tasks)?;
         }

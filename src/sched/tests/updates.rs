@@ -1,6 +1,7 @@
 //! `scontrol update`.
 
 use super::*;
+use crate::model::request::KeptText;
 
 /// The refusal of a partition that is not there.
 fn unknown(name: &str) -> Refusal {
@@ -102,4 +103,21 @@ fn a_changed_dependency_is_checked_and_waited_for() {
     assert_eq!(d.reason(id), Reason::Dependency);
     update(&mut d, Vec::new()).unwrap();
     assert_eq!(d.reason(id), Reason::Resources);
+}
+
+#[test]
+fn a_changed_text_is_no_longer_than_that_of_a_submission() {
+    let mut d = Double::new(1, 1000, 0);
+    let id = d.submit(ask());
+    for (what, max, key) in [
+        ("name", 1024, Update::JobName as fn(String) -> Update),
+        ("comment", 1024, |text| Update::Text(KeptText::Comment, text)),
+        ("std_out", 4096, Update::StdOut),
+        ("work_dir", 4096, Update::WorkDir),
+    ] {
+        let update =
+            |d: &mut Double, len| d.act(|core, cx| core.update(&JobRef::job(id), &[key("x".repeat(len))], &[], cx));
+        assert_eq!(update(&mut d, max), Ok(vec![id]));
+        assert_eq!(update(&mut d, max + 1), Err(Refusal::TooLong { what: what.to_owned(), len: max + 1, max }));
+    }
 }
