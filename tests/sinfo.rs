@@ -181,4 +181,6 @@ fn sinfo_shows_the_host_only_where_it_is_asked_for() {
     slotd.expect("sinfo -h -p nopart", 0, "", "");
     let reasons = "REASON               USER      TIMESTAMP           NODELIST\n";
     slotd.expect("sinfo -R", 0, reasons, "");
+    let long = "REASON               USER         TIMESTAMP           STATE  NODELIST\n";
+    assert_eq!(slotd.line("sinfo -Rl").ok().stdout.split_once('\n').map(|(_date, table)| table), Some(long));
 }

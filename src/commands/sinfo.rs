@@ -205,7 +205,7 @@ fn once(args: &Sinfo, table: &Table, origin: &Origin) -> Done {
     let named = args.nodes.as_ref().is_none_or(|names| names.iter().any(|name| output::is_node(name, &node.host.name)));
     let mut text = if table.is_dated(args) { date_line(&ctx) } else { String::new() };
     match &table.layout {
-        None => text.push_str(&render::reasons(&node, !args.noheader, &ctx)),
+        None => text.push_str(&render::reasons(&node, !args.noheader, args.long, &ctx)),
         Some(layout) => {
             let options = Options {
                 header: !args.noheader,

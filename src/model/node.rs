@@ -63,4 +63,5 @@ pub struct NodeReason {
     pub since: Timestamp,
     /// The name of a user: the daemon's own where it drained the node itself.
     pub user: String,
+    pub uid: u32,
 }

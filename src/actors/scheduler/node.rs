@@ -27,6 +27,7 @@ impl Handler<QueryNode> for SchedulerActor {
                 text: trouble.text.clone(),
                 since: trouble.since,
                 user: crate::sys::user::user_name(nix::unistd::getuid().as_raw()),
+                uid: nix::unistd::getuid().as_raw(),
             }),
             daemon_start: self.outputs.daemon_start,
             load_centi: crate::sys::system::probe_load_centi(),

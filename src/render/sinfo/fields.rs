@@ -241,7 +241,7 @@ static FIELDS: &[F] = &[
     F::new(&["Reason"], "REASON", |r, _| r.reason("none", |why| why.text.clone())).code("E"),
     F::new(&["TimeStamp"], "TIMESTAMP", |r, ctx| r.reason("Unknown", |why| time::instant(why.since, ctx))).code("H"),
     F::new(&["User"], "USER", |r, _| r.reason("Unknown", |why| why.user.clone())).code("u"),
-    F::new(&["UserLong"], "USER", |r, _| r.reason("Unknown", |why| why.user.clone())).code("U"),
+    F::new(&["UserLong"], "USER", |r, _| r.reason("Unknown", |why| format!("{}({})", why.user, why.uid))).code("U"),
     F::new(&["Groups"], "GROUPS", |_, _| "all".into()).code("g"),
     F::new(&["OverSubscribe", "Share"], "OVERSUBSCRIBE", |_, _| "NO".into()).code("h"),
     F::new(&["Root"], "ROOT", |_, _| "no".into()).code("r"),

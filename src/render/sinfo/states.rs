@@ -154,7 +154,7 @@ mod tests {
             let states = States::parse(text).unwrap();
             assert_eq!((states.hold(&node(0)), states.hold(&mixed)), (of_idle, of_mixed), "{text}");
         }
-        let reason = NodeReason { text: "no space".to_owned(), since: Timestamp(0), user: "lab".to_owned() };
+        let reason = NodeReason { text: "no space".to_owned(), since: Timestamp(0), user: "lab".to_owned(), uid: 1001 };
         for (text, idle, mixed) in
             [("drain", true, true), ("drained", true, false), ("draining", false, true), ("idle", false, false)]
         {

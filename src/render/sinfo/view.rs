@@ -31,9 +31,13 @@ const SLURM_SUMMARY: &str = "%9P %.5a %.10l %.16F %N";
 /// `-R/--list-reasons`: why nodes are drained.
 const REASONS: &str = "%20E %9u %19H %N";
 
+/// The same with `-l/--long`.
+const LONG_REASONS: &str = "%20E %12U %19H %6t %N";
+
 /// `-R/--list-reasons`: a line for the node, if it is drained.
-pub fn reasons(node: &NodeView, header: bool, ctx: &Ctx) -> String {
-    let options = Options { header, ..Options::new(parse(REASONS).unwrap_or_default()) };
+pub fn reasons(node: &NodeView, header: bool, long: bool, ctx: &Ctx) -> String {
+    let format = if long { LONG_REASONS } else { REASONS };
+    let options = Options { header, ..Options::new(parse(format).unwrap_or_default()) };
     let partitions = if node.drained.is_some() { None } else { Some(Vec::new()) };
     print(node, &Options { partitions, ..options }, ctx)
 }
