@@ -379,3 +379,48 @@ fn a_signal_ends_an_allocation_that_a_daemon_which_stands_still_does_not_take_ba
     proc::signal(daemon, libc::SIGCONT);
     slotd.wait_end(1);
 }
+
+/// A client of an allocation that waits for another job's CPUs.
+fn waiting(slotd: &Slotd, line: &str) -> slotd_kit::Running {
+    let words: Vec<&str> = line.split(' ').collect();
+    let mut client = slotd.command(words[0]);
+    client.args(&words[1..]);
+    let mut client = slotd.spawn(client);
+    client.wait_stderr("queued and waiting for resources");
+    client
+}
+
+#[test]
+fn a_client_that_gives_up_without_a_daemon_is_withdrawn_by_the_next() {
+    for line in ["srun -c 4 true", "salloc -c 4 true", "salloc -c 4 --no-shell"] {
+        let mut slotd = Slotd::start();
+        slotd.endless(&["-c", "4"]);
+        let client = waiting(&slotd, line);
+        slotd.kill9();
+        client.signal(libc::SIGTERM);
+        let out = client.end().fails(1);
+        let said = "the daemon is away: job 2 stays in the queue until it is back, and is cancelled then\n";
+        assert!(out.stderr.contains(said) && !out.stderr.contains("revoked"), "{line}: {}", out.stderr);
+        slotd.start_daemon();
+        slotd.wait_state(2, "CANCELLED");
+    }
+}
+
+#[test]
+fn an_allocation_without_a_shell_needs_its_client_until_it_is_granted() {
+    let mut slotd = Slotd::start();
+    let first = slotd.endless(&["-c", "4"]);
+    let killed = waiting(&slotd, "salloc -c 4 --no-shell");
+    killed.signal(libc::SIGKILL);
+    killed.end().fails(137);
+    slotd.wait_state(2, "CANCELLED");
+    let client = waiting(&slotd, "salloc -c 4 --no-shell");
+    slotd.crash();
+    slotd.cancel(first);
+    client.end().ok();
+    // It is left to itself, by this daemon and by the next.
+    slotd.line("srun --jobid 3 true").ok();
+    slotd.crash();
+    slotd.line("srun --jobid 3 true").ok();
+    assert_eq!(slotd.state(3), "RUNNING");
+}

@@ -172,3 +172,58 @@ fn on_a_full_disk_the_job_that_fills_it_can_be_cancelled_and_all_goes_on_with_ne
     let lines = slotd.log().lines().filter(|line| line.contains("is full (")).count();
     assert_eq!(lines, 2, "one of each daemon: {}", slotd.log());
 }
+
+/// Goes on for ever, and writes down each SIGTERM.
+const STUBBORN: &str = "trap 'echo term >> terms' TERM; while :; do sleep 0.05; done";
+
+#[test]
+fn a_limit_that_two_daemons_keep_is_told_once_in_the_output() {
+    let mut slotd = Slotd::setup().set("SLOTD_KILL_WAIT", 1000).start();
+    let (job, _) = begun(&slotd, &[], STUBBORN);
+    slotd.limit(job, 1);
+    break_disk(&slotd);
+    slotd.wait_text("terms", "term\n");
+    slotd.crash();
+    slotd.wait_text("terms", "term\nterm\n");
+    let output = slotd.output(job);
+    assert_eq!(output.matches("DUE TO TIME LIMIT ***").count(), 1, "{output}");
+}
+
+#[test]
+fn what_was_suspended_or_resumed_unwritten_is_as_its_record_says_after_the_death_of_the_daemon() {
+    let mut slotd = Slotd::start();
+    let (job, pid) = begun(&slotd, &[], "while :; do sleep 0.05; done");
+    let wait_stopped = |yes: bool| {
+        let there = until(|| ((proc::state(pid)? == 'T') == yes).then_some(()));
+        assert!(there.is_some(), "stopped: {:?}, not {yes}", proc::state(pid));
+    };
+    break_disk(&slotd);
+    soon(&slotd, &format!("scontrol suspend {job}")).fails(1);
+    wait_stopped(true);
+    slotd.crash();
+    wait_stopped(false);
+    assert_eq!(slotd.state(job), "RUNNING");
+    slotd.line(&format!("scontrol suspend {job}")).ok();
+    wait_stopped(true);
+    break_disk(&slotd);
+    soon(&slotd, &format!("scontrol resume {job}")).fails(1);
+    wait_stopped(false);
+    slotd.crash();
+    wait_stopped(true);
+    assert_eq!(slotd.state(job), "SUSPENDED");
+    slotd.line(&format!("scontrol resume {job}")).ok();
+    wait_stopped(false);
+}
+
+#[test]
+fn a_hold_that_only_the_daemon_knows_is_told_as_such_each_time() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["--begin=now+1hour"], "true");
+    break_disk(&slotd);
+    for line in ["scontrol hold", "scontrol hold", "scontrol release", "scontrol release"] {
+        let out = soon(&slotd, &format!("{line} {job}")).fails(1);
+        assert!(out.stderr.contains("done, but undone if the daemon dies before it can write that down"), "{line}");
+    }
+    mend_disk(&slotd);
+    slotd.wait("an answer that is on disk", || (slotd.line(&format!("scontrol hold {job}")).code == 0).then_some(()));
+}

@@ -1,8 +1,12 @@
-//! A host that cannot start processes for a while, and a job that the daemon dies of: no job fails for it, none is lost.
+//! A host that cannot start processes for a while, or has no descriptors left, and a job that the daemon dies of: no job
+//! fails for it, none is lost.
 
+use serde_json::json;
+use slotd_kit::wire::{connect, frame, receive};
 use slotd_kit::{Setup, Slotd, proc, until};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -68,10 +72,14 @@ fn a_host_without_inodes_is_drained_with_the_reason_and_its_jobs_wait() {
         let shown = slotd.cmd("sinfo", &["-h", "-o", "%T %t %A %F"]).ok();
         (shown.text() == "drained drain 0/0 0/0/1/1").then_some(())
     });
+    let user = slotd.sh("printf '%s(%s) ' $(id -un) $(id -u)").ok().stdout;
     let why = slotd.cmd("sinfo", &["-R"]).ok();
     let lines: Vec<&str> = why.lines();
     assert_eq!(lines[0], "REASON               USER      TIMESTAMP           NODELIST");
     assert!(lines[1].starts_with("no space on disk: co ") && lines[1].ends_with(&node), "{}", why.stdout);
+    let long = slotd.cmd("sinfo", &["-hRl"]).ok();
+    let words: Vec<&str> = long.text().split_whitespace().collect();
+    assert!(["drng", "drain"].contains(&words[words.len() - 2]) && long.text().contains(&user), "{}", long.stdout);
     let shown = slotd.wait("a drained node", || {
         let shown = slotd.cmd("scontrol", &["show", "node"]).ok();
         shown.stdout.contains("State=IDLE+DRAIN ").then_some(shown)
@@ -157,4 +165,32 @@ fn the_daemon_needs_no_thread_that_the_host_could_refuse() {
     assert_eq!(slotd.ran(&[], "echo after"), "after\n");
     slotd.cmd("slotd", &["clean", "--older-than", "0s"]).ok();
     assert_eq!(threads(), at_start);
+}
+
+#[test]
+fn a_daemon_without_descriptors_says_so_to_each_client_and_once_to_its_log() {
+    let slotd = Slotd::start();
+    let open = || fs::read_dir(format!("/proc/{}/fd", slotd.daemon_pid())).unwrap().count() as u64;
+    proc::limit_descriptors(slotd.daemon_pid(), open() + 8);
+    let ping = frame(br#""Ping""#, b"");
+    let mut clients = Vec::new();
+    let refused = loop {
+        let mut client = connect(&slotd.root).unwrap();
+        drop(client.write_all(&ping));
+        let answer = receive(&mut client).unwrap();
+        match answer.get("Refused") {
+            Some(why) => break why.clone(),
+            None => clients.push(client),
+        }
+        assert!(clients.len() < 100, "more clients than descriptors");
+    };
+    assert!(refused["NoDescriptors"].is_u64(), "{refused}");
+    for _ in 0..20 {
+        let out = slotd.cmd("squeue", &[] as &[&str]).fails(1);
+        let said = "squeue: error: the daemon has no descriptors left, it may have ";
+        assert!(out.stderr.contains(said), "{}", out.stderr);
+    }
+    drop(clients);
+    slotd.wait("room for a client", || slotd.ask(&json!("Ping")).ok());
+    assert_eq!(slotd.log().matches("a client could not be accepted").count(), 1, "{}", slotd.log());
 }

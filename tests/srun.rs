@@ -257,3 +257,44 @@ fn the_job_of_a_command_ends_with_the_code_that_its_step_has() {
     assert_eq!(slotd.wait_end(1).exit(), "137:0");
     assert_eq!(slotd.steps(1, "ExitCode"), "137:0\n137:0", "the job and its step");
 }
+
+#[test]
+fn the_streams_of_as_many_tasks_as_a_node_may_have_are_relayed() {
+    let slotd = Slotd::start();
+    let mut srun = slotd.shell();
+    srun.args(["-c", "ulimit -Sn 1000; exec srun -O -n 512 sh -c 'read line; echo $SLURM_PROCID $line $(ulimit -Sn)'"]);
+    let out = slotd.feed(srun, "read\n").ok();
+    assert_eq!(out.stderr, "");
+    let mut lines = out.lines();
+    let rank = |line: &&str| line.split(' ').next().and_then(|rank| rank.parse::<u32>().ok());
+    lines.sort_by_key(rank);
+    let expected: Vec<String> = (0..512).map(|rank| format!("{rank} read 1000")).collect();
+    assert_eq!(lines, expected, "each task has its streams, and the limit of its submitter");
+}
+
+#[test]
+fn more_tasks_than_a_node_may_have_are_refused_with_the_bound() {
+    let slotd = Slotd::start();
+    let said = |asked: u32| format!("srun: error: {asked} tasks requested, 512 at most on a node");
+    slotd.write("tasks.conf", "* true\n");
+    for asked in [513, 100_000, 2_000_000_000] {
+        for multi in ["true", "--multi-prog tasks.conf"] {
+            let out = slotd.line(&format!("srun -O -n {asked} {multi}")).fails(1);
+            assert!(out.stderr.starts_with(&said(asked)), "{}", out.stderr);
+        }
+    }
+    for asked in [513, 100_000, 2_000_000_000] {
+        for multi in ["true", "--multi-prog tasks.conf"] {
+            let out = slotd.line(&format!("salloc srun -O -n {asked} {multi}")).fails(1);
+            assert!(out.stderr.contains(&said(asked)), "{}", out.stderr);
+        }
+    }
+}
+
+#[test]
+fn streams_that_need_more_open_files_than_there_may_be_are_refused_with_the_limit() {
+    let slotd = Slotd::start();
+    let out = slotd.sh("ulimit -n 100; srun -O -n 64 true").fails(1);
+    let said = "srun: error: the streams of 64 tasks need more than the 100 open files that this process may have: ";
+    assert!(out.stderr.starts_with(said), "{}", out.stderr);
+}

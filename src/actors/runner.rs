@@ -258,6 +258,18 @@ impl RunnerActor {
         }
     }
 
+    /// An earlier daemon has suspended or resumed this step, and died before that was recorded: the record counts.
+    fn set_right(&self, step: StepId, suspended: bool) {
+        let command = match (suspended, self.ladder.is_suspended()) {
+            (true, false) => StepCommand::Resume,
+            (false, true) => StepCommand::Suspend,
+            (true, true) | (false, false) => return,
+        };
+        if let Some(live) = self.steps.get(&step).filter(|_| self.ladder.stopping.is_none()) {
+            live.commands.send(command);
+        }
+    }
+
     /// A job that was decided to start: it is launched now.
     fn begin(&mut self, job: Box<Job>, host: Host, ctx: &mut Context<Self>) {
         self.ladder.start(clock::monotonic());
@@ -290,7 +302,8 @@ impl Handler<StepNews> for RunnerActor {
 
     fn handle(&mut self, StepNews { step, event }: StepNews, ctx: &mut Self::Context) {
         match event {
-            Some(StepEvent::Started { task_pids, started_us, .. }) => {
+            Some(StepEvent::Started { task_pids, started_us, suspended, .. }) => {
+                self.set_right(step, suspended);
                 if let (StepId::Batch, Some(at)) = (step, started_us) {
                     // The watcher knows best, and tells each daemon the same.
                     self.ladder.start(Duration::from_micros(at));

@@ -666,7 +666,8 @@ impl Play {
         let (request, after) = self.random_request();
         let comment = request.0.comment.clone().unwrap_or_default();
         let ended = self.world.borrow().disk.stored.ended();
-        let client = Some(Client { process: ClientProcess { pid: 1, start_ticks: 1, boot: BootId(0) }, holds: false });
+        let client =
+            Some(Client { process: ClientProcess { pid: 1, start_ticks: 1, boot: BootId(0) }, ..Client::default() });
         let submission = Submission { request: request.0, client, ended, ..Submission::default() };
         self.send(SubmitJob { submission, again: false, news: None }, move |world, answer| {
             let id = match answer {

@@ -36,6 +36,9 @@ pub enum ClientError {
     /// The connection broke, or carried something that makes no sense.
     #[error("{}", broken(.0))]
     Broken(#[from] FrameError),
+    /// The streams of a step's tasks cannot be made.
+    #[error("{0}")]
+    Streams(io::Error),
     /// The daemon does not take this client back.
     #[error("{0}")]
     Refused(Refusal),
@@ -284,7 +287,7 @@ mod tests {
                 test_only: false,
                 client: Client {
                     process: ClientProcess { pid: 1, start_ticks: 1, ..ClientProcess::default() },
-                    holds: false,
+                    ..Client::default()
                 },
                 again: false,
             };

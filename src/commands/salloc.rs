@@ -1,7 +1,9 @@
 //! `salloc`: get an allocation and run a command in it, or a shell.
 
 use super::output::print;
-use super::tasks::{Reporter, all_streams, caller, check_work_dir, client, hand_in, print_defined, tell, verdict};
+use super::tasks::{
+    Reporter, all_streams, caller, check_work_dir, client, hand_in, print_defined, stays_until_back, tell, verdict,
+};
 use super::{Done, Entry, paths, refused, submitting_origin, unexpected};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
@@ -18,14 +20,13 @@ use crate::client::foreground::{
     Caller, Grant, StepOptions, StepOutcome, end_by_interrupt, run_step, wait_for_grant, wait_for_release,
 };
 use crate::commands::pages::texts;
-use crate::model::job::ClientProcess;
-use crate::model::query::JobQuery;
+use crate::model::job::{Client, ClientProcess};
 use crate::model::request::JobKind;
 use crate::model::step_request::StepKind;
 use crate::model::view::JobView;
-use crate::model::{ExitCode, JobId, JobRef, JobRequest, JobState, StepRequest};
+use crate::model::{ExitCode, JobId, JobRequest, JobState, StepRequest};
 use crate::protocol::answer::Answer;
-use crate::protocol::request::{CancelAsk, Request, StepLaunch, Stream, Submit, TaskStreams};
+use crate::protocol::request::{Request, StepLaunch, Stream, Submit, TaskStreams};
 use crate::render::Columns;
 use crate::spec::script_tasks::script_tasks;
 use crate::spec::shell_command::{Commands, commands_of};
@@ -198,9 +199,9 @@ impl Session {
         let submit = Submit {
             request: self.salloc.request.clone(),
             script_len: 0,
-            wait: self.salloc.no_shell,
+            wait: false,
             test_only: false,
-            client: client(!self.salloc.no_shell),
+            client: Client { until_granted: self.salloc.no_shell, ..client(true) },
             again: false,
         };
         match hand_in(&caller.paths, submit, &[], "salloc")? {
@@ -235,12 +236,12 @@ impl Session {
                     .and(Mark::Plain, format!("Job allocation {job} has been revoked."))
                     .and(Mark::Error, "Job submit/allocate failed: Job/step already completing or completed"));
             }
-            Grant::Interrupted { typed } => {
-                self.say(&format!("Job allocation {job} has been revoked."));
-                self.say("Job aborted due to signal");
-                if self.salloc.no_shell {
-                    cancel(conn, job);
+            Grant::Interrupted { typed, is_withdrawn } => {
+                match is_withdrawn {
+                    true => self.say(&format!("Job allocation {job} has been revoked.")),
+                    false => tell(&format!("salloc: {}\n", stays_until_back(job))),
                 }
+                self.say("Job aborted due to signal");
                 if typed {
                     end_by_interrupt();
                 }
@@ -343,9 +344,4 @@ fn farewell(job: JobId, state: JobState) -> String {
         | JobState::Completed
         | JobState::Failed => format!("Relinquishing job allocation {job}"),
     }
-}
-
-fn cancel(conn: &mut Connection, job: JobId) {
-    let ask = CancelAsk { query: JobQuery::of(vec![JobRef::job(job)]), ..CancelAsk::default() };
-    let _ = conn.ask(&Request::Cancel(ask), &[]);
 }

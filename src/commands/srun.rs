@@ -5,7 +5,7 @@
 pub mod step;
 
 use super::output::print;
-use super::tasks::{caller, check_work_dir, client, hand_in, print_defined, print_start, tell};
+use super::tasks::{caller, check_work_dir, client, hand_in, print_defined, print_start, stays_until_back, tell};
 use super::{Done, Entry, paths, refused, submitting_origin, trial_refused, unexpected};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
@@ -310,8 +310,13 @@ impl Session {
         let view = match wait_for_grant(conn, caller, job, &mut queued)? {
             Grant::Granted(view) => view,
             Grant::Ended(view) => return Err(self.revoked(job, &view)),
-            Grant::Interrupted { typed } => {
-                tell(&format!("srun: Job allocation {job} has been revoked\nsrun: Force Terminated JobId={job}\n"));
+            Grant::Interrupted { typed, is_withdrawn } => {
+                tell(&match is_withdrawn {
+                    true => {
+                        format!("srun: Job allocation {job} has been revoked\nsrun: Force Terminated JobId={job}\n")
+                    }
+                    false => format!("srun: {}\n", stays_until_back(job)),
+                });
                 if typed {
                     end_by_interrupt();
                 }

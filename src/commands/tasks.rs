@@ -19,12 +19,17 @@ use std::io::{self, Write};
 pub fn client(holds: bool) -> Client {
     let pid = std::process::id();
     let start_ticks = i32::try_from(pid).ok().and_then(proc::start_ticks).unwrap_or(0);
-    Client { process: ClientProcess { pid, start_ticks, boot: clock::boot_id() }, holds }
+    Client { process: ClientProcess { pid, start_ticks, boot: clock::boot_id() }, holds, until_granted: false }
 }
 
 /// This process, for the daemon.
 pub fn caller(paths: Paths) -> Caller {
     Caller { paths, allocation: None, client: client(false).process }
+}
+
+/// What becomes of a job that waits, whose client ends while no daemon is there.
+pub fn stays_until_back(job: JobId) -> String {
+    format!("the daemon is away: job {job} stays in the queue until it is back, and is cancelled then")
 }
 
 /// Says something in one write, so that several commands at one terminal do not tear each other's lines.

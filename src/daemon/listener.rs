@@ -1,8 +1,11 @@
 //! The socket: one daemon for each root, and one session for each connection.
 
 use crate::daemon::session::{self, Hub};
+use crate::model::Refusal;
+use crate::protocol::answer::Answer;
+use crate::protocol::frame::Frame;
 use crate::sys::paths::Paths;
-use crate::sys::{lock, ownership, socket};
+use crate::sys::{limits, lock, ownership, socket};
 use nix::sys::resource::{Resource, getrlimit};
 use std::fs::File;
 use std::io;
@@ -10,7 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
 
 /// How long an earlier daemon may take to be gone: one that was killed holds its lock until the kernel has closed its files,
 /// and a process that it was starting holds it until that has begun.
@@ -69,10 +72,14 @@ fn max_clients() -> usize {
 /// Accepts for ever.
 pub async fn serve(listener: UnixListener, hub: Rc<Hub>) {
     let max = max_clients();
+    let mut spare = Spare::new();
     loop {
         match listener.accept().await {
-            Ok((socket, _)) if hub.connections.get() >= max as u64 => session::turn_away(&socket, max),
+            Ok((socket, _)) if hub.connections.get() >= max as u64 => {
+                turn_away(&socket, Refusal::TooManyClients(max));
+            }
             Ok((socket, _)) => {
+                spare.refill();
                 // Counted here: of a crowd all are accepted before the first is served.
                 hub.connections.update(|n| n + 1);
                 let hub = Rc::clone(&hub);
@@ -81,14 +88,89 @@ pub async fn serve(listener: UnixListener, hub: Rc<Hub>) {
                     hub.connections.update(|n| n.saturating_sub(1));
                 });
             }
+            // Out of descriptors: those who are connected go on, and each that leaves makes room.
             Err(e) => {
-                // Out of descriptors: those who are connected go on, and each that leaves makes room.
-                log::error!("a connection could not be accepted: {e}");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                if !spare.turn_away_next(&listener, &e).await {
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
     }
 }
 
 /// Accepting again at once after a failure would spin: the kernel keeps reporting the same waiting client.
-const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Tells a client why it is not served, as far as it can be told without waiting for it.
+fn turn_away(socket: &UnixStream, why: Refusal) {
+    if let Ok(bytes) = Frame::encode(&Answer::Refused(why), &[]) {
+        // Written to a new socket, which has room.
+        let _ = socket::send_some(socket, &bytes, &[], &mut 0);
+    }
+}
+
+/// A descriptor that is given up for a moment, where no other is left, to tell a client so.
+struct Spare {
+    file: Option<File>,
+    /// The log knows that clients are turned away.
+    is_logged: bool,
+}
+
+impl Spare {
+    fn new() -> Spare {
+        let mut spare = Spare { file: None, is_logged: false };
+        spare.refill();
+        spare
+    }
+
+    /// To be called when a client was accepted: there are descriptors again.
+    fn refill(&mut self) {
+        if self.file.is_none() {
+            self.file = File::open("/dev/null").ok();
+        }
+        if std::mem::take(&mut self.is_logged) {
+            log::info!("clients are accepted again");
+        }
+    }
+
+    /// Takes the client that could not be accepted, tells it why, and lets it go. False where that cannot be done now.
+    async fn turn_away_next(&mut self, listener: &UnixListener, error: &io::Error) -> bool {
+        if !std::mem::replace(&mut self.is_logged, true) {
+            log::error!("a client could not be accepted, and is turned away as are those after it: {error}");
+        }
+        let Some(spare) = self.file.take() else {
+            self.file = File::open("/dev/null").ok();
+            return false;
+        };
+        drop(spare);
+        let is_told = match listener.accept().await {
+            Ok((socket, _)) => {
+                turn_away(&socket, Refusal::NoDescriptors(limits::descriptors().unwrap_or_default()));
+                true
+            }
+            Err(_) => false,
+        };
+        self.file = File::open("/dev/null").ok();
+        is_told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::frame::{Decoder, Header};
+    use tokio::io::AsyncReadExt;
+
+    #[actix_rt::test]
+    async fn one_client_too_many_hears_why() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        turn_away(&ours, Refusal::TooManyClients(3));
+        drop(ours);
+        let mut bytes = Vec::new();
+        theirs.read_to_end(&mut bytes).await.unwrap();
+        let mut decoder = Decoder::new(Header::ANSWER);
+        decoder.push(&bytes);
+        let answer = decoder.next_frame().unwrap().expect("a frame").message::<Answer>().unwrap();
+        assert!(matches!(answer, Answer::Refused(Refusal::TooManyClients(3))), "{answer:?}");
+    }
+}

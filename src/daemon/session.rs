@@ -23,8 +23,8 @@ use crate::protocol::answer::{Answer, Outcome};
 use crate::protocol::frame::{Frame, FrameError};
 use crate::protocol::request::{CancelAsk, ControlAction, Request, StepLaunch, Submit, UsageAsk};
 use crate::sched::{EndedJob, Submission, dependency_targets};
-use crate::sys::break_point;
 use crate::sys::paths::Paths;
+use crate::sys::{break_point, limits};
 use actix::Addr;
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashSet};
@@ -153,14 +153,6 @@ async fn next_within<T>(frames: &mut mpsc::Receiver<T>, idle: Option<Duration>) 
     match idle {
         None => frames.recv().await,
         Some(idle) => timeout(idle, frames.recv()).await.unwrap_or(None),
-    }
-}
-
-/// Tells a client that there are too many, as far as it can be told without waiting for it.
-pub fn turn_away(socket: &UnixStream, there: usize) {
-    if let Ok(bytes) = Frame::encode(&Answer::Refused(Refusal::TooManyClients(there)), &[]) {
-        // Written to a new socket, which has room.
-        let _ = socket.try_write(&bytes);
     }
 }
 
@@ -520,6 +512,10 @@ impl Session {
     }
 
     async fn launch_step(&mut self, launch: Box<StepLaunch>, env: Vec<u8>, fds: Vec<OwnedFd>) -> Replied {
+        if fds.len() < launch.descriptors() {
+            // The kernel drops those that there is no room for.
+            return Ok(refused(Refusal::NoDescriptors(limits::descriptors().unwrap_or_default())));
+        }
         let ticket = self.hub.next_ticket.get();
         self.hub.next_ticket.set(ticket + 1);
         let message = CreateStep { launch, env, fds, news: self.news.clone(), ticket };
@@ -590,22 +586,6 @@ fn add_past(query: &JobQuery, list: &mut JobList, unknown: &mut Vec<JobId>, foun
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::frame::{Decoder, Header};
-    use tokio::io::AsyncReadExt;
-
-    #[actix_rt::test]
-    async fn one_client_too_many_hears_why() {
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        ours.writable().await.unwrap();
-        turn_away(&ours, 3);
-        drop(ours);
-        let mut bytes = Vec::new();
-        theirs.read_to_end(&mut bytes).await.unwrap();
-        let mut decoder = Decoder::new(Header::ANSWER);
-        decoder.push(&bytes);
-        let answer = decoder.next_frame().unwrap().expect("a frame").message::<Answer>().unwrap();
-        assert!(matches!(answer, Answer::Refused(Refusal::TooManyClients(3))), "{answer:?}");
-    }
 
     #[actix_rt::test]
     async fn a_silent_client_is_let_go_unless_something_waits_for_it() {

@@ -1,7 +1,8 @@
 //! Requests from a socket of the event loop, with the descriptors that travel beside them.
 
+use crate::model::refusal::MOST_TASKS;
 use crate::protocol::frame::{Decoder, Frame, FrameError, Header};
-use crate::sys::socket::{MAX_FDS, receive};
+use crate::sys::socket::receive;
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
 use tokio::io::Interest;
@@ -9,6 +10,9 @@ use tokio::net::UnixStream;
 
 /// What is received at once, bytes.
 const CHUNK: usize = 64 << 10;
+
+/// Descriptors that one request may bring: those of the greatest step.
+const MOST_FDS: usize = 3 * MOST_TASKS as usize + 1;
 
 thread_local! {
     /// Shared by all connections: a silent one costs no memory.
@@ -26,7 +30,8 @@ impl<'a> FrameReader<'a> {
         FrameReader { socket, decoder: Decoder::new(Header::REQUEST) }
     }
 
-    /// The next frame and its descriptors, at most [`MAX_FDS`]: a client that sends more loses the rest.
+    /// The next frame and its descriptors, at most [`MOST_FDS`]: a client that sends more loses the rest, as one does for
+    /// which this process has no descriptors left.
     ///
     /// # Errors
     /// [`FrameError::Closed`] at a clean end; a malformed header or a length past the limit otherwise.
@@ -49,7 +54,7 @@ impl<'a> FrameReader<'a> {
             if self.socket.async_io(Interest::READABLE, receive).await? == 0 {
                 return Err(self.decoder.end());
             }
-            fds.truncate(MAX_FDS);
+            fds.truncate(MOST_FDS);
         }
     }
 }

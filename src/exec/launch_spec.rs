@@ -140,6 +140,9 @@ pub enum StepEvent {
         /// The same by the monotonic clock, microseconds. A watcher of an earlier slotd does not tell.
         #[serde(default)]
         started_us: Option<u64>,
+        /// Its processes stand still, since a daemon has suspended them.
+        #[serde(default)]
+        suspended: bool,
     },
     TaskEnded {
         rank: u32,
@@ -197,9 +200,12 @@ pub enum StepCommand {
     /// A line for the standard error of task 0; a newline is added.
     Notice(String),
     /// The daemon ends the step, `timed_out` because of the job's time limit: the record says so, should no daemon be there
-    /// to say it. Nothing happens to the processes.
+    /// to say it. Nothing happens to the processes. The notice is a line for the standard error of task 0: only the first
+    /// one, however many daemons end the step.
     Ends {
         timed_out: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        notice: Option<String>,
     },
     /// SIGSTOP to every process.
     Suspend,

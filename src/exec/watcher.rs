@@ -252,6 +252,8 @@ struct Watcher {
     kill: Option<Kill>,
     /// `StepCommand::Warn` was carried out.
     warned: bool,
+    /// The output says why the step ends.
+    told_end: bool,
     /// Of the step's own time limit.
     deadline: Option<Instant>,
     suspended_at: Option<Instant>,
@@ -287,6 +289,7 @@ impl Watcher {
             meter: Meter::default(),
             kill: None,
             warned: false,
+            told_end: false,
             deadline: spec.time_limit_secs.map(|secs| Instant::now() + Duration::from_secs(secs)),
             suspended_at: None,
             timed_out: false,
@@ -429,7 +432,10 @@ impl Watcher {
             return;
         }
         self.peer = Peer::new(socket, wire::decoder()).ok();
-        if let Some(event) = self.started_event.clone() {
+        if let Some(mut event) = self.started_event.clone() {
+            if let StepEvent::Started { suspended, .. } = &mut event {
+                *suspended = self.suspended_at.is_some();
+            }
             tell(&mut self.peer, &event);
             for event in self.task_ends() {
                 tell(&mut self.peer, &event);

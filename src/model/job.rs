@@ -47,13 +47,16 @@ pub struct ClientProcess {
 
 /// The process that made a submission. Its name is also that of the submission: one process makes one, so that a
 /// submission that is made again, since no answer came to the first, is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 pub struct Client {
     #[serde(flatten)]
     pub process: ClientProcess,
     /// The allocation lives and dies with it (salloc, srun), rather than being left to itself (sbatch).
     #[serde(default = "yes")]
     pub holds: bool,
+    /// But only while it waits: once it runs, it is left to itself (`salloc --no-shell`).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub until_granted: bool,
 }
 
 /// Records that an earlier slotd wrote have clients that hold their allocation, and no others.
@@ -170,9 +173,10 @@ impl Job {
         is_wanted && request.kind != JobKind::Allocation && self.run.restarts == 0
     }
 
-    /// The process that the allocation lives and dies with.
+    /// The process that the allocation lives and dies with now.
     pub fn holder(&self) -> Option<ClientProcess> {
-        self.client.filter(|client| client.holds).map(|client| client.process)
+        let holds = |client: &Client| client.holds && (!client.until_granted || self.run.state == JobState::Pending);
+        self.client.filter(holds).map(|client| client.process)
     }
 
     /// The array tasks of a compact record.

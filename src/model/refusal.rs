@@ -122,6 +122,8 @@ pub enum Refusal {
     Crowded,
     /// So many clients are connected.
     TooManyClients(usize),
+    /// The daemon has as many open files as it may have: this number.
+    NoDescriptors(u64),
     WrongUser {
         daemon: u32,
         client: u32,
@@ -174,6 +176,7 @@ impl Refusal {
             | Refusal::ShuttingDown
             | Refusal::Crowded
             | Refusal::TooManyClients(_)
+            | Refusal::NoDescriptors(_)
             | Refusal::WrongUser { .. }
             | Refusal::Malformed(_)
             | Refusal::Unsendable(_)
@@ -248,6 +251,13 @@ impl fmt::Display for Refusal {
             Refusal::Crowded => "the daemon holds long answers for clients that do not read them: try again",
             Refusal::TooManyClients(there) => {
                 return write!(f, "{there} clients are connected to the daemon, and it takes no more: try again");
+            }
+            Refusal::NoDescriptors(limit) => {
+                return write!(
+                    f,
+                    "the daemon has no descriptors left, it may have {limit} open files: try again, or raise its limit \
+                     (LimitNOFILE= of its unit, ulimit -Hn)"
+                );
             }
             Refusal::WrongUser { daemon, client } => {
                 return write!(f, "this daemon serves user {daemon} alone, not user {client}");

@@ -208,3 +208,13 @@ pub struct StepLaunch {
     /// Lines are labelled by the client: `SLURM_LABELIO`.
     pub label: bool,
 }
+
+impl StepLaunch {
+    /// How many descriptors come with it.
+    pub fn descriptors(&self) -> usize {
+        let of_stream = |stream: &Stream| if let Stream::Fd(place) = stream { place.saturating_add(1) } else { 0 };
+        let of_task = |task: &TaskStreams| [&task.stdin, &task.stdout, &task.stderr].map(of_stream);
+        let streams = self.streams.iter().flat_map(of_task).max().unwrap_or(0);
+        streams.max(self.tie.map_or(0, |place| place.saturating_add(1)))
+    }
+}

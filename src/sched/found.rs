@@ -282,7 +282,8 @@ mod tests {
     fn an_allocation_runs_while_a_step_of_it_does() {
         let holder = ClientProcess { pid: 4, start_ticks: 5, ..ClientProcess::default() };
         let allocation = |id| {
-            let mut job = Job { client: Some(Client { process: holder, holds: true }), ..launched(id) };
+            let mut job =
+                Job { client: Some(Client { process: holder, holds: true, ..Client::default() }), ..launched(id) };
             Arc::make_mut(&mut job.request).kind = JobKind::Allocation;
             job
         };

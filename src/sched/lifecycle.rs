@@ -217,7 +217,8 @@ impl Core {
 
     /// This process stands for the allocation now.
     pub fn set_holder(&mut self, id: JobId, process: ClientProcess, cx: &mut Cx) {
-        let client = Some(Client { process, holds: true });
+        let until_granted = self.job(id).and_then(|job| job.client).is_some_and(|client| client.until_granted);
+        let client = Some(Client { process, holds: true, until_granted });
         if let Some(record) = self.jobs.get_mut(&id)
             && record.job.client != client
         {

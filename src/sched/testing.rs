@@ -259,7 +259,7 @@ impl Double {
     /// Each submission is made by a process of its own, whose number is that of the job.
     pub fn try_submit(&mut self, ask: Ask) -> Result<JobId, Refusal> {
         let process = ClientProcess { pid: self.core.next_id().0, start_ticks: 1, ..ClientProcess::default() };
-        let client = Some(Client { process, holds: ask.0.kind == JobKind::Allocation });
+        let client = Some(Client { process, holds: ask.0.kind == JobKind::Allocation, ..Client::default() });
         let submission = Submission { request: ask.0, client, ..Submission::default() };
         self.act(|core, cx| core.submit(submission, cx))
     }

@@ -262,7 +262,7 @@ mod tests {
             partition: "gpu".to_owned(),
             tres: Tres { cpus: 2, mem_mb: 1024, gpus: 1, ..Tres::ZERO },
             next_step: 2,
-            client: Some(Client { process: PROCESS, holds: false }),
+            client: Some(Client { process: PROCESS, ..Client::default() }),
             run: suspended_run(),
             steps: steps_of_a_task(),
             ..plain(4)

@@ -264,7 +264,7 @@ pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
                 },
                 steps,
                 next_step,
-                client: client.map(|(process, holds)| Client { process, holds }),
+                client: client.map(|(process, holds)| Client { process, holds, until_granted: false }),
             }
         },
     )

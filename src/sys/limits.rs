@@ -32,6 +32,11 @@ pub fn raise_descriptors() -> Option<Rlimit> {
     Some(Rlimit { resource: Resource::RLIMIT_NOFILE as u32, soft, hard })
 }
 
+/// How many descriptors this process may have.
+pub fn descriptors() -> Option<u64> {
+    getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use tokio::io::Interest;
 
 /// The most descriptors that the kernel takes with one message (SCM_MAX_FD).
-pub const MAX_FDS: usize = 253;
+const MAX_FDS: usize = 253;
 
 /// Descriptors that go with one byte of a stream.
 const FDS_PER_BYTE: usize = 200;

@@ -15,8 +15,8 @@ use actix::prelude::*;
 use std::time::Duration;
 
 /// Without a grace SIGKILL is the first signal, so that nothing is told to have ended by another one.
-fn end(commands: &StepCommands, grace: Duration, timed_out: bool) {
-    commands.send(StepCommand::Ends { timed_out });
+fn end(commands: &StepCommands, notice: Option<String>, grace: Duration, timed_out: bool) {
+    commands.send(StepCommand::Ends { timed_out, notice });
     if grace.is_zero() {
         commands.send(StepCommand::KillAll);
         return;
@@ -73,6 +73,10 @@ impl Ladder {
     /// The clock stands still until `resume`.
     pub fn suspend(&mut self, now: Duration) {
         self.suspended_at.get_or_insert(now);
+    }
+
+    pub fn is_suspended(&self) -> bool {
+        self.suspended_at.is_some()
     }
 
     pub fn resume(&mut self, now: Duration) {
@@ -173,7 +177,6 @@ impl RunnerActor {
             return self.step_over(step, record, Some(EndCause::Stopped), ctx);
         };
         live.stopped = Some(cause);
-        live.commands.send(StepCommand::Notice(line));
         let grace = match cause {
             StopCause::ClientLost | StopCause::Released => ORPHAN_GRACE,
             StopCause::Killed { .. } => Duration::ZERO,
@@ -181,7 +184,7 @@ impl RunnerActor {
                 self.setup.kill_wait
             }
         };
-        end(&live.commands, grace, cause == StopCause::TimeLimit);
+        end(&live.commands, Some(line), grace, cause == StopCause::TimeLimit);
         self.tell_stopping(step);
         ctx.run_later(grace, move |actor, _| {
             if let Some(live) = actor.steps.get(&step) {
@@ -199,13 +202,11 @@ impl RunnerActor {
         for (step, live) in &self.steps {
             let told = if *step == StepId::Batch { None } else { Some(*step) };
             // Of the command of salloc its client says what became of the allocation.
-            if *step != StepId::Interactive {
-                live.commands.send(StepCommand::Notice(self.notice(told, suffix, now)));
-            }
+            let line = (*step != StepId::Interactive).then(|| self.notice(told, suffix, now));
             if let Some(step) = told {
                 self.tell_stopping(step);
             }
-            end(&live.commands, grace, self.ladder.timed_out);
+            end(&live.commands, line, grace, self.ladder.timed_out);
         }
         if let Some(timer) = self.ladder.kill_timer.take() {
             ctx.cancel_future(timer);

@@ -34,7 +34,8 @@ impl Handler<ControlJobs> for SchedulerActor {
             };
             outcomes.push(Outcome { target: job.clone(), result });
         }
-        let reply = self.answer_command(cx.out, outcomes);
+        let asks_for_state = !matches!(m.action, ControlAction::Notify(_));
+        let reply = self.answer_command(cx.out, outcomes, asks_for_state);
         self.ask_round(ctx);
         reply
     }
@@ -49,7 +50,7 @@ impl Handler<CancelJobs> for SchedulerActor {
         let is_named_only = ask.query == JobQuery::of(ask.query.jobs.clone());
         let targets = if is_named_only { ask.query.jobs.clone() } else { self.core.targets(&ask.query) };
         let outcomes = targets.iter().map(|target| self.cancel_one(target, &ask, &mut cx)).collect();
-        let reply = self.answer_command(cx.out, outcomes);
+        let reply = self.answer_command(cx.out, outcomes, ask.signal.is_none());
         self.ask_round(ctx);
         reply
     }

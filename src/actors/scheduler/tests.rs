@@ -8,6 +8,7 @@ use crate::model::job::Client;
 use crate::model::partition::Host;
 use crate::model::query::JobQuery;
 use crate::model::{Refusal, StoreFault, TaskSet};
+use crate::protocol::request::ControlAction;
 use crate::sched::Submission;
 use tokio::sync::mpsc;
 
@@ -43,7 +44,7 @@ impl Handler<Commit> for SlowStore {
 }
 
 fn client(pid: u32) -> Client {
-    Client { process: ClientProcess { pid, start_ticks: 1, ..ClientProcess::default() }, holds: false }
+    Client { process: ClientProcess { pid, start_ticks: 1, ..ClientProcess::default() }, ..Client::default() }
 }
 
 /// Hands on what the notify hook would be told.
@@ -429,6 +430,29 @@ async fn a_cancel_of_a_job_that_would_run_again_without_it_is_told_as_not_on_dis
             assert_eq!(told[0].result, unrecorded, "job {id}, again: {again}");
         }
     }
+}
+
+#[actix_rt::test]
+async fn an_answer_that_rests_on_what_is_not_on_disk_says_so() {
+    let mut lab = Lab::new();
+    let ids = [lab.submit(|_| {}), lab.submit(|_| {})];
+    for id in ids {
+        lab.acknowledge().await;
+        id.await.expect("an answer").expect("a job");
+    }
+    let control = |id, action: ControlAction| {
+        let jobs = vec![JobRef::job(JobId(id))];
+        lab.scheduler.send(ControlJobs { jobs, action, ended: Vec::new(), recalled: Vec::new() })
+    };
+    let [first, again] = [control(1, ControlAction::Release), control(1, ControlAction::Release)];
+    lab.commits.recv().await.expect("a commit");
+    lab.fault(Vec::new());
+    let unrecorded = Err(Refusal::Unrecorded(StoreFault::Io));
+    for answer in [first, again, control(1, ControlAction::Release)] {
+        assert_eq!(answer.await.expect("an answer")[0].result, unrecorded);
+    }
+    let held = control(2, ControlAction::Hold).await.expect("an answer");
+    assert_eq!(held[0].result, Ok(vec![JobId(2)]), "it was held on disk");
 }
 
 #[actix_rt::test]

@@ -87,14 +87,23 @@ impl SchedulerActor {
 
     /// Commits what a command did to each of its jobs. While the database cannot be written the answer comes at once:
     /// what was ended or signalled is, and stays so whatever happens to the daemon; of all else it says that it is not
-    /// on disk. So it does where there was nothing to do since another command, which is not on disk either, had done it.
-    pub(super) fn answer_command(&mut self, out: Outbox, outcomes: Vec<Outcome>) -> ResponseFuture<Vec<Outcome>> {
-        let changes = !out.changes.is_empty();
+    /// on disk. So it does where there was nothing to do since another command, which is not on disk either, had done it:
+    /// `asks_for_state` says that the command is for what its jobs are to be, not for something that happens to them once.
+    pub(super) fn answer_command(
+        &mut self,
+        out: Outbox,
+        outcomes: Vec<Outcome>,
+        asks_for_state: bool,
+    ) -> ResponseFuture<Vec<Outcome>> {
+        let rests_on_record = asks_for_state || !out.changes.is_empty();
         let told = self.commit_command(out);
         let unrecorded: Vec<bool> = outcomes
             .iter()
             .map(|outcome| match &outcome.result {
-                Ok(ids) => changes && ids.iter().any(|id| !self.is_ending(*id)),
+                Ok(ids) if rests_on_record => {
+                    ids.iter().any(|id| self.in_flight.is_unrecorded(*id) && !self.is_ending(*id))
+                }
+                Ok(_) => false,
                 Err(Refusal::AlreadyDone) => {
                     self.core.resolve(&outcome.target).into_iter().any(|id| self.would_start(id))
                 }

@@ -6,7 +6,7 @@ use crate::client::relay::{self, Relay};
 use crate::client::terminal;
 use crate::exec::tie::Tie;
 use crate::protocol::request::{StepLaunch, Stream, TaskStreams};
-use crate::sys::socket::MAX_FDS;
+use crate::sys::limits;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::{SFlag, fstat, major, minor};
 use nix::unistd::pipe2;
@@ -69,9 +69,11 @@ fn is_null(fd: BorrowedFd<'_>) -> bool {
 /// Fills in the streams of the launch. Returns our ends and the descriptors to send.
 ///
 /// # Errors
-/// No descriptor or pseudo-terminal is left, or the tasks need more descriptors than can be handed over.
+/// There is no pseudo-terminal, or this process may not have as many descriptors as the tasks need.
 pub(super) fn connect(launch: &mut StepLaunch, options: &StepOptions) -> io::Result<(ClientStreams, Vec<OwnedFd>)> {
     let tasks = u32::try_from(launch.streams.len()).unwrap_or(u32::MAX).max(1);
+    // Of hundreds of tasks: both ends of three pipes for each. The launch has the limit of the tasks already.
+    let _ = limits::raise_descriptors();
     let (tie, theirs) = Tie::pair()?;
     launch.tie = Some(0);
     let streams = ClientStreams {
@@ -88,18 +90,22 @@ pub(super) fn connect(launch: &mut StepLaunch, options: &StepOptions) -> io::Res
         connector.terminal(launch)?;
     } else {
         for (task, streams) in (0..tasks).zip(&mut launch.streams) {
-            connector.task(task, streams)?;
+            connector.task(task, streams).map_err(|e| too_many(tasks, e))?;
         }
     }
     let Connector { streams, send, .. } = connector;
-    if send.len() > MAX_FDS {
-        return Err(io::Error::other(format!(
-            "{tasks} tasks need {} descriptors for their streams, {MAX_FDS} can be handed over: send the output to files \
-             with --output",
-            send.len()
-        )));
-    }
     Ok((streams, send))
+}
+
+/// Names the limit, where it is what the streams of so many tasks do not fit into.
+fn too_many(tasks: u32, error: io::Error) -> io::Error {
+    match (error.raw_os_error(), limits::descriptors()) {
+        (Some(libc::EMFILE), Some(limit)) => io::Error::other(format!(
+            "the streams of {tasks} tasks need more than the {limit} open files that this process may have: raise the \
+             limit (ulimit -Hn), or send the output to files with --output"
+        )),
+        _ => error,
+    }
 }
 
 struct Connector<'a> {

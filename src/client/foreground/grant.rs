@@ -24,6 +24,8 @@ pub enum Grant {
     Interrupted {
         /// By Ctrl-C at the terminal.
         typed: bool,
+        /// A daemon is there to end the request now. The next one does it otherwise: this client is gone by then.
+        is_withdrawn: bool,
     },
 }
 
@@ -61,10 +63,12 @@ pub fn wait_for_grant(
             Err(e) => return Err(io::Error::from(e).into()),
             Ok(_) => {}
         }
+        let hung_up = fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLHUP));
         if let Ok(Some(info)) = signals.fd.read_signal() {
             let number = info.ssi_signo as i32;
             if matches!(number, libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT) {
-                return Ok(Grant::Interrupted { typed: is_typed_interrupt(&info) });
+                let is_withdrawn = back.is_none() && !hung_up;
+                return Ok(Grant::Interrupted { typed: is_typed_interrupt(&info), is_withdrawn });
             }
             continue;
         }

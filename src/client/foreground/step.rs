@@ -36,7 +36,7 @@ pub fn run_step(
 ) -> Result<StepOutcome, ClientError> {
     let (job, kill_on_bad_exit) = (launch.job, launch.request.kill_on_bad_exit);
     let signals = Signals::take()?;
-    let (streams, send) = connect(&mut launch, options)?;
+    let (streams, send) = connect(&mut launch, options).map_err(ClientError::Streams)?;
     let stdin = io::stdin();
     let raw = match streams.master {
         Some(_) => Raw::enter(stdin.as_fd()).ok(),
@@ -670,7 +670,7 @@ mod tests {
 
     fn started() -> StepEvent {
         let started = crate::model::Timestamp::default();
-        StepEvent::Started { pid: 1, start_ticks: 1, task_pids: vec![1], started, started_us: None }
+        StepEvent::Started { pid: 1, start_ticks: 1, task_pids: vec![1], started, started_us: None, suspended: false }
     }
 
     /// A client whose daemon died while the step was being started, and the watcher that may have it.

@@ -1,15 +1,14 @@
 //! The step of an srun: what it asks of its allocation, its programs, its streams, and its end.
 
-use super::super::refused;
 use super::super::tasks::{Reporter, all_streams, tell, verdict};
-use super::{Done, FAILURE, Srun};
+use super::{Done, Srun};
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
 use crate::args::submit::Submission;
 use crate::client::connection::{ClientError, Connection};
 use crate::client::foreground::{Caller, StepOptions, StreamTasks, end_by_interrupt, run_step};
 use crate::model::binding::CpuBind;
-use crate::model::refusal::{MOST_TASKS, Refusal};
+use crate::model::refusal::MOST_TASKS;
 use crate::model::request::{GpuRequest, MemRequest, OpenMode};
 use crate::model::step_request::StepKind;
 use crate::model::view::JobView;
@@ -175,8 +174,9 @@ pub fn run(
     (conn, caller): (&mut Connection, &Caller),
     view: &JobView,
 ) -> Result<StepEnd, CliError> {
-    check_tasks(srun.step.tasks(&view.request), &format!("Unable to create step for job {}", view.id))?;
     let (streams, options) = streams(srun);
+    // What no daemon takes is refused by this one, who knows its bound, before anything is made for each task.
+    let with_streams = Some(srun.step.tasks(&view.request)).filter(|tasks| *tasks <= MOST_TASKS).unwrap_or(0);
     let launch = StepLaunch {
         job: view.id,
         client: caller.client,
@@ -186,7 +186,7 @@ pub fn run(
         work_dir: srun.request.work_dir.clone(),
         umask: Some(origin.umask),
         rlimits: origin.propagated(srun.propagate.as_ref()),
-        streams: vec![streams; srun.step.tasks(&view.request) as usize],
+        streams: vec![streams; with_streams as usize],
         pty: false,
         tie: None,
         label: srun.label,
@@ -209,14 +209,6 @@ pub fn run(
     Ok(StepEnd { code, exit, interrupted: reporter.was_interrupted(exit) })
 }
 
-/// What no daemon takes is refused before anything is made for each task.
-fn check_tasks(asked: u32, what: &str) -> Result<(), CliError> {
-    match asked > MOST_TASKS {
-        true => Err(refused(what, &Refusal::TooManyTasks { asked, max: MOST_TASKS })),
-        false => Ok(()),
-    }
-}
-
 /// The command of the tasks, or with `--multi-prog` of each.
 ///
 /// # Errors
@@ -230,9 +222,12 @@ pub fn commands(srun: &Srun, job: &JobRequest) -> Result<Vec<Vec<String>>, CliEr
         let why = e.raw_os_error().map_or_else(|| e.to_string(), |number| Errno::from_raw(number).desc().to_owned());
         CliError::error(1, format!("Could not open multi_prog config file {file}: {why}"))
     })?;
-    check_tasks(srun.step.tasks(job), FAILURE)?;
-    multi_prog::parse(&text, file, srun.step.tasks(job), &srun.command[1..])
-        .map_err(|e| CliError::error(1, e.to_string()))
+    let tasks = srun.step.tasks(job);
+    if tasks > MOST_TASKS {
+        // The daemon refuses them.
+        return Ok(Vec::new());
+    }
+    multi_prog::parse(&text, file, tasks, &srun.command[1..]).map_err(|e| CliError::error(1, e.to_string()))
 }
 
 /// Where the streams of each task go, and what of them this client passes on.

@@ -20,9 +20,10 @@ impl Watcher {
                 self.signal(signal, target);
             }
             StepCommand::Notice(text) => self.notice(&text),
-            StepCommand::Ends { timed_out } => {
+            StepCommand::Ends { timed_out, notice } => {
                 self.stopped = true;
                 self.timed_out |= timed_out;
+                notice.iter().for_each(|line| self.notice_end(line));
             }
             StepCommand::Suspend => {
                 self.suspended_at.get_or_insert_with(Instant::now);
@@ -90,16 +91,25 @@ impl Watcher {
         }
     }
 
+    /// Why the step ends. A daemon that does not know that the one before has told it tells it again.
+    fn notice_end(&mut self, text: &str) {
+        if !std::mem::replace(&mut self.told_end, true) {
+            self.notice(text);
+        }
+    }
+
     /// Slurm's line, SIGTERM, and SIGKILL after the grace: whether a daemon runs or not.
     pub(super) fn end_by_itself(&mut self, why: &str) {
         let OwnEnd { grace_ms, node, utc_offset_secs } = &self.spec.own_end;
         let at = iso_time(now(), *utc_offset_secs);
-        self.notice(&format!("slurmstepd: error: *** STEP {} ON {node} CANCELLED AT {at}{why} ***", self.spec.step));
+        let line = format!("slurmstepd: error: *** STEP {} ON {node} CANCELLED AT {at}{why} ***", self.spec.step);
+        let grace = Duration::from_millis(*grace_ms);
+        self.notice_end(&line);
         signal_all(libc::SIGTERM);
         // A stopped process would not see it.
         resume_all();
         let since = Instant::now();
-        self.kill = Some(Kill { since, hard_from: since + Duration::from_millis(*grace_ms) });
+        self.kill = Some(Kill { since, hard_from: since + grace });
     }
 }
 

@@ -135,6 +135,7 @@ impl Watcher {
             task_pids: self.tasks.iter().map(|t| t.pid).collect(),
             started: self.started,
             started_us: u64::try_from(self.started_at.as_micros()).ok(),
+            suspended: self.suspended_at.is_some(),
         };
         self.announce(&event);
         self.started_event = Some(event);

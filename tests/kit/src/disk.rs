@@ -1,5 +1,6 @@
 //! Disks in trouble: files that may not grow, and a small disk that can be filled.
 
+use crate::proc;
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -10,14 +11,7 @@ use std::path::{Path, PathBuf};
 /// `None`: as large as they like. What the process started before is not touched.
 #[track_caller]
 pub fn limit_files(pid: i32, bytes: Option<u64>) {
-    // SAFETY: both pointers are to live values of the type that prlimit takes.
-    let done = unsafe {
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        libc::prlimit(pid, libc::RLIMIT_FSIZE, std::ptr::null(), &mut limit);
-        limit.rlim_cur = bytes.unwrap_or(limit.rlim_max);
-        libc::prlimit(pid, libc::RLIMIT_FSIZE, &limit, std::ptr::null_mut())
-    };
-    assert_eq!(done, 0, "prlimit: {}", io::Error::last_os_error());
+    proc::limit(pid, libc::RLIMIT_FSIZE, bytes);
 }
 
 /// A disk of its own, in memory.

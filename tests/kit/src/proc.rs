@@ -1,6 +1,7 @@
 //! Processes as /proc shows them.
 
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -16,6 +17,25 @@ pub const USR1: i32 = libc::SIGUSR1;
 pub fn signal(pid: i32, signal: i32) {
     // SAFETY: kill takes two numbers.
     unsafe { libc::kill(pid, signal) };
+}
+
+/// Sets the soft limit of a resource for this process alone; `None`: as high as its hard limit.
+#[track_caller]
+pub fn limit(pid: i32, resource: libc::__rlimit_resource_t, soft: Option<u64>) {
+    // SAFETY: both pointers are to live values of the type that prlimit takes.
+    let done = unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        libc::prlimit(pid, resource, std::ptr::null(), &mut limit);
+        limit.rlim_cur = soft.unwrap_or(limit.rlim_max);
+        libc::prlimit(pid, resource, &limit, std::ptr::null_mut())
+    };
+    assert_eq!(done, 0, "prlimit: {}", io::Error::last_os_error());
+}
+
+/// From now on this process has no more than so many open files.
+#[track_caller]
+pub fn limit_descriptors(pid: i32, most: u64) {
+    limit(pid, libc::RLIMIT_NOFILE, Some(most));
 }
 
 /// It runs: zombies do not count.
