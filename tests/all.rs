@@ -24,6 +24,7 @@ mod leaks;
 mod long_answers;
 mod lost_daemon;
 mod lost_database;
+mod measuring;
 mod nested_daemon;
 mod notify;
 mod output_files;

@@ -194,6 +194,12 @@ impl StepCgroup {
         Some((parse_key(&stat, "user_usec")?, parse_key(&stat, "system_usec")?))
     }
 
+    /// The memory of its processes, KiB: anonymous and shared, and the parts of files that are mapped. The rest of the page
+    /// cache does not count. `None` where the kernel does not tell.
+    pub(super) fn memory_kb(&self) -> Option<u64> {
+        parse_memory_kb(&fs::read_to_string(self.dir.join("memory.stat")).ok()?)
+    }
+
     /// Kills every process in it, also those that are being forked at this moment. Where the kernel has no `cgroup.kill`
     /// (before 5.14) nothing happens.
     pub fn kill(&self) {
@@ -240,6 +246,12 @@ fn event(dir: &Path, file: &str, key: &str) -> u64 {
     parse_key(&fs::read_to_string(dir.join(file)).unwrap_or_default(), key).unwrap_or(0)
 }
 
+fn parse_memory_kb(stat: &str) -> Option<u64> {
+    // What is mapped of files holds the shared memory that is mapped.
+    let of_files = parse_key(stat, "shmem")?.max(parse_key(stat, "file_mapped")?);
+    Some(parse_key(stat, "anon")?.saturating_add(of_files) / 1024)
+}
+
 fn oom_kills(dir: &Path) -> u64 {
     event(dir, "memory.events", "oom_kill")
 }
@@ -276,6 +288,13 @@ mod tests {
         assert_eq!(parse_key(events, "oom_kill"), Some(5));
         assert_eq!(parse_key(events, "oom"), Some(3));
         assert_eq!(parse_key(events, "kill"), None);
+    }
+
+    #[test]
+    fn page_cache_that_nobody_maps_is_not_memory_of_a_step() {
+        let stat = "anon 2097152\nfile 9999999999\nfile_mapped 1048576\nshmem 524288\n";
+        assert_eq!(parse_memory_kb(stat), Some(3072));
+        assert_eq!(parse_memory_kb("anon 1\n"), None);
     }
 
     #[test]

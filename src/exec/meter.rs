@@ -1,15 +1,30 @@
 //! What the processes of a step use, as its watcher sees it: each task with everything that descends from it.
 //!
-//! What ended is known exactly, since it was waited for: the kernel adds its times, faults, reads and writes to those of
-//! the watcher's dead children. Memory is known as often as it is looked at, and of the living only.
+//! CPU time, faults, reads and writes of what ended are known exactly, since it was waited for: the kernel adds them to
+//! those of the watcher's dead children. What nobody waited for is known as of the last look (`unwaited`).
+//!
+//! Memory is what is resident: anonymous and shared memory and the parts of files that are mapped, each page once,
+//! however many processes of the step share it. What only lies in the page cache does not count. It is known as often as
+//! it is looked at (`pace`), and of single processes also by the peak that the kernel remembers of each that was waited
+//! for. The kernel is asked for the memory of the cgroup where there is one. Where there is none, and the sum over several
+//! processes would be a new peak, it is asked how much of each is shared.
+
+mod pace;
+mod unwaited;
+
+pub(super) use pace::{Activity, Pace};
 
 use crate::exec::launch_spec::StepUsage;
 use crate::model::tres::{Spread, TaskUsage, Usage};
-use crate::sys::proc::{self, Io};
+use crate::sys::proc::{self, CpuTime, Io, Stat};
 use crate::sys::system;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 use std::collections::HashMap;
+use unwaited::{Seen, Unwaited};
+
+/// More memory than before by so many per cent is growth: less is not worth a closer look.
+const GROWTH_PERCENT: u64 = 3;
 
 /// The use of one step.
 #[derive(Debug, Default)]
@@ -19,6 +34,34 @@ pub(super) struct Meter {
     /// To which task a process was seen to belong, by its place in `tasks`.
     owners: HashMap<i32, usize>,
     dead_io: Io,
+    unwaited: Unwaited,
+    /// What the processes had done at the last look.
+    work: Work,
+    shared: Option<Shared>,
+}
+
+/// What processes have done, to tell whether they slept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Work {
+    processes: usize,
+    used: CpuTime,
+    faults: u64,
+    /// One of them runs, or waits for a CPU or a disk.
+    is_awake: bool,
+}
+
+/// The memory of several processes, each page once.
+#[derive(Debug, Clone, Copy)]
+struct Shared {
+    kb: u64,
+    /// By then: without new ones nothing has become resident.
+    faults: u64,
+}
+
+/// What a look at the processes has shown.
+pub(super) struct Look {
+    pub usage: StepUsage,
+    pub activity: Activity,
 }
 
 #[derive(Debug, Default)]
@@ -53,27 +96,28 @@ impl Meter {
         self.tasks.push(Task { rank, pid, ..Task::default() });
     }
 
-    /// Looks at all processes of the step, which are all below this one.
-    pub(super) fn sample(&mut self) -> StepUsage {
-        let (page_kb, tick_us) = (system::page_bytes() / 1024, 1_000_000 / system::ticks_per_sec());
+    /// Looks at all processes of the step, which are all below this one. `memory_kb` is what their cgroup tells.
+    pub(super) fn look(&mut self, memory_kb: Option<u64>) -> Look {
+        let processes = self.processes();
         let mut usage = StepUsage { total: dead_usage(), ..StepUsage::default() };
         let mut owners = HashMap::new();
         let mut living = vec![(0u64, Amounts::default()); self.tasks.len()];
-        for pid in proc::descendants(std::process::id().cast_signed()) {
-            let Some(stat) = proc::stat(pid) else { continue };
-            let owner = self.owner(pid, &stat, &owners);
-            owners.insert(pid, owner);
+        let mut resident = Vec::new();
+        let mut work = Work { processes: processes.len(), ..Work::default() };
+        for (pid, stat) in &processes {
+            let owner = self.owner(*pid, stat, &owners);
+            owners.insert(*pid, owner);
+            work.used = work.used.plus(stat.used);
+            work.is_awake |= matches!(stat.state, b'R' | b'D');
+            work.faults = work.faults.saturating_add(stat.minor_faults).saturating_add(stat.major_faults);
             if stat.state == b'Z' {
                 continue;
             }
-            let vm_kb = stat.vm_bytes / 1024;
-            usage.pids.push(pid);
-            usage.rss_kb += stat.rss_pages * page_kb;
-            usage.total.user_us += stat.user_ticks * tick_us;
-            usage.total.system_us += stat.system_ticks * tick_us;
+            usage.pids.push(*pid);
+            resident.push((*pid, stat.rss_pages * (system::page_bytes() / 1024)));
             if let Some((task_vm_kb, amounts)) = living.get_mut(owner) {
-                *task_vm_kb += vm_kb;
-                *amounts = amounts.plus(Amounts { pages: stat.major_faults, io: proc::io(pid) });
+                *task_vm_kb += stat.vm_bytes / 1024;
+                *amounts = amounts.plus(Amounts { pages: stat.major_faults, io: proc::io(*pid) });
             }
         }
         self.owners = owners;
@@ -81,9 +125,74 @@ impl Meter {
             task.peak_vm_kb = task.peak_vm_kb.max(vm_kb);
             task.seen = task.seen.most(task.dead.plus(amounts));
         }
+        self.count_unwaited(&processes, &usage.total);
+        let used = work.used.plus(self.unwaited.lost());
+        usage.total.user_us += used.user_us;
+        usage.total.system_us += used.system_us;
+        usage.rss_kb = memory_kb.unwrap_or_else(|| self.resident_kb(&resident, work.faults));
+        let activity = self.activity(work, usage.rss_kb);
+        self.work = work;
         self.peak_rss_kb = self.peak_rss_kb.max(usage.rss_kb);
         self.add_peaks(&mut usage.total);
-        usage
+        Look { usage, activity }
+    }
+
+    /// The processes of the step, parents before their children.
+    fn processes(&self) -> Vec<(i32, Stat)> {
+        let mut found: Vec<(i32, Stat)> = proc::descendants(std::process::id().cast_signed())
+            .into_iter()
+            .filter_map(|pid| Some((pid, proc::stat(pid)?)))
+            .collect();
+        // One that lost its parents while they were listed may have been missed.
+        for (pid, start) in self.unwaited.seen() {
+            if !found.iter().any(|(known, _)| *known == pid)
+                && let Some(stat) = proc::stat(pid).filter(|stat| stat.start_ticks == start)
+            {
+                found.push((pid, stat));
+            }
+        }
+        found
+    }
+
+    fn count_unwaited(&mut self, processes: &[(i32, Stat)], dead: &Usage) {
+        let seen = |(pid, stat): &(i32, Stat)| {
+            let Stat { start_ticks, ppid: parent, used, by_children, .. } = *stat;
+            (*pid, Seen { start_ticks, parent, used, by_children })
+        };
+        let reaped = CpuTime { user_us: dead.user_us, system_us: dead.system_us };
+        self.unwaited.look(processes.iter().map(seen).collect(), reaped, |pid| Some(proc::stat(pid)?.by_children));
+    }
+
+    /// The resident memory of these processes, each with its own, KiB. Of several the kernel is asked what they share only
+    /// where their sum would be a new peak: that is costly.
+    fn resident_kb(&mut self, processes: &[(i32, u64)], faults: u64) -> u64 {
+        let sum: u64 = processes.iter().map(|(_, kb)| kb).sum();
+        if processes.len() < 2 {
+            return sum;
+        }
+        if !is_growth(self.peak_rss_kb, sum) {
+            return sum.min(self.peak_rss_kb);
+        }
+        if let Some(shared) = self.shared.filter(|shared| shared.faults == faults) {
+            return shared.kb.min(sum);
+        }
+        // The small ones matter little.
+        let counted = |(pid, kb): &(i32, u64)| {
+            if *kb * 64 < sum { *kb } else { proc::pss_kb(*pid).unwrap_or(*kb) }
+        };
+        let kb = processes.iter().map(counted).sum();
+        self.shared = Some(Shared { kb, faults });
+        kb
+    }
+
+    fn activity(&self, work: Work, rss_kb: u64) -> Activity {
+        if is_growth(self.peak_rss_kb, rss_kb) {
+            Activity::Growing
+        } else if work == self.work && !work.is_awake {
+            Activity::Asleep
+        } else {
+            Activity::Steady
+        }
     }
 
     /// This child of the watcher was waited for: a task, or what has lost its parents.
@@ -99,14 +208,19 @@ impl Meter {
     }
 
     /// What all of it used, when no process is left.
-    pub(super) fn of_the_dead(&self) -> Usage {
+    pub(super) fn of_the_dead(&mut self) -> Usage {
         let mut usage = dead_usage();
+        self.count_unwaited(&[], &usage);
+        usage.user_us += self.unwaited.lost().user_us;
+        usage.system_us += self.unwaited.lost().system_us;
         self.add_peaks(&mut usage);
         usage
     }
 
     fn add_peaks(&self, usage: &mut Usage) {
-        usage.max_rss_kb = usage.max_rss_kb.max(self.peak_rss_kb);
+        // A task begins as a copy of the watcher, and the kernel remembers that as its peak.
+        let is_own = usage.max_rss_kb <= peak_kb(UsageWho::RUSAGE_SELF) && self.peak_rss_kb > 0;
+        usage.max_rss_kb = if is_own { self.peak_rss_kb } else { usage.max_rss_kb.max(self.peak_rss_kb) };
         let over = |amount: fn(&Task) -> u64| Spread::over(self.tasks.iter().map(|task| (task.rank, amount(task))));
         usage.tasks = TaskUsage {
             vm_kb: over(|task| task.peak_vm_kb),
@@ -118,7 +232,7 @@ impl Meter {
 
     /// The task that a process descends from. What lost its parents is known from earlier, or by its process group;
     /// else it counts for the first task. `owners` holds the parents: they were looked at before.
-    fn owner(&self, pid: i32, stat: &proc::Stat, owners: &HashMap<i32, usize>) -> usize {
+    fn owner(&self, pid: i32, stat: &Stat, owners: &HashMap<i32, usize>) -> usize {
         let task = |pid: i32| self.tasks.iter().position(|task| task.pid == pid);
         task(pid)
             .or_else(|| owners.get(&stat.ppid).copied())
@@ -129,12 +243,21 @@ impl Meter {
     }
 }
 
+fn is_growth(peak_kb: u64, now_kb: u64) -> bool {
+    now_kb.saturating_mul(100) > peak_kb.saturating_mul(100 + GROWTH_PERCENT)
+}
+
+/// The largest resident memory of one process.
+fn peak_kb(who: UsageWho) -> u64 {
+    getrusage(who).map_or(0, |used| u64::try_from(used.max_rss()).unwrap_or(0))
+}
+
 /// What all processes that have ended used, as far as somebody waited for them.
 fn dead_usage() -> Usage {
     let Ok(used) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return Usage::default() };
     let micros = |time: TimeVal| u64::try_from(time.num_microseconds()).unwrap_or(0);
     Usage {
-        max_rss_kb: u64::try_from(used.max_rss()).unwrap_or(0),
+        max_rss_kb: peak_kb(UsageWho::RUSAGE_CHILDREN),
         user_us: micros(used.user_time()),
         system_us: micros(used.system_time()),
         tasks: TaskUsage::default(),
@@ -151,9 +274,10 @@ mod tests {
             ppid,
             pgid,
             session: 1,
+            minor_faults: 0,
             major_faults: 0,
-            user_ticks: 0,
-            system_ticks: 0,
+            used: CpuTime::default(),
+            by_children: CpuTime::default(),
             start_ticks: 0,
             vm_bytes: 0,
             rss_pages: 0,

@@ -22,7 +22,7 @@ mod starting;
 use crate::exec::cgroup::StepCgroup;
 use crate::exec::job_files;
 use crate::exec::launch_spec::{LaunchSpec, StepCommand, StepEvent, socket_name};
-use crate::exec::meter::Meter;
+use crate::exec::meter::{Meter, Pace};
 use crate::exec::peer::{Peer, poll, tell, tell_last};
 use crate::exec::{LaunchError, LaunchFault};
 use crate::exec::{adopt, wire};
@@ -46,10 +46,6 @@ const UNKILLABLE: Duration = Duration::from_secs(60);
 
 /// How long the processes of a client that died have after SIGTERM and SIGHUP.
 const CLIENT_GONE_GRACE: Duration = Duration::from_millis(500);
-
-/// Between two looks at the memory in use; from the first to the last as the step grows older. Slurm looks every 30 s.
-const FIRST_SAMPLE: Duration = Duration::from_millis(100);
-const LAST_SAMPLE: Duration = Duration::from_secs(30);
 
 /// Becomes the watcher of the step that comes over `control`. `lock` is the launcher's.
 pub(super) fn watch(control: OwnedFd, lock: File) -> ! {
@@ -259,8 +255,7 @@ struct Watcher {
     suspended_at: Option<Instant>,
     timed_out: bool,
     stopped: bool,
-    next_sample: Instant,
-    sample_pause: Duration,
+    pace: Pace,
 }
 
 impl Watcher {
@@ -294,8 +289,7 @@ impl Watcher {
             suspended_at: None,
             timed_out: false,
             stopped: false,
-            next_sample: Instant::now() + FIRST_SAMPLE,
-            sample_pause: FIRST_SAMPLE,
+            pace: Pace::new(Instant::now()),
             spec,
             listener,
             signals,
@@ -348,10 +342,8 @@ impl Watcher {
             self.timed_out = true;
             self.end_by_itself(" DUE TO TIME LIMIT");
         }
-        if Instant::now() >= self.next_sample {
-            self.sample();
-            self.sample_pause = (self.sample_pause * 2).min(LAST_SAMPLE);
-            self.next_sample = Instant::now() + self.sample_pause;
+        if Instant::now() >= self.pace.next() {
+            self.look();
         }
     }
 
@@ -399,8 +391,8 @@ impl Watcher {
     /// When to wake up though nothing happens.
     fn due(&self) -> Instant {
         match self.deadline {
-            Some(deadline) if self.suspended_at.is_none() => deadline.min(self.next_sample),
-            _ => self.next_sample,
+            Some(deadline) if self.suspended_at.is_none() => deadline.min(self.pace.next()),
+            _ => self.pace.next(),
         }
     }
 

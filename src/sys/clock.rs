@@ -20,6 +20,11 @@ pub fn monotonic() -> Duration {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default()
 }
 
+/// The CPU time that this process has used.
+pub fn own_cpu_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from).unwrap_or_default()
+}
+
 /// Both clocks, read one after the other.
 pub fn moment() -> Moment {
     let (wall, up) = (now(), i64::try_from(monotonic().as_micros()).unwrap_or(i64::MAX));

@@ -3,6 +3,7 @@
 //!
 //! Pids are plain numbers here: they come from `/proc`, from the wire and from records.
 
+use crate::sys::system;
 use nix::sys::signal;
 use nix::unistd::Pid;
 use std::fs;
@@ -17,33 +18,66 @@ pub struct Stat {
     pub ppid: i32,
     pub pgid: i32,
     pub session: i32,
+    /// Page faults that had not to wait for a disk, with those of children that ended.
+    pub minor_faults: u64,
     /// Page faults that had to wait for a disk, with those of children that ended.
     pub major_faults: u64,
-    /// Clock ticks in user mode and in the kernel, with those of children that ended and were waited for.
-    pub user_ticks: u64,
-    pub system_ticks: u64,
+    /// With that of children that ended and were waited for.
+    pub used: CpuTime,
+    /// Of those children alone.
+    pub by_children: CpuTime,
     /// Clock ticks from boot to the start of the process.
     pub start_ticks: u64,
     pub vm_bytes: u64,
     pub rss_pages: u64,
 }
 
-/// Reads a line of `/proc/<pid>/stat`. The command's name stands in brackets and may hold anything, brackets included.
-fn parse_stat(text: &str) -> Option<Stat> {
+/// CPU time in user mode and in the kernel, microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuTime {
+    pub user_us: u64,
+    pub system_us: u64,
+}
+
+impl CpuTime {
+    pub fn plus(self, other: CpuTime) -> CpuTime {
+        CpuTime {
+            user_us: self.user_us.saturating_add(other.user_us),
+            system_us: self.system_us.saturating_add(other.system_us),
+        }
+    }
+
+    pub fn minus(self, other: CpuTime) -> CpuTime {
+        CpuTime {
+            user_us: self.user_us.saturating_sub(other.user_us),
+            system_us: self.system_us.saturating_sub(other.system_us),
+        }
+    }
+}
+
+/// Reads a line of `/proc/<pid>/stat`, in which a clock tick is so many microseconds. The command's name stands in brackets
+/// and may hold anything, brackets included.
+fn parse_stat(text: &str, tick_us: u64) -> Option<Stat> {
     let (_, rest) = text.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
     // proc(5) counts from 1 with the state as field 3.
     let field = |n: usize| fields.get(n - 3).copied();
     let number = |n: usize| field(n).and_then(|f| f.parse::<u64>().ok());
     let signed = |n: usize| field(n).and_then(|f| f.parse::<i32>().ok());
+    let time = |user: usize, system: usize| {
+        let us = |n: usize| Some(number(n)?.saturating_mul(tick_us));
+        Some(CpuTime { user_us: us(user)?, system_us: us(system)? })
+    };
+    let by_children = time(16, 17)?;
     Some(Stat {
         state: *field(3)?.as_bytes().first()?,
         ppid: signed(4)?,
         pgid: signed(5)?,
         session: signed(6)?,
+        minor_faults: number(10)?.saturating_add(number(11)?),
         major_faults: number(12)?.saturating_add(number(13)?),
-        user_ticks: number(14)?.saturating_add(number(16)?),
-        system_ticks: number(15)?.saturating_add(number(17)?),
+        used: time(14, 15)?.plus(by_children),
+        by_children,
         start_ticks: number(22)?,
         vm_bytes: number(23)?,
         rss_pages: number(24)?,
@@ -53,7 +87,18 @@ fn parse_stat(text: &str) -> Option<Stat> {
 /// The process's `stat`; `None` where there is no such process.
 pub fn stat(pid: i32) -> Option<Stat> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    parse_stat(&String::from_utf8_lossy(&text))
+    parse_stat(&String::from_utf8_lossy(&text), 1_000_000 / system::ticks_per_sec().max(1))
+}
+
+/// Reads the text of `/proc/<pid>/smaps_rollup`.
+fn parse_pss_kb(text: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix("Pss:")?.trim().strip_suffix(" kB")?.trim().parse().ok())
+}
+
+/// The resident memory of a process, KiB, of which a page that several processes share counts for each of them by its
+/// part. `None` where the kernel does not tell. It looks at every page of the process, which takes milliseconds a GB.
+pub fn pss_kb(pid: i32) -> Option<u64> {
+    parse_pss_kb(&fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?)
 }
 
 /// Bytes that a process has read and written, whether from a disk or not.
@@ -212,12 +257,13 @@ mod tests {
     #[test]
     fn a_command_name_with_brackets_does_not_shift_the_fields() {
         let line = "42 (a) R (b) S 7 42 40 0 -1 4194304 1 2 3 4 11 12 20 30 20 0 1 0 9999 8192 5 184 1";
-        let stat = parse_stat(line).unwrap();
+        let stat = parse_stat(line, 10_000).unwrap();
         assert_eq!((stat.state, stat.ppid, stat.pgid, stat.session), (b'S', 7, 42, 40));
-        assert_eq!((stat.user_ticks, stat.system_ticks, stat.start_ticks), (31, 42, 9999));
-        assert_eq!(stat.major_faults, 7);
+        assert_eq!(stat.used, CpuTime { user_us: 310_000, system_us: 420_000 });
+        assert_eq!(stat.by_children, CpuTime { user_us: 200_000, system_us: 300_000 });
+        assert_eq!((stat.minor_faults, stat.major_faults, stat.start_ticks), (3, 7, 9999));
         assert_eq!((stat.vm_bytes, stat.rss_pages), (8192, 5));
-        assert_eq!(parse_stat("42 (x) S 7"), None);
+        assert_eq!(parse_stat("42 (x) S 7", 10_000), None);
     }
 
     #[test]
@@ -231,6 +277,15 @@ mod tests {
         let text = "rchar: 6976\nwchar: 12\nsyscr: 10\nsyscw: 0\nread_bytes: 0\n";
         assert_eq!(parse_io(text), Some(Io { read: 6976, written: 12 }));
         assert_eq!(parse_io("rchar: 6976\n"), None);
+    }
+
+    #[test]
+    fn shared_memory_is_told_by_its_part() {
+        assert_eq!(
+            parse_pss_kb("7f-7f ---p 0 00:00 0 [rollup]\nRss:  884 kB\nPss:     385 kB\nPss_Anon: 84 kB\n"),
+            Some(385)
+        );
+        assert_eq!(parse_pss_kb("Rss:  884 kB\n"), None);
     }
 
     #[test]

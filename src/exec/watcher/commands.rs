@@ -43,7 +43,7 @@ impl Watcher {
             }
             StepCommand::KillAll => self.begin_killing(),
             StepCommand::Usage => {
-                let usage = self.sample();
+                let usage = self.look();
                 tell(&mut self.peer, &StepEvent::Usage(usage));
             }
         }

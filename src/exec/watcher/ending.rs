@@ -4,6 +4,7 @@ use super::Watcher;
 use crate::exec::cgroup::StepCgroup;
 use crate::exec::job_files;
 use crate::exec::launch_spec::{LaunchSpec, StepEvent, StepUsage};
+use crate::exec::meter::Look;
 use crate::exec::peer::{poll, tell_last};
 use crate::model::tres::Usage;
 use crate::model::{ExitCode, ExitRecord, StepId};
@@ -17,7 +18,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 impl Watcher {
     /// Collects the dead. True where no child is left.
@@ -71,9 +72,11 @@ impl Watcher {
     }
 
     /// Looks at what the step uses now, and remembers the most memory seen.
-    pub(super) fn sample(&mut self) -> StepUsage {
-        let mut usage = self.meter.sample();
+    pub(super) fn look(&mut self) -> StepUsage {
+        let before = clock::own_cpu_time();
+        let Look { mut usage, activity } = self.meter.look(self.cgroup.as_ref().and_then(StepCgroup::memory_kb));
         self.count_all(&mut usage.total);
+        self.pace.looked(activity, clock::own_cpu_time().saturating_sub(before), Instant::now());
         usage
     }
 

@@ -3,8 +3,12 @@
 //! - `helper ignore SIGNAL…` ignores signals by number, says `ready PID`, and stays.
 //! - `helper eat MB` writes to so much memory, and ends.
 //! - `helper unwaited SECS` ends after a child that nobody waits for, in a session of its own, has used so much CPU time.
+//! - `helper own COUNT MB MS`, `shared COUNT MB MS`, `peak MB MS`, `grow MB MS`, `map MB MS`, `read MB MS`, `short COUNT MS` and
+//!   `burn MS` are loads whose use is known, see `helper/load.rs`.
 //! - `helper play WORD…` tells in a log what becomes of it, see `helper/play.rs`.
 
+#[path = "../helper/load.rs"]
+mod load;
 #[path = "../helper/play.rs"]
 mod play;
 
@@ -17,7 +21,6 @@ unsafe extern "C" {
     fn fork() -> i32;
     fn setsid() -> i32;
     fn kill(pid: i32, signal: i32) -> i32;
-    fn clock() -> std::ffi::c_long;
 }
 
 const SIG_IGN: usize = 1;
@@ -33,6 +36,14 @@ fn main() {
         (Some("ignore"), signals) => ignore(signals),
         (Some("eat"), [mb]) => eat(*mb as usize),
         (Some("unwaited"), [secs]) => unwaited(Duration::from_secs(*secs as u64)),
+        (Some("own"), [count, mb, ms]) => load::own(*count, *mb, *ms),
+        (Some("shared"), [count, mb, ms]) => load::shared(*count, *mb, *ms),
+        (Some("peak"), [mb, ms]) => load::peak(*mb, *ms),
+        (Some("grow"), [mb, ms]) => load::grow(*mb, *ms),
+        (Some("map"), [mb, ms]) => load::map(*mb, *ms),
+        (Some("read"), [mb, ms]) => load::read(*mb, *ms),
+        (Some("short"), [count, ms]) => load::short(*count, *ms),
+        (Some("burn"), [ms]) => load::burn(Duration::from_millis(*ms as u64)),
         _ => panic!("helper: {words:?}: see its source"),
     }
 }
@@ -63,11 +74,7 @@ fn unwaited(time: Duration) {
     if child == 0 {
         // SAFETY: it takes nothing.
         unsafe { setsid() };
-        // SAFETY: it takes nothing. It tells microseconds of CPU time.
-        while (unsafe { clock() } as u128) < time.as_micros() {
-            std::hint::spin_loop();
-        }
-        return;
+        return load::burn(time);
     }
     // SAFETY: kill takes two numbers; 0 sends nothing.
     while unsafe { kill(child, 0) } == 0 {

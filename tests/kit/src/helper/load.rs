@@ -1,0 +1,126 @@
+//! Loads whose use of memory and CPU is known: what slotd measures is compared with it.
+
+use std::hint::black_box;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+unsafe extern "C" {
+    fn fork() -> i32;
+    fn wait(status: *mut i32) -> i32;
+    fn clock() -> std::ffi::c_long;
+    fn mmap(at: usize, bytes: usize, protection: i32, flags: i32, fd: i32, offset: i64) -> *const u8;
+}
+
+const PROT_READ: i32 = 1;
+const MAP_SHARED: i32 = 1;
+
+fn millis(ms: i32) -> Duration {
+    Duration::from_millis(ms as u64)
+}
+
+/// Memory that is really there: every page was written to.
+fn memory(mb: i32) -> Vec<u8> {
+    black_box(vec![1u8; (mb as usize) << 20])
+}
+
+/// Several children do the same at once; ends when all have ended.
+fn children(count: i32, load: impl Fn()) {
+    for _ in 0..count {
+        // SAFETY: this process has one thread.
+        if unsafe { fork() } == 0 {
+            load();
+            std::process::exit(0);
+        }
+    }
+    // SAFETY: nobody wants to know the status.
+    while unsafe { wait(std::ptr::null_mut()) } > 0 {}
+}
+
+/// Uses so much CPU time.
+pub fn burn(time: Duration) {
+    // SAFETY: it takes nothing. It tells microseconds of CPU time.
+    while (unsafe { clock() } as u128) < time.as_micros() {
+        std::hint::spin_loop();
+    }
+}
+
+/// So many processes, each with so much memory of its own, for so long.
+pub fn own(count: i32, mb: i32, ms: i32) {
+    children(count, || {
+        let held = memory(mb);
+        sleep(millis(ms));
+        drop(held);
+    });
+}
+
+/// Memory that so many processes share for so long.
+pub fn shared(count: i32, mb: i32, ms: i32) {
+    let held = memory(mb);
+    children(count, || {
+        sleep(millis(ms));
+        black_box(held.iter().step_by(4096).map(|byte| u64::from(*byte)).sum::<u64>());
+    });
+}
+
+/// So much memory for a moment, and nothing before and after it.
+pub fn peak(mb: i32, ms: i32) {
+    burn(millis(300));
+    let held = memory(mb);
+    sleep(millis(ms));
+    drop(held);
+    burn(millis(900));
+}
+
+/// One process that grows to so much in so long a time, beside one that sleeps.
+pub fn grow(mb: i32, ms: i32) {
+    children(2, || {
+        let held: Vec<Vec<u8>> = (0..mb)
+            .map(|_| {
+                sleep(millis(ms) / mb as u32);
+                memory(1)
+            })
+            .collect();
+        black_box(&held);
+    });
+}
+
+/// Maps a file of so much, which it makes, and reads all of it.
+pub fn map(mb: i32, ms: i32) {
+    let file = tempfile(mb);
+    // SAFETY: a new mapping of an open file; its result is looked at.
+    let at = unsafe { mmap(0, (mb as usize) << 20, PROT_READ, MAP_SHARED, std::os::fd::AsRawFd::as_raw_fd(&file), 0) };
+    assert_ne!(at as isize, -1, "the file is mapped");
+    // SAFETY: the mapping is so long, and lasts as long as the process.
+    let bytes = unsafe { std::slice::from_raw_parts(at, (mb as usize) << 20) };
+    black_box(bytes.iter().step_by(4096).map(|byte| u64::from(*byte)).sum::<u64>());
+    sleep(millis(ms));
+}
+
+/// Reads a file of so much, which it makes, without keeping anything of it.
+pub fn read(mb: i32, ms: i32) {
+    let mut file = tempfile(mb);
+    std::io::Seek::rewind(&mut file).expect("the file is there");
+    std::io::copy(&mut file, &mut std::io::sink()).expect("the file is read");
+    sleep(millis(ms));
+}
+
+/// A file without a name in the working directory.
+fn tempfile(mb: i32) -> std::fs::File {
+    let path = format!("load.{}", std::process::id());
+    let mut file =
+        std::fs::File::options().create(true).truncate(true).read(true).write(true).open(&path).expect("a file");
+    std::fs::remove_file(&path).expect("it was made");
+    let block = vec![1u8; 1 << 20];
+    (0..mb).for_each(|_| std::io::Write::write_all(&mut file, &block).expect("room for it"));
+    file
+}
+
+/// So many processes, one after the other, each with so much CPU time.
+pub fn short(count: i32, ms: i32) {
+    let helper = std::env::current_exe().expect("this program");
+    for _ in 0..count {
+        let burns = Command::new(&helper).args(["burn", &ms.to_string()]).status();
+        assert!(burns.is_ok_and(|status| status.success()));
+    }
+}
