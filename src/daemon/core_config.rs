@@ -58,7 +58,7 @@ pub fn partitions(settings: &Settings, has_gpus: bool) -> Vec<Partition> {
     let gpu = settings.gpu_partitions.iter().map(|name| (name, true)).filter(|_| has_gpus);
     cpu.chain(gpu)
         .enumerate()
-        .map(|(i, (name, is_gpu))| Partition { name: name.clone(), is_gpu, is_default: i == 0 })
+        .map(|(i, (name, is_gpu))| Partition { name: name.clone(), is_gpu, is_default: i == 0, ..Partition::default() })
         .collect()
 }
 

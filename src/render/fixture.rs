@@ -158,7 +158,7 @@ pub fn step(id: StepId, name: &str, state: JobState, exit: ExitCode, started: i6
 /// The host of the records: two CPUs, 24105 MB, partitions cpu* and gpu, idle.
 pub fn node(gpus: u32) -> NodeView {
     let partition = |name: &str, is_gpu, is_default| PartitionView {
-        partition: Partition { name: name.to_owned(), is_gpu, is_default },
+        partition: Partition { name: name.to_owned(), is_gpu, is_default, ..Partition::default() },
         running: 0,
         pending: 0,
     };

@@ -7,7 +7,7 @@ use super::cards::is_model;
 use super::core::{Core, Record};
 use super::forecast::Trial;
 use super::queue::shown_priority;
-use super::room::Want;
+use super::room::{Seating, Want};
 use super::types::{Config, Cx, Estimate, Submission};
 use crate::model::change::{Change, Texts};
 use crate::model::job::Hold;
@@ -26,12 +26,12 @@ pub fn size(request: &JobRequest, partition: &Partition, config: &Config) -> Tre
     let asked = side_by_side.saturating_mul(request.cpus_per_task.unwrap_or(1));
     let for_gpus = gpu.cpus_per_gpu.unwrap_or(0).saturating_mul(gpus);
     let cpus = asked.max(request.mincpus.unwrap_or(0)).max(for_gpus).max(1);
+    let all_mb = partition.capacity(&config.host).mem_mb;
     let mem_mb = match request.mem {
-        // A host with less than the default has to do with what it has.
-        MemRequest::Default => config.default_mem_mb.min(config.host.mem_mb),
-        MemRequest::PerNode(0) => config.host.mem_mb,
+        // A partition with less than the default has to do with what it has.
+        MemRequest::Default => config.default_mem_mb.min(all_mb),
+        MemRequest::PerNode(0) | MemRequest::PerCpu(0) => all_mb,
         MemRequest::PerNode(mb) => mb,
-        MemRequest::PerCpu(0) => config.host.mem_mb,
         MemRequest::PerCpu(mb) => mb.saturating_mul(u64::from(cpus)),
         MemRequest::PerGpu(mb) => mb.saturating_mul(u64::from(gpus)),
     };
@@ -43,9 +43,9 @@ pub(super) fn check_tasks(asked: u32, max: u32) -> Result<(), Refusal> {
     if asked > max { Err(Refusal::TooManyTasks { asked, max }) } else { Ok(()) }
 }
 
-/// Refuses what the host does not have, even when nobody else is on it.
-fn check_size(request: &JobRequest, tres: &Tres, config: &Config) -> Result<(), Refusal> {
-    let host = config.host.tres();
+/// Refuses what the partition does not have, even when nobody else is in it.
+fn check_size(request: &JobRequest, tres: &Tres, partition: &Partition, config: &Config) -> Result<(), Refusal> {
+    let host = partition.capacity(&config.host);
     if tres.cpus > host.cpus {
         return Err(Refusal::TooManyCpus { asked: tres.cpus, there: host.cpus });
     }
@@ -55,11 +55,16 @@ fn check_size(request: &JobRequest, tres: &Tres, config: &Config) -> Result<(), 
     }
     let there = match request.gpu.model.as_deref() {
         None => host.gpus,
-        Some(model) => config.host.gpus.iter().filter(|gpu| is_model(gpu, model)).count() as u32,
+        Some(model) => {
+            let own = |id| partition.gpus.as_ref().is_none_or(|own| own.contains(&id));
+            let found = config.host.gpus.iter().filter(|gpu| own(gpu.id) && is_model(gpu, model));
+            (found.count() as u32).min(host.gpus)
+        }
     };
-    if tres.gpus > there {
+    let asked = request.gpu.share().gpus_in(tres);
+    if asked > there {
         let model = request.gpu.model.clone();
-        return Err(Refusal::TooManyGpus { asked: tres.gpus, there, model, host: host.gpus });
+        return Err(Refusal::TooManyGpus { asked, there, model, host: host.gpus });
     }
     Ok(())
 }
@@ -131,7 +136,7 @@ impl Core {
         let mut first_refusal = None;
         for partition in partitions {
             let tres = size(request, partition, &self.config);
-            match check_size(request, &tres, &self.config) {
+            match check_size(request, &tres, partition, &self.config) {
                 Ok(()) => return Ok(Admitted { partition: partition.name.clone(), tres }),
                 Err(refusal) => {
                     first_refusal.get_or_insert(refusal);
@@ -192,9 +197,10 @@ impl Core {
 
     /// The size of a job with another request or in another partition, for `scontrol update`.
     pub(super) fn resized(&self, request: &JobRequest, partition: &str) -> Option<Tres> {
-        let partition = self.config.partitions.iter().find(|p| p.name == partition)?;
-        let tres = size(request, partition, &self.config);
-        let want = Want::sized(request, tres);
+        let found = self.config.partitions.iter().find(|known| known.name == partition)?;
+        let tres = size(request, found, &self.config);
+        let place = Seating { exclusive: false, ..Seating::of(request, partition, &self.config.partitions) };
+        let want = Want::sized(request, tres, place);
         self.ledger.whole().fits(&want, &self.config.host).then_some(tres)
     }
 }

@@ -6,6 +6,10 @@
 //! than what is spare. So whatever starts, the jobs that the blocked one waits for stay the same, and it starts no
 //! later than reserved.
 //!
+//! Partitions that have parts of the host of their own have lines of their own, and the first blocked job of each line
+//! holds a reservation: whoever passes must not delay any of them. Jobs of partitions that have the same part stand in one
+//! line.
+//!
 //! One [`Round`] serves the plan itself and the forecast for `squeue --start`: they can't disagree.
 
 use super::queue::{Queue, QueueKey, Shape};
@@ -25,7 +29,7 @@ pub struct Running {
     pub part: Part,
 }
 
-/// What is kept for the first blocked job.
+/// What is kept for the first blocked job of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
     /// When it starts at the latest; `None`: it waits for a job without a time limit.
@@ -51,53 +55,58 @@ pub enum Verdict {
 #[derive(Debug)]
 pub struct Round {
     now: Timestamp,
-    reservation: Option<Reservation>,
+    /// One for each line with a blocked job.
+    reservations: Vec<(usize, Reservation)>,
     /// What was considered last.
     at: Option<QueueKey>,
     /// Its shape, behind the first blocked job, while it does not have to wait.
     shape: Option<Shape>,
-    /// Of the other shapes that may pass the first blocked job, the record that is next. `None`: nothing is blocked yet.
+    /// Of the other shapes that are worth a look, the record that is next. `None`: nothing is blocked yet.
     heads: Option<BinaryHeap<Reverse<(QueueKey, Shape)>>>,
 }
 
 impl Round {
     pub fn new(now: Timestamp) -> Self {
-        Round { now, reservation: None, at: None, shape: None, heads: None }
+        Round { now, reservations: Vec::new(), at: None, shape: None, heads: None }
     }
 
     /// Whether a job was found blocked: what is considered from now on stands behind it.
     pub fn is_blocked(&self) -> bool {
-        self.reservation.is_some()
+        !self.reservations.is_empty()
     }
 
     /// What this round keeps for the first job that it found blocked.
     #[cfg(test)]
     pub fn reservation(&self) -> Option<&Reservation> {
-        self.reservation.as_ref()
+        self.reservations.first().map(|(_, reservation)| reservation)
     }
 
-    /// The next record that is to be considered: the first one that might start.
+    /// The next record that is to be considered: the first one that might start, or is the first blocked one of its line.
     pub fn next(&mut self, queue: &Queue, room: &Room, host: &Host) -> Option<QueueKey> {
-        // Every job needs a CPU.
-        if room.cpus == 0 {
+        let most = room.most_cpus();
+        if most == 0 {
             return None;
         }
-        let Some(reservation) = self.reservation.as_ref() else {
+        if !self.is_blocked() {
             self.at = self.at.map_or_else(|| queue.first(), |at| queue.after(at));
             return self.at;
-        };
+        }
         let from = self.at?;
         let (heads, last) = (self.heads.take(), self.shape.take());
-        let may_pass = |shape: &Shape| self.passing(reservation, &shape.want(), shape.limit, room, host).is_some();
+        let is_worth = |shape: &Shape| {
+            let want = shape.want();
+            !self.has_reservation(&want, room) || self.passing(&want, shape.limit, room, host).is_some()
+        };
         let next_of = |shape: Shape, at| queue.after_of(&shape, at).map(|key| Reverse((key, shape)));
         let mut heads = heads.unwrap_or_else(|| {
-            let free = queue.shapes_within(room.cpus).filter(|shape| may_pass(shape));
-            free.filter_map(|shape| next_of(shape.clone(), from)).collect()
+            let is_wide_enough = |shape: &&Shape| shape.needs_cpus() <= most || room.lines() > self.reservations.len();
+            let shapes = queue.shapes().take_while(is_wide_enough).filter(|shape| is_worth(shape));
+            shapes.filter_map(|shape| next_of(shape.clone(), from)).collect()
         });
         heads.extend(last.and_then(|shape| next_of(shape, from)));
         let found = loop {
             let Some(Reverse((key, shape))) = heads.pop() else { break None };
-            if !may_pass(&shape) {
+            if !is_worth(&shape) {
                 continue;
             }
             if queue.contains(&key) {
@@ -112,8 +121,13 @@ impl Round {
         self.at
     }
 
-    /// Whether the record that [`Round::next`] gave may start in `room`. `running` is asked for once, when the first job
-    /// is found blocked; it must include what this round has started.
+    fn has_reservation(&self, want: &Want, room: &Room) -> bool {
+        let line = room.line(want.place.partition);
+        self.reservations.iter().any(|(known, _)| *known == line)
+    }
+
+    /// Whether the record that [`Round::next`] gave may start in `room`. `running` is asked for when a job is found
+    /// blocked as the first of its line; it must include what this round has started.
     pub fn consider(
         &mut self,
         want: &Want,
@@ -122,51 +136,38 @@ impl Round {
         host: &Host,
         running: impl FnOnce() -> Vec<Running>,
     ) -> Verdict {
-        let Some(reservation) = self.reservation.as_ref() else {
-            if let Some(part) = room.pick(want, host) {
-                return Verdict::Start(part);
-            }
-            self.reservation = Some(reserve(want, room, running(), host));
+        if !self.has_reservation(want, room) && !room.fits(want, host) {
+            self.reservations.push((room.line(want.place.partition), reserve(want, room, running(), host)));
+            self.shape = None;
             return Verdict::Wait;
-        };
-        let Some(part) = self.passing(reservation, want, limit_secs, room, host) else {
+        }
+        let Some(part) = self.passing(want, limit_secs, room, host) else {
             self.shape = None;
             return Verdict::Wait;
         };
-        if !self.ends_before(reservation, limit_secs)
-            && let Some(spare) = self.reservation.as_mut().and_then(|reservation| reservation.spare.as_mut())
-        {
-            spare.take(&part);
-        }
+        let now = self.now;
+        let delayed = self.reservations.iter_mut().filter(|(_, kept)| !ends_before(now, kept, limit_secs));
+        delayed.filter_map(|(_, kept)| kept.spare.as_mut()).for_each(|spare| spare.take(&part));
         Verdict::Start(part)
     }
 
-    /// What a job behind the first blocked one gets, if it may start: it fits, and does not delay that one.
-    fn passing(
-        &self,
-        reservation: &Reservation,
-        want: &Want,
-        limit_secs: Option<u64>,
-        room: &Room,
-        host: &Host,
-    ) -> Option<Part> {
-        match &reservation.spare {
-            _ if self.ends_before(reservation, limit_secs) => room.pick(want, host),
-            Some(spare) => room.pick_in_both(spare, want, host),
-            None => None,
-        }
-    }
-
-    fn ends_before(&self, reservation: &Reservation, limit_secs: Option<u64>) -> bool {
-        match (limit_secs, reservation.at) {
-            (Some(limit), Some(at)) => self.now.plus_secs(limit) <= at,
-            (Some(_), None) => true,
-            (None, _) => false,
-        }
+    /// What a job gets, if it may start: it fits, and does not delay the blocked ones before it.
+    fn passing(&self, want: &Want, limit_secs: Option<u64>, room: &Room, host: &Host) -> Option<Part> {
+        let kept = self.reservations.iter().filter(|(_, kept)| !ends_before(self.now, kept, limit_secs));
+        let spares: Option<Vec<&Room>> = kept.map(|(_, kept)| kept.spare.as_ref()).collect();
+        room.pick_in_all(&spares?, want, host)
     }
 }
 
-/// The reservation of a job that does not fit into `room`.
+fn ends_before(now: Timestamp, reservation: &Reservation, limit_secs: Option<u64>) -> bool {
+    match (limit_secs, reservation.at) {
+        (Some(limit), Some(at)) => now.plus_secs(limit) <= at,
+        (Some(_), None) => true,
+        (None, _) => false,
+    }
+}
+
+/// The reservation of a job that does not fit into the room that there is now.
 fn reserve(want: &Want, now: &Room, mut running: Vec<Running>, host: &Host) -> Reservation {
     let mut room = now.clone();
     running.sort_by_key(|r| (r.end.is_none(), r.end, r.order));

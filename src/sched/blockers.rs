@@ -31,7 +31,7 @@ fn array_full(group: Option<&ArrayGroup>) -> Option<Reason> {
 impl Core {
     /// It asks for more than the host has now, even with nobody else on it, or for more tasks than a step may have.
     fn too_large(&self, job: &Job) -> Option<Reason> {
-        let is_possible = self.ledger.whole().fits(&Want::of(job), &self.config.host);
+        let is_possible = self.ledger.whole().fits(&Want::of(job, &self.config.partitions), &self.config.host);
         let is_possible = is_possible && job.request.task_count() <= self.config.max_tasks;
         (!is_possible).then_some(Reason::BadConstraints)
     }
@@ -55,7 +55,7 @@ impl Core {
 
     /// Why a job waits, or why it ended as it did; worked out now.
     ///
-    /// Among those that only wait for resources the first one is told so (Resources, or Exclusive where the host is not
+    /// Among those that wait for the same resources the first one is told so (Resources, or Exclusive where the host is not
     /// to be shared), and the others that it goes before them (Priority), as in Slurm.
     pub fn reason(&self, id: JobId, now: Timestamp) -> Reason {
         let Some(record) = self.jobs.get(&id) else { return Reason::None };
@@ -68,15 +68,17 @@ impl Core {
         if !self.takes_starts() {
             return Reason::ReqNodeNotAvail;
         }
-        let first = self.queue.first();
+        let want = Want::of(&record.job, &self.config.partitions);
+        let room = self.ledger.room();
+        let line = room.line(want.place.partition);
+        let first = self.queue.first_of(|partition| room.line(partition) == line);
         if first.is_some_and(|first| first.id != id) {
             return Reason::Priority;
         }
-        let want = Want::of(&record.job);
-        if self.ledger.room().fits(&want, &self.config.host) {
-            // The next plan starts it.
-            Reason::None
-        } else if self.ledger.exclusive().is_some() || want.exclusive {
+        if room.fits(&want, &self.config.host) {
+            // The next plan starts it, unless that would delay the first of another line.
+            if self.queue.first().is_some_and(|first| first.id != id) { Reason::Priority } else { Reason::None }
+        } else if self.ledger.is_exclusive() || want.place.exclusive {
             Reason::Exclusive
         } else {
             Reason::Resources

@@ -6,7 +6,7 @@
 use crate::model::gpu::{Gpu, GpuShare};
 use crate::model::partition::Host;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Which GPUs a job needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -15,6 +15,8 @@ pub struct GpuWant<'a> {
     pub share: GpuShare,
     /// Only GPUs of this model will do.
     pub model: Option<&'a str>,
+    /// Only these will do.
+    pub among: Option<&'a BTreeSet<u32>>,
 }
 
 /// What processes that are no job's have of a GPU.
@@ -121,46 +123,34 @@ impl Cards {
         Cards(self.0.iter().map(|(id, card)| (*id, empty(card))).collect())
     }
 
-    /// The GPUs that `want` would get, ascending; `None` where too few will do.
-    pub fn pick(&self, want: &GpuWant, host: &Host) -> Option<Vec<u32>> {
-        self.pick_of(want, host, |_| true, |_| true)
-    }
-
-    /// The same, where these may have what is free here and in `other`.
-    pub fn pick_in_both(&self, other: &Cards, want: &GpuWant, host: &Host) -> Option<Vec<u32>> {
-        self.pick_of(want, host, |id| other.have(&[id], want.share), |_| true)
-    }
-
-    /// The same, where those that are not free in `other` go first.
-    pub fn pick_beside(&self, other: &Cards, want: &GpuWant, host: &Host) -> Option<Vec<u32>> {
-        self.pick_of(want, host, |_| true, |id| !other.have(&[id], want.share))
-    }
-
-    fn pick_of(
-        &self,
-        want: &GpuWant,
-        host: &Host,
-        may_be: impl Fn(u32) -> bool,
-        goes_first: impl Fn(u32) -> bool,
-    ) -> Option<Vec<u32>> {
+    /// The GPUs that `want` would get, ascending, of what is free here and in `others`; `None` where too few will do. Those
+    /// that are not free in `beside` go first.
+    pub fn pick(&self, want: &GpuWant, others: &[&Cards], beside: Option<&Cards>, host: &Host) -> Option<Vec<u32>> {
         let count = want.count as usize;
         if count == 0 {
             return Some(Vec::new());
         }
+        let mut free = self.free(want, others, host);
+        if free.len() < count {
+            return None;
+        }
+        let is_later = |id: u32| beside.is_some_and(|beside| beside.have(&[id], want.share));
+        let freedom = |id: &u32| self.0.get(id).map_or(0, |card| card.freedom(want.share));
+        free.sort_unstable_by_key(|id| (is_later(*id), Reverse(freedom(id)), *id));
+        free.truncate(count);
+        free.sort_unstable();
+        Some(free)
+    }
+
+    /// All GPUs that will do, one by one, ascending.
+    pub fn free(&self, want: &GpuWant, others: &[&Cards], host: &Host) -> Vec<u32> {
         let is_wanted = |id: u32| match want.model {
             None => true,
             Some(model) => host.gpus.iter().any(|gpu| gpu.id == id && is_model(gpu, model)),
         };
-        let free = self.0.iter().filter(|(id, card)| card.has(want.share) && is_wanted(**id) && may_be(**id));
-        let order = |(id, card): (&u32, &Card)| (!goes_first(*id), Reverse(card.freedom(want.share)), *id);
-        let mut free: Vec<(bool, Reverse<u64>, u32)> = free.map(order).collect();
-        if free.len() < count {
-            return None;
-        }
-        free.sort_unstable();
-        let mut picked: Vec<u32> = free.into_iter().take(count).map(|(.., id)| id).collect();
-        picked.sort_unstable();
-        Some(picked)
+        let is_own = |id: u32| want.among.is_none_or(|among| among.contains(&id));
+        let free = self.0.iter().filter(|(id, card)| card.has(want.share) && is_wanted(**id) && is_own(**id));
+        free.map(|(id, _)| *id).filter(|id| others.iter().all(|other| other.have(&[*id], want.share))).collect()
     }
 
     /// Whether each of these has so much that is free.
@@ -200,18 +190,18 @@ mod tests {
     }
 
     fn want(count: u32, share: GpuShare) -> GpuWant<'static> {
-        GpuWant { count, share, model: None }
+        GpuWant { count, share, ..GpuWant::default() }
     }
 
     #[test]
     fn the_freest_go_first_and_among_equals_the_lowest_number() {
         let host = shared_host([100, 400, 400, 200]);
         let mut cards = Cards::of(&host);
-        assert_eq!(cards.pick(&want(1, GpuShare::MemMb(50)), &host), Some(vec![1]));
+        assert_eq!(cards.pick(&want(1, GpuShare::MemMb(50)), &[], None, &host), Some(vec![1]));
         cards.take(&[1], GpuShare::MemMb(250));
-        assert_eq!(cards.pick(&want(3, GpuShare::MemMb(150)), &host), Some(vec![1, 2, 3]));
-        assert_eq!(cards.pick(&want(3, GpuShare::MemMb(151)), &host), None, "one of them has 150 left");
-        assert_eq!(cards.pick(&want(1, GpuShare::Whole), &host), Some(vec![2]));
+        assert_eq!(cards.pick(&want(3, GpuShare::MemMb(150)), &[], None, &host), Some(vec![1, 2, 3]));
+        assert_eq!(cards.pick(&want(3, GpuShare::MemMb(151)), &[], None, &host), None, "one of them has 150 left");
+        assert_eq!(cards.pick(&want(1, GpuShare::Whole), &[], None, &host), Some(vec![2]));
     }
 
     #[test]
@@ -240,10 +230,10 @@ mod tests {
     fn the_steps_of_a_job_share_its_part_of_a_gpu() {
         let host = shared_host([100; 4]);
         let mut cards = Cards::of_job(&[2], GpuShare::MemMb(40), &host);
-        assert_eq!(cards.pick(&want(1, GpuShare::MemMb(30)), &host), Some(vec![2]));
+        assert_eq!(cards.pick(&want(1, GpuShare::MemMb(30)), &[], None, &host), Some(vec![2]));
         cards.take(&[2], GpuShare::MemMb(30));
-        assert_eq!(cards.pick(&want(1, GpuShare::MemMb(30)), &host), None);
-        assert_eq!(cards.pick(&want(1, GpuShare::Shards(1)), &host), None, "it has no parts of it");
-        assert_eq!(cards.emptied().pick(&want(1, GpuShare::Whole), &host), Some(vec![2]));
+        assert_eq!(cards.pick(&want(1, GpuShare::MemMb(30)), &[], None, &host), None);
+        assert_eq!(cards.pick(&want(1, GpuShare::Shards(1)), &[], None, &host), None, "it has no parts of it");
+        assert_eq!(cards.emptied().pick(&want(1, GpuShare::Whole), &[], None, &host), Some(vec![2]));
     }
 }

@@ -8,6 +8,7 @@ use super::index::NameGroup;
 use super::ledger::Ledger;
 use super::node::Node;
 use super::queue::{Place, Queue, QueueKey, Shape, rank};
+use super::room::Part;
 use super::steps::StepWait;
 use super::types::{Config, Cx, Effect};
 use super::waits::Waits;
@@ -16,7 +17,6 @@ use crate::model::dependency::{Dependency, DependencyTerm};
 use crate::model::diagnostics::RoundFacts;
 use crate::model::job::ClientProcess;
 use crate::model::partition::Host;
-use crate::model::request::Sharing;
 use crate::model::{ArrayRole, ClockBase, Job, JobId, JobState, Partition, Timestamp};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -92,7 +92,7 @@ pub(super) fn dependency_of(job: &Job) -> &Dependency {
 
 impl Core {
     pub fn new(config: Config) -> Core {
-        let ledger = Ledger::new(&config.host);
+        let ledger = Ledger::new(&config.host, &config.partitions);
         Core {
             config,
             clock: ClockBase::default(),
@@ -167,12 +167,11 @@ impl Core {
     pub fn set_host(&mut self, host: Host, partitions: Vec<Partition>, now: Timestamp) {
         self.config.host = host;
         self.config.partitions = partitions;
-        let mut ledger = Ledger::new(&self.config.host);
+        let mut ledger = Ledger::new(&self.config.host, &self.config.partitions);
         for id in &self.active {
-            if let Some(job) = self.jobs.get(id).map(|record| &record.job)
-                && let Some(alloc) = &job.run.alloc
-            {
-                ledger.adopt(*id, alloc, job.request.sharing == Sharing::Exclusive, &self.config.host);
+            let job = self.jobs.get(id).map(|record| &record.job);
+            if let Some(part) = job.and_then(|job| Part::of(job, &self.config.partitions)) {
+                ledger.take(*id, part);
             }
         }
         self.ledger = ledger;
@@ -224,11 +223,8 @@ impl Core {
                 job.run.suspended_at = None;
             }
             job.run.state = to;
-            if from.is_active()
-                && !to.is_active()
-                && let Some(alloc) = &job.run.alloc
-            {
-                self.ledger.give_back(id, alloc, &self.config.host);
+            if from.is_active() && !to.is_active() {
+                self.ledger.give_back(id);
             }
         }
         self.index(id);
@@ -269,7 +265,8 @@ impl Core {
         let Some(record) = self.jobs.get(&id) else { return };
         let job = &record.job;
         let is_waiting = job.run.state == JobState::Pending && self.gate(record, now).is_none();
-        let place = is_waiting.then(|| Place { key: self.queue_key(job), shape: Shape::of(job) });
+        let place =
+            is_waiting.then(|| Place { key: self.queue_key(job), shape: Shape::of(job, &self.config.partitions) });
         if let Some(record) = self.jobs.get_mut(&id) {
             match (&record.place, &place) {
                 (Some(old), Some(new)) if old == new => {}

@@ -94,7 +94,7 @@ impl Core {
         };
         let limit = job.request.array.as_ref().and_then(|array| array.limit);
         let array = job.array_job_id().map(|array| (array, limit));
-        let place = Place { key: self.queue_key(job), shape: Shape::of(job) };
+        let place = Place { key: self.queue_key(job), shape: Shape::of(job, &self.config.partitions) };
         Some(Waiting { place, begin, tasks: job.pending_tasks(), array })
     }
 
@@ -172,7 +172,14 @@ impl Future {
     fn run(mut self) -> Starts {
         let mut starts = 0;
         for _ in 0..MAX_MOMENTS {
-            starts += self.one_round();
+            // As in the plan: with several lines a start may show that another job can start too.
+            loop {
+                let started = self.one_round();
+                starts += started;
+                if started == 0 || self.room.lines() == 1 {
+                    break;
+                }
+            }
             if starts >= MAX_STARTS || !self.advance() {
                 break;
             }

@@ -4,9 +4,8 @@ use super::cards::Cards;
 use super::core::Core;
 use super::index::load_of;
 use super::queue::Shape;
-use crate::model::request::Sharing;
 use crate::model::{ArrayRole, Job, JobState, Tres};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 impl Core {
     /// What was found broken first.
@@ -18,12 +17,13 @@ impl Core {
         self.check_arrays()
     }
 
-    /// Never over capacity; no CPU and no GPU in two hands; the ledger says what the jobs say.
+    /// Never over capacity; no more jobs on a CPU than each of them allows, and no GPU in two hands; no partition has more
+    /// than it may; the ledger says what the jobs say.
     fn check_capacity(&self) -> Result<(), String> {
         let mut total = Tres::ZERO;
-        let mut cpus = BTreeSet::new();
+        let mut cpus = BTreeMap::new();
         let mut gpus = Cards::of(&self.config.host);
-        let mut holders = 0;
+        let mut used: HashMap<usize, Tres> = HashMap::new();
         for job in self.jobs() {
             if job.run.state.is_active() != self.active.contains(&job.id) {
                 return Err(format!("job {} is {} and the index of active jobs disagrees", job.id, job.run.state));
@@ -39,25 +39,40 @@ impl Core {
             if alloc.gpu_ids.len() as u32 != gpu_count || alloc.cpu_ids.len() as u32 != alloc.tres.cpus {
                 return Err(format!("job {} has an allocation whose numbers do not add up: {alloc:?}", job.id));
             }
-            if let Some(cpu) = alloc.cpu_ids.iter().find(|cpu| !cpus.insert(**cpu)) {
-                return Err(format!("CPU {cpu} was given twice, once to job {}", job.id));
+            let Some(held) = self.ledger.held(job.id) else { return Err(format!("job {} holds nothing", job.id)) };
+            for cpu in &alloc.cpu_ids {
+                let users: &mut Vec<u32> = cpus.entry(*cpu).or_default();
+                users.push(held.place.seats);
+                if users.len() > users.iter().copied().min().unwrap_or(0) as usize {
+                    return Err(format!("CPU {cpu} was given to more than may share it, once to job {}", job.id));
+                }
+            }
+            let partition = held.place.partition.map(|at| (at, &self.config.partitions[at]));
+            if let Some((at, partition)) = partition {
+                let is_own = |own: &Option<BTreeSet<u32>>, ids: &[u32]| {
+                    own.as_ref().is_none_or(|own| ids.iter().all(|id| own.contains(id)))
+                };
+                if !is_own(&partition.cpus, &alloc.cpu_ids) || !is_own(&partition.gpus, &alloc.gpu_ids) {
+                    return Err(format!("job {} has {alloc:?} in {partition:?}", job.id));
+                }
+                let used = used.entry(at).or_default();
+                *used = used.plus(&alloc.tres);
+                if used.minus(&partition.bounds()) != Tres::ZERO {
+                    return Err(format!("jobs have {used:?} of {partition:?}"));
+                }
             }
             if !gpus.have(&alloc.gpu_ids, alloc.gpu_share) {
                 return Err(format!("job {} has of the GPUs {:?} what others have", job.id, alloc.gpu_ids));
             }
             gpus.take(&alloc.gpu_ids, alloc.gpu_share);
             total = total.plus(&alloc.tres);
-            holders += 1;
         }
         if total != self.ledger.used() {
             return Err(format!("jobs hold {total:?}, the ledger says {:?}", self.ledger.used()));
         }
-        if total.minus(&self.config.host.tres()) != Tres::ZERO {
+        // Shared CPUs count for each job.
+        if (Tres { cpus: cpus.len() as u32, ..total }).minus(&self.config.host.tres()) != Tres::ZERO {
             return Err(format!("jobs hold {total:?} of {:?}", self.config.host.tres()));
-        }
-        let exclusive = self.active.iter().filter_map(|id| self.job(*id));
-        if exclusive.filter(|job| job.request.sharing == Sharing::Exclusive).count() > 0 && holders > 1 {
-            return Err(format!("{holders} jobs on a host that one of them has to itself"));
         }
         Ok(())
     }
@@ -77,7 +92,9 @@ impl Core {
             }
         }
         let places = self.jobs.values().filter_map(|record| Some((&record.job, record.place.as_ref()?)));
-        if let Some((job, _)) = places.clone().find(|(job, place)| Shape::of(job) != place.shape) {
+        if let Some((job, _)) =
+            places.clone().find(|(job, place)| Shape::of(job, &self.config.partitions) != place.shape)
+        {
             return Err(format!("job {} waits among those of another shape", job.id));
         }
         self.queue.check(places.map(|(_, place)| place))

@@ -178,7 +178,8 @@ impl Core {
         let starts = self.starts;
         for key in keys {
             let ready = self.jobs.get(&key.id).filter(|record| self.gate(record, cx.now).is_none());
-            let part = ready.and_then(|record| self.ledger.room().pick(&Want::of(&record.job), &self.config.host));
+            let want = |record| Want::of(record, &self.config.partitions);
+            let part = ready.and_then(|record| self.ledger.room().pick(&want(&record.job), &self.config.host));
             if part.is_some_and(|part| self.start(key.id, part, cx)) {
                 break;
             }

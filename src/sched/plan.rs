@@ -6,7 +6,7 @@ use super::queue::QueueKey;
 use super::room::{Part, Want};
 use super::types::{Cx, Effect};
 use crate::model::diagnostics::RoundFacts;
-use crate::model::request::{JobKind, Sharing};
+use crate::model::request::JobKind;
 use crate::model::{Job, JobId, JobState, Reason, Timestamp};
 
 /// When a job that holds resources gives them back by its time limit. One that is overdue, or is ending already, is
@@ -43,16 +43,19 @@ impl Core {
     pub(super) fn plan_by(&mut self, pass: fn(&mut Core, &mut Cx), cx: &mut Cx) {
         self.last_round = RoundFacts::default();
         self.purge(cx);
-        // A start may let others go (`after:12`), and so may the end of one that could not wait.
+        // A start may let others go (`after:12`), and so may the end of one that could not wait. Where partitions have
+        // parts of their own, which CPUs a job got may show that another one delays nobody.
+        let several_lines = self.ledger.room().lines() > 1;
+        let seen = |core: &Core| (core.queue.arrivals(), core.starts * u64::from(several_lines));
         loop {
-            let before = self.queue.arrivals();
+            let before = seen(self);
             pass(self, cx);
             self.settle(cx);
-            if self.queue.arrivals() == before {
+            if seen(self) == before {
                 self.expire_immediate(cx);
                 self.settle(cx);
             }
-            if self.queue.arrivals() == before {
+            if seen(self) == before {
                 return;
             }
         }
@@ -97,7 +100,7 @@ impl Core {
             return Tried::Stale;
         }
         let job = &record.job;
-        let want = Want::of(job);
+        let want = Want::of(job, &self.config.partitions);
         let (room, host) = (self.ledger.room(), &self.config.host);
         let verdict = round.consider(&want, job.request.time_limit_secs, room, host, || self.running_jobs(cx.now));
         match verdict {
@@ -120,7 +123,8 @@ impl Core {
             },
             None => id,
         };
-        let alloc = self.ledger.take(own, part, &self.config.host);
+        let alloc = part.alloc.clone();
+        self.ledger.take(own, part);
         self.starts += 1;
         if let Some(record) = self.jobs.get_mut(&own) {
             record.start_order = self.starts;
@@ -165,12 +169,8 @@ impl Core {
             .filter_map(|id| self.jobs.get(id))
             .filter_map(|record| {
                 let job = &record.job;
-                let alloc = job.run.alloc.as_ref()?;
-                Some(Running {
-                    end: expected_end(job, now),
-                    order: record.start_order,
-                    part: Part::of(alloc, job.request.sharing == Sharing::Exclusive),
-                })
+                let part = self.ledger.held(job.id)?.clone();
+                Some(Running { end: expected_end(job, now), order: record.start_order, part })
             })
             .collect()
     }

@@ -7,11 +7,13 @@ use super::*;
 use crate::model::dependency::{Dependency, DependencyKind};
 use crate::model::gpu::GpuShare;
 use crate::model::job::Hold;
+use crate::model::partition::OverSubscribe;
 use crate::model::request::Sharing;
 use crate::model::update::Update;
 use crate::model::*;
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
+use proptest::test_runner::{FileFailurePersistence, TestCaseError};
+use std::collections::BTreeMap;
 
 /// What happens next. Jobs are chosen by their place among those that there are.
 #[derive(Debug, Clone)]
@@ -51,6 +53,9 @@ struct Shape {
     begin: Option<u64>,
     priority: Option<u32>,
     allocation: bool,
+    sharing: bool,
+    /// Where there are as many.
+    partition: usize,
 }
 
 /// Only what is out of the ordinary, so that a failing case can be read.
@@ -65,8 +70,10 @@ impl std::fmt::Debug for Shape {
             ("held", self.held),
             ("requeue", self.requeue),
             ("allocation", self.allocation),
+            ("sharing", self.sharing),
         ];
         flags.iter().filter(|(_, is_on)| *is_on).try_for_each(|(name, _)| write!(f, " {name}"))?;
+        write!(f, " in {}", self.partition)?;
         let (limit, array, begin) = (self.limit, self.array, self.begin);
         limit.iter().try_for_each(|limit| write!(f, " limit {limit}"))?;
         array.iter().try_for_each(|(last, limit)| write!(f, " array 0-{last}%{limit:?}"))?;
@@ -99,8 +106,10 @@ fn shape() -> impl Strategy<Value = Shape> {
     let depends = prop::option::weighted(0.3, (kinds, any::<usize>()));
     let rare = || prop::bool::weighted(0.1);
     let flags = (rare(), rare(), prop::bool::weighted(0.3), rare(), rare(), prop::bool::weighted(0.2), rare());
+    let site = (any::<bool>(), 0usize..5);
     let when = (prop::option::weighted(0.1, 1u64..300), prop::option::weighted(0.2, 1u32..5));
-    (size, limit, array, depends, flags, when).prop_map(|(size, limit, array, depends, flags, when)| Shape {
+    let parts = (size, limit, array, depends, flags, when, site);
+    parts.prop_map(|(size, limit, array, depends, flags, when, site)| Shape {
         cpus: size.0,
         mem: size.1,
         gpus: size.2.0,
@@ -117,6 +126,8 @@ fn shape() -> impl Strategy<Value = Shape> {
         allocation: flags.6 && array.is_none(),
         begin: when.0,
         priority: when.1,
+        sharing: site.0,
+        partition: site.1,
     })
 }
 
@@ -193,7 +204,10 @@ fn request(d: &Double, shape: Shape) -> Ask {
         r.priority = shape.priority;
         if shape.exclusive {
             r.sharing = Sharing::Exclusive;
+        } else if shape.sharing {
+            r.sharing = Sharing::Oversubscribe;
         }
+        r.partition = d.core.config().partitions.get(shape.partition).map(|partition| partition.name.clone());
     })
 }
 
@@ -201,7 +215,8 @@ fn happen(d: &mut Double, event: Event) {
     match event {
         Event::Submit(shape) => {
             let ask = request(d, shape);
-            d.submit(ask);
+            // What no job of a partition can have is refused.
+            let _ = d.try_submit(ask);
         }
         Event::End { which, cause, status } => {
             if let Some(job) = choose(d, which, |job| job.run.state.is_active()) {
@@ -301,7 +316,7 @@ fn restart(d: &mut Double) {
 
 /// Every pending job's reason is true, looked at from outside.
 fn check_reasons(d: &Double) {
-    let host = &d.core.config().host;
+    let (host, partitions) = (&d.core.config().host, &d.core.config().partitions);
     for job in d.core.jobs().filter(|job| job.run.state == JobState::Pending) {
         let reason = d.reason(job.id);
         let text = d.core.view(job.id, d.now).map(|view| view.dependency).unwrap_or_default();
@@ -312,10 +327,15 @@ fn check_reasons(d: &Double) {
             Reason::DependencyNeverSatisfied => text.contains("(failed)"),
             Reason::BeginTime => job.request.begin.is_some_and(|begin| begin > d.now),
             Reason::JobArrayTaskLimit => group.is_some_and(|g| g.limit.is_some_and(|limit| g.active >= limit)),
-            Reason::Resources | Reason::Exclusive => !d.core.ledger.room().fits(&Want::of(job), host),
-            Reason::Priority => d.core.queue.first().is_some_and(|first| {
-                let own = d.core.jobs[&job.id].place.as_ref().map(|place| place.key);
-                own.is_some_and(|own| first < own)
+            Reason::Resources | Reason::Exclusive => !d.core.ledger.room().fits(&Want::of(job, partitions), host),
+            // Another one that waits for the same is before it, or it would delay one.
+            Reason::Priority => d.core.jobs[&job.id].place.as_ref().is_some_and(|own| {
+                let want = Want::of(job, partitions);
+                let room = d.core.ledger.room();
+                let line = |job: &Job| room.line(Want::of(job, partitions).place.partition);
+                let is_before = |other: &Job| line(other) == line(job) || room.fits(&want, host);
+                let earlier = d.core.queue.iter().take_while(|key| *key < own.key);
+                earlier.filter_map(|key| d.core.job(key.id)).any(is_before)
             }),
             _ => false,
         };
@@ -323,15 +343,30 @@ fn check_reasons(d: &Double) {
     }
 }
 
-/// The first blocked job with the latest moment at which it starts.
-fn reservation(d: &Double) -> Option<(JobId, Option<Timestamp>)> {
-    let first = d.core.queue.first()?;
-    let job = d.core.job(first.id)?;
-    let (mut round, host) = (Round::new(d.now), &d.core.config().host);
-    match round.consider(&Want::of(job), None, d.core.ledger.room(), host, || d.core.running_jobs(d.now)) {
-        Verdict::Start(_) => None,
-        Verdict::Wait => Some((job.id, round.reservation()?.at)),
+/// The first blocked jobs of the lines with the latest moment at which each starts: those that nobody of another line is
+/// before who waits for one of the same CPUs.
+fn reservations(d: &Double) -> Vec<(JobId, Option<Timestamp>)> {
+    let (host, partitions, room) = (&d.core.config().host, &d.core.config().partitions, d.core.ledger.room());
+    let mut before: Vec<(usize, Want)> = Vec::new();
+    let mut found = Vec::new();
+    for job in d.core.queue.iter().filter_map(|key| d.core.job(key.id)) {
+        let want = Want::of(job, partitions);
+        let line = room.line(want.place.partition);
+        let meets = |known: &Want| {
+            let partition = |want: &Want| &partitions[want.place.partition.expect("a partition that is there")];
+            match (&partition(known).cpus, &partition(&want).cpus) {
+                (Some(others), Some(own)) => !own.is_disjoint(others),
+                (None, _) | (_, None) => true,
+            }
+        };
+        let is_free = before.iter().all(|(other, known)| *other != line && !meets(known));
+        before.push((line, want));
+        let mut round = Round::new(d.now);
+        if is_free && round.consider(&want, None, room, host, || d.core.running_jobs(d.now)) == Verdict::Wait {
+            found.extend(round.reservation().map(|reservation| (job.id, reservation.at)));
+        }
     }
+    found
 }
 
 /// The plan without any index: each record of the queue is looked at, in its order.
@@ -342,6 +377,25 @@ fn one_by_one(core: &mut Core, cx: &mut Cx) {
         core.look_at(key, &mut round, cx);
         next = core.queue.after(key);
     }
+}
+
+/// A host with two partitions that are views of it, or one that is divided by its owner.
+fn host_of(is_divided: bool) -> Double {
+    Double::with(|config| {
+        config.host = host(CPUS, 1000, GPUS);
+        config.min_job_age_secs = 1_000_000;
+        if is_divided {
+            let cpus = |ids: &[u32]| Some(ids.iter().copied().collect());
+            let named = |name: &str| Partition { name: name.to_owned(), ..Partition::default() };
+            config.partitions = vec![
+                Partition { is_default: true, ..named("all") },
+                Partition { cpus: cpus(&[0, 1]), max_mem_mb: Some(500), ..named("left") },
+                Partition { cpus: cpus(&[1, 2, 3]), over_subscribe: OverSubscribe::Force(2), ..named("crowded") },
+                Partition { max_cpus: Some(2), gpus: cpus(&[1]), ..named("few") },
+                Partition { cpus: cpus(&[3]), over_subscribe: OverSubscribe::Yes(3), is_gpu: true, ..named("willing") },
+            ];
+        }
+    })
 }
 
 /// `PROPTEST_CASES` asks for more queues than the usual number. What failed once is kept beside this file.
@@ -361,8 +415,11 @@ proptest! {
     /// The double checks after each event that nothing is over capacity, that no CPU or GPU is in two hands, that the
     /// ledger agrees with the jobs, and that a job is RUNNING in the store before it is launched.
     #[test]
-    fn random_queues_stay_within_the_host_and_tell_true_reasons(events in prop::collection::vec(event(), 1..60)) {
-        let mut d = Double::new(CPUS, 1000, GPUS);
+    fn random_queues_stay_within_the_host_and_tell_true_reasons(
+        is_divided in any::<bool>(),
+        events in prop::collection::vec(event(), 1..60),
+    ) {
+        let mut d = host_of(is_divided);
         for event in events {
             happen(&mut d, event);
             d.plan();
@@ -385,10 +442,11 @@ proptest! {
     /// Whole shapes are passed over, and what starts is what would start if every record were looked at.
     #[test]
     fn a_round_starts_what_a_look_at_each_job_would(
+        is_divided in any::<bool>(),
         queue in prop::collection::vec(shape(), 1..60),
         events in prop::collection::vec(event(), 1..15),
     ) {
-        let mut d = Double::new(CPUS, 1000, GPUS);
+        let mut d = host_of(is_divided);
         queue.into_iter().map(Event::Submit).for_each(|event| happen(&mut d, event));
         for event in std::iter::once(Event::Plan).chain(events) {
             // What is planned is compared first.
@@ -406,8 +464,8 @@ proptest! {
 
     /// A second round without anything new finds nothing to do: no event was needed and missing.
     #[test]
-    fn a_round_leaves_nothing_undone(events in prop::collection::vec(event(), 1..60)) {
-        let mut d = Double::new(CPUS, 1000, GPUS);
+    fn a_round_leaves_nothing_undone(is_divided in any::<bool>(), events in prop::collection::vec(event(), 1..60)) {
+        let mut d = host_of(is_divided);
         for event in events {
             happen(&mut d, event);
             d.plan();
@@ -420,8 +478,8 @@ proptest! {
     /// The records alone give the same state again: who runs where, who waits for what, in which order. (Whose turn it is
     /// among arrays is known as long as their last started tasks are in memory, so none is forgotten here.)
     #[test]
-    fn a_restart_changes_nothing(events in prop::collection::vec(event(), 1..50)) {
-        let mut d = Double::with(|config| config.min_job_age_secs = 1_000_000);
+    fn a_restart_changes_nothing(is_divided in any::<bool>(), events in prop::collection::vec(event(), 1..50)) {
+        let mut d = host_of(is_divided);
         for event in events {
             happen(&mut d, event);
             d.plan();
@@ -438,83 +496,93 @@ proptest! {
         }
     }
 
-    /// EASY: while every job keeps to its limit and nobody goes before it, the first blocked job starts no later than
-    /// was reserved for it, whatever is submitted behind it.
+    /// EASY: while every job keeps to its limit and nobody goes before it, the first blocked job of a line starts no later
+    /// than was reserved for it, whatever is submitted behind it.
     #[test]
     fn the_first_blocked_job_starts_no_later_than_reserved(
-        before in prop::collection::vec((1..=CPUS, 1u64..200), 1..6),
-        wide in (2..=CPUS, 1u64..200),
-        behind in prop::collection::vec((1..=CPUS, prop::option::of(1u64..300), 1u64..40), 1..25),
+        is_divided in any::<bool>(),
+        before in prop::collection::vec((1..=CPUS, 1u64..200, 0usize..5), 1..8),
+        behind in prop::collection::vec((1..=CPUS, prop::option::of(1u64..300), 1u64..40, 0usize..5), 1..25),
     ) {
-        let mut d = Double::new(CPUS, 1000, 0);
-        for (cpus, limit) in before {
-            d.submit(ask().cpus(cpus).limit(limit));
+        let mut d = host_of(is_divided);
+        for (cpus, limit, partition) in before {
+            let _ = d.try_submit(ask_in(&d, partition).cpus(cpus).limit(limit));
         }
-        let first = d.submit(ask().cpus(wide.0).limit(wide.1));
         d.plan();
-        let mut promised = None;
-        for (cpus, limit, gap) in behind {
-            d.submit(ask().cpus(cpus).with(|r| r.time_limit_secs = limit));
+        let mut promised: BTreeMap<JobId, Timestamp> = BTreeMap::new();
+        let is_kept = |d: &Double, promised: &BTreeMap<JobId, Timestamp>| {
+            promised.iter().find(|(id, at)| match d.store.jobs[id].run.start {
+                Some(start) => start > **at,
+                None => d.now > **at,
+            }).map_or(Ok(()), |broken| Err(TestCaseError::fail(format!("{broken:?} was not kept"))))
+        };
+        for (cpus, limit, gap, partition) in behind {
+            let _ = d.try_submit(ask_in(&d, partition).cpus(cpus).with(|r| r.time_limit_secs = limit));
             d.plan();
-            // Jobs without a limit may have passed while another was first: then nothing could be promised yet.
-            if let Some((id, at)) = reservation(&d)
-                && id == first
-                && (at.is_some() || promised.is_some())
-            {
-                let at = at.expect("what was promised stays promised");
-                prop_assert!(promised.is_none_or(|old| at <= old), "{at:?} is later than {promised:?}");
-                promised = Some(at);
+            for (id, at) in reservations(&d) {
+                // Jobs without a limit may have passed while another was first: then nothing could be promised yet.
+                if at.is_some() || promised.contains_key(&id) {
+                    let at = at.expect("what was promised stays promised");
+                    let old = promised.insert(id, at);
+                    prop_assert!(old.is_none_or(|old| at <= old), "{at:?} is later than {old:?}");
+                }
             }
             // Time passes, and every job ends exactly at its limit.
             let until = d.now.plus_secs(gap);
-            loop {
-                let ends = d.core.jobs().filter(|job| job.run.state == JobState::Running);
-                let next = ends.filter_map(|job| {
-                    let end = job.run.start?.plus_secs(job.request.time_limit_secs?);
-                    Some((end, job.id))
-                }).min();
-                let Some((end, id)) = next.filter(|(end, _)| *end <= until) else { break };
-                d.now = end;
-                d.end(id, EndCause::Exited, ExitCode::OK);
-                d.plan();
-                if let (Some(start), Some(promised)) = (d.store.jobs[&first].run.start, promised) {
-                    prop_assert!(start <= promised, "{start:?} is later than {promised:?}");
-                }
+            while let Some(end) = next_end(&d).filter(|end| *end <= until) {
+                end_all_at(&mut d, end);
+                is_kept(&d, &promised)?;
             }
             d.now = until;
             d.plan();
-            prop_assert!(promised.is_none_or(|at| d.now <= at || d.store.jobs[&first].run.state != JobState::Pending));
+            is_kept(&d, &promised)?;
         }
     }
 
     /// The forecast is what the plan does when every job uses its limit to the full.
     #[test]
     fn jobs_start_when_the_forecast_says(
-        jobs in prop::collection::vec((1..=CPUS, 1u64..100, prop::bool::weighted(0.1)), 1..25),
+        is_divided in any::<bool>(),
+        jobs in prop::collection::vec((1..=CPUS, 1u64..100, prop::bool::weighted(0.1), 0usize..5), 1..25),
     ) {
-        let mut d = Double::new(CPUS, 1000, 0);
-        for (cpus, limit, exclusive) in jobs {
-            let ask = ask().cpus(cpus).limit(limit);
-            d.submit(if exclusive { ask.exclusive() } else { ask });
+        let mut d = host_of(is_divided);
+        for (cpus, limit, exclusive, partition) in jobs {
+            let ask = ask_in(&d, partition).cpus(cpus).limit(limit);
+            let _ = d.try_submit(if exclusive { ask.exclusive() } else { ask });
         }
         d.plan();
         let starts = d.core.forecast(d.now).starts();
-        loop {
-            let running = d.core.jobs().filter(|job| job.run.state == JobState::Running);
-            let end = |job: &Job| job.run.start.zip(job.request.time_limit_secs).map(|(s, l)| s.plus_secs(l));
-            let Some(now) = running.filter_map(end).min() else { break };
-            d.now = now;
-            let ended: Vec<JobId> = d.core.jobs()
-                .filter(|job| job.run.state == JobState::Running && end(job) == Some(now))
-                .map(|job| job.id)
-                .collect();
-            for id in ended {
-                d.end(id, EndCause::Exited, ExitCode::OK);
-            }
-            d.plan();
+        while let Some(end) = next_end(&d) {
+            end_all_at(&mut d, end);
         }
         for (id, at) in starts {
             prop_assert_eq!(d.store.jobs[&id].run.start, Some(at));
         }
     }
+}
+
+/// A request for a partition of a divided host, without GPUs.
+fn ask_in(d: &Double, partition: usize) -> Ask {
+    let name = d.core.config().partitions.get(partition).map(|partition| partition.name.clone());
+    ask().gpus(0).with(|r| r.partition = name)
+}
+
+fn end_by_limit(job: &Job) -> Option<Timestamp> {
+    let limit = job.request.time_limit_secs.filter(|_| job.run.state == JobState::Running)?;
+    Some(job.run.start?.plus_secs(limit))
+}
+
+/// When the next running job reaches its limit.
+fn next_end(d: &Double) -> Option<Timestamp> {
+    d.core.jobs().filter_map(end_by_limit).min()
+}
+
+/// All jobs whose limits are reached then end, and the next round follows.
+fn end_all_at(d: &mut Double, end: Timestamp) {
+    d.now = end;
+    let ended: Vec<JobId> = d.core.jobs().filter(|job| end_by_limit(job) == Some(end)).map(|job| job.id).collect();
+    for id in ended {
+        d.end(id, EndCause::Exited, ExitCode::OK);
+    }
+    d.plan();
 }

@@ -8,9 +8,9 @@
 //! started says when an array had its turn. That survives a restart without being written down.
 
 use super::cards::GpuWant;
-use super::room::Want;
+use super::room::{Seating, Want};
 use crate::model::gpu::GpuShare;
-use crate::model::{Job, JobId, JobRequest, Tres};
+use crate::model::{Job, JobId, JobRequest, Partition, Tres};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -50,23 +50,28 @@ pub struct Shape {
     gpus: u32,
     gpu_share: GpuShare,
     gpu_model: Option<String>,
-    exclusive: bool,
+    place: Seating,
     /// Seconds.
     pub limit: Option<u64>,
 }
 
 impl Shape {
-    pub fn of(job: &Job) -> Self {
-        let Want { tres, gpu, exclusive } = Want::of(job);
+    pub fn of(job: &Job, partitions: &[Partition]) -> Self {
+        let Want { tres, gpu, place } = Want::of(job, partitions);
         let Tres { cpus, mem_mb, .. } = tres;
         let (gpus, gpu_share, gpu_model) = (gpu.count, gpu.share, gpu.model.map(str::to_owned));
-        Shape { cpus, mem_mb, gpus, gpu_share, gpu_model, exclusive, limit: job.request.time_limit_secs }
+        Shape { cpus, mem_mb, gpus, gpu_share, gpu_model, place, limit: job.request.time_limit_secs }
     }
 
     pub fn want(&self) -> Want<'_> {
         let tres = Tres { cpus: self.cpus, mem_mb: self.mem_mb, ..self.gpu_share.of(self.gpus) };
-        let gpu = GpuWant { count: self.gpus, share: self.gpu_share, model: self.gpu_model.as_deref() };
-        Want { tres, gpu, exclusive: self.exclusive }
+        let model = self.gpu_model.as_deref();
+        let gpu = GpuWant { count: self.gpus, share: self.gpu_share, model, among: None };
+        Want { tres, gpu, place: self.place }
+    }
+
+    pub fn needs_cpus(&self) -> u32 {
+        self.cpus
     }
 }
 
@@ -83,6 +88,8 @@ pub struct Place {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Queue {
     keys: BTreeSet<QueueKey>,
+    /// By partition.
+    partitions: BTreeMap<Option<usize>, BTreeSet<QueueKey>>,
     shapes: BTreeMap<Shape, BTreeSet<QueueKey>>,
     arrivals: u64,
 }
@@ -102,6 +109,7 @@ impl Queue {
 
     fn enter(&mut self, Place { key, shape }: &Place) {
         self.keys.insert(*key);
+        self.partitions.entry(shape.place.partition).or_default().insert(*key);
         match self.shapes.get_mut(shape) {
             Some(line) => line.insert(*key),
             None => self.shapes.entry(shape.clone()).or_default().insert(*key),
@@ -115,6 +123,12 @@ impl Queue {
 
     pub fn remove(&mut self, Place { key, shape }: &Place) {
         self.keys.remove(key);
+        if let Some(own) = self.partitions.get_mut(&shape.place.partition) {
+            own.remove(key);
+            if own.is_empty() {
+                self.partitions.remove(&shape.place.partition);
+            }
+        }
         if let Some(line) = self.shapes.get_mut(shape) {
             line.remove(key);
             if line.is_empty() {
@@ -125,6 +139,12 @@ impl Queue {
 
     pub fn first(&self) -> Option<QueueKey> {
         self.keys.first().copied()
+    }
+
+    /// The first of those partitions.
+    pub fn first_of(&self, is_meant: impl Fn(Option<usize>) -> bool) -> Option<QueueKey> {
+        let own = self.partitions.iter().filter(|(partition, _)| is_meant(**partition));
+        own.filter_map(|(_, keys)| keys.first().copied()).min()
     }
 
     pub fn contains(&self, key: &QueueKey) -> bool {
@@ -141,9 +161,9 @@ impl Queue {
         next_in(self.shapes.get(shape)?, key)
     }
 
-    /// The shapes that need no more CPUs than these.
-    pub fn shapes_within(&self, cpus: u32) -> impl Iterator<Item = &Shape> {
-        self.shapes.keys().take_while(move |shape| shape.cpus <= cpus)
+    /// The shapes, those that need the fewest CPUs first.
+    pub fn shapes(&self) -> impl Iterator<Item = &Shape> {
+        self.shapes.keys()
     }
 
     /// All records in their order.

@@ -5,8 +5,8 @@
 
 use super::core::Core;
 use super::depend::Known;
+use super::room::Part;
 use super::types::{Config, EndedJob, StopCause};
-use crate::model::request::Sharing;
 use crate::model::{ArrayRole, Job, JobId, JobState, Reason, StepId, Timestamp};
 
 impl Core {
@@ -88,9 +88,8 @@ impl Core {
     fn readopt(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id).map(|record| &record.job) else { return };
         if job.run.state.is_active() {
-            if let Some(alloc) = job.run.alloc.clone() {
-                let is_exclusive = job.request.sharing == Sharing::Exclusive;
-                self.ledger.adopt(id, &alloc, is_exclusive, &self.config.host);
+            if let Some(part) = Part::of(job, &self.config.partitions) {
+                self.ledger.take(id, part);
             }
         } else if job.run.state.is_terminal() {
             let submitted = job.submit;

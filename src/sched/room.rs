@@ -1,134 +1,321 @@
-//! How much is free: amounts of CPUs and memory, and GPUs by number. Which CPUs a job gets is the ledger's business.
+//! How much is free, as a whole and for each partition: who is on which CPU, memory, and GPUs by number.
+//!
+//! A CPU has as many seats as the jobs on it allow: one, or more where partitions let jobs share (`OverSubscribe`). A job
+//! uses a CPU once. How GPUs are shared is told in `cards`.
 
 use super::cards::{Cards, GpuWant};
+use super::seats;
 use crate::model::gpu::GpuShare;
-use crate::model::partition::Host;
+use crate::model::partition::{Host, OverSubscribe};
 use crate::model::tres::Allocation;
-use crate::model::{Job, JobRequest, Tres, request::Sharing};
+use crate::model::{Job, JobRequest, Partition, Tres, request::Sharing};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What a job needs in order to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Want<'a> {
     pub tres: Tres,
     pub gpu: GpuWant<'a>,
-    /// Nobody else on the host.
+    pub place: Seating,
+}
+
+/// Where a job sits, and with whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seating {
+    /// The partition, by its place in the configuration. `None`: one that is not there any more.
+    pub partition: Option<usize>,
+    /// Jobs that may be on each of its CPUs, itself included.
+    pub seats: u32,
+    /// It has all that its partition may use to itself.
     pub exclusive: bool,
+}
+
+impl Seating {
+    pub fn of(request: &JobRequest, partition: &str, partitions: &[Partition]) -> Self {
+        let at = partitions.iter().position(|known| known.name == partition);
+        let rule = at.map(|at| partitions[at].over_subscribe).unwrap_or_default();
+        let asked = request.sharing;
+        // As in slurm.conf: who is forced to share cannot be alone.
+        let (seats, exclusive) = match rule {
+            OverSubscribe::Force(jobs) => (jobs, false),
+            OverSubscribe::Yes(jobs) if asked == Sharing::Oversubscribe => (jobs, false),
+            OverSubscribe::No | OverSubscribe::Yes(_) => (1, asked == Sharing::Exclusive),
+            OverSubscribe::Exclusive => (1, true),
+        };
+        Seating { partition: at, seats: seats.max(1), exclusive }
+    }
+}
+
+impl<'a> Want<'a> {
+    pub fn of(job: &'a Job, partitions: &[Partition]) -> Self {
+        Want::sized(&job.request, job.tres, Seating::of(&job.request, &job.partition, partitions))
+    }
+
+    /// What a job with this request needs that comes to this.
+    pub fn sized(request: &'a JobRequest, tres: Tres, place: Seating) -> Self {
+        let share = request.gpu.share();
+        let model = request.gpu.model.as_deref();
+        Want { tres, gpu: GpuWant { count: share.gpus_in(&tres), share, model, among: None }, place }
+    }
 }
 
 /// What a job has of a room.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    pub tres: Tres,
-    pub gpu_ids: Vec<u32>,
-    pub gpu_share: GpuShare,
-    pub exclusive: bool,
-}
-
-impl<'a> Want<'a> {
-    pub fn of(job: &'a Job) -> Self {
-        Want::sized(&job.request, job.tres)
-    }
-
-    /// What a job with this request needs that comes to this.
-    pub fn sized(request: &'a JobRequest, tres: Tres) -> Self {
-        let share = request.gpu.share();
-        Want {
-            tres,
-            gpu: GpuWant { count: share.gpus_in(&tres), share, model: request.gpu.model.as_deref() },
-            exclusive: request.sharing == Sharing::Exclusive,
-        }
-    }
-
-    /// What it takes from the host: an exclusive job gets all CPUs, as in Slurm.
-    fn taken(&self, host: &Host) -> Tres {
-        if self.exclusive { Tres { cpus: host.cpu_ids.len() as u32, ..self.tres } } else { self.tres }
-    }
+    pub alloc: Allocation,
+    pub place: Seating,
 }
 
 impl Part {
-    fn new(want: &Want, gpu_ids: Vec<u32>, host: &Host) -> Self {
-        Part { tres: want.taken(host), gpu_ids, gpu_share: want.gpu.share, exclusive: want.exclusive }
-    }
-
-    /// What a job with this allocation has.
-    pub fn of(alloc: &Allocation, exclusive: bool) -> Self {
-        let Allocation { tres, gpu_ids, gpu_share, .. } = alloc;
-        Part { tres: *tres, gpu_ids: gpu_ids.clone(), gpu_share: *gpu_share, exclusive }
+    /// What a job holds that runs. `None`: nothing.
+    pub fn of(job: &Job, partitions: &[Partition]) -> Option<Part> {
+        let place = Seating::of(&job.request, &job.partition, partitions);
+        Some(Part { alloc: job.run.alloc.clone()?, place })
     }
 }
 
-/// Free resources at one moment, real or expected.
+/// The partitions, as jobs wait in them.
+#[derive(Debug, PartialEq, Eq, Default)]
+struct Layout {
+    partitions: Vec<Partition>,
+    /// Of each partition: the first one whose jobs wait for the same resources.
+    lines: Vec<usize>,
+}
+
+/// Used and free resources at one moment, real or expected.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Room {
-    pub cpus: u32,
-    pub mem_mb: u64,
+    layout: Arc<Layout>,
+    /// Of each CPU of the host the jobs that are on it: how many each of them allows there, ascending.
+    cpus: BTreeMap<u32, Vec<u32>>,
+    /// Uses of CPUs that the host does not have any more: as many of the others stay free for them.
+    beyond: u32,
+    used: Tres,
     pub gpus: Cards,
-    /// Jobs that hold something.
-    pub holders: u32,
-    /// One of them has the host to itself.
-    pub exclusive: bool,
+    /// What the jobs of each partition hold.
+    by_partition: Vec<Tres>,
+    /// CPUs of each partition that nobody uses.
+    empty: Vec<u32>,
+}
+
+fn is_among(own: Option<&BTreeSet<u32>>, id: u32) -> bool {
+    own.is_none_or(|own| own.contains(&id))
 }
 
 impl Room {
     /// The host with nobody on it.
-    pub fn whole(host: &Host) -> Self {
-        Room {
-            cpus: host.cpu_ids.len() as u32,
-            mem_mb: host.mem_mb,
+    pub fn whole(host: &Host, partitions: &[Partition]) -> Self {
+        let lines = partitions.iter().map(|one| partitions.iter().position(|p| p == one || p.is_like(one)));
+        let lines = lines.map(Option::unwrap_or_default).collect();
+        let mut room = Room {
+            layout: Arc::new(Layout { partitions: partitions.to_vec(), lines }),
+            cpus: host.cpu_ids.iter().map(|cpu| (*cpu, Vec::new())).collect(),
             gpus: Cards::of(host),
-            holders: 0,
-            exclusive: false,
+            by_partition: vec![Tres::ZERO; partitions.len()],
+            ..Room::default()
+        };
+        room.count_empty();
+        room
+    }
+
+    /// What is in use, which may be more than a host that has shrunk has. Shared CPUs count for each job.
+    pub fn used(&self) -> Tres {
+        self.used
+    }
+
+    /// Jobs of partitions in the same line wait for the same resources.
+    pub fn line(&self, partition: Option<usize>) -> usize {
+        partition.and_then(|at| self.layout.lines.get(at)).copied().unwrap_or_default()
+    }
+
+    /// How many lines there are.
+    pub fn lines(&self) -> usize {
+        self.layout.lines.iter().enumerate().filter(|(at, line)| at == *line).count()
+    }
+
+    fn partition(&self, place: &Seating) -> Option<&Partition> {
+        self.layout.partitions.get(place.partition?)
+    }
+
+    fn has_seat(&self, cpu: u32, seats: u32) -> bool {
+        self.cpus.get(&cpu).is_some_and(|there| {
+            let most = seats.min(there.first().copied().unwrap_or(u32::MAX));
+            there.len() < most as usize
+        })
+    }
+
+    /// The CPUs on which such a job finds a seat, ascending.
+    fn seats(&self, place: &Seating) -> impl Iterator<Item = u32> {
+        let own = self.partition(place).and_then(|partition| partition.cpus.as_ref());
+        self.cpus.keys().copied().filter(move |cpu| self.has_seat(*cpu, place.seats) && is_among(own, *cpu))
+    }
+
+    fn free_cpus(&self, place: &Seating) -> u32 {
+        let empty = place.partition.and_then(|at| self.empty.get(at));
+        let seats = match (place.seats, empty) {
+            (1, Some(empty)) => *empty,
+            (_, Some(_)) => self.seats(place).count() as u32,
+            (_, None) => 0,
+        };
+        seats.saturating_sub(self.beyond)
+    }
+
+    /// The most CPUs that a job of any partition finds free. 0: no job can start, since each needs one.
+    pub fn most_cpus(&self) -> u32 {
+        let partitions = self.layout.partitions.iter().enumerate();
+        let most = partitions.map(|(at, partition)| {
+            let seats = match partition.over_subscribe {
+                OverSubscribe::No | OverSubscribe::Exclusive => 1,
+                OverSubscribe::Yes(jobs) | OverSubscribe::Force(jobs) => jobs,
+            };
+            self.free_cpus(&Seating { partition: Some(at), seats, exclusive: false })
+        });
+        most.max().unwrap_or(0)
+    }
+
+    /// What the partition may still give to its jobs, whatever is free.
+    fn allowed(&self, place: &Seating) -> Tres {
+        let used = place.partition.and_then(|at| self.by_partition.get(at)).copied().unwrap_or_default();
+        self.partition(place).map_or(Tres::ZERO, |partition| partition.bounds().minus(&used))
+    }
+
+    /// The CPUs that a job takes: an exclusive one all that its partition may use, as in Slurm.
+    fn taken_cpus(&self, want: &Want, host: &Host) -> u32 {
+        match self.partition(&want.place).filter(|_| want.place.exclusive) {
+            Some(partition) => partition.capacity(host).cpus,
+            None => want.tres.cpus,
         }
     }
 
     pub fn fits(&self, want: &Want, host: &Host) -> bool {
-        self.pick(want, host).is_some()
-    }
-
-    /// What `want` would get; `None` where it does not fit.
-    pub fn pick(&self, want: &Want, host: &Host) -> Option<Part> {
-        let gpu_ids = self.has_amounts(want, host).then(|| self.gpus.pick(&want.gpu, host))??;
-        Some(Part::new(want, gpu_ids, host))
-    }
-
-    /// What `want` would get of what is free here and in `other`.
-    pub fn pick_in_both(&self, other: &Room, want: &Want, host: &Host) -> Option<Part> {
-        let has_amounts = self.has_amounts(want, host) && other.has_amounts(want, host);
-        let gpu_ids = has_amounts.then(|| self.gpus.pick_in_both(&other.gpus, &want.gpu, host))??;
-        Some(Part::new(want, gpu_ids, host))
-    }
-
-    /// What `want` would get; of the GPUs rather those that are not free in `other`.
-    pub fn pick_beside(&self, other: &Room, want: &Want, host: &Host) -> Option<Part> {
-        let has_amounts = self.has_amounts(want, host);
-        let gpu_ids = has_amounts.then(|| self.gpus.pick_beside(&other.gpus, &want.gpu, host))??;
-        Some(Part::new(want, gpu_ids, host))
+        self.has_amounts(want, host) && self.pick_gpus(&[], None, want, host).is_some()
     }
 
     /// All but the GPUs.
     fn has_amounts(&self, want: &Want, host: &Host) -> bool {
-        let taken = want.taken(host);
-        let is_company_fine = !self.exclusive && (!want.exclusive || self.holders == 0);
-        is_company_fine && taken.cpus <= self.cpus && taken.mem_mb <= self.mem_mb
+        let cpus = self.taken_cpus(want, host);
+        let allowed = self.allowed(&want.place);
+        want.place.partition.is_some()
+            && want.tres.cpus <= cpus
+            && cpus <= self.free_cpus(&want.place).min(allowed.cpus)
+            && want.tres.mem_mb <= host.mem_mb.saturating_sub(self.used.mem_mb).min(allowed.mem_mb)
+            && want.tres.gpus <= allowed.gpus
+            && (!want.place.exclusive || self.is_empty_for(&want.place))
+    }
+
+    /// Whether nobody is on any CPU of the partition.
+    fn is_empty_for(&self, place: &Seating) -> bool {
+        let own = self.partition(place).and_then(|partition| partition.cpus.as_ref());
+        self.cpus.iter().all(|(cpu, there)| there.is_empty() || !is_among(own, *cpu))
+    }
+
+    /// What `want` would get; `None` where it does not fit.
+    pub fn pick(&self, want: &Want, host: &Host) -> Option<Part> {
+        self.pick_of(&[], None, want, host)
+    }
+
+    /// What `want` would get of what is free here and in all `others`.
+    pub fn pick_in_all(&self, others: &[&Room], want: &Want, host: &Host) -> Option<Part> {
+        self.pick_of(others, None, want, host)
+    }
+
+    /// What `want` would get, rather of what is not free in `other`.
+    pub fn pick_beside(&self, other: &Room, want: &Want, host: &Host) -> Option<Part> {
+        self.pick_of(&[], Some(other), want, host)
+    }
+
+    fn pick_of(&self, others: &[&Room], beside: Option<&Room>, want: &Want, host: &Host) -> Option<Part> {
+        if !self.has_amounts(want, host) || !others.iter().all(|other| other.has_amounts(want, host)) {
+            return None;
+        }
+        let gpu_ids = self.pick_gpus(others, beside, want, host)?;
+        let (place, count) = (want.place, self.taken_cpus(want, host));
+        let is_free = |cpu: &u32| others.iter().all(|other| other.has_seat(*cpu, place.seats));
+        let cpu_ids = self.pick_cpus(self.seats(&place).filter(is_free).collect(), beside, count as usize, host);
+        let gpus = want.gpu.share.of(gpu_ids.len() as u32);
+        let tres = Tres { cpus: count, mem_mb: want.tres.mem_mb, ..gpus };
+        let alloc = Allocation { tres, cpu_ids, gpu_ids, gpu_share: want.gpu.share };
+        (alloc.cpu_ids.len() == count as usize).then_some(Part { alloc, place })
+    }
+
+    /// So many of these CPUs: those with the fewest jobs first, or those that are in use in `beside`.
+    fn pick_cpus(&self, free: BTreeSet<u32>, beside: Option<&Room>, count: usize, host: &Host) -> Vec<u32> {
+        let jobs_on = |room: &Room, cpu: &u32| room.cpus.get(cpu).map_or(0, Vec::len);
+        let order = |cpu: &u32| (beside.is_some_and(|beside| jobs_on(beside, cpu) == 0), jobs_on(self, cpu));
+        let (mut picked, mut left) = (Vec::new(), free);
+        while picked.len() < count
+            && let Some(first) = left.iter().map(order).min()
+        {
+            let (best, others) = left.into_iter().partition(|cpu| order(cpu) == first);
+            picked.extend(seats::pick(count - picked.len(), &best, &host.cpu_ids, &host.topology));
+            left = others;
+        }
+        picked.sort_unstable();
+        picked
+    }
+
+    /// An exclusive job gets all that are free, as in Slurm.
+    fn pick_gpus(&self, others: &[&Room], beside: Option<&Room>, want: &Want, host: &Host) -> Option<Vec<u32>> {
+        let partition = self.partition(&want.place)?;
+        let gpu = GpuWant { among: partition.gpus.as_ref(), ..want.gpu };
+        let others: Vec<&Cards> = others.iter().map(|other| &other.gpus).collect();
+        let asked = self.gpus.pick(&gpu, &others, beside.map(|beside| &beside.gpus), host)?;
+        if !want.place.exclusive || gpu.share != GpuShare::Whole {
+            return Some(asked);
+        }
+        let most = self.allowed(&want.place).gpus as usize;
+        let rest = self.gpus.free(&GpuWant { model: None, ..gpu }, &others, host);
+        let rest = rest.into_iter().filter(|id| !asked.contains(id)).take(most.saturating_sub(asked.len()));
+        let mut all: Vec<u32> = asked.iter().copied().chain(rest).collect();
+        all.sort_unstable();
+        Some(all)
     }
 
     /// Notes what a job has, whether it was free or not.
-    pub fn take(&mut self, part: &Part) {
-        self.cpus = self.cpus.saturating_sub(part.tres.cpus);
-        self.mem_mb = self.mem_mb.saturating_sub(part.tres.mem_mb);
-        self.gpus.take(&part.gpu_ids, part.gpu_share);
-        self.holders += 1;
-        self.exclusive |= part.exclusive;
+    pub fn take(&mut self, Part { alloc, place }: &Part) {
+        for cpu in &alloc.cpu_ids {
+            match self.cpus.get_mut(cpu) {
+                Some(there) => {
+                    there.push(place.seats);
+                    there.sort_unstable();
+                }
+                None => self.beyond += 1,
+            }
+        }
+        self.gpus.take(&alloc.gpu_ids, alloc.gpu_share);
+        self.used = self.used.plus(&alloc.tres);
+        if let Some(own) = place.partition.and_then(|at| self.by_partition.get_mut(at)) {
+            *own = own.plus(&alloc.tres);
+        }
+        self.count_empty();
     }
 
     /// Gives back what a job held.
-    pub fn give(&mut self, part: &Part) {
-        self.cpus += part.tres.cpus;
-        self.mem_mb += part.tres.mem_mb;
-        self.gpus.give(&part.gpu_ids, part.gpu_share);
-        self.holders = self.holders.saturating_sub(1);
-        if part.exclusive {
-            self.exclusive = false;
+    pub fn give(&mut self, Part { alloc, place }: &Part) {
+        for cpu in &alloc.cpu_ids {
+            match self.cpus.get_mut(cpu) {
+                Some(there) => {
+                    if let Some(at) = there.iter().position(|seats| *seats == place.seats) {
+                        there.remove(at);
+                    }
+                }
+                None => self.beyond = self.beyond.saturating_sub(1),
+            }
         }
+        self.gpus.give(&alloc.gpu_ids, alloc.gpu_share);
+        self.used = self.used.minus(&alloc.tres);
+        if let Some(own) = place.partition.and_then(|at| self.by_partition.get_mut(at)) {
+            *own = own.minus(&alloc.tres);
+        }
+        self.count_empty();
+    }
+
+    fn count_empty(&mut self) {
+        let everywhere = self.cpus.values().filter(|there| there.is_empty()).count() as u32;
+        let count =
+            |own: &BTreeSet<u32>| own.iter().filter(|cpu| self.cpus.get(cpu).is_some_and(Vec::is_empty)).count() as u32;
+        let partitions = self.layout.partitions.iter();
+        self.empty = partitions.map(|partition| partition.cpus.as_ref().map_or(everywhere, count)).collect();
     }
 }

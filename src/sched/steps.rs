@@ -256,7 +256,7 @@ fn check(job: &Job, ask: &StepRequest, host: &Host) -> Result<(), Refusal> {
         return Err(Refusal::StepTooMuchMemory);
     }
     let cards = Cards::of_job(&alloc.gpu_ids, alloc.gpu_share, host);
-    if wanted_gpus(job, ask).is_some_and(|want| cards.pick(&want, host).is_none()) {
+    if wanted_gpus(job, ask).is_some_and(|want| cards.pick(&want, &[], None, host).is_none()) {
         return Err(Refusal::StepTooManyGpus);
     }
     Ok(())
@@ -272,7 +272,7 @@ fn has_a_cpu(job: &Job) -> bool {
 /// The GPUs that a step wants for itself; `None`: it says nothing of them.
 fn wanted_gpus<'a>(job: &Job, ask: &'a StepRequest) -> Option<GpuWant<'a>> {
     let (share, model) = (ask.gpu.share(), ask.gpu.model.as_deref());
-    ask.gpus(&job.request).map(|count| GpuWant { count, share, model })
+    ask.gpus(&job.request).map(|count| GpuWant { count, share, model, among: None })
 }
 
 /// The GPUs of a job, with what its steps have taken of them for themselves.
@@ -311,7 +311,7 @@ fn room_for(job: &Job, ask: &StepRequest, host: &Host) -> Option<Allocation> {
     let cpu_ids = seats::pick(wanted as usize, &free_cpus, &whole.cpu_ids, &host.topology);
     let want = wanted_gpus(job, ask);
     let gpu_ids = match &want {
-        Some(want) => cards.pick(want, host)?,
+        Some(want) => cards.pick(want, &[], None, host)?,
         None => whole.gpu_ids.iter().copied().filter(|id| cards.have(&[*id], GpuShare::Whole)).collect(),
     };
     // A whole GPU of the job is as much of it as the job has.

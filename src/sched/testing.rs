@@ -37,8 +37,8 @@ pub fn config(host: Host) -> Config {
     Config {
         host,
         partitions: vec![
-            Partition { name: "cpu".to_string(), is_gpu: false, is_default: true },
-            Partition { name: "gpu".to_string(), is_gpu: true, is_default: false },
+            Partition { name: "cpu".to_string(), is_default: true, ..Partition::default() },
+            Partition { name: "gpu".to_string(), is_gpu: true, ..Partition::default() },
         ],
         default_mem_mb: 512,
         batch_tasks: BatchTasks::Auto,

@@ -110,7 +110,7 @@ impl Core {
     }
 
     pub fn is_exclusive(&self) -> bool {
-        self.ledger.exclusive().is_some()
+        self.ledger.is_exclusive()
     }
 
     /// Jobs that run and that wait, by partition; each task of a pending array counts.

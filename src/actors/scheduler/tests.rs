@@ -65,7 +65,7 @@ impl Handler<NotifyEnd> for Hook {
 const NOON: Timestamp = Timestamp::from_secs(1_795_176_000);
 
 fn partitions() -> Vec<Partition> {
-    vec![Partition { name: "cpu".to_owned(), is_gpu: false, is_default: true }]
+    vec![Partition { name: "cpu".to_owned(), is_default: true, ..Partition::default() }]
 }
 
 fn config() -> crate::sched::Config {
