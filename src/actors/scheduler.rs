@@ -11,29 +11,28 @@ use crate::actors::messages::*;
 use crate::actors::news::NewsSender;
 use crate::actors::runner::RunnerSeed;
 use crate::exec::cgroup::CgroupBase;
-use crate::model::change::{Change, LaunchTexts};
+use crate::model::change::Change;
 use crate::model::job::ClientProcess;
 use crate::model::view::JobView;
-use crate::model::{
-    ExitCode, ExitRecord, Job, JobId, JobRef, Moment, Partition, Refusal, StepKey, StoreTrouble, Timestamp,
-};
-use crate::protocol::answer::Answer;
-use crate::sched::{Core, Cx, Effect, EndCause, Estimate, Outbox};
+use crate::model::{ExitCode, ExitRecord, Job, JobId, Moment, Partition, StepKey, StoreTrouble, Timestamp};
+use crate::sched::{Core, Cx, Effect, EndCause, Outbox};
 use crate::sys::break_point;
 use actix::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{Semaphore, watch};
 
 mod control;
 mod diagnostics;
+mod effects;
 mod forecasts;
 mod in_flight;
 mod node;
 mod notices;
 mod query;
 mod steps;
+mod submit;
 #[cfg(test)]
 pub mod tests;
 mod trouble;
@@ -41,10 +40,10 @@ mod watchers;
 
 use diagnostics::Counters;
 use forecasts::Forecasts;
-use in_flight::{Ended, InFlight, Waiting};
+use in_flight::{InFlight, Waiting};
 use notices::Notices;
 use steps::Ticket;
-use trouble::{Asker, Told, answer_submission, told};
+use trouble::{Asker, Told};
 use watchers::Watch;
 
 /// Messages that may wait before senders have to.
@@ -213,95 +212,6 @@ impl SchedulerActor {
         fill_paths(&mut view, &self.core.config().host.name);
         Some(view)
     }
-
-    fn tell_runner(&mut self, job: JobId, command: RunnerCommand) {
-        let make = &self.outputs.runners;
-        self.runners.entry(job).or_insert_with(|| make(job)).do_send(command);
-    }
-
-    /// `ended`: what follows each [`Effect::Ended`].
-    fn carry_out_all(
-        &mut self,
-        effects: Vec<Effect>,
-        mut ended: HashMap<JobId, Ended>,
-        mut texts: HashMap<JobId, LaunchTexts>,
-    ) {
-        for effect in effects {
-            let Effect::Ended(id) = effect else {
-                self.carry_out(effect, &mut texts);
-                continue;
-            };
-            if let Some(runner) = self.runners.remove(&id) {
-                // That of an allocation that was given back has not reported an end.
-                runner.do_send(RunnerCommand::Dismiss);
-            }
-            if let Some(ended) = ended.remove(&id) {
-                self.announce_end(ended);
-            }
-            let mut cx = Cx::at(self.now());
-            self.core.end_is_stored(id, &mut cx);
-            self.commit_then(cx.out, None);
-        }
-    }
-
-    /// The commit of a start is durable, and its launch follows.
-    fn note_launch(&mut self, id: JobId) {
-        let mut cx = Cx::at(self.now());
-        self.core.launches(id, &mut cx);
-        self.commit_then(cx.out, None);
-    }
-
-    fn carry_out(&mut self, effect: Effect, texts: &mut HashMap<JobId, LaunchTexts>) {
-        match effect {
-            Effect::Launch(mut job) => {
-                let id = job.id;
-                self.note_launch(id);
-                if let Some(known) = self.core.job(id) {
-                    job.run.start = known.run.start;
-                }
-                let texts = texts.remove(&id).unwrap_or_default();
-                let config = self.core.config();
-                let (host, ranks) = (config.host.clone(), job.request.task_rule(config.batch_tasks).ranks);
-                self.tell_runner(id, RunnerCommand::Launch(LaunchJob { job, ranks, texts, host }));
-                self.tell_start(id);
-            }
-            Effect::Granted(id) => {
-                self.note_launch(id);
-                let Some(job) = self.core.job(id).cloned() else { return };
-                let host = self.core.config().host.clone();
-                self.tell_runner(id, RunnerCommand::Open(OpenAllocation { job: Box::new(job), host }));
-                if let Some(view) = self.view(id) {
-                    self.tell(id, Answer::Granted { view: Box::new(view) });
-                }
-            }
-            Effect::Stop { job, cause } => self.tell_runner(job, RunnerCommand::Stop(cause)),
-            Effect::StopStep { step, cause } => self.tell_runner(step.job, RunnerCommand::StopStep(step.step, cause)),
-            Effect::Signal { job, target, signal } => self.tell_runner(job, RunnerCommand::Signal { target, signal }),
-            Effect::Suspend(job) => self.tell_runner(job, RunnerCommand::Suspend),
-            Effect::Resume(job) => self.tell_runner(job, RunnerCommand::Resume),
-            Effect::SetTimeLimit { job, limit_secs, .. } => {
-                self.tell_runner(job, RunnerCommand::SetTimeLimit(limit_secs))
-            }
-            Effect::LaunchStep { step, ticket, alloc } => self.launch_step(step, ticket, alloc),
-            Effect::StepRefused { ticket, refusal } => {
-                if let Some(ticket) = self.tickets.remove(&ticket) {
-                    let _ = ticket.news.send(Answer::Refused(refusal));
-                }
-            }
-            // Announced with the view of their commit.
-            Effect::Ended(_) => {}
-            Effect::Requeued(id) => {
-                self.runners.remove(&id);
-                self.end_forgotten_steps(id);
-            }
-            // One task of an array has the array's number, and may be gone long before the others.
-            Effect::Gone(id) => {
-                if self.core.resolve(&JobRef::job(id)).is_empty() {
-                    self.watchers.remove(&id);
-                }
-            }
-        }
-    }
 }
 
 impl Actor for SchedulerActor {
@@ -365,56 +275,6 @@ impl Handler<Committed> for SchedulerActor {
     }
 }
 
-impl Handler<SubmitJob> for SchedulerActor {
-    type Result = ResponseFuture<Result<JobId, Refusal>>;
-
-    fn handle(&mut self, m: SubmitJob, ctx: &mut Self::Context) -> Self::Result {
-        if m.again
-            && let Some(client) = m.submission.client
-            && let Some(id) = self.core.submitted_by(client.process)
-        {
-            self.rejoin_job(id, client.holds, m.news);
-            return self.answer_again(id);
-        }
-        if let Some(fault) = self.fault() {
-            return Box::pin(async move { Err(Refusal::NotStored(fault)) });
-        }
-        if self.core.cgroup_trouble().is_some()
-            && let Some(base) = self.outputs.cgroups.clone()
-        {
-            return node::submit_if_cgroups(base, m, ctx.address());
-        }
-        let mut cx = Cx::at(self.now());
-        let id = match self.core.submit(m.submission, &mut cx) {
-            Ok(id) => id,
-            Err(refusal) => return Box::pin(async move { Err(refusal) }),
-        };
-        self.counters.jobs.submitted += 1;
-        m.news.into_iter().for_each(|news| self.watch(id, news));
-        let (client, answer) = oneshot::channel();
-        self.commit_then(cx.out, Some(Asker::Submission(id, vec![client])));
-        self.ask_round(ctx);
-        answer_submission(id, told(answer))
-    }
-}
-
-impl Handler<TestSubmission> for SchedulerActor {
-    type Result = ResponseFuture<Result<Estimate, Refusal>>;
-
-    fn handle(&mut self, TestSubmission(submission): TestSubmission, _: &mut Self::Context) -> Self::Result {
-        let now = self.now();
-        let trial = self.core.trial(submission, now).map(|trial| {
-            let starts = self.forecasts.once(trial.forecast);
-            (trial.estimate, starts)
-        });
-        Box::pin(async move {
-            let (estimate, starts) = trial?;
-            let start = starts.await.get(&estimate.id).copied();
-            Ok(Estimate { start, ..estimate })
-        })
-    }
-}
-
 impl Handler<LeaveMemory> for SchedulerActor {
     type Result = Vec<JobId>;
 
@@ -422,21 +282,6 @@ impl Handler<LeaveMemory> for SchedulerActor {
         self.decide(ctx, |core, cx| core.on_due(cx));
         ids.retain(|id| self.core.job(*id).is_none());
         ids
-    }
-}
-
-impl Handler<RefreshLive> for SchedulerActor {
-    type Result = MessageResult<RefreshLive>;
-
-    fn handle(&mut self, RefreshLive(mut jobs): RefreshLive, _: &mut Self::Context) -> Self::Result {
-        // Before the views: they go by the clocks as they stand now.
-        self.now();
-        for job in jobs.iter_mut().filter(|job| !job.run.state.is_terminal()) {
-            if let Some(live) = self.view(job.id) {
-                *job = live;
-            }
-        }
-        MessageResult(jobs)
     }
 }
 

@@ -12,22 +12,17 @@ use crate::daemon::requests::Requests;
 use crate::daemon::wire::FrameReader;
 use crate::exec;
 use crate::model::change::LaunchTexts;
-use crate::model::dependency::Dependency;
 use crate::model::job::ClientProcess;
-use crate::model::query::{JobQuery, names_record};
 use crate::model::request::JobKind;
-use crate::model::update::Update;
-use crate::model::view::{JobList, JobView};
 use crate::model::{Job, JobId, JobRef, Refusal, StepId, Timestamp};
-use crate::protocol::answer::{Answer, Outcome};
+use crate::protocol::answer::Answer;
 use crate::protocol::frame::{Frame, FrameError};
-use crate::protocol::request::{CancelAsk, ControlAction, Request, StepLaunch, Submit, UsageAsk};
+use crate::protocol::request::{Request, StepLaunch, Submit};
 use crate::sched::{EndedJob, Submission, dependency_targets};
 use crate::sys::paths::Paths;
 use crate::sys::{break_point, limits};
 use actix::Addr;
 use std::cell::Cell;
-use std::collections::{BTreeSet, HashSet};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -35,6 +30,9 @@ use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
 use tokio::sync::{RwLock, mpsc};
 use tokio::time::timeout;
+
+mod changes;
+mod lists;
 
 /// What sessions talk to.
 pub struct Hub {
@@ -142,34 +140,12 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
     session.release();
 }
 
-/// How many records the scheduler is asked for at once.
-const MANY_JOBS: usize = 64;
-
-/// How many jobs one part of a long answer has at most: about a megabyte.
-const PART: usize = 512;
-
 /// The next frame; `None` where none comes in this time.
 async fn next_within<T>(frames: &mut mpsc::Receiver<T>, idle: Option<Duration>) -> Option<T> {
     match idle {
         None => frames.recv().await,
         Some(idle) => timeout(idle, frames.recv()).await.unwrap_or(None),
     }
-}
-
-/// Puts what memory knows in the place of records that are not over. A few at a time: whoever asks the scheduler for
-/// something meanwhile is served in between.
-async fn refreshed(
-    scheduler: &Addr<SchedulerActor>,
-    mut jobs: Vec<JobView>,
-) -> Result<Vec<JobView>, actix::MailboxError> {
-    let is_live = |job: &JobView| !job.run.state.is_terminal();
-    let places: Vec<usize> = (0..jobs.len()).filter(|i| is_live(&jobs[*i])).collect();
-    for places in places.chunks(MANY_JOBS) {
-        let old = places.iter().map(|i| std::mem::take(&mut jobs[*i])).collect();
-        let new = scheduler.send(RefreshLive(old)).await?;
-        places.iter().zip(new).for_each(|(i, job)| jobs[*i] = job);
-    }
-    Ok(jobs)
 }
 
 fn refused(why: Refusal) -> Option<Reply> {
@@ -273,171 +249,6 @@ impl Session {
             Ok(None) => refused(Refusal::UnknownJob),
             Err(e) => refused(Refusal::Database(e.0)),
         })
-    }
-
-    /// What the database knows, some at a time.
-    async fn accounting(&self, query: JobQuery) -> Replied {
-        let hub = &self.hub;
-        let query = Arc::new(query);
-        let reader = hub.readers.for_query(&query);
-        let ids = match reader.send(PastCandidates(Arc::clone(&query))).await? {
-            Ok(ids) => ids,
-            Err(e) => return Ok(refused(Refusal::Database(e.0))),
-        };
-        let mut parts = ids.chunks(PART);
-        loop {
-            let ids = parts.next().unwrap_or_default().to_vec();
-            let jobs = match reader.send(PastJobs { query: Arc::clone(&query), ids }).await? {
-                Ok(jobs) => refreshed(&hub.scheduler, jobs).await?,
-                Err(e) => return Ok(refused(Refusal::Database(e.0))),
-            };
-            let list = JobList { jobs, now: (hub.clock)(), unknown: Vec::new() };
-            if parts.len() == 0 {
-                return Ok(plain(Answer::Jobs(list)));
-            }
-            if hub.answers.send(&self.socket, Answer::SomeJobs(list), Vec::new()).await.is_err() {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// What memory knows, and what the database knows of jobs that ended too long ago to be there: by number, some at a
-    /// time.
-    async fn jobs(&self, query: JobQuery) -> Replied {
-        let hub = &self.hub;
-        let query = Arc::new(query);
-        let (live, mut unknown) = hub.scheduler.send(FindJobs(Arc::clone(&query))).await?;
-        let live: BTreeSet<JobId> = live.into_iter().collect();
-        let mut ids = live.clone();
-        let past = self.past_query(&query, &live).await?.map(Arc::new);
-        if let Some(past) = &past {
-            match hub.readers.for_query(past).send(PastCandidates(Arc::clone(past))).await? {
-                Ok(found) => ids.extend(found),
-                Err(e) => return Ok(refused(Refusal::Database(e.0))),
-            }
-        }
-        let ids: Vec<JobId> = ids.into_iter().collect();
-        let mut parts = ids.chunks(PART);
-        loop {
-            let (here, gone): (Vec<JobId>, Vec<JobId>) =
-                parts.next().unwrap_or_default().iter().partition(|id| live.contains(id));
-            let mut list = hub.scheduler.send(QueryJobs { query: Arc::clone(&query), ids: here }).await?;
-            if let Some(past) = past.as_ref().filter(|_| !gone.is_empty()) {
-                match hub.readers.for_query(past).send(PastJobs { query: Arc::clone(past), ids: gone }).await? {
-                    Ok(found) => add_past(&query, &mut list, &mut unknown, found),
-                    Err(e) => return Ok(refused(Refusal::Database(e.0))),
-                }
-            }
-            if parts.len() == 0 {
-                return Ok(plain(Answer::Jobs(JobList { unknown, ..list })));
-            }
-            if hub.answers.send(&self.socket, Answer::SomeJobs(list), Vec::new()).await.is_err() {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// What to ask the database for, where memory does not know everything: the named jobs that are not there, or those
-    /// that ended in a window. `None` where memory has it all.
-    async fn past_query(
-        &self,
-        query: &Arc<JobQuery>,
-        live: &BTreeSet<JobId>,
-    ) -> Result<Option<JobQuery>, actix::MailboxError> {
-        if query.jobs.is_empty() {
-            let is_window = query.since.is_some() && query.wants_ended();
-            return Ok(is_window.then(|| JobQuery::clone(query)));
-        }
-        // Those that are named are few.
-        let ids = live.iter().copied().collect();
-        let jobs = self.hub.scheduler.send(QueryJobs { query: Arc::clone(query), ids }).await?.jobs;
-        Ok(missing(query, &jobs))
-    }
-
-    async fn control(&self, jobs: Vec<JobRef>, action: ControlAction) -> Replied {
-        let _in_use = self.hub.past_in_use.read().await;
-        if matches!(action, ControlAction::Requeue | ControlAction::RequeueHold) {
-            return self.requeue(jobs, action).await;
-        }
-        Ok(self.change(jobs, action).await?.map_or_else(refused, |outcomes| plain(Answer::Done(outcomes))))
-    }
-
-    /// A job without its environment cannot run again.
-    async fn requeue(&self, jobs: Vec<JobRef>, action: ControlAction) -> Replied {
-        let mut outcomes = Vec::with_capacity(jobs.len());
-        for target in jobs {
-            let dropped = match self.hub.readers.facts().send(WithoutEnvironment(target.clone())).await? {
-                Ok(dropped) => dropped,
-                Err(e) => return Ok(refused(Refusal::Database(e.0))),
-            };
-            match dropped {
-                Some(job) => outcomes.push(Outcome { target, result: Err(Refusal::EnvironmentDropped(job)) }),
-                None => match self.change(vec![target], action.clone()).await? {
-                    Ok(done) => outcomes.extend(done),
-                    Err(why) => return Ok(refused(why)),
-                },
-            }
-        }
-        Ok(plain(Answer::Done(outcomes)))
-    }
-
-    /// One outcome for each job, in order. A job that ended too long ago to be in memory is looked for in the database.
-    async fn change(
-        &self,
-        jobs: Vec<JobRef>,
-        action: ControlAction,
-    ) -> Result<Result<Vec<Outcome>, Refusal>, actix::MailboxError> {
-        let ended = match &action {
-            ControlAction::Update(updates) => {
-                self.facts_of(dependency_targets(updates.iter().filter_map(dependency_of))).await?
-            }
-            _ => Vec::new(),
-        };
-        let first = ControlJobs { jobs, action: action.clone(), ended: ended.clone(), recalled: Vec::new() };
-        let mut outcomes = self.hub.scheduler.send(first).await?;
-        let is_unknown = |outcome: &&mut Outcome| outcome.result == Err(Refusal::UnknownJob);
-        let jobs: Vec<JobRef> = outcomes.iter_mut().filter(is_unknown).map(|outcome| outcome.target.clone()).collect();
-        if !jobs.is_empty() {
-            let recalled = match self.past(jobs.clone()).await? {
-                Ok(recalled) => recalled,
-                Err(why) => return Ok(Err(why)),
-            };
-            let again = ControlJobs { jobs, action, ended, recalled };
-            let again = self.hub.scheduler.send(again).await?;
-            outcomes.iter_mut().filter(is_unknown).zip(again).for_each(|(outcome, known)| *outcome = known);
-        }
-        Ok(Ok(outcomes))
-    }
-
-    /// A job that ended too long ago to be in memory is as done as one that has just ended.
-    async fn cancel(&self, ask: CancelAsk) -> Replied {
-        let is_plain = ask.signal.is_none();
-        let mut outcomes = self.hub.scheduler.send(CancelJobs(ask)).await?;
-        let is_unknown = |outcome: &&mut Outcome| {
-            is_plain && outcome.target.step.is_none() && outcome.result == Err(Refusal::UnknownJob)
-        };
-        let named: Vec<JobRef> = outcomes.iter_mut().filter(is_unknown).map(|outcome| outcome.target.clone()).collect();
-        let past = match self.past(named).await? {
-            Ok(past) => past,
-            Err(why) => return Ok(refused(why)),
-        };
-        for outcome in outcomes.iter_mut().filter(is_unknown) {
-            if past.iter().any(|job| names_record(&outcome.target, job.id, &job.role)) {
-                outcome.result = Err(Refusal::AlreadyDone);
-            }
-        }
-        Ok(plain(Answer::Done(outcomes)))
-    }
-
-    /// The steps that run. A job that ended too long ago to be in memory is known, and has none.
-    async fn usage(&self, ask: UsageAsk) -> Replied {
-        let (mut list, processes) = self.hub.scheduler.send(QueryUsage(ask)).await?;
-        let past = match self.past(list.unknown.iter().map(|id| JobRef::job(*id)).collect()).await? {
-            Ok(past) => past,
-            Err(why) => return Ok(refused(why)),
-        };
-        list.unknown.retain(|id| !past.iter().any(|job| job.id == *id || job.array_job_id() == Some(*id)));
-        Ok(plain(Answer::Usage { list, processes }))
     }
 
     /// What the database has of these jobs.
@@ -545,42 +356,6 @@ impl Session {
             self.hub.scheduler.do_send(ClientGone { job, client });
         }
     }
-}
-
-fn dependency_of(update: &Update) -> Option<&Dependency> {
-    match update {
-        Update::Dependency(dependency) => Some(dependency),
-        _ => None,
-    }
-}
-
-/// The jobs that are named and are not in memory.
-fn missing(query: &JobQuery, known: &[JobView]) -> Option<JobQuery> {
-    let numbers: HashSet<JobId> = known.iter().flat_map(|job| [Some(job.id), job.array_job_id()]).flatten().collect();
-    let is_there = |named: &&JobRef| match named.tasks {
-        None => numbers.contains(&named.job),
-        Some(_) => known.iter().any(|job| names_record(named, job.id, &job.role)),
-    };
-    let missing: Vec<JobRef> = query.jobs.iter().filter(|named| !is_there(named)).cloned().collect();
-    (!missing.is_empty()).then(|| JobQuery::of(missing))
-}
-
-/// Adds what the database found. What is not over there is known better in memory.
-fn add_past(query: &JobQuery, list: &mut JobList, unknown: &mut Vec<JobId>, found: Vec<JobView>) {
-    for mut job in found.into_iter().filter(|job| job.run.state.is_terminal()) {
-        unknown.retain(|id| *id != job.id && Some(*id) != job.array_job_id());
-        if !query.matches(&job) {
-            continue;
-        }
-        if query.without_paths {
-            job.clear_paths();
-        }
-        if query.without_steps {
-            job.steps.clear();
-        }
-        list.jobs.push(job);
-    }
-    list.jobs.sort_by_key(|job| job.id);
 }
 
 #[cfg(test)]

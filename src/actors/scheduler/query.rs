@@ -2,7 +2,7 @@
 
 use super::SchedulerActor;
 use crate::actors::launch_plan::fill_paths;
-use crate::actors::messages::{FindJobs, QueryJobs, QueryUsage, RunnerCommand};
+use crate::actors::messages::{FindJobs, QueryJobs, QueryUsage, RefreshLive, RunnerCommand};
 use crate::model::view::{JobList, JobView};
 use crate::model::{JobId, JobRef, JobState, StepId, StepKey};
 use actix::prelude::*;
@@ -47,6 +47,21 @@ impl Handler<QueryJobs> for SchedulerActor {
             }
             JobList { jobs, now, unknown: Vec::new() }
         })
+    }
+}
+
+impl Handler<RefreshLive> for SchedulerActor {
+    type Result = MessageResult<RefreshLive>;
+
+    fn handle(&mut self, RefreshLive(mut jobs): RefreshLive, _: &mut Self::Context) -> Self::Result {
+        // Before the views: they go by the clocks as they stand now.
+        self.now();
+        for job in jobs.iter_mut().filter(|job| !job.run.state.is_terminal()) {
+            if let Some(live) = self.view(job.id) {
+                *job = live;
+            }
+        }
+        MessageResult(jobs)
     }
 }
 

@@ -1,0 +1,101 @@
+//! What follows a decision: launches, grants and news after its commit, stops and signals at once.
+
+use super::SchedulerActor;
+use super::in_flight::Ended;
+use crate::actors::messages::*;
+use crate::model::change::LaunchTexts;
+use crate::model::{JobId, JobRef};
+use crate::protocol::answer::Answer;
+use crate::sched::{Cx, Effect};
+use std::collections::HashMap;
+
+impl SchedulerActor {
+    pub(super) fn tell_runner(&mut self, job: JobId, command: RunnerCommand) {
+        let make = &self.outputs.runners;
+        self.runners.entry(job).or_insert_with(|| make(job)).do_send(command);
+    }
+
+    /// `ended`: what follows each [`Effect::Ended`].
+    pub(super) fn carry_out_all(
+        &mut self,
+        effects: Vec<Effect>,
+        mut ended: HashMap<JobId, Ended>,
+        mut texts: HashMap<JobId, LaunchTexts>,
+    ) {
+        for effect in effects {
+            let Effect::Ended(id) = effect else {
+                self.carry_out(effect, &mut texts);
+                continue;
+            };
+            if let Some(runner) = self.runners.remove(&id) {
+                // That of an allocation that was given back has not reported an end.
+                runner.do_send(RunnerCommand::Dismiss);
+            }
+            if let Some(ended) = ended.remove(&id) {
+                self.announce_end(ended);
+            }
+            let mut cx = Cx::at(self.now());
+            self.core.end_is_stored(id, &mut cx);
+            self.commit_then(cx.out, None);
+        }
+    }
+
+    /// The commit of a start is durable, and its launch follows.
+    fn note_launch(&mut self, id: JobId) {
+        let mut cx = Cx::at(self.now());
+        self.core.launches(id, &mut cx);
+        self.commit_then(cx.out, None);
+    }
+
+    pub(super) fn carry_out(&mut self, effect: Effect, texts: &mut HashMap<JobId, LaunchTexts>) {
+        match effect {
+            Effect::Launch(mut job) => {
+                let id = job.id;
+                self.note_launch(id);
+                if let Some(known) = self.core.job(id) {
+                    job.run.start = known.run.start;
+                }
+                let texts = texts.remove(&id).unwrap_or_default();
+                let config = self.core.config();
+                let (host, ranks) = (config.host.clone(), job.request.task_rule(config.batch_tasks).ranks);
+                self.tell_runner(id, RunnerCommand::Launch(LaunchJob { job, ranks, texts, host }));
+                self.tell_start(id);
+            }
+            Effect::Granted(id) => {
+                self.note_launch(id);
+                let Some(job) = self.core.job(id).cloned() else { return };
+                let host = self.core.config().host.clone();
+                self.tell_runner(id, RunnerCommand::Open(OpenAllocation { job: Box::new(job), host }));
+                if let Some(view) = self.view(id) {
+                    self.tell(id, Answer::Granted { view: Box::new(view) });
+                }
+            }
+            Effect::Stop { job, cause } => self.tell_runner(job, RunnerCommand::Stop(cause)),
+            Effect::StopStep { step, cause } => self.tell_runner(step.job, RunnerCommand::StopStep(step.step, cause)),
+            Effect::Signal { job, target, signal } => self.tell_runner(job, RunnerCommand::Signal { target, signal }),
+            Effect::Suspend(job) => self.tell_runner(job, RunnerCommand::Suspend),
+            Effect::Resume(job) => self.tell_runner(job, RunnerCommand::Resume),
+            Effect::SetTimeLimit { job, limit_secs, .. } => {
+                self.tell_runner(job, RunnerCommand::SetTimeLimit(limit_secs))
+            }
+            Effect::LaunchStep { step, ticket, alloc } => self.launch_step(step, ticket, alloc),
+            Effect::StepRefused { ticket, refusal } => {
+                if let Some(ticket) = self.tickets.remove(&ticket) {
+                    let _ = ticket.news.send(Answer::Refused(refusal));
+                }
+            }
+            // Announced with the view of their commit.
+            Effect::Ended(_) => {}
+            Effect::Requeued(id) => {
+                self.runners.remove(&id);
+                self.end_forgotten_steps(id);
+            }
+            // One task of an array has the array's number, and may be gone long before the others.
+            Effect::Gone(id) => {
+                if self.core.resolve(&JobRef::job(id)).is_empty() {
+                    self.watchers.remove(&id);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Submissions, and trials of them (`sbatch --test-only`).
+
+use super::trouble::{Asker, answer_submission, told};
+use super::{SchedulerActor, node};
+use crate::actors::messages::{SubmitJob, TestSubmission};
+use crate::model::{JobId, Refusal};
+use crate::sched::{Cx, Estimate};
+use actix::prelude::*;
+use tokio::sync::oneshot;
+
+impl Handler<SubmitJob> for SchedulerActor {
+    type Result = ResponseFuture<Result<JobId, Refusal>>;
+
+    fn handle(&mut self, m: SubmitJob, ctx: &mut Self::Context) -> Self::Result {
+        if m.again
+            && let Some(client) = m.submission.client
+            && let Some(id) = self.core.submitted_by(client.process)
+        {
+            self.rejoin_job(id, client.holds, m.news);
+            return self.answer_again(id);
+        }
+        if let Some(fault) = self.fault() {
+            return Box::pin(async move { Err(Refusal::NotStored(fault)) });
+        }
+        if self.core.cgroup_trouble().is_some()
+            && let Some(base) = self.outputs.cgroups.clone()
+        {
+            return node::submit_if_cgroups(base, m, ctx.address());
+        }
+        let mut cx = Cx::at(self.now());
+        let id = match self.core.submit(m.submission, &mut cx) {
+            Ok(id) => id,
+            Err(refusal) => return Box::pin(async move { Err(refusal) }),
+        };
+        self.counters.jobs.submitted += 1;
+        m.news.into_iter().for_each(|news| self.watch(id, news));
+        let (client, answer) = oneshot::channel();
+        self.commit_then(cx.out, Some(Asker::Submission(id, vec![client])));
+        self.ask_round(ctx);
+        answer_submission(id, told(answer))
+    }
+}
+
+impl Handler<TestSubmission> for SchedulerActor {
+    type Result = ResponseFuture<Result<Estimate, Refusal>>;
+
+    fn handle(&mut self, TestSubmission(submission): TestSubmission, _: &mut Self::Context) -> Self::Result {
+        let now = self.now();
+        let trial = self.core.trial(submission, now).map(|trial| {
+            let starts = self.forecasts.once(trial.forecast);
+            (trial.estimate, starts)
+        });
+        Box::pin(async move {
+            let (estimate, starts) = trial?;
+            let start = starts.await.get(&estimate.id).copied();
+            Ok(Estimate { start, ..estimate })
+        })
+    }
+}

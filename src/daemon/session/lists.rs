@@ -1,0 +1,158 @@
+//! Answers about many jobs, some at a time: what memory knows of them, and what the database knows of those that are no
+//! longer there.
+
+use super::{Replied, Session, plain, refused};
+use crate::actors::SchedulerActor;
+use crate::actors::messages::*;
+use crate::model::Refusal;
+use crate::model::query::{JobQuery, names_record};
+use crate::model::view::{JobList, JobView};
+use crate::model::{JobId, JobRef};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::UsageAsk;
+use actix::Addr;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+/// How many records the scheduler is asked for at once.
+const MANY_JOBS: usize = 64;
+
+/// How many jobs one part of a long answer has at most: about a megabyte.
+const PART: usize = 512;
+
+impl Session {
+    /// What the database knows, some at a time.
+    pub(super) async fn accounting(&self, query: JobQuery) -> Replied {
+        let hub = &self.hub;
+        let query = Arc::new(query);
+        let reader = hub.readers.for_query(&query);
+        let ids = match reader.send(PastCandidates(Arc::clone(&query))).await? {
+            Ok(ids) => ids,
+            Err(e) => return Ok(refused(Refusal::Database(e.0))),
+        };
+        let mut parts = ids.chunks(PART);
+        loop {
+            let ids = parts.next().unwrap_or_default().to_vec();
+            let jobs = match reader.send(PastJobs { query: Arc::clone(&query), ids }).await? {
+                Ok(jobs) => refreshed(&hub.scheduler, jobs).await?,
+                Err(e) => return Ok(refused(Refusal::Database(e.0))),
+            };
+            let list = JobList { jobs, now: (hub.clock)(), unknown: Vec::new() };
+            if parts.len() == 0 {
+                return Ok(plain(Answer::Jobs(list)));
+            }
+            if hub.answers.send(&self.socket, Answer::SomeJobs(list), Vec::new()).await.is_err() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// What memory knows, and what the database knows of jobs that ended too long ago to be there: by number, some at a
+    /// time.
+    pub(super) async fn jobs(&self, query: JobQuery) -> Replied {
+        let hub = &self.hub;
+        let query = Arc::new(query);
+        let (live, mut unknown) = hub.scheduler.send(FindJobs(Arc::clone(&query))).await?;
+        let live: BTreeSet<JobId> = live.into_iter().collect();
+        let mut ids = live.clone();
+        let past = self.past_query(&query, &live).await?.map(Arc::new);
+        if let Some(past) = &past {
+            match hub.readers.for_query(past).send(PastCandidates(Arc::clone(past))).await? {
+                Ok(found) => ids.extend(found),
+                Err(e) => return Ok(refused(Refusal::Database(e.0))),
+            }
+        }
+        let ids: Vec<JobId> = ids.into_iter().collect();
+        let mut parts = ids.chunks(PART);
+        loop {
+            let (here, gone): (Vec<JobId>, Vec<JobId>) =
+                parts.next().unwrap_or_default().iter().partition(|id| live.contains(id));
+            let mut list = hub.scheduler.send(QueryJobs { query: Arc::clone(&query), ids: here }).await?;
+            if let Some(past) = past.as_ref().filter(|_| !gone.is_empty()) {
+                match hub.readers.for_query(past).send(PastJobs { query: Arc::clone(past), ids: gone }).await? {
+                    Ok(found) => add_past(&query, &mut list, &mut unknown, found),
+                    Err(e) => return Ok(refused(Refusal::Database(e.0))),
+                }
+            }
+            if parts.len() == 0 {
+                return Ok(plain(Answer::Jobs(JobList { unknown, ..list })));
+            }
+            if hub.answers.send(&self.socket, Answer::SomeJobs(list), Vec::new()).await.is_err() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// What to ask the database for, where memory does not know everything: the named jobs that are not there, or those
+    /// that ended in a window. `None` where memory has it all.
+    async fn past_query(
+        &self,
+        query: &Arc<JobQuery>,
+        live: &BTreeSet<JobId>,
+    ) -> Result<Option<JobQuery>, actix::MailboxError> {
+        if query.jobs.is_empty() {
+            let is_window = query.since.is_some() && query.wants_ended();
+            return Ok(is_window.then(|| JobQuery::clone(query)));
+        }
+        // Those that are named are few.
+        let ids = live.iter().copied().collect();
+        let jobs = self.hub.scheduler.send(QueryJobs { query: Arc::clone(query), ids }).await?.jobs;
+        Ok(missing(query, &jobs))
+    }
+
+    /// The steps that run. A job that ended too long ago to be in memory is known, and has none.
+    pub(super) async fn usage(&self, ask: UsageAsk) -> Replied {
+        let (mut list, processes) = self.hub.scheduler.send(QueryUsage(ask)).await?;
+        let past = match self.past(list.unknown.iter().map(|id| JobRef::job(*id)).collect()).await? {
+            Ok(past) => past,
+            Err(why) => return Ok(refused(why)),
+        };
+        list.unknown.retain(|id| !past.iter().any(|job| job.id == *id || job.array_job_id() == Some(*id)));
+        Ok(plain(Answer::Usage { list, processes }))
+    }
+}
+
+/// Puts what memory knows in the place of records that are not over. A few at a time: whoever asks the scheduler for
+/// something meanwhile is served in between.
+async fn refreshed(
+    scheduler: &Addr<SchedulerActor>,
+    mut jobs: Vec<JobView>,
+) -> Result<Vec<JobView>, actix::MailboxError> {
+    let is_live = |job: &JobView| !job.run.state.is_terminal();
+    let places: Vec<usize> = (0..jobs.len()).filter(|i| is_live(&jobs[*i])).collect();
+    for places in places.chunks(MANY_JOBS) {
+        let old = places.iter().map(|i| std::mem::take(&mut jobs[*i])).collect();
+        let new = scheduler.send(RefreshLive(old)).await?;
+        places.iter().zip(new).for_each(|(i, job)| jobs[*i] = job);
+    }
+    Ok(jobs)
+}
+
+/// The jobs that are named and are not in memory.
+fn missing(query: &JobQuery, known: &[JobView]) -> Option<JobQuery> {
+    let numbers: HashSet<JobId> = known.iter().flat_map(|job| [Some(job.id), job.array_job_id()]).flatten().collect();
+    let is_there = |named: &&JobRef| match named.tasks {
+        None => numbers.contains(&named.job),
+        Some(_) => known.iter().any(|job| names_record(named, job.id, &job.role)),
+    };
+    let missing: Vec<JobRef> = query.jobs.iter().filter(|named| !is_there(named)).cloned().collect();
+    (!missing.is_empty()).then(|| JobQuery::of(missing))
+}
+
+/// Adds what the database found. What is not over there is known better in memory.
+fn add_past(query: &JobQuery, list: &mut JobList, unknown: &mut Vec<JobId>, found: Vec<JobView>) {
+    for mut job in found.into_iter().filter(|job| job.run.state.is_terminal()) {
+        unknown.retain(|id| *id != job.id && Some(*id) != job.array_job_id());
+        if !query.matches(&job) {
+            continue;
+        }
+        if query.without_paths {
+            job.clear_paths();
+        }
+        if query.without_steps {
+            job.steps.clear();
+        }
+        list.jobs.push(job);
+    }
+    list.jobs.sort_by_key(|job| job.id);
+}
