@@ -177,10 +177,14 @@ impl Meter {
             return shared.kb.min(sum);
         }
         // The small ones matter little.
-        let counted = |(pid, kb): &(i32, u64)| {
-            if *kb * 64 < sum { *kb } else { proc::pss_kb(*pid).unwrap_or(*kb) }
+        let part = |(pid, kb): &(i32, u64)| {
+            let shares = if *kb * 64 < sum { Some(*kb) } else { proc::pss_kb(*pid) };
+            (*pid, shares.unwrap_or(*kb))
         };
-        let kb = processes.iter().map(counted).sum();
+        let parts: Vec<(i32, u64)> = processes.iter().map(part).collect();
+        // When one ends, the parts of the others grow: with its own one the sum would be too large.
+        let is_left = |pid: i32| proc::stat(pid).is_some_and(|stat| stat.rss_pages > 0);
+        let kb = parts.iter().filter(|(pid, _)| is_left(*pid)).map(|(_, kb)| kb).sum();
         self.shared = Some(Shared { kb, faults });
         kb
     }
