@@ -48,7 +48,7 @@ fn what_ran_at_a_reboot_is_node_fail_and_what_waited_goes_on() {
     let held = slotd.wrap(&["-H"], "true");
     slotd.wait_reason(waiting, "Resources");
     slotd.power_off();
-    assert!(!srun.is_running(), "a client goes down with the machine");
+    slotd.wait("the client, which goes down with the machine", || (!srun.is_running()).then_some(()));
     boot_an_hour_later(&mut slotd);
 
     for id in [job, job + 1, foreground.id()] {

@@ -47,10 +47,23 @@ pub struct QueryJobs {
     pub ids: Vec<JobId>,
 }
 
-/// The numbers of the records in memory that answer the question, and the numbers that it names and nobody knows.
+/// Which records in memory answer the question: all that it names, or the first of those with higher numbers than `after`.
 #[derive(Message)]
-#[rtype(result = "(Vec<JobId>, Vec<JobId>)")]
-pub struct FindJobs(pub Arc<JobQuery>);
+#[rtype(result = "FoundJobs")]
+pub struct FindJobs {
+    pub query: Arc<JobQuery>,
+    pub after: Option<JobId>,
+}
+
+/// The answer to [`FindJobs`].
+pub struct FoundJobs {
+    /// By number.
+    pub ids: Vec<JobId>,
+    /// The numbers that are named and nobody knows.
+    pub unknown: Vec<JobId>,
+    /// After which number to go on; `None` where that is all.
+    pub next: Option<JobId>,
+}
 
 /// The running steps of these jobs with their present use, and their processes.
 #[derive(Message)]

@@ -14,6 +14,7 @@ use crate::model::request::JobKind;
 use crate::model::run::Run;
 use crate::model::update::Update;
 use crate::model::{Job, JobId, JobRef, JobState, Reason, Refusal, StepKey};
+use std::ops::Bound;
 
 const SIGKILL: i32 = 9;
 
@@ -57,6 +58,23 @@ impl Core {
         found.sort_unstable();
         found.dedup();
         found
+    }
+
+    /// As [`Self::find`], in parts: of a question that names no jobs only so many records are looked at, those with higher
+    /// numbers than `after`. After which number to go on; `None` where that is all.
+    pub fn find_some(&self, query: &JobQuery, after: Option<JobId>, most: usize) -> (Vec<JobId>, Option<JobId>) {
+        if !query.jobs.is_empty() {
+            return (self.find(query), None);
+        }
+        let mut records = self.jobs.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
+        let (mut found, mut last) = (Vec::new(), None);
+        for (id, record) in records.by_ref().take(most) {
+            last = Some(*id);
+            if query.matches(&record.job) {
+                found.push(*id);
+            }
+        }
+        (found, last.filter(|_| records.next().is_some()))
     }
 
     /// What scancel means by a question: each record that answers it, and of tasks that wait together those that are

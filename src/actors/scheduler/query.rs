@@ -2,20 +2,24 @@
 
 use super::SchedulerActor;
 use crate::actors::launch_plan::fill_paths;
-use crate::actors::messages::{FindJobs, QueryJobs, QueryUsage, RefreshLive, RunnerCommand};
+use crate::actors::messages::{FindJobs, FoundJobs, QueryJobs, QueryUsage, RefreshLive, RunnerCommand};
 use crate::model::view::{JobList, JobView};
 use crate::model::{JobId, JobRef, JobState, StepId, StepKey};
 use actix::prelude::*;
 use tokio::sync::oneshot;
 
+/// How many records are looked at at once: others are served in between.
+const LOOKED_AT: usize = 8192;
+
 impl Handler<FindJobs> for SchedulerActor {
     type Result = MessageResult<FindJobs>;
 
-    fn handle(&mut self, FindJobs(query): FindJobs, _: &mut Self::Context) -> Self::Result {
+    fn handle(&mut self, FindJobs { query, after }: FindJobs, _: &mut Self::Context) -> Self::Result {
         // A task that an array does not have, or has no more, is not unknown, as in Slurm, which looks for the array.
         let is_unknown = |id: &JobId| self.core.resolve(&JobRef::job(*id)).is_empty();
         let unknown = query.jobs.iter().map(|named| named.job).filter(is_unknown).collect();
-        MessageResult((self.core.find(&query), unknown))
+        let (ids, next) = self.core.find_some(&query, after, LOOKED_AT);
+        MessageResult(FoundJobs { ids, unknown, next })
     }
 }
 

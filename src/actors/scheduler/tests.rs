@@ -334,7 +334,7 @@ impl Lab {
     }
 
     async fn known(&self) -> Vec<JobId> {
-        self.scheduler.send(FindJobs(Arc::default())).await.expect("an answer").0
+        self.scheduler.send(FindJobs { query: Arc::default(), after: None }).await.expect("an answer").ids
     }
 }
 

@@ -11,7 +11,7 @@ use crate::model::{JobId, JobRef};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::UsageAsk;
 use actix::Addr;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// How many records the scheduler is asked for at once.
@@ -52,21 +52,22 @@ impl Session {
     pub(super) async fn jobs(&self, query: JobQuery) -> Replied {
         let hub = &self.hub;
         let query = Arc::new(query);
-        let (live, mut unknown) = hub.scheduler.send(FindJobs(Arc::clone(&query))).await?;
-        let live: BTreeSet<JobId> = live.into_iter().collect();
-        let mut ids = live.clone();
+        let (live, mut unknown) = self.find(&query).await?;
+        let mut gone = Vec::new();
         let past = self.past_query(&query, &live).await?.map(Arc::new);
         if let Some(past) = &past {
             match hub.readers.for_query(past).send(PastCandidates(Arc::clone(past))).await? {
-                Ok(found) => ids.extend(found),
+                Ok(found) => gone = found,
                 Err(e) => return Ok(refused(Refusal::Database(e.0))),
             }
+            gone.retain(|id| live.binary_search(id).is_err());
         }
-        let ids: Vec<JobId> = ids.into_iter().collect();
+        let mut ids = [live.as_slice(), &gone].concat();
+        ids.sort_unstable();
         let mut parts = ids.chunks(PART);
         loop {
             let (here, gone): (Vec<JobId>, Vec<JobId>) =
-                parts.next().unwrap_or_default().iter().partition(|id| live.contains(id));
+                parts.next().unwrap_or_default().iter().partition(|id| live.binary_search(id).is_ok());
             let mut list = hub.scheduler.send(QueryJobs { query: Arc::clone(&query), ids: here }).await?;
             if let Some(past) = past.as_ref().filter(|_| !gone.is_empty()) {
                 match hub.readers.for_query(past).send(PastJobs { query: Arc::clone(past), ids: gone }).await? {
@@ -83,19 +84,27 @@ impl Session {
         }
     }
 
+    /// The records in memory that answer the question, by number, and the numbers that it names and nobody knows.
+    async fn find(&self, query: &Arc<JobQuery>) -> Result<(Vec<JobId>, Vec<JobId>), actix::MailboxError> {
+        let scheduler = &self.hub.scheduler;
+        let mut all = scheduler.send(FindJobs { query: Arc::clone(query), after: None }).await?;
+        while let Some(after) = all.next {
+            let more = scheduler.send(FindJobs { query: Arc::clone(query), after: Some(after) }).await?;
+            all.ids.extend(more.ids);
+            all.next = more.next;
+        }
+        Ok((all.ids, all.unknown))
+    }
+
     /// What to ask the database for, where memory does not know everything: the named jobs that are not there, or those
     /// that ended in a window. `None` where memory has it all.
-    async fn past_query(
-        &self,
-        query: &Arc<JobQuery>,
-        live: &BTreeSet<JobId>,
-    ) -> Result<Option<JobQuery>, actix::MailboxError> {
+    async fn past_query(&self, query: &Arc<JobQuery>, live: &[JobId]) -> Result<Option<JobQuery>, actix::MailboxError> {
         if query.jobs.is_empty() {
             let is_window = query.since.is_some() && query.wants_ended();
             return Ok(is_window.then(|| JobQuery::clone(query)));
         }
         // Those that are named are few.
-        let ids = live.iter().copied().collect();
+        let ids = live.to_vec();
         let jobs = self.hub.scheduler.send(QueryJobs { query: Arc::clone(query), ids }).await?.jobs;
         Ok(missing(query, &jobs))
     }

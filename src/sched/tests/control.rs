@@ -1,6 +1,7 @@
 //! Hold, requeue, suspend, signal.
 
 use super::*;
+use crate::model::query::JobQuery;
 
 #[test]
 fn a_held_job_stays_pending_until_it_is_released() {
@@ -170,5 +171,25 @@ fn a_signal_reaches_running_jobs_and_sigkill_cancels() {
     assert_eq!(d.stops(), [(running, StopCause::Killed { by: 1001 })]);
     for n in [9, 10] {
         assert_eq!(signal(&mut d, pending, n).unwrap_err().to_string(), "Invalid job id specified", "it is over");
+    }
+}
+
+#[test]
+fn a_long_queue_is_searched_in_parts() {
+    let mut d = Double::new(1, 1000, 0);
+    for n in 0..10 {
+        d.submit(ask().with(|r| r.name = if n % 3 == 0 { "wanted" } else { "other" }.to_owned()));
+    }
+    let query = JobQuery { names: vec!["wanted".to_owned()], ..JobQuery::default() };
+    for most in [1, 3, 10, 100] {
+        let (mut found, mut next) = d.core.find_some(&query, None, most);
+        while let Some(after) = next {
+            let more = d.core.find_some(&query, Some(after), most);
+            assert!(more.0.len() <= most);
+            found.extend(more.0);
+            next = more.1;
+        }
+        assert_eq!(found, d.core.find(&query), "{most} at a time");
+        assert_eq!(found.len(), 4);
     }
 }
