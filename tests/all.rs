@@ -40,6 +40,7 @@ mod scheduling;
 mod sick_disk;
 mod sick_host;
 mod sinfo;
+mod site;
 mod srun;
 mod srun_allocation;
 mod srun_interactive;

@@ -19,7 +19,8 @@ const LAYERS: [(&str, &[&str]); 13] = [
     ("sys", &["model"]),
     // spec: what a request says as text until it is carried out (file name patterns, constraints, bindings).
     ("actors", &["model", "sched", "store", "exec", "sys", "protocol", "spec"]),
-    ("daemon", &["model", "sched", "store", "exec", "sys", "protocol", "actors"]),
+    // spec: the values of settings and of slotd.toml.
+    ("daemon", &["model", "sched", "store", "exec", "sys", "protocol", "actors", "spec"]),
     ("client", &["model", "protocol", "exec", "sys"]),
     ("args", &["model", "spec"]),
     // The one binary is also the daemon and its launcher, and a client tells the daemon which process it is: "daemon"

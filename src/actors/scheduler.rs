@@ -14,7 +14,7 @@ use crate::exec::cgroup::CgroupBase;
 use crate::model::change::Change;
 use crate::model::job::ClientProcess;
 use crate::model::view::JobView;
-use crate::model::{ExitCode, ExitRecord, Job, JobId, Moment, Partition, StepKey, StoreTrouble, Timestamp};
+use crate::model::{ExitCode, ExitRecord, Job, JobId, Moment, StepKey, StoreTrouble, Timestamp};
 use crate::sched::{Core, Cx, Effect, EndCause, Outbox};
 use crate::sys::break_point;
 use actix::prelude::*;
@@ -68,8 +68,6 @@ pub struct SchedulerOutputs {
     pub daemon_start: Timestamp,
     /// Who has it may work a forecast out.
     pub forecasts: Arc<Semaphore>,
-    /// The partitions, given whether there are GPUs.
-    pub partitions: Box<dyn Fn(bool) -> Vec<Partition>>,
 }
 
 /// Something has become due.
@@ -338,7 +336,7 @@ impl Handler<GpusChanged> for SchedulerActor {
     fn handle(&mut self, GpusChanged(gpus): GpusChanged, ctx: &mut Self::Context) {
         let mut host = self.core.config().host.clone();
         host.gpus = gpus;
-        let partitions = (self.outputs.partitions)(!host.gpus.is_empty());
+        let partitions = self.core.config().all_partitions.clone();
         let now = self.now();
         self.core.set_host(host, partitions, now);
         self.forecasts.outdate();

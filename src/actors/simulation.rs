@@ -561,7 +561,6 @@ impl Play {
         let world = Rc::clone(&self.world);
         let epoch = world.borrow().epoch;
         let store = StoreDouble { world: Rc::clone(&world), epoch }.start();
-        let partitions = self.config.partitions.clone();
         let runners = Rc::clone(&world);
         let outputs = SchedulerOutputs {
             store: store.recipient(),
@@ -572,7 +571,6 @@ impl Play {
             clock: moment,
             daemon_start: clock(),
             forecasts: Arc::new(Semaphore::new(1)),
-            partitions: Box::new(move |_| partitions.clone()),
             cgroups: None,
         };
         let mut world = world.borrow_mut();

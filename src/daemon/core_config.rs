@@ -1,12 +1,14 @@
 //! From the settings and this machine to what the scheduling core has to know, and to `scontrol show config`.
 
 use crate::daemon::run::{DaemonError, failed};
-use crate::daemon::settings::Settings;
+use crate::daemon::settings::{SettingError, Settings};
+use crate::daemon::site::{Site, SiteError, SiteFile};
 use crate::model::Partition;
 use crate::model::gpu::Gpu;
 use crate::model::partition::Host;
 use crate::sched;
-use crate::sys::{cpus, memory, system};
+use crate::spec::capacity::Capacity;
+use crate::sys::{cpus, memory, system, zone};
 use std::path::PathBuf;
 
 /// Memory of a job that asked for none, in MB.
@@ -17,9 +19,14 @@ pub const DEFAULT_MEM_MB: u64 = 512;
 /// # Errors
 /// The CPUs of this machine cannot be found.
 pub fn core_config(settings: &Settings, gpus: Vec<Gpu>) -> Result<sched::Config, DaemonError> {
-    let host = find_host(settings, gpus)?;
-    Ok(sched::Config {
-        partitions: partitions(settings, !host.gpus.is_empty()),
+    let site = settings.site_file.as_ref().map(SiteFile::read).transpose()?.unwrap_or_default();
+    let host = find_host(settings, &site, gpus)?;
+    let all = partitions(settings, site.partitions);
+    check_cpus(settings, &all, &host)?;
+    let mut config = sched::Config {
+        partitions: Vec::new(),
+        all_partitions: Vec::new(),
+        zone: zone::local().into(),
         host,
         default_mem_mb: DEFAULT_MEM_MB,
         batch_tasks: settings.batch_tasks,
@@ -27,21 +34,60 @@ pub fn core_config(settings: &Settings, gpus: Vec<Gpu>) -> Result<sched::Config,
         cluster: crate::CLUSTER.to_owned(),
         max_array_size: crate::model::array::MAX_TASK_ID + 1,
         max_tasks: settings.max_tasks,
-    })
+    };
+    config.set_partitions(all);
+    Ok(config)
 }
 
-fn find_host(settings: &Settings, gpus: Vec<Gpu>) -> Result<Host, DaemonError> {
+/// What a setting makes of what there is.
+fn capacity(
+    settings: &Settings,
+    (variable, ours): (&'static str, Option<Capacity>),
+    (key, theirs): (&str, Option<Capacity>),
+    there: u64,
+) -> Result<u64, DaemonError> {
+    let nothing_left = format!("fewer that are kept back: this host has {there}");
+    match (ours, theirs) {
+        (Some(ours), _) => {
+            let value = ours.to_string();
+            ours.of(there).ok_or(SettingError { variable, value, expected: nothing_left }.into())
+        }
+        (None, Some(theirs)) => theirs.of(there).ok_or_else(|| {
+            let path = settings.site_file.as_ref().map(|file| file.path().to_owned()).unwrap_or_default();
+            SiteError { path, line: None, what: format!("{key} = {theirs}: expected {nothing_left}") }.into()
+        }),
+        (None, None) => Ok(there),
+    }
+}
+
+/// Refuses partitions over CPUs that jobs may not use.
+fn check_cpus(settings: &Settings, partitions: &[Partition], host: &Host) -> Result<(), DaemonError> {
+    for partition in partitions {
+        let missing = partition.cpus.iter().flatten().find(|cpu| !host.cpu_ids.contains(cpu));
+        if let Some(missing) = missing {
+            let there: Vec<String> = host.cpu_ids.iter().map(u32::to_string).collect();
+            let path = settings.site_file.as_ref().map(|file| file.path().to_owned()).unwrap_or_default();
+            let what =
+                format!("partition {}: there is no CPU {missing}, there are {}", partition.name, there.join(","));
+            return Err(SiteError { path, line: None, what }.into());
+        }
+    }
+    Ok(())
+}
+
+fn find_host(settings: &Settings, site: &Site, gpus: Vec<Gpu>) -> Result<Host, DaemonError> {
     let found = cpus::probe().map_err(failed("the CPUs of this machine"))?;
-    let cpu_ids = match settings.cpus {
-        None => found.cpus(),
-        // Numbers beyond the real ones are booked like any other, and never bound to.
-        Some(n) => sched::count_out(n, &found),
-    };
+    let there = found.cpus().len() as u64;
+    let count = capacity(settings, ("SLOTD_CPUS", settings.cpus), ("cpus", site.cpus), there)?;
+    // Numbers beyond the real ones are booked like any other, and never bound to.
+    let cpu_ids = sched::count_out(u32::try_from(count).unwrap_or(u32::MAX), &found);
+    let total_mb = memory::probe_total_mb();
+    let mem_mb = capacity(settings, ("SLOTD_MEMORY_MB", settings.mem_mb), ("memory_mb", site.mem_mb), total_mb)?;
     Ok(Host {
         name: system::probe_host_name(),
         topology: found,
         cpu_ids,
-        mem_mb: settings.mem_mb.unwrap_or_else(memory::probe_total_mb),
+        mem_mb,
         gpus,
         lost_gpus: Vec::new(),
         gpu_shards: 0,
@@ -52,20 +98,37 @@ fn find_host(settings: &Settings, gpus: Vec<Gpu>) -> Result<Host, DaemonError> {
     })
 }
 
-/// The partitions of the settings; those for GPUs only where there are any.
-pub fn partitions(settings: &Settings, has_gpus: bool) -> Vec<Partition> {
-    let cpu = settings.cpu_partitions.iter().map(|name| (name, false));
-    let gpu = settings.gpu_partitions.iter().map(|name| (name, true)).filter(|_| has_gpus);
-    cpu.chain(gpu)
-        .enumerate()
-        .map(|(i, (name, is_gpu))| Partition { name: name.clone(), is_gpu, is_default: i == 0, ..Partition::default() })
-        .collect()
+/// The partitions of the settings, those for GPUs last. Which there are a variable says before the file; what the file says
+/// of one that a variable names holds.
+fn partitions(settings: &Settings, site: Vec<Partition>) -> Vec<Partition> {
+    let of_kind = |names: &Option<Vec<String>>, default: &str, is_gpu: bool| -> Vec<Partition> {
+        let named = |name: &String| {
+            let known = site.iter().find(|partition| partition.name == *name).cloned();
+            Partition { name: name.clone(), is_gpu, ..known.unwrap_or_default() }
+        };
+        match names {
+            Some(names) => names.iter().map(named).collect(),
+            None if site.is_empty() => vec![named(&default.to_owned())],
+            None => site.iter().filter(|partition| partition.is_gpu == is_gpu).cloned().collect(),
+        }
+    };
+    let mut all = of_kind(&settings.cpu_partitions, "cpu", false);
+    for partition in of_kind(&settings.gpu_partitions, "gpu", true) {
+        if !all.iter().any(|known| known.name == partition.name) {
+            all.push(partition);
+        }
+    }
+    all
 }
 
 /// `scontrol show config`: Slurm's keys where there is something to say, and slotd's own.
 pub fn shown(settings: &Settings, core: &sched::Config) -> Vec<(String, String)> {
     let node = &core.host.name;
     let list = |names: &[String]| names.join(",");
+    let partitions = |is_gpu: bool| {
+        let own = core.all_partitions.iter().filter(|partition| partition.is_gpu == is_gpu);
+        list(&own.map(|partition| partition.name.clone()).collect::<Vec<_>>())
+    };
     let path = |p: Option<&PathBuf>| p.map_or_else(|| "(null)".to_owned(), |p| p.display().to_string());
     let root = settings.root.display();
     [
@@ -81,10 +144,11 @@ pub fn shown(settings: &Settings, core: &sched::Config) -> Vec<(String, String)>
         ("SelectType", "select/cons_tres".to_owned()),
         ("SelectTypeParameters", "CR_CPU_MEMORY".to_owned()),
         ("SLURM_VERSION", crate::SLURM_VERSION.to_owned()),
+        ("SLURM_CONF", path(settings.site_file.as_ref().map(|file| file.path().to_owned()).as_ref())),
         ("SlotdCgroupBase", path(settings.cgroup_base.as_ref())),
-        ("SlotdCpuPartitions", list(&settings.cpu_partitions)),
+        ("SlotdCpuPartitions", partitions(false)),
         ("SlotdFeatures", list(&settings.features)),
-        ("SlotdGpuPartitions", list(&settings.gpu_partitions)),
+        ("SlotdGpuPartitions", partitions(true)),
         ("SlotdKeepDays", or_unlimited(settings.keep_days)),
         ("SlotdKeepJobs", or_unlimited(settings.keep_jobs)),
         ("SlotdRoot", root.to_string()),

@@ -17,6 +17,7 @@ mod requests;
 mod run;
 mod session;
 mod settings;
+mod site;
 mod wire;
 mod wiring;
 

@@ -11,6 +11,7 @@ use crate::daemon::detached::{self, InsideJob};
 use crate::daemon::reboot;
 use crate::daemon::recovery::{Recovered, recover};
 use crate::daemon::settings::{self, Environment, SettingError, Settings};
+use crate::daemon::site::SiteError;
 use crate::daemon::wiring::{self, Parts};
 use crate::daemon::{database, listener, logging};
 use crate::exec::cgroup::CgroupBase;
@@ -36,6 +37,8 @@ use tokio::signal::unix::{SignalKind, signal};
 pub enum DaemonError {
     #[error(transparent)]
     Setting(#[from] SettingError),
+    #[error(transparent)]
+    Site(#[from] SiteError),
     #[error("another daemon serves {} already: stop it, or choose another SLOTD_ROOT", .0.display())]
     AlreadyRunning(PathBuf),
     #[error(transparent)]

@@ -1,7 +1,9 @@
 //! The daemon's settings. This is the only reader of `SLOTD_*` in the daemon.
 
+use crate::daemon::site::SiteFile;
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::refusal::{MAX_TASKS_SETTING, MOST_TASKS};
+use crate::spec::capacity::{self, Capacity};
 use log::Level;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -27,9 +29,14 @@ const DEFAULT_KEEP_DAYS: u32 = 365;
 /// How many jobs that have ended are kept: with their directories less than 2 GB.
 const DEFAULT_KEEP_JOBS: u64 = 100_000;
 
+/// As many CPUs and megabytes as anybody may count.
+pub const MOST_CPUS: u64 = 65_536;
+pub const MOST_MB: u64 = 1 << 40;
+
 /// All settings, by the names of their variables.
-pub const VARIABLES: [&str; 17] = [
+pub const VARIABLES: [&str; 18] = [
     "SLOTD_ROOT",
+    "SLOTD_CONFIG",
     "SLOTD_CPU_PARTITIONS",
     "SLOTD_GPU_PARTITIONS",
     "SLOTD_FEATURES",
@@ -52,8 +59,12 @@ pub const VARIABLES: [&str; 17] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     pub root: PathBuf,
-    pub cpu_partitions: Vec<String>,
-    pub gpu_partitions: Vec<String>,
+    /// What the owner says of the host and its partitions. The variables go before it.
+    pub site_file: Option<SiteFile>,
+    /// `None`: those of the file, else one named cpu.
+    pub cpu_partitions: Option<Vec<String>>,
+    /// `None`: those of the file, else one named gpu.
+    pub gpu_partitions: Option<Vec<String>>,
     pub features: Vec<String>,
     pub notify_cmd: Option<OsString>,
     pub notify_timeout: Duration,
@@ -61,9 +72,9 @@ pub struct Settings {
     /// `None`: ask `nvidia-smi`.
     pub gpu_count: Option<u32>,
     /// `None`: what the kernel says.
-    pub cpus: Option<u32>,
+    pub cpus: Option<Capacity>,
     /// `None`: `MemTotal`. Megabytes.
-    pub mem_mb: Option<u64>,
+    pub mem_mb: Option<Capacity>,
     /// Tasks of a step at most.
     pub max_tasks: u32,
     /// What `-n N` means for a batch script.
@@ -96,15 +107,16 @@ impl Settings {
         let vars = Variables(env);
         let settings = Settings {
             root,
-            cpu_partitions: vars.names("SLOTD_CPU_PARTITIONS")?.unwrap_or_else(|| vec!["cpu".to_owned()]),
-            gpu_partitions: vars.names("SLOTD_GPU_PARTITIONS")?.unwrap_or_else(|| vec!["gpu".to_owned()]),
+            site_file: SiteFile::of(env),
+            cpu_partitions: vars.names("SLOTD_CPU_PARTITIONS")?,
+            gpu_partitions: vars.names("SLOTD_GPU_PARTITIONS")?,
             features: vars.names("SLOTD_FEATURES")?.unwrap_or_default(),
             notify_cmd: vars.raw("SLOTD_NOTIFY_CMD"),
             notify_timeout: vars.seconds("SLOTD_NOTIFY_TIMEOUT", 1)?.unwrap_or(DEFAULT_NOTIFY_TIMEOUT),
             cgroup_base: vars.cgroup_base()?,
             gpu_count: vars.number("SLOTD_GPU_COUNT", "a number of GPUs", 0..=1024)?,
-            cpus: vars.number("SLOTD_CPUS", "a number of CPUs", 1..=65_536)?,
-            mem_mb: vars.number("SLOTD_MEMORY_MB", "a number of megabytes", 1..=1 << 40)?,
+            cpus: vars.capacity("SLOTD_CPUS", "a number of CPUs", MOST_CPUS)?,
+            mem_mb: vars.capacity("SLOTD_MEMORY_MB", "a number of megabytes", MOST_MB)?,
             max_tasks: vars
                 .number(MAX_TASKS_SETTING, "a number of tasks", 1..=MOST_TASKS)?
                 .unwrap_or(DEFAULT_MAX_TASKS),
@@ -125,6 +137,7 @@ impl Settings {
         for (variable, names) in
             [("SLOTD_CPU_PARTITIONS", &self.cpu_partitions), ("SLOTD_GPU_PARTITIONS", &self.gpu_partitions)]
         {
+            let names = names.as_deref().unwrap_or_default();
             for name in names {
                 if !seen.insert(name) {
                     let expected = format!("names that differ; {name} is the name of another partition too");
@@ -176,6 +189,10 @@ impl Variables<'_> {
     {
         let expected = format!("{what} from {} to {}", range.start(), range.end());
         self.value(variable, &expected, |text| text.parse().ok().filter(|n| range.contains(n)))
+    }
+
+    fn capacity(&self, variable: &'static str, what: &str, most: u64) -> Result<Option<Capacity>, SettingError> {
+        self.value(variable, &capacity::forms(what, most), |text| capacity::parse(text, most))
     }
 
     /// A number that bounds something, or `unlimited`: `None`.
@@ -267,8 +284,7 @@ mod tests {
     #[test]
     fn nothing_set_and_empty_variables_give_the_defaults() {
         let settings = read(&[]).unwrap();
-        assert_eq!(settings.cpu_partitions, ["cpu"]);
-        assert_eq!(settings.gpu_partitions, ["gpu"]);
+        assert_eq!((settings.cpu_partitions.clone(), settings.gpu_partitions.clone()), (None, None));
         assert_eq!(settings.gpu_count, None);
         assert_eq!(settings.notify_cmd, None);
         assert_eq!(settings.kill_wait, DEFAULT_KILL_WAIT);
@@ -297,6 +313,8 @@ mod tests {
             ("SLOTD_KEEP_DAYS", "0", "a number of days from 1 to 1000000, or unlimited"),
             ("SLOTD_KEEP_JOBS", "never", "a number of jobs from 1 to 4294967295, or unlimited"),
             ("SLOTD_CPUS", "0", "a number of CPUs from 1 to 65536"),
+            ("SLOTD_CPUS", "1001%", "a part of what there is (75%, at most 1000%)"),
+            ("SLOTD_MEMORY_MB", "-0", "how many are kept back (-2)"),
             ("SLOTD_MEMORY_MB", "8G", "a number of megabytes"),
             ("SLOTD_CGROUP_BASE", "slotd", "an absolute path"),
             ("SLOTD_MAX_TASKS_PER_NODE", "65534", "a number of tasks from 1 to 65533"),

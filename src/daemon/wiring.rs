@@ -14,7 +14,7 @@ use crate::actors::scheduler::{Due, SchedulerOutputs};
 use crate::actors::store::{Growth, StoreOutputs};
 use crate::actors::{GpuInventoryActor, NotifierActor, ReaderActor, Readers, SchedulerActor, StoreActor};
 use crate::daemon::answers::Answers;
-use crate::daemon::core_config::{self, partitions};
+use crate::daemon::core_config;
 use crate::daemon::history::{self, History, Keep};
 use crate::daemon::recovery::Recovered;
 use crate::daemon::requests::Requests;
@@ -85,7 +85,6 @@ pub fn start(parts: Parts) -> Hub {
         clock: clock::moment,
         daemon_start,
         forecasts: Arc::new(Semaphore::new(1)),
-        partitions: Box::new(move |has_gpus| partitions(&settings, has_gpus)),
     };
     context.run(SchedulerActor::new(core, outputs, adopted, opening));
     let changes: Recipient<GpusChanged> = scheduler.clone().recipient();

@@ -5,6 +5,7 @@ use crate::model::topology::Topology;
 use crate::model::{Constraint, Refusal, Tres, is_default};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::fmt;
 
 /// A partition, and what its jobs may have of the host. What is not said is not bounded.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -31,6 +32,90 @@ pub struct Partition {
     pub max_gpus: Option<u32>,
     #[serde(skip_serializing_if = "is_default")]
     pub over_subscribe: OverSubscribe,
+    /// The longest time limit, seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_time_secs: Option<u64>,
+    /// The time limit of a job that names none, seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_time_secs: Option<u64>,
+    /// Memory for each CPU of a job that names none, MB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub def_mem_per_cpu_mb: Option<u64>,
+    /// `PriorityTier`: jobs of a higher one go first, whatever their priority.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority_tier: Option<u32>,
+    /// When it starts jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allowed_hours: Option<Hours>,
+    #[serde(skip_serializing_if = "is_default")]
+    pub state: PartitionState,
+}
+
+/// What a partition does with jobs (scontrol man page, `State`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum PartitionState {
+    /// It takes and starts them.
+    #[default]
+    Up,
+    /// It takes them and starts none.
+    Down,
+    /// It takes none and starts those that wait.
+    Drain,
+    /// Neither.
+    Inactive,
+}
+
+impl PartitionState {
+    pub const ALL: [PartitionState; 4] =
+        [PartitionState::Up, PartitionState::Down, PartitionState::Drain, PartitionState::Inactive];
+
+    /// As scontrol shows it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PartitionState::Up => "UP",
+            PartitionState::Down => "DOWN",
+            PartitionState::Drain => "DRAIN",
+            PartitionState::Inactive => "INACTIVE",
+        }
+    }
+
+    /// As sinfo shows it.
+    pub const fn code(self) -> &'static str {
+        match self {
+            PartitionState::Up => "up",
+            PartitionState::Down => "down",
+            PartitionState::Drain => "drain",
+            PartitionState::Inactive => "inact",
+        }
+    }
+}
+
+/// Hours of each day, in minutes since midnight. The end is not one of them, and may be before the begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hours {
+    pub from: u16,
+    pub until: u16,
+}
+
+/// `18:00-08:00`
+impl fmt::Display for Hours {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Hours { from, until } = self;
+        write!(f, "{:02}:{:02}-{:02}:{:02}", from / 60, from % 60, until / 60, until % 60)
+    }
+}
+
+/// `NO`, `EXCLUSIVE`, `YES:4`, `FORCE:2`.
+impl fmt::Display for OverSubscribe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OverSubscribe::No => f.write_str("NO"),
+            OverSubscribe::Exclusive => f.write_str("EXCLUSIVE"),
+            OverSubscribe::Yes(jobs) => write!(f, "YES:{jobs}"),
+            OverSubscribe::Force(jobs) => write!(f, "FORCE:{jobs}"),
+        }
+    }
 }
 
 /// How many jobs may use one CPU at a time, in the words of slurm.conf.
@@ -56,6 +141,11 @@ impl Partition {
         is_unbounded && bounds(other) == bounds(self) && self.cpus == other.cpus && self.gpus == other.gpus
     }
 
+    /// `PriorityTier`
+    pub fn tier(&self) -> u32 {
+        self.priority_tier.unwrap_or(1)
+    }
+
     /// What all its jobs together may have.
     pub fn bounds(&self) -> Tres {
         Tres {
@@ -67,6 +157,11 @@ impl Partition {
         }
     }
 
+    /// Its CPUs of a host.
+    pub fn cpus_of<'a>(&self, host: &'a Host) -> impl Iterator<Item = &'a u32> {
+        host.cpu_ids.iter().filter(|cpu| self.cpus.as_ref().is_none_or(|own| own.contains(cpu)))
+    }
+
     /// Its GPUs of a host.
     pub fn gpus_of<'a>(&self, host: &'a Host) -> impl Iterator<Item = &'a Gpu> {
         host.gpus.iter().filter(|gpu| self.gpus.as_ref().is_none_or(|own| own.contains(&gpu.id)))
@@ -74,10 +169,9 @@ impl Partition {
 
     /// What it may use of a host with nobody on it.
     pub fn capacity(&self, host: &Host) -> Tres {
-        let is_own = |cpu: &&u32| self.cpus.as_ref().is_none_or(|own| own.contains(cpu));
         let (bounds, gpus) = (self.bounds(), self.gpus_of(host).count() as u32);
         Tres {
-            cpus: (host.cpu_ids.iter().filter(is_own).count() as u32).min(bounds.cpus),
+            cpus: (self.cpus_of(host).count() as u32).min(bounds.cpus),
             mem_mb: host.mem_mb.min(bounds.mem_mb),
             gpus: gpus.min(bounds.gpus),
             gpu_mem_mb: self.gpus_of(host).fold(0, |sum, gpu| gpu.mem_mb.saturating_add(sum)),

@@ -35,6 +35,11 @@ reasons! {
     /// The node is drained: it takes no jobs.
     ReqNodeNotAvail => "ReqNodeNotAvail",
     PartitionConfig => "PartitionConfig",
+    /// It starts no jobs, or none at this hour.
+    PartitionDown => "PartitionDown",
+    PartitionInactive => "PartitionInactive",
+    /// The job's limit is longer than the partition allows.
+    PartitionTimeLimit => "PartitionTimeLimit",
     NonZeroExitCode => "NonZeroExitCode",
     RaisedSignal => "RaisedSignal",
     TimeLimit => "TimeLimit",

@@ -5,6 +5,7 @@
 
 use crate::model::array::ArraySpec;
 use crate::model::dependency::DependencyTerm;
+use crate::model::partition::PartitionState;
 use crate::model::{JobId, StepId, StoreFault};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -45,6 +46,11 @@ pub enum Refusal {
     UnknownPartition {
         name: String,
         known: Vec<String>,
+    },
+    /// A partition that takes no jobs now.
+    PartitionNotAvailable {
+        name: String,
+        state: PartitionState,
     },
     /// More than one node, or none.
     NodeCount,
@@ -141,6 +147,7 @@ impl Refusal {
     pub fn detail(&self) -> Option<String> {
         Some(match self {
             Refusal::UnknownPartition { name, .. } => format!("invalid partition specified: {name}"),
+            Refusal::PartitionNotAvailable { name, state } => format!("partition {name} is {}", state.name()),
             Refusal::UnknownNode(name) => format!("no such node: {name}"),
             Refusal::NodeExcluded(name) => format!("the only node is excluded: {name}"),
             Refusal::MissingFeature { wanted, .. } => format!("no such features on this host: {wanted}"),
@@ -214,6 +221,7 @@ impl fmt::Display for Refusal {
             Refusal::NoTimeLimit => "No time limit that a difference could change",
             Refusal::ConfigNotAvailable => "Requested partition configuration not available now",
             Refusal::UnknownPartition { .. } => "Invalid partition name specified",
+            Refusal::PartitionNotAvailable { .. } => "Required partition not available (inactive or drain)",
             Refusal::NodeCount => "Node count specification invalid",
             Refusal::UnknownNode(_) => "Invalid node name specified",
             Refusal::MissingFeature { .. } => "Invalid feature specification",

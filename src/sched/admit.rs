@@ -11,6 +11,7 @@ use super::room::{Seating, Want};
 use super::types::{Config, Cx, Estimate, Submission};
 use crate::model::change::{Change, Texts};
 use crate::model::job::Hold;
+use crate::model::partition::PartitionState;
 use crate::model::request::{GpuRequest, JobKind, MemRequest};
 use crate::model::{ArrayRole, Job, JobId, JobRequest, Partition, Refusal, Timestamp, Tres};
 use std::sync::Arc;
@@ -29,7 +30,10 @@ pub fn size(request: &JobRequest, partition: &Partition, config: &Config) -> Tre
     let all_mb = partition.capacity(&config.host).mem_mb;
     let mem_mb = match request.mem {
         // A partition with less than the default has to do with what it has.
-        MemRequest::Default => config.default_mem_mb.min(all_mb),
+        MemRequest::Default => {
+            let own = partition.def_mem_per_cpu_mb.map(|mb| mb.saturating_mul(u64::from(cpus)));
+            own.unwrap_or(config.default_mem_mb).min(all_mb)
+        }
         MemRequest::PerNode(0) | MemRequest::PerCpu(0) => all_mb,
         MemRequest::PerNode(mb) => mb,
         MemRequest::PerCpu(mb) => mb.saturating_mul(u64::from(cpus)),
@@ -72,6 +76,8 @@ fn check_size(request: &JobRequest, tres: &Tres, partition: &Partition, config: 
 struct Admitted {
     partition: String,
     tres: Tres,
+    /// The time limit of a job that names none.
+    limit_secs: Option<u64>,
 }
 
 impl Core {
@@ -135,9 +141,17 @@ impl Core {
         let partitions = self.partitions_for(request)?;
         let mut first_refusal = None;
         for partition in partitions {
+            if let PartitionState::Drain | PartitionState::Inactive = partition.state {
+                let (name, state) = (partition.name.clone(), partition.state);
+                first_refusal.get_or_insert(Refusal::PartitionNotAvailable { name, state });
+                continue;
+            }
             let tres = size(request, partition, &self.config);
             match check_size(request, &tres, partition, &self.config) {
-                Ok(()) => return Ok(Admitted { partition: partition.name.clone(), tres }),
+                Ok(()) => {
+                    let limit_secs = partition.default_time_secs.or(partition.max_time_secs);
+                    return Ok(Admitted { partition: partition.name.clone(), tres, limit_secs });
+                }
                 Err(refusal) => {
                     first_refusal.get_or_insert(refusal);
                 }
@@ -207,7 +221,7 @@ impl Core {
 
 fn new_job(
     id: JobId,
-    request: JobRequest,
+    mut request: JobRequest,
     admitted: Admitted,
     client: Option<crate::model::job::Client>,
     now: Timestamp,
@@ -216,6 +230,7 @@ fn new_job(
         Some(array) => ArrayRole::Rest { tasks: array.tasks.clone(), limit: array.limit },
         None => ArrayRole::None,
     };
+    request.time_limit_secs = request.time_limit_secs.or(admitted.limit_secs);
     // In Slurm a priority of 0 means held.
     let is_held = request.hold || request.priority == Some(0);
     Job {

@@ -7,6 +7,7 @@ use super::array::ArrayGroup;
 use super::core::{Core, Record};
 use super::room::Want;
 use crate::model::job::Hold;
+use crate::model::partition::PartitionState;
 use crate::model::{Job, JobId, JobState, Reason, Timestamp};
 
 /// The user or an administrator holds it.
@@ -42,6 +43,28 @@ impl Core {
         (!is_there).then_some(Reason::PartitionConfig)
     }
 
+    /// The partition starts no jobs now, or none with such a time limit.
+    fn partition_blocker(&self, job: &Job, now: Timestamp) -> Option<Reason> {
+        let partition = self.config.partitions.iter().find(|partition| partition.name == job.partition)?;
+        let is_closed = partition.allowed_hours.is_some_and(|hours| !self.config.zone.is_within(hours, now));
+        match partition.state {
+            PartitionState::Inactive => Some(Reason::PartitionInactive),
+            PartitionState::Down => Some(Reason::PartitionDown),
+            PartitionState::Up | PartitionState::Drain if is_closed => Some(Reason::PartitionDown),
+            PartitionState::Up | PartitionState::Drain => {
+                let limit = job.request.time_limit_secs.unwrap_or(u64::MAX);
+                partition.max_time_secs.filter(|most| limit > *most).map(|_| Reason::PartitionTimeLimit)
+            }
+        }
+    }
+
+    /// When the partition of a job opens next, if it is closed now.
+    pub(super) fn opens(&self, job: &Job, now: Timestamp) -> Option<Timestamp> {
+        let partition = self.config.partitions.iter().find(|partition| partition.name == job.partition)?;
+        let hours = partition.allowed_hours.filter(|hours| !self.config.zone.is_within(*hours, now))?;
+        self.config.zone.next_begin(hours, now)
+    }
+
     /// The first blocker that is not a matter of free resources.
     pub(super) fn gate(&self, record: &Record, now: Timestamp) -> Option<Reason> {
         let job = &record.job;
@@ -49,6 +72,7 @@ impl Core {
             .or_else(|| self.dependency_blocker(job, record.waits.as_deref(), now))
             .or_else(|| too_early(job, now))
             .or_else(|| self.no_partition(job))
+            .or_else(|| self.partition_blocker(job, now))
             .or_else(|| self.too_large(job))
             .or_else(|| array_full(job.array_job_id().and_then(|array| self.arrays.get(&array))))
     }

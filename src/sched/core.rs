@@ -164,9 +164,9 @@ impl Core {
 
     /// The GPUs, the memory or the partitions are others now. Running jobs keep what they have; pending ones that ask
     /// for more than there is wait with the reason BadConstraints.
-    pub fn set_host(&mut self, host: Host, partitions: Vec<Partition>, now: Timestamp) {
+    pub fn set_host(&mut self, host: Host, all_partitions: Vec<Partition>, now: Timestamp) {
         self.config.host = host;
-        self.config.partitions = partitions;
+        self.config.set_partitions(all_partitions);
         let mut ledger = Ledger::new(&self.config.host, &self.config.partitions);
         for id in &self.active {
             let job = self.jobs.get(id).map(|record| &record.job);
@@ -179,6 +179,7 @@ impl Core {
             self.jobs.values().filter(|r| r.job.run.state == JobState::Pending).map(|r| r.job.id).collect();
         for id in pending {
             self.refresh(id, now);
+            self.arm(id, now);
         }
     }
 
@@ -291,7 +292,9 @@ impl Core {
             (ArrayRole::None | ArrayRole::Task { .. }, _) => job.id.0,
         };
         let task = if let ArrayRole::Task { task, .. } = job.role { task } else { 0 };
-        QueueKey { priority: Reverse(rank(&job.request)), turn, task, id: job.id }
+        let partition = self.config.partitions.iter().find(|partition| partition.name == job.partition);
+        let tier = Reverse(partition.map_or(1, Partition::tier));
+        QueueKey { tier, priority: Reverse(rank(&job.request)), turn, task, id: job.id }
     }
 
     /// Tells those who wait for the jobs whose state has changed, and those who wait for them in turn, and so on.

@@ -90,6 +90,7 @@ impl Core {
         let begin = match self.gate(record, now) {
             None | Some(Reason::JobArrayTaskLimit) => None,
             Some(Reason::BeginTime) => Some(job.request.begin?),
+            Some(Reason::PartitionDown) => Some(self.opens(job, now)?),
             Some(_) => return None,
         };
         let limit = job.request.array.as_ref().and_then(|array| array.limit);

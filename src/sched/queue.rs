@@ -22,6 +22,8 @@ pub const DEFAULT_PRIORITY: u32 = 1;
 /// The place of a record in the queue; the smallest is first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueueKey {
+    /// Of its partition.
+    pub tier: Reverse<u32>,
     pub priority: Reverse<i64>,
     /// The number of the job or of the array's last started task.
     pub turn: u32,

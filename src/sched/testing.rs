@@ -16,6 +16,7 @@ use crate::model::topology::Topology;
 use crate::model::{
     ArrayRole, ExitCode, ExitRecord, Job, JobId, JobRef, JobState, Partition, Reason, Refusal, TaskSet, Timestamp,
 };
+use crate::spec::hours::Zone;
 use std::collections::BTreeMap;
 
 /// Where the clock of a test begins.
@@ -34,12 +35,15 @@ pub fn host(cpus: u32, mem_mb: u64, gpus: u32) -> Host {
 }
 
 pub fn config(host: Host) -> Config {
+    let partitions = vec![
+        Partition { name: "cpu".to_string(), is_default: true, ..Partition::default() },
+        Partition { name: "gpu".to_string(), is_gpu: true, ..Partition::default() },
+    ];
     Config {
         host,
-        partitions: vec![
-            Partition { name: "cpu".to_string(), is_default: true, ..Partition::default() },
-            Partition { name: "gpu".to_string(), is_gpu: true, ..Partition::default() },
-        ],
+        partitions: partitions.clone(),
+        all_partitions: partitions,
+        zone: Zone::default(),
         default_mem_mb: 512,
         batch_tasks: BatchTasks::Auto,
         min_job_age_secs: 300,

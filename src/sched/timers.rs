@@ -56,7 +56,8 @@ impl Core {
         let deadline =
             deadline_of(job).filter(|_| !job.run.state.is_terminal() && job.run.state != JobState::Completing);
         let immediate = job.request.immediate_secs.filter(|_| is_pending).map(|secs| job.submit.plus_secs(secs));
-        for at in [begin, depends, deadline, immediate].into_iter().flatten() {
+        let opens = self.opens(job, now).filter(|_| is_pending);
+        for at in [begin, depends, deadline, immediate, opens].into_iter().flatten() {
             if at > now {
                 self.timers.insert((at, id));
             } else if Some(at) == immediate {
@@ -81,9 +82,10 @@ impl Core {
                     self.expiring.insert(id);
                 }
                 self.refresh(id, cx.now);
-                if let Some(next) = self.jobs.get(&id).and_then(|r| r.waits.as_ref()?.next_due(cx.now)) {
-                    self.timers.insert((next, id));
-                }
+                let record = self.jobs.get(&id);
+                let depends = record.and_then(|record| record.waits.as_ref()?.next_due(cx.now));
+                let opens = record.and_then(|record| self.opens(&record.job, cx.now));
+                self.timers.extend([depends, opens].into_iter().flatten().map(|at| (at, id)));
             }
             JobState::Running | JobState::Suspended if is_late => {
                 self.stop(id, Reason::DeadLine, StopCause::Deadline, cx);

@@ -6,13 +6,18 @@ use crate::model::job::{Client, ClientProcess};
 use crate::model::partition::Host;
 use crate::model::tres::Allocation;
 use crate::model::{ExitRecord, Job, JobId, JobRequest, Partition, Refusal, StepId, StepKey, Timestamp};
+use crate::spec::hours::Zone;
 
 /// What the core has to know about the host and its settings.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub host: Host,
-    /// In the order of the configuration; the default one is marked.
+    /// In the order of the configuration; the default one is marked. Without those for GPUs where there are none.
     pub partitions: Vec<Partition>,
+    /// With them.
+    pub all_partitions: Vec<Partition>,
+    /// By whose clock partitions open.
+    pub zone: Zone,
     /// Memory of a job that asked for none, MB.
     pub default_mem_mb: u64,
     pub batch_tasks: BatchTasks,
@@ -23,6 +28,21 @@ pub struct Config {
     pub max_array_size: u32,
     /// Tasks of a step at most (Slurm `MaxTasksPerNode`).
     pub max_tasks: u32,
+}
+
+impl Config {
+    /// With other partitions; those for GPUs show where there are some.
+    pub fn set_partitions(&mut self, all: Vec<Partition>) {
+        let has_gpus = !self.host.gpus.is_empty();
+        self.partitions = all.iter().filter(|partition| has_gpus || !partition.is_gpu).cloned().collect();
+        // The first is the default where no other is.
+        if !self.partitions.iter().any(|partition| partition.is_default)
+            && let Some(first) = self.partitions.first_mut()
+        {
+            first.is_default = true;
+        }
+        self.all_partitions = all;
+    }
 }
 
 /// What comes of a fact or a command. `changes` are committed first; `effects` are carried out after the commit, but for

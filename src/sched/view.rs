@@ -106,11 +106,14 @@ impl Core {
 
     /// What jobs hold.
     pub fn allocated(&self) -> Tres {
-        self.ledger.used()
+        let used = self.ledger.used();
+        // Those that jobs share count once for each.
+        Tres { cpus: used.cpus.min(self.config.host.tres().cpus), ..used }
     }
 
+    /// A job has the whole host to itself.
     pub fn is_exclusive(&self) -> bool {
-        self.ledger.is_exclusive()
+        self.ledger.is_exclusive() && self.allocated().cpus >= self.config.host.tres().cpus
     }
 
     /// Jobs that run and that wait, by partition; each task of a pending array counts.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::model::JobRequest;
+use crate::model::Partition;
 use crate::model::array::ArraySpec;
 use crate::model::change::Change;
 use crate::model::job::Client;
@@ -73,6 +74,8 @@ fn config() -> crate::sched::Config {
     crate::sched::Config {
         host: Host { name: "vm".to_owned(), cpu_ids: vec![0, 1], mem_mb: 4096, ..Host::default() },
         partitions: partitions(),
+        all_partitions: partitions(),
+        zone: Default::default(),
         default_mem_mb: 512,
         batch_tasks: Default::default(),
         min_job_age_secs: 300,
@@ -116,7 +119,6 @@ impl Lab {
             clock: || Moment { wall: NOON, ..Moment::default() },
             daemon_start: NOON,
             forecasts: Arc::clone(&forecasts),
-            partitions: Box::new(|_| partitions()),
             cgroups: None,
         };
         let scheduler = SchedulerActor::new(Core::new(config()), outputs, Vec::new(), Outbox::default()).start();

@@ -194,6 +194,10 @@ pub const SLOTD: Page = Page {
     variables: &[
         ("SLOTD_ROOT", "The runtime root; commands and daemon must agree on it. Default: ~/.local/share/slotd."),
         (
+            "SLOTD_CONFIG",
+            "The file with the partitions and their policies. Default: ~/.config/slotd/slotd.toml, where there is one.",
+        ),
+        (
             "SLOTD_CPU_PARTITIONS",
             "Names of the CPU partitions, separated by commas; the first is the default partition. Default: cpu.",
         ),
@@ -207,8 +211,12 @@ pub const SLOTD: Page = Page {
         ("SLOTD_NOTIFY_TIMEOUT", "Seconds after which that command is killed. Default: 30."),
         ("SLOTD_CGROUP_BASE", "A writable cgroup v2 subtree: limits are enforced and not only reserved."),
         ("SLOTD_GPU_COUNT", "GPUs there are. Default: what nvidia-smi says."),
-        ("SLOTD_CPUS", "CPUs to give out. Default: those that the kernel allows."),
-        ("SLOTD_MEMORY_MB", "Memory to give out, in MB. Default: MemTotal of the kernel."),
+        (
+            "SLOTD_CPUS",
+            "CPUs to give out: a number, how many are kept back (-2), or a part of what there is (150%). Default: those that \
+             the kernel allows.",
+        ),
+        ("SLOTD_MEMORY_MB", "Memory to give out, in MB, in the same forms. Default: MemTotal of the kernel."),
         ("SLOTD_BATCH_TASKS", "ranks, once or auto: what --ntasks means for a batch script. Default: auto."),
         ("SLOTD_MAX_TASKS_PER_NODE", "Tasks of a job or step at most, as Slurm's MaxTasksPerNode. Default: 512."),
         ("SLOTD_KILL_WAIT", "Seconds between SIGTERM and SIGKILL. Default: 30."),

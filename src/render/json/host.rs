@@ -76,19 +76,20 @@ pub fn partitions(n: &NodeView, ctx: &Ctx) -> Value {
 
 fn partition(n: &NodeView, p: &PartitionView, ctx: &Ctx) -> Value {
     let flags: &[&str] = if p.partition.is_default { &["default"] } else { &[] };
-    let mut capacity = n.host.tres();
+    let mut capacity = p.partition.capacity(&n.host);
     if !p.partition.is_gpu {
         capacity.gpus = 0;
     }
+    let minutes = |secs: Option<u64>| secs.and_then(|secs| i64::try_from(secs / 60).ok());
     // -1 is Slurm's "no limit" here.
     json!({
-        "name": p.partition.name, "state": "UP", "flags": flags, "nodes": n.host.name,
-        "total_cpus": n.host.cpu_ids.len() as u64, "total_nodes": 1, "nodes_online": 1,
+        "name": p.partition.name, "state": p.partition.state.name(), "flags": flags, "nodes": n.host.name,
+        "total_cpus": p.partition.cpus_of(&n.host).count() as u64, "total_nodes": 1, "nodes_online": 1,
         "tres": tres::scontrol(&capacity, ctx.units), "running_jobs": p.running, "pending_jobs": p.pending,
-        "default_time_limit": null, "max_time_limit": -1, "maximum_nodes_per_job": -1, "maximum_cpus_per_node": -1,
-        "maximum_memory_per_node": -1, "min nodes per job": 0, "default_memory_per_cpu": null,
+        "default_time_limit": minutes(p.partition.default_time_secs), "max_time_limit": minutes(p.partition.max_time_secs).unwrap_or(-1), "maximum_nodes_per_job": -1, "maximum_cpus_per_node": p.partition.max_cpus.map_or(-1, i64::from),
+        "maximum_memory_per_node": -1, "min nodes per job": 0, "default_memory_per_cpu": p.partition.def_mem_per_cpu_mb,
         "over_time_limit": null, "preemption_mode": ["disabled"], "preemption_grace_time": 0,
-        "priority_job_factor": 1, "priority_tier": 1, "qos": "", "alternative": "", "billing_weights": "",
+        "priority_job_factor": 1, "priority_tier": p.partition.tier(), "qos": "", "alternative": "", "billing_weights": "",
         "allowed_accounts": "", "allowed_allocation_nodes": "", "allowed_groups": "", "allowed_qos": "",
         "denied_accounts": "", "denied_qos": "",
     })

@@ -1,11 +1,12 @@
 //! `scontrol show node` and `scontrol show partition`.
 
-use crate::model::Timestamp;
 use crate::model::view::{NodeView, PartitionView};
+use crate::model::{Partition, TaskSet, Timestamp};
 use crate::render::ctx::VERSION;
 use crate::render::show::record::Record;
 use crate::render::sinfo::{self, State};
 use crate::render::{Ctx, job::or_null, time, tres};
+use std::collections::BTreeSet;
 
 /// The node. `detail` (`-d`) adds the GPUs in use.
 pub fn node(n: &NodeView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
@@ -94,12 +95,15 @@ pub fn partition(n: &NodeView, p: &PartitionView, one_line: bool, ctx: &Ctx) -> 
     let no = || "NO".to_owned();
     let all = || "ALL".to_owned();
     let unlimited = || "UNLIMITED".to_owned();
+    let Partition { state, over_subscribe, .. } = p.partition;
+    let limit =
+        |secs: Option<u64>, none: &str| secs.map_or_else(|| none.to_owned(), |secs| time::long_limit(Some(secs)));
     let mut r = Record::default();
     r.word("PartitionName", p.partition.name.clone());
     r.line(vec![("AllowGroups", all()), ("AllowAccounts", all()), ("AllowQos", all())]);
     r.line(vec![("AllocNodes", all()), ("Default", yes(p.partition.is_default)), ("QoS", "N/A".to_owned())]);
     r.line(vec![
-        ("DefaultTime", "NONE".to_owned()),
+        ("DefaultTime", limit(p.partition.default_time_secs, "NONE")),
         ("DisableRootJobs", no()),
         ("ExclusiveUser", no()),
         ("GraceTime", "0".to_owned()),
@@ -107,33 +111,48 @@ pub fn partition(n: &NodeView, p: &PartitionView, one_line: bool, ctx: &Ctx) -> 
     ]);
     r.line(vec![
         ("MaxNodes", unlimited()),
-        ("MaxTime", unlimited()),
+        ("MaxTime", limit(p.partition.max_time_secs, "UNLIMITED")),
         ("MinNodes", "0".to_owned()),
         ("LLN", no()),
-        ("MaxCPUsPerNode", unlimited()),
+        ("MaxCPUsPerNode", p.partition.max_cpus.map_or_else(unlimited, |cpus| cpus.to_string())),
     ]);
     r.word("Nodes", n.host.name.clone());
     r.line(vec![
         ("PriorityJobFactor", "1".to_owned()),
-        ("PriorityTier", "1".to_owned()),
+        ("PriorityTier", p.partition.tier().to_string()),
         ("RootOnly", no()),
         ("ReqResv", no()),
-        ("OverSubscribe", no()),
+        ("OverSubscribe", over_subscribe.to_string()),
     ]);
     r.line(vec![("OverTimeLimit", "NONE".to_owned()), ("PreemptMode", "OFF".to_owned())]);
     r.line(vec![
-        ("State", "UP".to_owned()),
-        ("TotalCPUs", n.host.cpu_ids.len().to_string()),
+        ("State", state.name().to_owned()),
+        ("TotalCPUs", p.partition.cpus_of(&n.host).count().to_string()),
         ("TotalNodes", "1".to_owned()),
         ("SelectTypeParameters", "NONE".to_owned()),
     ]);
     r.word("JobDefaults", "(null)");
-    r.line(vec![("DefMemPerNode", DEFAULT_MEM_MB.to_string()), ("MaxMemPerNode", unlimited())]);
-    let mut capacity = n.host.tres();
+    let def_mem = match p.partition.def_mem_per_cpu_mb {
+        Some(mb) => ("DefMemPerCPU", mb.to_string()),
+        None => ("DefMemPerNode", DEFAULT_MEM_MB.to_string()),
+    };
+    r.line(vec![def_mem, ("MaxMemPerNode", p.partition.max_mem_mb.map_or_else(unlimited, |mb| mb.to_string()))]);
+    let mut capacity = p.partition.capacity(&n.host);
     if !p.partition.is_gpu {
         capacity.gpus = 0;
     }
     r.word("TRES", tres::scontrol(&capacity, ctx.units));
+    // What slurm.conf has no words for.
+    let own = |ids: &BTreeSet<u32>| TaskSet::from_sorted(&ids.iter().copied().collect::<Vec<_>>()).to_string();
+    let beyond = [
+        ("CPUs", p.partition.cpus.as_ref().map(own)),
+        ("GPUs", p.partition.gpus.as_ref().map(own)),
+        ("AllowedHours", p.partition.allowed_hours.map(|hours| hours.to_string())),
+    ];
+    let beyond: Vec<_> = beyond.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+    if !beyond.is_empty() {
+        r.line(beyond);
+    }
     r.print(one_line, ctx)
 }
 

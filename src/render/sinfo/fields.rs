@@ -1,5 +1,6 @@
 //! Every column of sinfo.
 
+use crate::model::Partition;
 use crate::model::node::NodeReason;
 use crate::model::partition::Host;
 use crate::model::view::{NodeView, PartitionView};
@@ -27,6 +28,11 @@ impl Row<'_> {
             format!("{}{mark}", p.partition.name)
         };
         self.partitions.iter().map(name).collect::<Vec<_>>().join(",").into()
+    }
+
+    /// What is told of the partition, or of the first of those of the node.
+    fn first(&self, told: impl Fn(&Partition) -> Value) -> Value {
+        self.partitions.first().map_or(Value::NONE, |p| told(&p.partition))
     }
 
     /// The GPUs belong to the GPU partitions.
@@ -175,6 +181,10 @@ fn one(_: &Row<'_>, _: &Ctx) -> Value {
     1u32.into()
 }
 
+fn limit(secs: Option<u64>) -> Value {
+    secs.map_or_else(|| "infinite".to_owned(), time::short).into()
+}
+
 /// `2.53`
 pub fn load(node: &NodeView) -> String {
     format!("{}.{:02}", node.load_centi / 100, node.load_centi % 100)
@@ -202,9 +212,12 @@ fn cpus_aiot(r: &Row<'_>) -> Value {
 static FIELDS: &[F] = &[
     F::new(&["Partition"], "PARTITION", |r, _| r.partition(true)).code("P").cut(Cut::Star).needs(Need::Partition),
     F::new(&["PartitionName"], "PARTITION", |r, _| r.partition(false)).code("R").needs(Need::Partition),
-    F::new(&["Available"], "AVAIL", |_, _| "up".into()).code("a"),
-    F::new(&["Time"], "TIMELIMIT", |_, _| "infinite".into()).code("l"),
-    F::new(&["DefaultTime"], "DEFAULTTIME", |_, _| "n/a".into()).code("L"),
+    F::new(&["Available"], "AVAIL", |r, _| r.first(|p| p.state.code().into())).code("a"),
+    F::new(&["Time"], "TIMELIMIT", |r, _| r.first(|p| limit(p.max_time_secs))).code("l"),
+    F::new(&["DefaultTime"], "DEFAULTTIME", |r, _| {
+        r.first(|p| p.default_time_secs.map_or_else(|| "n/a".into(), |secs| limit(Some(secs))))
+    })
+    .code("L"),
     F::new(&["Nodes"], "NODES", |r, _| r.count(1)).code("D"),
     F::new(&["StateCompact"], "STATE", |r, _| r.state(State::code)).code("t").own(&["State"]),
     F::new(&["StateLong"], "STATE", |r, _| r.state(State::name)).code("T"),
@@ -243,11 +256,12 @@ static FIELDS: &[F] = &[
     F::new(&["User"], "USER", |r, _| r.reason("Unknown", |why| why.user.clone())).code("u"),
     F::new(&["UserLong"], "USER", |r, _| r.reason("Unknown", |why| format!("{}({})", why.user, why.uid))).code("U"),
     F::new(&["Groups"], "GROUPS", |_, _| "all".into()).code("g"),
-    F::new(&["OverSubscribe", "Share"], "OVERSUBSCRIBE", |_, _| "NO".into()).code("h"),
+    F::new(&["OverSubscribe", "Share"], "OVERSUBSCRIBE", |r, _| r.first(|p| p.over_subscribe.to_string().into()))
+        .code("h"),
     F::new(&["Root"], "ROOT", |_, _| "no".into()).code("r"),
     F::new(&["Size"], "JOB_SIZE", |_, _| "1-infinite".into()).code("s"),
     F::new(&["AllocNodes"], "ALLOCNODES", |_, _| "all".into()).code("S"),
-    F::new(&["PriorityTier", "Priority"], "PRIO_TIER", one).code("p"),
+    F::new(&["PriorityTier", "Priority"], "PRIO_TIER", |r, _| r.first(|p| p.tier().into())).code("p"),
     F::new(&["PriorityJobFactor"], "PRIO_JOB_FACTOR", one).code("I"),
     F::new(&["PreemptMode"], "PREEMPT_MODE", |_, _| "OFF".into()).code("M"),
     F::new(&["MaxCPUsPerNode"], "MAX_CPUS_PER_NODE", |_, _| "UNLIMITED".into()).code("B"),

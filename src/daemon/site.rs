@@ -1,0 +1,224 @@
+//! `slotd.toml`: what the owner of the host says about its capacity and its partitions.
+//!
+//! A file with anything wrong in it is refused as a whole, and the error names the line, the value and what would be
+//! understood.
+
+use crate::model::Partition;
+use crate::spec::capacity::{self, Capacity};
+use crate::spec::partition::{self, PartitionError};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use toml::{Spanned, Value};
+
+use super::settings::{Environment, MOST_CPUS, MOST_MB};
+
+/// What the file says.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Site {
+    pub cpus: Option<Capacity>,
+    pub mem_mb: Option<Capacity>,
+    pub partitions: Vec<Partition>,
+}
+
+/// A file that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}: {what}", .path.display(), .line.map(|line| format!(":{line}")).unwrap_or_default())]
+pub struct SiteError {
+    pub path: PathBuf,
+    /// Counted from 1.
+    pub line: Option<usize>,
+    pub what: String,
+}
+
+/// The file that `SLOTD_CONFIG` names, else the one beside the environment file of the user.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiteFile {
+    path: PathBuf,
+    /// It need not be there.
+    is_default: bool,
+}
+
+impl SiteFile {
+    pub fn of(env: &Environment) -> Option<SiteFile> {
+        let variable = |name: &str| env.get(OsStr::new(name)).filter(|value| !value.is_empty()).map(PathBuf::from);
+        match variable("SLOTD_CONFIG") {
+            Some(path) => Some(SiteFile { path, is_default: false }),
+            None => variable("HOME").map(|home| home.join(".config/slotd/slotd.toml")).map(SiteFile::beside),
+        }
+    }
+
+    fn beside(path: PathBuf) -> SiteFile {
+        SiteFile { path, is_default: true }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads it. It may have changed since the last time.
+    ///
+    /// # Errors
+    /// It cannot be read, is no TOML, or says what makes no sense.
+    pub fn read(&self) -> Result<Site, SiteError> {
+        match std::fs::read_to_string(&self.path) {
+            Ok(text) => parse(&text).map_err(|(line, what)| SiteError { path: self.path.clone(), line, what }),
+            Err(e) if self.is_default && e.kind() == io::ErrorKind::NotFound => Ok(Site::default()),
+            Err(e) => Err(SiteError { path: self.path.clone(), line: None, what: e.to_string() }),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    cpus: Option<Spanned<Value>>,
+    memory_mb: Option<Spanned<Value>>,
+    #[serde(default)]
+    partition: Vec<Spanned<BTreeMap<Spanned<String>, Spanned<Value>>>>,
+}
+
+type Wrong = (Option<usize>, String);
+
+fn parse(text: &str) -> Result<Site, Wrong> {
+    let line = |at: usize| Some(text.get(..at).unwrap_or(text).matches('\n').count() + 1);
+    let file: File = toml::from_str(text).map_err(|e| {
+        let at = e.span().and_then(|span| line(span.start));
+        (at, e.message().replace('\n', ", "))
+    })?;
+    let capacity = |key: &str, what: &str, most: u64, value: Option<Spanned<Value>>| {
+        let Some(value) = value else { return Ok(None) };
+        let (at, written) = (line(value.span().start), as_text(value.get_ref()));
+        let parsed = written.as_deref().and_then(|text| capacity::parse(text, most));
+        parsed
+            .map(Some)
+            .ok_or_else(|| (at, format!("{key} = {}: expected {}", value.get_ref(), capacity::forms(what, most))))
+    };
+    let cpus = capacity("cpus", "a number of CPUs", MOST_CPUS, file.cpus)?;
+    let mem_mb = capacity("memory_mb", "a number of megabytes", MOST_MB, file.memory_mb)?;
+    let mut partitions: Vec<Partition> = Vec::new();
+    for entry in file.partition {
+        let at = line(entry.span().start);
+        let partition = read_partition(entry.into_inner(), at, &line)?;
+        if partitions.iter().any(|known| known.name == partition.name) {
+            return Err((at, format!("partition {} is there twice: give one of them another name", partition.name)));
+        }
+        partitions.push(partition);
+    }
+    let defaults: BTreeSet<&str> = partitions.iter().filter(|p| p.is_default).map(|p| p.name.as_str()).collect();
+    if defaults.len() > 1 {
+        let names: Vec<&str> = defaults.into_iter().collect();
+        return Err((None, format!("one partition may be the default, and these are: {}", names.join(", "))));
+    }
+    Ok(Site { cpus, mem_mb, partitions })
+}
+
+/// A value as it would be written after `KEY=`.
+fn as_text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Integer(number) => Some(number.to_string()),
+        Value::Boolean(yes) => Some(yes.to_string()),
+        Value::Float(_) | Value::Datetime(_) | Value::Array(_) | Value::Table(_) => None,
+    }
+}
+
+fn read_partition(
+    entry: BTreeMap<Spanned<String>, Spanned<Value>>,
+    at: Option<usize>,
+    line: &impl Fn(usize) -> Option<usize>,
+) -> Result<Partition, Wrong> {
+    let mut partition = Partition::default();
+    for (key, value) in &entry {
+        let (at, name) = (line(key.span().start), key.get_ref().as_str());
+        let wrong = |what: &str| (at, format!("{name} = {}: expected {what}", value.get_ref()));
+        match (name, value.get_ref()) {
+            ("name", Value::String(text)) if is_name(text) => partition.name.clone_from(text),
+            ("name", _) => return Err(wrong("letters, digits, '_', '-' and '.'")),
+            ("gpu", Value::Boolean(yes)) => partition.is_gpu = *yes,
+            ("gpu", _) => return Err(wrong("true or false: whether its jobs get a GPU that ask for none")),
+            // So many, whichever they are.
+            ("cpus", Value::Integer(_)) => set(&mut partition, "max_cpus_per_node", value.get_ref(), wrong, at)?,
+            ("gpus", Value::Integer(_)) => set(&mut partition, "max_gpus", value.get_ref(), wrong, at)?,
+            _ => set(&mut partition, name, value.get_ref(), wrong, at)?,
+        }
+    }
+    if partition.name.is_empty() {
+        return Err((at, "a partition without a name: add name = \"...\"".to_owned()));
+    }
+    Ok(partition)
+}
+
+fn set(
+    partition: &mut Partition,
+    key: &str,
+    value: &Value,
+    wrong: impl Fn(&str) -> Wrong,
+    at: Option<usize>,
+) -> Result<(), Wrong> {
+    let text = as_text(value).ok_or_else(|| wrong("a text, a whole number, true or false"))?;
+    partition::set(partition, key, &text).map_err(|error| match error {
+        PartitionError::Expected(forms) => wrong(forms),
+        PartitionError::UnknownKey(hint) => (at, format!("{key} is no key of a partition: {hint}")),
+    })
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::partition::{OverSubscribe, PartitionState};
+
+    #[test]
+    fn a_file_names_the_capacity_and_partitions() {
+        let site = parse(
+            "cpus = -2\nmemory_mb = \"90%\"\n\n[[partition]]\nname = \"day\"\ncpus = \"0-3\"\nmax_time = \"2:00:00\"\n\
+             default = true\n\n[[partition]]\nname = \"night\"\ncpus = 2\nover_subscribe = \"FORCE:2\"\nstate = \"DOWN\"\n",
+        )
+        .unwrap();
+        assert_eq!((site.cpus, site.mem_mb), (Some(Capacity::KeptBack(2)), Some(Capacity::Percent(90))));
+        let [day, night] = &site.partitions[..] else { panic!("{site:?}") };
+        assert_eq!((day.cpus.clone(), day.max_time_secs, day.is_default), (Some((0..4).collect()), Some(7200), true));
+        assert_eq!((night.max_cpus, night.over_subscribe), (Some(2), OverSubscribe::Force(2)));
+        assert_eq!(night.state, PartitionState::Down);
+        assert_eq!(parse("").unwrap(), Site::default());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line_and_what_would_be_understood() {
+        let named = "[[partition]]\nname = \"a\"\n";
+        for (text, line, what) in [
+            ("cpus = 0\n", 1, "cpus = 0: expected a number of CPUs from 1 to 65536, how many are kept back (-2)"),
+            ("\ncpus = \"2000%\"\n", 2, "cpus = \"2000%\": expected"),
+            ("cpu = 4\n", 1, "unknown field `cpu`, expected one of `cpus`, `memory_mb`, `partition`"),
+            (&format!("{named}max_tiem = 5\n"), 3, "max_tiem is no key of a partition: did you mean max_time?"),
+            (&format!("{named}max_time = \"1h\"\n"), 3, "max_time = \"1h\": expected minutes, hours"),
+            (&format!("{named}cpus = [0, 1]\n"), 3, "cpus = [0, 1]: expected a text, a whole number"),
+            (&format!("{named}over_subscribe = \"FORCE:0\"\n"), 3, "expected NO, EXCLUSIVE"),
+            (&format!("{named}{named}"), 3, "partition a is there twice"),
+            ("[[partition]]\nname = \"a b\"\n", 2, "name = \"a b\": expected letters"),
+            ("[[partition]]\nstate = \"UP\"\n", 1, "a partition without a name"),
+            ("[[partition]\n", 1, ""),
+        ] {
+            let (at, told) = parse(text).unwrap_err();
+            assert_eq!(at, Some(line), "{text}: {told}");
+            assert!(told.contains(what), "{text}: {told}");
+        }
+        let two = "[[partition]]\nname = \"a\"\ndefault = true\n[[partition]]\nname = \"b\"\ndefault = true\n";
+        assert_eq!(parse(two).unwrap_err().1, "one partition may be the default, and these are: a, b");
+    }
+
+    #[test]
+    fn only_the_file_that_is_named_has_to_be_there() {
+        let env = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+        let of = |pairs: &[(&str, &str)]| SiteFile::of(&env(pairs)).unwrap();
+        assert_eq!(of(&[("HOME", "/nowhere/at/all")]).read(), Ok(Site::default()));
+        let error = of(&[("SLOTD_CONFIG", "/nowhere/x.toml")]).read().unwrap_err().to_string();
+        assert_eq!(error, "/nowhere/x.toml: No such file or directory (os error 2)");
+    }
+}

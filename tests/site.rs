@@ -1,0 +1,103 @@
+//! What the owner of the host says: its capacity, and its partitions by `slotd.toml`.
+
+use slotd_kit::{Setup, Slotd};
+use std::fs;
+
+/// A daemon of 4 CPUs with this `slotd.toml`.
+fn with_file(text: &str) -> Slotd {
+    let mut slotd = prepared(text);
+    slotd.start_daemon();
+    slotd
+}
+
+fn prepared(text: &str) -> Slotd {
+    let mut slotd = Setup::default().prepare();
+    let file = slotd.base.join("slotd.toml");
+    fs::write(&file, text).unwrap();
+    slotd.reset_var("SLOTD_CONFIG", file.display());
+    slotd
+}
+
+/// What a daemon says that does not start.
+fn refusal(slotd: &Slotd) -> String {
+    slotd.run(slotd.daemon_command()).fails(1).stderr
+}
+
+const DAY_AND_NIGHT: &str = r#"
+[[partition]]
+name = "day"
+cpus = "0-1"
+max_time = "2:00:00"
+default_time = "10"
+def_mem_per_cpu = "100M"
+
+[[partition]]
+name = "night"
+default = true
+max_cpus_per_node = 3
+priority_tier = 5
+state = "DOWN"
+"#;
+
+#[test]
+fn partitions_come_from_the_file() {
+    let slotd = with_file(DAY_AND_NIGHT);
+    let rows = slotd.line("sinfo -h -o %P|%a|%l|%L|%p").ok();
+    assert_eq!(
+        rows.lines(),
+        ["day|up|2:00:00|10:00|1", "night*|up|infinite|n/a|5"].map(|row| row.replace("*|up", "*|down"))
+    );
+    let shown = slotd.line("scontrol show partition day").ok().stdout;
+    for words in ["DefaultTime=00:10:00", "MaxTime=02:00:00", "TotalCPUs=2", "DefMemPerCPU=100", "CPUs=0-1"] {
+        assert!(shown.contains(words), "{words} is not in {shown}");
+    }
+    let shown = slotd.line("scontrol show partition night").ok().stdout;
+    for words in ["MaxCPUsPerNode=3", "PriorityTier=5", "State=DOWN", "TRES=cpu=3,", "Default=YES"] {
+        assert!(shown.contains(words), "{words} is not in {shown}");
+    }
+    // What the partition gives, and what it does not.
+    let job = slotd.endless(&["-p", "day", "-c", "2"]);
+    assert_eq!(slotd.line(&format!("squeue -h -j {job} -o %l|%m")).ok().text(), "10:00|200M");
+    let second = slotd.wrap(&["-p", "day"], "true");
+    slotd.wait_reason(second, "Resources");
+    let long = slotd.wrap(&["-p", "day", "-t", "3:00:00"], "true");
+    slotd.wait_reason(long, "PartitionTimeLimit");
+    let down = slotd.wrap(&[], "true");
+    slotd.wait_reason(down, "PartitionDown");
+    let out = slotd.line("sbatch -p day -c 3 --wrap true").fails(1);
+    assert!(out.stderr.contains("3 CPUs requested, 2 on this host"), "{}", out.stderr);
+}
+
+#[test]
+fn a_variable_goes_before_the_file_and_keeps_what_it_says_of_a_name() {
+    let mut slotd = prepared(DAY_AND_NIGHT);
+    slotd.reset_var("SLOTD_CPU_PARTITIONS", "all,day");
+    slotd.start_daemon();
+    assert_eq!(slotd.line("sinfo -h -o %P|%l").ok().lines(), ["all*|infinite", "day|2:00:00"]);
+}
+
+#[test]
+fn a_wrong_file_is_refused_with_its_line_and_what_would_be_understood() {
+    let file = |text: &str| {
+        let slotd = prepared(text);
+        refusal(&slotd).replace(&slotd.base.display().to_string(), "")
+    };
+    let text = file("[[partition]]\nname = \"a\"\nmax_tiem = 5\n");
+    assert!(text.contains("/slotd.toml:3: max_tiem is no key of a partition: did you mean max_time?"), "{text}");
+    let text = file("[[partition]]\nname = \"a\"\ncpus = \"0-9\"\n");
+    assert!(text.contains("/slotd.toml: partition a: there is no CPU "), "{text}");
+}
+
+#[test]
+fn the_capacity_may_be_a_part_of_what_there_is() {
+    let mut slotd = Setup::default().set("SLOTD_CPUS", "200%").set("SLOTD_MEMORY_MB", "-100").prepare();
+    slotd.start_daemon();
+    let there = std::thread::available_parallelism().unwrap().get();
+    assert_eq!(slotd.line("sinfo -h -o %c").ok().text(), (2 * there).to_string());
+    let slotd = Setup::default().set("SLOTD_CPUS", "-60000").prepare();
+    let text = refusal(&slotd);
+    assert!(
+        text.contains(&format!("SLOTD_CPUS=\"-60000\": expected fewer that are kept back: this host has {there}")),
+        "{text}"
+    );
+}
