@@ -15,6 +15,7 @@ use crate::model::tres::Allocation;
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, Job, JobId, JobRequest, StepId, StepKey, Timestamp};
 use crate::protocol::request::{StepLaunch, Stream};
+use crate::sched::{self, Layout, LayoutAsk, Outside};
 use crate::spec::filename::{FilenameVars, NO_VAL, expand};
 use crate::sys::paths::Paths;
 use std::path::{Path, PathBuf};
@@ -83,6 +84,15 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
     let ntasks = if ranks || is_run { request.task_count().max(1) } else { 1 };
     // A requeued job adds to what its earlier run wrote, as in Slurm.
     let append = request.open_mode == Some(OpenMode::Append) || (request.open_mode.is_none() && job.run.restarts > 0);
+    let ask = LayoutAsk {
+        bind: &request.cpu_bind,
+        placement: &request.placement,
+        ntasks,
+        per_task: request.cpus_per_task.unwrap_or(1),
+    };
+    let laid = sched::layout(ask, &alloc.cpu_ids, &alloc.cpu_ids, &host.topology).map_err(outside);
+    let broken = laid.as_ref().err().map(LaunchError::to_string);
+    let layout = laid.unwrap_or_default();
     let file = |pattern: &str, rank: u32, append: bool| {
         let name = expand(pattern, &vars(job.id, &job.role, request, &host.name, StepId::Batch, rank));
         Stream::File { path: absolute(&request.work_dir, &name).into(), append }
@@ -95,13 +105,8 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
             stdout: file(output_pattern(request), rank, append),
             stderr: request.std_err.as_deref().map_or(Stream::SameAsStdout, |pattern| file(pattern, rank, append)),
             env: environment::task_environment(rank, gpus.as_deref()),
-            cpus: request.cpu_bind.cpus_of(
-                &alloc.cpu_ids,
-                &host.topology,
-                rank,
-                ntasks,
-                request.cpus_per_task.unwrap_or(1),
-            ),
+            cpus: layout.tasks.get(rank as usize).cloned().unwrap_or_default(),
+            must_bind: layout.is_asked,
             argv: None,
             report_binding: None,
         }
@@ -121,6 +126,7 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
         rlimits: request.rlimits.clone(),
         tasks: (0..ntasks).map(task).collect(),
         job: Some(Box::new(job.without_steps())),
+        broken,
         write_runner: true,
         ..LaunchSpec::default()
     }
@@ -149,6 +155,7 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
     // What the caller's environment says of the job's GPUs is not true of a step without any.
     let job_has_gpus = job.run.alloc.as_ref().is_some_and(|whole| !whole.gpu_ids.is_empty());
     let hides_gpus = request.kind == StepKind::Numbered && alloc.gpu_ids.is_empty() && job_has_gpus;
+    let layout = step_layout(m, ntasks)?;
     let ends_itself = request.kill_on_bad_exit || request.time_limit_secs.is_some();
     Ok(LaunchSpec {
         step: m.step,
@@ -162,7 +169,7 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
         work_dir: PathBuf::from(&launch.work_dir),
         umask: launch.umask,
         rlimits: launch.rlimits.clone(),
-        tasks: (0..ntasks).map(|rank| step_task(m, rank, ntasks)).collect(),
+        tasks: (0..ntasks).map(|rank| step_task(m, rank, ntasks, &layout)).collect(),
         pty: launch.pty,
         kill_on_bad_exit: request.kill_on_bad_exit,
         time_limit_secs: request.time_limit_secs,
@@ -192,7 +199,30 @@ fn check(launch: &StepLaunch, tasks: u32) -> Result<(), LaunchError> {
     Ok(())
 }
 
-fn step_task(m: &LaunchStep, rank: u32, ntasks: u32) -> TaskSpec {
+/// A step that is not to have its own CPUs alone may use those of the whole job, as long as it does not ask for a binding.
+fn step_layout(m: &LaunchStep, ntasks: u32) -> Result<Layout, LaunchError> {
+    let LaunchStep { job, host, launch, alloc, .. } = m;
+    let request = &launch.request;
+    let job_cpus = job.run.alloc.as_ref().map_or(&[][..], |whole| &whole.cpu_ids);
+    let is_free = matches!(request.cpu_bind, CpuBind::Auto | CpuBind::None) && (!request.exact || request.is_shared());
+    let own = if is_free { job_cpus } else { &alloc.cpu_ids };
+    let ask = LayoutAsk {
+        bind: &request.cpu_bind,
+        placement: &request.placement,
+        ntasks,
+        per_task: request.cpus_per_task(&job.request).unwrap_or(1),
+    };
+    // Of a step of its own a map may name what the job has.
+    let all = if request.exact && !request.is_shared() { &alloc.cpu_ids } else { job_cpus };
+    sched::layout(ask, own, all, &host.topology).map_err(outside)
+}
+
+fn outside(outside: Outside) -> LaunchError {
+    let there = outside.there.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    LaunchError::CpusOutside { what: outside.what, asked: outside.asked, there }
+}
+
+fn step_task(m: &LaunchStep, rank: u32, ntasks: u32, layout: &Layout) -> TaskSpec {
     let LaunchStep { job, host, launch, alloc, .. } = m;
     let request = &launch.request;
     let streams = &launch.streams[rank as usize];
@@ -204,7 +234,6 @@ fn step_task(m: &LaunchStep, rank: u32, ntasks: u32) -> TaskSpec {
         }
         other => other.clone(),
     };
-    let cpus_per_task = request.cpus_per_task(&job.request).unwrap_or(1);
     let gpus = task_gpus(&request.gpu_bind, &request.gpu, alloc, rank, ntasks);
     TaskSpec {
         rank,
@@ -212,7 +241,8 @@ fn step_task(m: &LaunchStep, rank: u32, ntasks: u32) -> TaskSpec {
         stdout: at_task(&streams.stdout),
         stderr: at_task(&streams.stderr),
         env: environment::task_environment(rank, gpus.as_deref()),
-        cpus: request.cpu_bind.cpus_of(&alloc.cpu_ids, &host.topology, rank, ntasks, cpus_per_task),
+        cpus: layout.tasks.get(rank as usize).cloned().unwrap_or_default(),
+        must_bind: layout.is_asked,
         argv: (launch.argv.len() > 1).then(|| launch.argv[rank as usize].clone()),
         report_binding: request.report_cpu_bind.then(|| {
             let (units, kind) = reported(&request.cpu_bind);
@@ -247,6 +277,8 @@ fn reported(bind: &CpuBind) -> (&'static str, &'static str) {
         CpuBind::RankLdom => ("", "LDRANK"),
         CpuBind::MapCpu(_) => ("", "MAP "),
         CpuBind::MaskCpu(_) => ("", "MASK"),
+        CpuBind::MapLdom(_) => ("", "LDMAP"),
+        CpuBind::MaskLdom(_) => ("", "LDMASK"),
     }
 }
 

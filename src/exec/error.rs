@@ -14,6 +14,9 @@ pub enum LaunchError {
     TaskCount { tasks: u32, what: &'static str, given: usize },
     #[error("the step has no tasks")]
     NoTasks,
+    /// Of the job: which CPU or NUMA node, and what the job has.
+    #[error("CPU binding outside of job step allocation: {what} {asked}; allocated CPUs are: {there}")]
+    CpusOutside { what: &'static str, asked: u32, there: String },
     #[error("there is no command to run")]
     NoCommand,
     #[error("the command holds a zero byte")]
@@ -86,6 +89,7 @@ impl LaunchError {
         match self {
             LaunchError::TaskCount { .. }
             | LaunchError::NoTasks
+            | LaunchError::CpusOutside { .. }
             | LaunchError::NoCommand
             | LaunchError::ZeroByte
             | LaunchError::NoDescriptor(_)

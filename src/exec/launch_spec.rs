@@ -115,6 +115,8 @@ pub struct TaskSpec {
     pub env: Vec<(String, String)>,
     /// Logical CPUs that the task may use. Empty: all.
     pub cpus: Vec<u32>,
+    /// They were asked for: where the task cannot be bound to them, nothing is launched.
+    pub must_bind: bool,
     /// Another command than the step's (`srun --multi-prog`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub argv: Option<Vec<String>>,

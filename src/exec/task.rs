@@ -203,7 +203,11 @@ fn prepare(birth: &Birth) -> Result<(), LaunchError> {
             return Err(LaunchError::system("get a controlling terminal")(Errno::last()));
         }
     }
-    affinity::bind(&task.cpus).map_err(LaunchError::Affinity)?;
+    match affinity::bind(&task.cpus) {
+        // CPUs may have gone since the daemon has looked: the kernel then finds others.
+        Err(e) if task.must_bind => return Err(LaunchError::Affinity(e)),
+        Ok(()) | Err(_) => {}
+    }
     if let Some(text) = &task.report_binding {
         let line = format!("{text} [{}]: mask {} set\n", std::process::id(), affinity::mask());
         let _ = nix::unistd::write(borrow(2), line.as_bytes());

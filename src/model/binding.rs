@@ -1,6 +1,5 @@
 //! How the tasks of a step are bound to CPUs and GPUs (srun man page, `--cpu-bind` and `--gpu-bind`).
 
-use crate::model::topology::{Level, Topology};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -26,6 +25,10 @@ pub enum CpuBind {
     MapCpu(Vec<Repeated<u32>>),
     /// As `MapCpu`, with a set of CPUs for each task.
     MaskCpu(Vec<Repeated<Vec<u32>>>),
+    /// Task `n` on the CPUs of the `n`-th NUMA node of the list, which begins anew at its end.
+    MapLdom(Vec<Repeated<u32>>),
+    /// As `MapLdom`, with a set of nodes for each task.
+    MaskLdom(Vec<Repeated<Vec<u32>>>),
 }
 
 /// `value*times` of a list, so that `0*4000000000` costs no more than `0`.
@@ -37,28 +40,6 @@ pub struct Repeated<T> {
 }
 
 impl CpuBind {
-    /// The CPUs of one task of an allocation (srun man page, `--cpu-bind`). Empty: not bound. Of a core only what is
-    /// allocated counts.
-    pub fn cpus_of(&self, cpus: &[u32], host: &Topology, rank: u32, ntasks: u32, per_task: u32) -> Vec<u32> {
-        match self {
-            CpuBind::Auto | CpuBind::None => Vec::new(),
-            CpuBind::Threads => share(cpus, rank, ntasks, per_task),
-            CpuBind::Cores => {
-                let cores = host.group(cpus.iter().copied(), Level::Core);
-                let threads = cores.iter().map(Vec::len).max().unwrap_or(1);
-                let per_task = per_task.div_ceil(u32::try_from(threads).unwrap_or(1));
-                let mut bound = share(&cores, rank, ntasks, per_task).concat();
-                bound.sort_unstable();
-                bound
-            }
-            // One host with its memory as one: the whole allocation.
-            CpuBind::Sockets | CpuBind::Ldoms | CpuBind::RankLdom => cpus.to_vec(),
-            CpuBind::Rank => cpus.get(rank as usize % cpus.len().max(1)).copied().into_iter().collect(),
-            CpuBind::MapCpu(list) => element_for(list, rank).copied().into_iter().collect(),
-            CpuBind::MaskCpu(list) => element_for(list, rank).cloned().unwrap_or_default(),
-        }
-    }
-
     /// The list of a map or a mask with each element as often as it counts.
     fn elements(&self) -> String {
         fn told<T>(list: &[Repeated<T>], print: impl Fn(&T) -> String) -> String {
@@ -71,8 +52,8 @@ impl CpuBind {
             list.iter().map(one).collect::<Vec<_>>().join(",")
         }
         match self {
-            CpuBind::MapCpu(list) => told(list, u32::to_string),
-            CpuBind::MaskCpu(list) => told(list, |cpus| print_mask(cpus)),
+            CpuBind::MapCpu(list) | CpuBind::MapLdom(list) => told(list, u32::to_string),
+            CpuBind::MaskCpu(list) | CpuBind::MaskLdom(list) => told(list, |units| print_mask(units)),
             _ => String::new(),
         }
     }
@@ -118,6 +99,8 @@ impl fmt::Display for CpuBind {
             CpuBind::RankLdom => f.write_str("rank_ldom"),
             CpuBind::MapCpu(list) => write_list(f, "map_cpu", list, |cpu| cpu.to_string()),
             CpuBind::MaskCpu(list) => write_list(f, "mask_cpu", list, |cpus| print_mask(cpus)),
+            CpuBind::MapLdom(list) => write_list(f, "map_ldom", list, |node| node.to_string()),
+            CpuBind::MaskLdom(list) => write_list(f, "mask_ldom", list, |nodes| print_mask(nodes)),
         }
     }
 }
@@ -138,20 +121,14 @@ fn write_list<T>(
     Ok(())
 }
 
-fn print_mask(cpus: &[u32]) -> String {
+/// The numbers as bits of a hexadecimal mask.
+pub(super) fn print_mask(cpus: &[u32]) -> String {
     let highest = cpus.iter().copied().max().unwrap_or(0);
     let digits = (0..=highest / 4).rev().map(|digit| {
         let bits = cpus.iter().filter(|&&cpu| cpu / 4 == digit).fold(0, |bits, cpu| bits | 1 << (cpu % 4));
         char::from_digit(bits, 16).unwrap_or('0')
     });
     std::iter::once('0').chain(std::iter::once('x')).chain(digits).collect()
-}
-
-/// The part of one task: as many as it asks for, or more where there are more for each; beginning anew at the end.
-fn share<T: Clone>(units: &[T], rank: u32, ntasks: u32, per_task: u32) -> Vec<T> {
-    let each = (per_task.max(1) as usize).max(units.len() / ntasks.max(1) as usize).min(units.len());
-    let first = (rank as usize * each) % units.len().max(1);
-    units.iter().cycle().skip(first).take(each).cloned().collect()
 }
 
 /// The element of a list for one task; the list begins anew at its end. `None` for an empty list.
@@ -245,35 +222,4 @@ fn consecutive(each: u32, rank: u32) -> Vec<u32> {
 
 fn element<T: Copy>(list: &[T], rank: u32) -> Option<T> {
     list.get((rank as usize).checked_rem(list.len())?).copied()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn threads_are_shared_out_by_rank_and_cores_with_all_their_threads() {
-        let of = |bind: CpuBind, cpus: &[u32], rank, ntasks| {
-            bind.cpus_of(cpus, &Topology::uniform(1, 4, 2), rank, ntasks, 1)
-        };
-        assert_eq!(of(CpuBind::Threads, &[0, 1, 4, 5], 1, 2), [4, 5]);
-        assert_eq!(of(CpuBind::Threads, &[0, 4], 0, 1), [0, 4]);
-        assert_eq!(of(CpuBind::Cores, &[0, 1, 4, 5], 0, 2), [0, 4]);
-        assert_eq!(of(CpuBind::Cores, &[0, 1, 4, 5], 1, 2), [1, 5]);
-        // More tasks than cores begin anew; of a core that is not the job's alone only its part counts.
-        assert_eq!(of(CpuBind::Cores, &[0, 4, 5], 3, 4), [5]);
-        assert_eq!(of(CpuBind::Cores, &[0, 4, 5], 2, 4), [0, 4]);
-        assert_eq!(CpuBind::Cores.cpus_of(&[4, 5, 6, 7], &Topology::default(), 1, 2, 1), [6, 7]);
-        assert_eq!(of(CpuBind::Rank, &[4, 5, 6, 7], 5, 6), [5]);
-        assert_eq!(of(CpuBind::None, &[0], 0, 1), [] as [u32; 0]);
-        assert_eq!(of(CpuBind::Cores, &[], 0, 1), [] as [u32; 0]);
-    }
-
-    #[test]
-    fn a_map_begins_anew_at_its_end() {
-        let once = |value| Repeated { value, times: 1 };
-        let map = CpuBind::MapCpu(vec![once(0), once(2)]);
-        let of = |rank| map.cpus_of(&[0, 1, 2, 3], &Topology::default(), rank, 3, 1);
-        assert_eq!((of(0), of(1), of(2)), (vec![0], vec![2], vec![0]));
-    }
 }

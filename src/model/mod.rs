@@ -17,6 +17,7 @@ pub mod job;
 pub mod node;
 pub mod notice;
 pub mod partition;
+pub mod placement;
 pub mod query;
 pub mod reason;
 pub mod refusal;

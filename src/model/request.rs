@@ -8,6 +8,7 @@ use crate::model::binding::CpuBind;
 use crate::model::dependency::Dependency;
 use crate::model::gpu::GpuShare;
 use crate::model::is_default;
+use crate::model::placement::Placement;
 use crate::model::time::Timestamp;
 use crate::model::{Constraint, HostList};
 use serde::de::IntoDeserializer;
@@ -344,6 +345,8 @@ pub struct JobRequest {
     /// CPU binding of a `Run` (`srun --no-wait --cpu-bind`).
     #[serde(skip_serializing_if = "is_default")]
     pub cpu_bind: CpuBind,
+    #[serde(skip_serializing_if = "is_default")]
+    pub placement: Placement,
 
     // Kept and shown, without effect on one host.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,6 +2,8 @@
 
 use crate::model::HostList;
 use crate::model::binding::{CpuBind, GpuBind};
+use crate::model::is_default;
+use crate::model::placement::Placement;
 use crate::model::request::{GpuRequest, JobRequest, MemRequest, NodeCount};
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +46,8 @@ pub struct StepRequest {
     /// `-O/--overcommit`: more tasks than CPUs.
     pub overcommit: bool,
     pub cpu_bind: CpuBind,
+    #[serde(skip_serializing_if = "is_default")]
+    pub placement: Placement,
     /// `--cpu-bind=verbose`: a line on each task's standard error that tells its CPUs.
     pub report_cpu_bind: bool,
     pub gpu_bind: GpuBind,

@@ -11,13 +11,14 @@ const MAX_CPU: u32 = 65_535;
 const NAMES: [&str; 7] = ["none", "threads", "cores", "sockets", "ldoms", "rank", "rank_ldom"];
 
 /// The forms, as an error tells them.
-pub const FORMS: &str = "[quiet|verbose,] and none, threads, cores, sockets, ldoms, rank, rank_ldom, map_cpu:CPU,... \
-     or mask_cpu:MASK,...";
+pub const FORMS: &str = "[quiet|verbose,] and none, threads, cores, sockets, ldoms, rank, rank_ldom, map_cpu:CPU,..., \
+     mask_cpu:MASK,..., map_ldom:NODE,... or mask_ldom:MASK,...";
 
 /// The binding that `text` asks for; [`wants_report`] tells whether it is to be reported.
 ///
 /// `q[uiet]` and `v[erbose]` may stand beside one of `none`/`no`, `threads`, `cores`, `sockets`, `ldoms`, `rank`,
-/// `rank_ldom`, `map_cpu:<cpus>` (decimal or `0x…`) and `mask_cpu:<masks>` (hexadecimal); `0*3` repeats.
+/// `rank_ldom`, `map_cpu:<cpus>` (decimal or `0x…`) and `mask_cpu:<masks>` (hexadecimal), or `map_ldom:` and `mask_ldom:` for NUMA
+/// nodes; `0*3` repeats.
 ///
 /// # Errors
 /// `unrecognized --cpu-bind argument "…"` with exit code 1 for anything else, two kinds at once, and CPU numbers above [`MAX_CPU`].
@@ -71,8 +72,10 @@ fn read(text: &str) -> Option<(CpuBind, bool)> {
                     items.push(item.to_ascii_lowercase());
                 }
                 match name {
-                    "map_cpu" => CpuBind::MapCpu(list(&items, cpu_number)?),
+                    "map_cpu" => CpuBind::MapCpu(list(&items, number)?),
                     "mask_cpu" => CpuBind::MaskCpu(list(&items, mask)?),
+                    "map_ldom" => CpuBind::MapLdom(list(&items, number)?),
+                    "mask_ldom" => CpuBind::MaskLdom(list(&items, mask)?),
                     _ => return None,
                 }
             }
@@ -86,13 +89,13 @@ fn read(text: &str) -> Option<(CpuBind, bool)> {
 }
 
 /// Whether a word continues a list; no name of a kind is made of hexadecimal digits alone.
-fn is_item(word: &str) -> bool {
+pub(super) fn is_item(word: &str) -> bool {
     let value = word.split_once('*').map_or(word, |(value, _)| value);
     let digits = value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")).unwrap_or(value);
     !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
-fn list<T>(items: &[String], value: impl Fn(&str) -> Option<T>) -> Option<Vec<Repeated<T>>> {
+pub(super) fn list<T>(items: &[String], value: impl Fn(&str) -> Option<T>) -> Option<Vec<Repeated<T>>> {
     items
         .iter()
         .map(|item| {
@@ -109,7 +112,7 @@ fn decimal(text: &str) -> Option<u32> {
     if text.bytes().all(|b| b.is_ascii_digit()) { text.parse().ok() } else { None }
 }
 
-fn cpu_number(text: &str) -> Option<u32> {
+pub(super) fn number(text: &str) -> Option<u32> {
     let cpu = match text.strip_prefix("0x") {
         Some(hex) if hex.bytes().all(|b| b.is_ascii_hexdigit()) => u32::from_str_radix(hex, 16).ok(),
         Some(_) => None,
@@ -119,7 +122,7 @@ fn cpu_number(text: &str) -> Option<u32> {
 }
 
 /// The CPUs of a hexadecimal mask, ascending; at least one.
-fn mask(text: &str) -> Option<Vec<u32>> {
+pub(super) fn mask(text: &str) -> Option<Vec<u32>> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let significant = digits.trim_start_matches('0');
     if digits.is_empty() || significant.len() as u64 * 4 > u64::from(MAX_CPU) + 1 {
@@ -212,7 +215,7 @@ mod tests {
             "mask_cpu:0x",
             "mask_cpu:0",
             "mask_cpu:xyz",
-            "map_ldom:0",
+            "map_ldom:x",
             "cores,",
             "map_cpu:0*4294967296",
             "map_cpu:0x",
@@ -249,7 +252,13 @@ mod tests {
                         .collect(),
                 )
             });
+        let of_ldoms = (map.clone(), mask.clone(), any::<bool>()).prop_map(|both| match both {
+            (CpuBind::MapCpu(list), _, true) => CpuBind::MapLdom(list),
+            (_, CpuBind::MaskCpu(list), _) => CpuBind::MaskLdom(list),
+            (other, ..) => other,
+        });
         prop_oneof![
+            of_ldoms,
             prop::sample::select(vec![
                 CpuBind::Auto,
                 CpuBind::None,

@@ -137,6 +137,7 @@ impl Srun {
             submit_line: request.submit_line.clone(),
             relative: self.relative,
             cpu_bind,
+            placement: request.placement.clone(),
             report_cpu_bind,
             gpu_bind: self.gpu_bind.clone().unwrap_or_default(),
             kill_on_bad_exit: self.kill_on_bad_exit.is_some_and(|number| number > 0),
