@@ -18,6 +18,7 @@ mod crowds;
 mod database;
 mod dependency_variants;
 mod examples;
+mod gpus;
 mod history;
 mod install;
 mod leaks;

@@ -1,27 +1,50 @@
-//! GpuInventoryActor: which GPUs the host has.
+//! GpuInventoryActor: which GPUs the host has, and how they are used.
 //!
-//! Owns the way they are found: `SLOTD_GPU_COUNT`, else `nvidia-smi`. Receives
-//! [`ProbeGpus`] (at the start of the daemon and on SIGHUP), answers it, and sends [`GpusChanged`] where the answer
-//! differs from the one before. It never polls. If it dies, the last known inventory stays in force.
+//! Owns the way they are found, and their numbers. Receives [`ProbeGpus`] (at the start of the daemon and on SIGHUP), which
+//! it answers, and [`ReadGpus`]; sends [`GpusRead`] for the second, and [`GpusChanged`] whenever it sees others than
+//! before. It never looks on its own. If it dies, the last known inventory stays in force.
 
-use crate::actors::messages::{GpusChanged, ProbeGpus};
-use crate::model::gpu::Gpu;
-use crate::sys::gpus;
+use crate::actors::messages::{GpusChanged, GpusRead, ProbeGpus, ReadGpus};
+use crate::model::gpu::{Gpu, GpuReading, keep_numbers};
+use crate::sys::gpus::{Depth, Places, Seen};
 use actix::prelude::*;
-use std::time::Duration;
 
-/// How long one `nvidia-smi` may take: with a driver that has to wake up it needs a few seconds.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Where its facts go.
+pub struct GpuOutputs {
+    pub changed: Recipient<GpusChanged>,
+    pub read: Recipient<GpusRead>,
+}
 
 pub struct GpuInventoryActor {
-    count: Option<u32>,
+    places: Places,
     known: Vec<Gpu>,
-    outputs: Option<Recipient<GpusChanged>>,
+    /// Those that were known and are not there.
+    lost: Vec<Gpu>,
+    outputs: Option<GpuOutputs>,
+    is_reading: bool,
 }
 
 impl GpuInventoryActor {
-    pub fn new(count: Option<u32>) -> Self {
-        GpuInventoryActor { count, known: Vec::new(), outputs: None }
+    pub fn new(places: Places) -> Self {
+        GpuInventoryActor { places, known: Vec::new(), lost: Vec::new(), outputs: None, is_reading: false }
+    }
+
+    /// What was seen is what there is now.
+    fn note(&mut self, seen: &[Seen]) {
+        let known: Vec<Gpu> = self.known.iter().chain(&self.lost).cloned().collect();
+        let found = keep_numbers(&known, seen.iter().map(|one| one.gpu.clone()).collect());
+        let mut lost: Vec<Gpu> = known.into_iter().filter(|gpu| found.iter().all(|found| found.id != gpu.id)).collect();
+        lost.sort_by_key(|gpu| gpu.id);
+        if found == self.known && lost == self.lost {
+            return;
+        }
+        for gpu in lost.iter().filter(|gpu| !self.lost.contains(gpu)) {
+            log::error!("GPU {} ({}) is not there any more", gpu.id, gpu.uuid.as_deref().unwrap_or("without a UUID"));
+        }
+        (self.known, self.lost) = (found, lost);
+        if let Some(outputs) = &self.outputs {
+            outputs.changed.do_send(GpusChanged { gpus: self.known.clone(), lost: self.lost.clone() });
+        }
     }
 }
 
@@ -29,16 +52,16 @@ impl Actor for GpuInventoryActor {
     type Context = Context<Self>;
 }
 
-/// From now on changes go there.
+/// From now on its facts go there.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct ReportTo(pub Recipient<GpusChanged>);
+pub struct ReportTo(pub GpuOutputs);
 
 impl Handler<ReportTo> for GpuInventoryActor {
     type Result = ();
 
-    fn handle(&mut self, ReportTo(recipient): ReportTo, _: &mut Self::Context) {
-        self.outputs = Some(recipient);
+    fn handle(&mut self, ReportTo(outputs): ReportTo, _: &mut Self::Context) {
+        self.outputs = Some(outputs);
     }
 }
 
@@ -46,26 +69,62 @@ impl Handler<ProbeGpus> for GpuInventoryActor {
     type Result = ResponseActFuture<Self, Vec<Gpu>>;
 
     fn handle(&mut self, _: ProbeGpus, _: &mut Self::Context) -> Self::Result {
-        let count = self.count;
-        // A driver that does not answer once has not taken the GPUs away.
-        let known = self.known.clone();
-        let probe = async move {
-            match count {
-                Some(n) => gpus::counted(n),
-                None => gpus::probe(PROBE_TIMEOUT).await.unwrap_or_else(|e| {
-                    log::warn!("GPUs could not be looked for: {e}");
-                    known
-                }),
+        let places = self.places.clone();
+        let look = async move { places.look(Depth::Inventory).await };
+        Box::pin(look.into_actor(self).map(|seen, actor, _| {
+            match seen {
+                Ok(seen) => actor.note(&seen),
+                // A driver that does not answer once has not taken the GPUs away.
+                Err(e) => log::warn!("GPUs could not be looked for: {e}"),
             }
-        };
-        Box::pin(probe.into_actor(self).map(|found: Vec<Gpu>, actor, _| {
-            if found != actor.known {
-                actor.known = found.clone();
-                if let Some(scheduler) = &actor.outputs {
-                    scheduler.do_send(GpusChanged(found.clone()));
-                }
-            }
-            found
+            actor.known.clone()
         }))
     }
+}
+
+impl Handler<ReadGpus> for GpuInventoryActor {
+    type Result = ();
+
+    fn handle(&mut self, _: ReadGpus, ctx: &mut Self::Context) {
+        // Whoever asks meanwhile has the same answer.
+        if std::mem::replace(&mut self.is_reading, true) {
+            return;
+        }
+        let places = self.places.clone();
+        let look = async move { places.look(Depth::Use).await.map_err(|e| e.to_string()) };
+        ctx.spawn(look.into_actor(self).then(|seen, actor, _| {
+            if let Ok(seen) = &seen {
+                actor.note(seen);
+            }
+            let (places, known) = (actor.places.clone(), actor.known.clone());
+            let read = async move {
+                match seen {
+                    Ok(seen) => Ok(places.readings(seen, &known).await),
+                    Err(e) => Err(e),
+                }
+            };
+            read.into_actor(actor).map(|read: Result<Vec<GpuReading>, String>, actor, _| {
+                actor.is_reading = false;
+                if let Some(outputs) = &actor.outputs {
+                    outputs.read.do_send(GpusRead(read));
+                }
+            })
+        }));
+    }
+}
+
+/// Of a host without GPUs: nothing is ever read.
+#[cfg(test)]
+pub struct NoGpus;
+
+#[cfg(test)]
+impl Actor for NoGpus {
+    type Context = Context<Self>;
+}
+
+#[cfg(test)]
+impl Handler<ReadGpus> for NoGpus {
+    type Result = ();
+
+    fn handle(&mut self, _: ReadGpus, _: &mut Self::Context) {}
 }

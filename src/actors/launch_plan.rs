@@ -104,7 +104,7 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
             stdin: request.std_in.as_deref().map_or(Stream::Null, |pattern| file(pattern, rank, false)),
             stdout: file(output_pattern(request), rank, append),
             stderr: request.std_err.as_deref().map_or(Stream::SameAsStdout, |pattern| file(pattern, rank, append)),
-            env: environment::task_environment(rank, gpus.as_deref()),
+            env: environment::task_environment(rank, gpus.as_deref(), host),
             cpus: layout.tasks.get(rank as usize).cloned().unwrap_or_default(),
             must_bind: layout.is_asked,
             argv: None,
@@ -119,7 +119,7 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
         unset_env: environment::stale_variables(&texts.env),
         env: texts.env,
         default_env: vec![tmpdir()],
-        set_env: Environment::of(job, &host.name, &paths.root().to_string_lossy()).batch(ntasks),
+        set_env: Environment::of(job, host, &paths.root().to_string_lossy()).batch(ntasks),
         argv: request.args.clone(),
         work_dir: PathBuf::from(&request.work_dir),
         umask: request.umask,
@@ -147,7 +147,7 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
     let ntasks = request.tasks(&job.request);
     check(launch, ntasks)?;
     let root = paths.root().to_string_lossy();
-    let environment = Environment::of(job, &host.name, &root);
+    let environment = Environment::of(job, host, &root);
     let (default_env, set_env) = match request.kind {
         StepKind::Interactive => (Vec::new(), environment.interactive()),
         StepKind::Numbered => (vec![tmpdir()], environment.step(m.step.step, launch, alloc)),
@@ -240,7 +240,7 @@ fn step_task(m: &LaunchStep, rank: u32, ntasks: u32, layout: &Layout) -> TaskSpe
         stdin: at_task(&streams.stdin),
         stdout: at_task(&streams.stdout),
         stderr: at_task(&streams.stderr),
-        env: environment::task_environment(rank, gpus.as_deref()),
+        env: environment::task_environment(rank, gpus.as_deref(), host),
         cpus: layout.tasks.get(rank as usize).cloned().unwrap_or_default(),
         must_bind: layout.is_asked,
         argv: (launch.argv.len() > 1).then(|| launch.argv[rank as usize].clone()),

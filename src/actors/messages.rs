@@ -5,7 +5,7 @@ use crate::actors::news::NewsSender;
 use crate::exec::launch_spec::{StepCommand, StepUsage};
 use crate::model::change::{Change, LaunchTexts};
 use crate::model::diagnostics::Diagnostics;
-use crate::model::gpu::Gpu;
+use crate::model::gpu::{Gpu, GpuReading};
 use crate::model::job::ClientProcess;
 use crate::model::notice::Notice;
 use crate::model::partition::Host;
@@ -254,9 +254,19 @@ pub struct RunnerDied {
     pub job: JobId,
 }
 
+/// The host has other GPUs than before.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct GpusChanged(pub Vec<Gpu>);
+pub struct GpusChanged {
+    pub gpus: Vec<Gpu>,
+    /// Those that were there.
+    pub lost: Vec<Gpu>,
+}
+
+/// How the GPUs are used, or why that cannot be told.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct GpusRead(pub Result<Vec<GpuReading>, String>);
 
 // ---- StoreActor ----
 
@@ -415,3 +425,8 @@ pub struct NoticeGiven(pub u64);
 #[derive(Message)]
 #[rtype(result = "Vec<Gpu>")]
 pub struct ProbeGpus;
+
+/// Answered by [`GpusRead`].
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct ReadGpus;

@@ -58,6 +58,8 @@ pub struct SchedulerOutputs {
     pub notifier: Recipient<NotifyEnd>,
     /// Number of the next notice for it; `None` without a hook.
     pub next_notice: Option<u64>,
+    /// Who reads how the GPUs are used.
+    pub gpus: Recipient<ReadGpus>,
     /// Makes the runner of a job.
     pub runners: RunnerSeed,
     /// Where the cgroups of jobs are made.
@@ -241,6 +243,9 @@ impl Handler<Round> for SchedulerActor {
         self.log_node();
         self.counters.round(began.elapsed(), &self.core, cx.now, &cx.out);
         self.commit_then(cx.out, None);
+        if self.core.take_gpu_request() {
+            self.outputs.gpus.do_send(ReadGpus);
+        }
         self.set_alarm();
     }
 }
@@ -333,14 +338,22 @@ impl Handler<RunnerDied> for SchedulerActor {
 impl Handler<GpusChanged> for SchedulerActor {
     type Result = ();
 
-    fn handle(&mut self, GpusChanged(gpus): GpusChanged, ctx: &mut Self::Context) {
+    fn handle(&mut self, GpusChanged { gpus, lost }: GpusChanged, ctx: &mut Self::Context) {
         let mut host = self.core.config().host.clone();
-        host.gpus = gpus;
+        (host.gpus, host.lost_gpus) = (gpus, lost);
         let partitions = self.core.config().all_partitions.clone();
         let now = self.now();
         self.core.set_host(host, partitions, now);
         self.forecasts.outdate();
         self.ask_round(ctx);
+    }
+}
+
+impl Handler<GpusRead> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, GpusRead(read): GpusRead, ctx: &mut Self::Context) {
+        self.decide(ctx, |core, cx| core.on_gpus_read(read, cx.now));
     }
 }
 

@@ -17,6 +17,7 @@
 //! `SLOTD_SIM_SEEDS=5000 cargo test --release --lib simulation` plays so many seeds, `SLOTD_SIM_SEED=17` that one, and tells
 //! what happens in it.
 
+use crate::actors::gpu_inventory::NoGpus;
 use crate::actors::messages::*;
 use crate::actors::scheduler::tests::CheckInvariants;
 use crate::actors::scheduler::{Due, SchedulerActor, SchedulerOutputs};
@@ -566,6 +567,7 @@ impl Play {
             store: store.recipient(),
             notifier: Deaf.start().recipient(),
             next_notice: None,
+            gpus: NoGpus.start().recipient(),
             runners: Box::new(move |job| RunnerDouble { world: Rc::clone(&runners), epoch, job }.start().recipient()),
             alarm: set,
             clock: moment,

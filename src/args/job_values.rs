@@ -2,7 +2,7 @@
 
 use crate::model::request::{OpenMode, Sharing};
 use crate::spec::error::shown;
-use crate::spec::gres::GpuAsk;
+use crate::spec::gres::{GpuAsk, GresAsk};
 use crate::spec::{self, SpecError, suggest};
 
 /// The resource limits that `--propagate` names.
@@ -140,7 +140,10 @@ pub fn tres_per_task(text: &str) -> Result<PerTask, SpecError> {
             each.cpus.get_or_insert(cpus);
         } else if let Some(gpu) = item.strip_prefix("gres/") {
             let ask = spec::gres::parse(gpu).map_err(|_| bad())?.ok_or_else(bad)?;
-            each.gpus.get_or_insert(ask);
+            match ask {
+                GresAsk { gpus: Some(ask), mem_mb: None, .. } => each.gpus.get_or_insert(ask),
+                _ => return Err(bad()),
+            };
         } else {
             return Err(bad());
         }

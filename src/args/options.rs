@@ -6,7 +6,7 @@ use crate::model::dependency::Dependency;
 use crate::model::request::{NodeCount, Sharing, WarnSignal};
 use crate::model::{Constraint, HostList};
 use crate::spec;
-use crate::spec::gres::GpuAsk;
+use crate::spec::gres::{GpuAsk, GresAsk};
 use clap::Args;
 
 /// Seconds; `None` is unlimited.
@@ -120,9 +120,9 @@ pub struct JobOpts {
     /// GPUs for each task: [MODEL:]N
     #[arg(long, value_name = "N", value_parser = value(spec::gres::parse_gpus))]
     pub gpus_per_task: Option<GpuAsk>,
-    /// Generic resources of the node: gpu[:MODEL][:N]
+    /// Generic resources of the node: gpu[:MODEL][:N], gpumem:SIZE, shard:N
     #[arg(long, value_name = "LIST", value_parser = value(spec::gres::parse))]
-    pub gres: Option<Maybe<GpuAsk>>,
+    pub gres: Option<Maybe<GresAsk>>,
     /// Submit the job held
     #[arg(short = 'H', long)]
     pub hold: bool,

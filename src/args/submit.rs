@@ -190,7 +190,10 @@ impl Submission<'_> {
         let spellings: Vec<&str> = ["gres", "gpus-per-node"].into_iter().filter(|name| counts(name)).collect();
         let per_node = match choices.last_of(&spellings) {
             // `none` asks for none, also where a partition or a job would give some.
-            Some("gres") => job.gres.clone().map(|ask| ask.unwrap_or(GpuAsk { model: None, count: 0 })),
+            Some("gres") => match job.gres.clone() {
+                Some(None) => Some(GpuAsk { model: None, count: 0 }),
+                other => other.flatten().and_then(|ask| ask.gpus),
+            },
             _ => asked("gpus-per-node", &job.gpus_per_node),
         };
         let asks = [&total, &per_node, &per_task, &per_socket];
@@ -202,6 +205,11 @@ impl Submission<'_> {
             ));
             return Err(choices.refuse("gpus", &error));
         }
+        let shared = job.gres.clone().flatten().filter(|_| counts("gres")).unwrap_or_default();
+        if shared.shards.is_some() && asks.iter().any(|ask| ask.is_some()) {
+            let error = SpecError::value("Invalid generic resource (gres) specification: GPUs and shards");
+            return Err(choices.refuse("gres", &error.with_hint(spec::gres::NOT_BOTH)));
+        }
         let count = |ask: &Option<GpuAsk>| ask.as_ref().map(|ask| ask.count);
         Ok(GpuRequest {
             total: count(&total),
@@ -210,7 +218,8 @@ impl Submission<'_> {
             per_socket: count(&per_socket),
             model,
             cpus_per_gpu: job.cpus_per_gpu,
-            ..GpuRequest::default()
+            mem_mb: shared.mem_mb,
+            shards: shared.shards,
         })
     }
 

@@ -78,7 +78,10 @@ pub fn grammars(data: &[u8]) {
         5 => reads_back(text, hostlist::parse),
         6 => reads_back(text, ids::parse_job),
         7 => reads_back(text, nodes::parse),
-        8 => reads_back(text, gres::parse_gpus),
+        8 => {
+            reads_back(text, gres::parse_gpus);
+            drop(gres::parse(text));
+        }
         9 => drop(ids::parse_job_list(text)),
         10 => drop(acct_time::parse(text, now, &TimeZone::UTC, text.len() % 2 == 0)),
         11 => drop(begin::parse_for(text, "--begin", now, &TimeZone::UTC)),

@@ -34,6 +34,8 @@ pub fn core_config(settings: &Settings, gpus: Vec<Gpu>) -> Result<sched::Config,
         cluster: crate::CLUSTER.to_owned(),
         max_array_size: crate::model::array::MAX_TASK_ID + 1,
         max_tasks: settings.max_tasks,
+        reads_gpus: settings.gpu_count.is_none(),
+        avoids_used_gpus: settings.avoids_used_gpus,
     };
     config.set_partitions(all);
     Ok(config)
@@ -90,7 +92,8 @@ fn find_host(settings: &Settings, site: &Site, gpus: Vec<Gpu>) -> Result<Host, D
         mem_mb,
         gpus,
         lost_gpus: Vec::new(),
-        gpu_shards: 0,
+        gpu_shards: settings.gpu_shards,
+        gpus_open: settings.gpus_open,
         features: settings.features.clone(),
         kernel: system::probe_os(),
         arch: system::probe_arch(),

@@ -19,6 +19,7 @@ use crate::exec::launch_mark::LaunchMark;
 use crate::exec::{Launcher, adopt};
 use crate::model::Timestamp;
 use crate::store::{Reader, Store, StoreError};
+use crate::sys::gpus::Places;
 use crate::sys::paths::Paths;
 use actix::prelude::*;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -93,6 +94,9 @@ pub fn run(root: PathBuf, env: &Environment) -> Result<(), DaemonError> {
     System::with_tokio_rt(|| runtime).block_on(serve(settings, paths, store, last_commit))
 }
 
+/// How long a program that tells of the GPUs may take: with a driver that has to wake up it needs a few seconds.
+const GPU_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// Threads for work that would hold up others: what waits for a disk, what takes long.
 const THREADS_ASIDE: usize = 4;
 
@@ -128,7 +132,8 @@ async fn serve(
     raise_descriptor_limit();
     // A file that would grow over a limit (setrlimit(2)) is an error of that write, as on a full disk, and no death.
     let _ = signal(SignalKind::from_raw(libc::SIGXFSZ)).map_err(failed("signals"))?;
-    let inventory = GpuInventoryActor::new(settings.gpu_count).start();
+    let places = Places { count: settings.gpu_count, timeout: GPU_TIMEOUT, root: paths.root().to_owned() };
+    let inventory = GpuInventoryActor::new(places).start();
     let gpus = inventory.send(ProbeGpus).await.unwrap_or_default();
     let mut recovered = recover(core_config(&settings, gpus)?, &mut store, &paths, last_commit)?;
     let (mark, launched_at_death) = LaunchMark::open(paths.root());

@@ -2,7 +2,7 @@
 
 use crate::daemon::site::SiteFile;
 use crate::model::batch_tasks::BatchTasks;
-use crate::model::refusal::{MAX_TASKS_SETTING, MOST_TASKS};
+use crate::model::refusal::{MAX_TASKS_SETTING, MOST_TASKS, SHARDS_SETTING};
 use crate::spec::capacity::{self, Capacity};
 use log::Level;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,7 @@ pub const MOST_CPUS: u64 = 65_536;
 pub const MOST_MB: u64 = 1 << 40;
 
 /// All settings, by the names of their variables.
-pub const VARIABLES: [&str; 18] = [
+pub const VARIABLES: [&str; 21] = [
     "SLOTD_ROOT",
     "SLOTD_CONFIG",
     "SLOTD_CPU_PARTITIONS",
@@ -44,6 +44,9 @@ pub const VARIABLES: [&str; 18] = [
     "SLOTD_NOTIFY_TIMEOUT",
     "SLOTD_CGROUP_BASE",
     "SLOTD_GPU_COUNT",
+    SHARDS_SETTING,
+    "SLOTD_GPU_FOREIGN",
+    "SLOTD_GPU_HIDE",
     "SLOTD_CPUS",
     "SLOTD_MEMORY_MB",
     "SLOTD_BATCH_TASKS",
@@ -71,6 +74,12 @@ pub struct Settings {
     pub cgroup_base: Option<PathBuf>,
     /// `None`: ask `nvidia-smi`.
     pub gpu_count: Option<u32>,
+    /// Into how many parts each GPU is divided; 0: none.
+    pub gpu_shards: u32,
+    /// No job gets a GPU on which processes are that no job started.
+    pub avoids_used_gpus: bool,
+    /// Jobs that have no GPU see them all the same.
+    pub gpus_open: bool,
     /// `None`: what the kernel says.
     pub cpus: Option<Capacity>,
     /// `None`: `MemTotal`. Megabytes.
@@ -115,6 +124,9 @@ impl Settings {
             notify_timeout: vars.seconds("SLOTD_NOTIFY_TIMEOUT", 1)?.unwrap_or(DEFAULT_NOTIFY_TIMEOUT),
             cgroup_base: vars.cgroup_base()?,
             gpu_count: vars.number("SLOTD_GPU_COUNT", "a number of GPUs", 0..=1024)?,
+            gpu_shards: vars.number(SHARDS_SETTING, "a number of parts of a GPU", 0..=1024)?.unwrap_or(0),
+            avoids_used_gpus: vars.word("SLOTD_GPU_FOREIGN", [("ignore", false), ("avoid", true)])?,
+            gpus_open: vars.word("SLOTD_GPU_HIDE", [("yes", false), ("no", true)])?,
             cpus: vars.capacity("SLOTD_CPUS", "a number of CPUs", MOST_CPUS)?,
             mem_mb: vars.capacity("SLOTD_MEMORY_MB", "a number of megabytes", MOST_MB)?,
             max_tasks: vars
@@ -229,6 +241,13 @@ impl Variables<'_> {
         })
     }
 
+    /// One of two words, of which the first is the default.
+    fn word<T: Copy>(&self, variable: &'static str, words: [(&str, T); 2]) -> Result<T, SettingError> {
+        let [(default, _), (other, _)] = words;
+        let named = |text: &str| words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+        Ok(self.value(variable, &format!("{default} or {other}"), named)?.unwrap_or(words[0].1))
+    }
+
     fn cgroup_base(&self) -> Result<Option<PathBuf>, SettingError> {
         let Some(base) = self.raw("SLOTD_CGROUP_BASE").map(PathBuf::from) else { return Ok(None) };
         if base.is_absolute() {
@@ -303,6 +322,9 @@ mod tests {
         for (name, value, expected) in [
             ("SLOTD_GPU_COUNT", "many", "a number of GPUs from 0 to 1024"),
             ("SLOTD_GPU_COUNT", "4096", "a number of GPUs from 0 to 1024"),
+            ("SLOTD_GPU_SHARDS", "-1", "a number of parts of a GPU from 0 to 1024"),
+            ("SLOTD_GPU_FOREIGN", "shun", "ignore or avoid"),
+            ("SLOTD_GPU_HIDE", "perhaps", "yes or no"),
             ("SLOTD_CPU_PARTITIONS", "a b", "separated by commas"),
             ("SLOTD_GPU_PARTITIONS", ",", "separated by commas"),
             ("SLOTD_FEATURES", "a&b", "separated by commas"),

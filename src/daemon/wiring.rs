@@ -1,14 +1,14 @@
 //! The actors and who tells whom: one function an actor, and [`start`] in the order in which they come up.
 //!
 //! ```text
-//! inventory ─► scheduler ─► store (its own thread) ─► scheduler
+//! inventory ◄─► scheduler ─► store (its own thread) ─► scheduler
 //!     timer ─►           ─► runners (their own thread) ─► scheduler
 //!   session ─►           ─► notifier
 //!   session ─► readers (their own threads)
 //! ```
 
-use crate::actors::gpu_inventory::ReportTo;
-use crate::actors::messages::{ClientGone, GpusChanged, NotifyEnd};
+use crate::actors::gpu_inventory::{GpuOutputs, ReportTo};
+use crate::actors::messages::{ClientGone, NotifyEnd};
 use crate::actors::runner::{RunnerOutputs, RunnerSeed, RunnerSetup, runners_on};
 use crate::actors::scheduler::{Due, SchedulerOutputs};
 use crate::actors::store::{Growth, StoreOutputs};
@@ -71,6 +71,7 @@ pub fn start(parts: Parts) -> Hub {
         store: store.clone().recipient(),
         notifier: start_notifier(&settings, untold, &scheduler),
         next_notice,
+        gpus: inventory.clone().recipient(),
         runners: runners(RunnerSetup {
             outputs: runner_outputs(&scheduler),
             launcher: Arc::new(launcher),
@@ -87,8 +88,8 @@ pub fn start(parts: Parts) -> Hub {
         forecasts: Arc::new(Semaphore::new(1)),
     };
     context.run(SchedulerActor::new(core, outputs, adopted, opening));
-    let changes: Recipient<GpusChanged> = scheduler.clone().recipient();
-    inventory.do_send(ReportTo(changes));
+    let (changed, read) = (scheduler.clone().recipient(), scheduler.clone().recipient());
+    inventory.do_send(ReportTo(GpuOutputs { changed, read }));
     start_timer(alarm_next, scheduler.clone());
     for (job, client) in clients {
         actix::spawn(expect_client(scheduler.clone(), job, client));

@@ -3,6 +3,8 @@
 //!
 //! Pure. What the submitter's own environment holds is not looked at, but for [`stale_variables`].
 
+use crate::model::gpu::{Gpu, Maker};
+use crate::model::partition::Host;
 use crate::model::request::MemRequest;
 use crate::model::tres::Allocation;
 use crate::model::{ArrayRole, Job, StepId};
@@ -16,6 +18,7 @@ pub struct Environment<'a> {
     job: &'a Job,
     /// What the whole job has.
     alloc: Allocation,
+    host: &'a Host,
     /// The short host name.
     node: &'a str,
     /// `SLOTD_ROOT`, so that commands inside the job find the daemon.
@@ -25,9 +28,9 @@ pub struct Environment<'a> {
 
 impl<'a> Environment<'a> {
     /// Of a job that has its allocation.
-    pub fn of(job: &'a Job, node: &'a str, root: &'a str) -> Self {
+    pub fn of(job: &'a Job, host: &'a Host, root: &'a str) -> Self {
         let alloc = job.run.alloc.clone().unwrap_or_default();
-        Environment { job, alloc, node, root, vars: Vec::with_capacity(64) }
+        Environment { job, alloc, host, node: &host.name, root, vars: Vec::with_capacity(64) }
     }
 
     /// Of a batch job, on top of the submitter's. `ntasks` is the number of processes that are launched: more than 1 where
@@ -55,7 +58,7 @@ impl<'a> Environment<'a> {
         let ntasks = request.tasks(&self.job.request);
         self.allocation();
         // Of a step these are the step's own numbers.
-        const OWN: [&str; 3] = ["CUDA_VISIBLE_DEVICES", "SLURM_GPUS_ON_NODE", "SLURM_JOB_NAME"];
+        const OWN: [&str; 4] = [CUDA, ROCM, "SLURM_GPUS_ON_NODE", "SLURM_JOB_NAME"];
         self.vars.retain(|(name, _)| !OWN.contains(&name.as_str()));
         self.node(if request.exact { alloc.tres.cpus } else { self.alloc.tres.cpus });
         self.array();
@@ -74,14 +77,12 @@ impl<'a> Environment<'a> {
         self.set("SLURM_GTIDS", ranks(ntasks));
         self.gpus(&alloc.gpu_ids);
         if !alloc.gpu_ids.is_empty() {
-            self.set("GPU_DEVICE_ORDINAL", list(&alloc.gpu_ids));
+            self.vars.extend(ordinals(self.host, &alloc.gpu_ids));
             self.set("SLURM_STEP_GPUS", list(&alloc.gpu_ids));
-        } else if !self.alloc.gpu_ids.is_empty() {
-            // Where it is not set at all, programs take every GPU of the machine.
-            self.set("CUDA_VISIBLE_DEVICES", "");
         }
         self.vars
     }
+
     fn set(&mut self, name: &str, value: impl ToString) {
         self.vars.push((name.to_string(), value.to_string()));
     }
@@ -146,8 +147,10 @@ impl<'a> Environment<'a> {
     }
 
     fn gpus(&mut self, ids: &[u32]) {
+        // A step without GPUs has none of its job's either.
+        let hides = !self.host.gpus_open || !self.alloc.gpu_ids.is_empty();
+        self.vars.extend(visible(self.host, ids, hides));
         if !ids.is_empty() {
-            self.set("CUDA_VISIBLE_DEVICES", list(ids));
             self.set("SLURM_GPUS_ON_NODE", ids.len());
         }
     }
@@ -184,6 +187,39 @@ impl<'a> Environment<'a> {
     }
 }
 
+/// What CUDA programs go by, and those of ROCm.
+const CUDA: &str = "CUDA_VISIBLE_DEVICES";
+const ROCM: &str = "ROCR_VISIBLE_DEVICES";
+
+/// What tells programs of these GPUs and of no others. Where it is not set at all, they take every GPU of the machine: so
+/// it is, with nothing in it, where there are none and `hides` is true.
+fn visible(host: &Host, ids: &[u32], hides: bool) -> Variables {
+    let mut vars = Vec::new();
+    let all = || host.gpus.iter().chain(&host.lost_gpus);
+    for (maker, name) in [(Maker::Nvidia, CUDA), (Maker::Amd, ROCM)] {
+        let given = ids.iter().filter(|id| host.gpu(**id).map_or(Maker::Nvidia, |gpu| gpu.maker) == maker);
+        let given: Vec<String> =
+            given.map(|id| host.gpu(*id).map_or_else(|| id.to_string(), Gpu::visible_as)).collect();
+        let is_hidden = hides && all().any(|gpu| gpu.maker == maker);
+        if !given.is_empty() && maker == Maker::Nvidia {
+            // As nvidia-smi counts them, and not the fastest one first.
+            vars.push(("CUDA_DEVICE_ORDER".to_owned(), "PCI_BUS_ID".to_owned()));
+        }
+        if !given.is_empty() || is_hidden {
+            vars.push((name.to_owned(), given.join(",")));
+        }
+    }
+    vars
+}
+
+/// What OpenCL programs go by. ROCm's would count by it among those that `ROCR_VISIBLE_DEVICES` has left.
+fn ordinals(host: &Host, ids: &[u32]) -> Variables {
+    let is_nvidias = |id: &u32| host.gpu(*id).is_none_or(|gpu| gpu.maker == Maker::Nvidia);
+    let nvidias: Vec<u32> = ids.iter().copied().filter(is_nvidias).collect();
+    let vars = (!nvidias.is_empty()).then(|| ("GPU_DEVICE_ORDINAL".to_owned(), list(&nvidias)));
+    vars.into_iter().collect()
+}
+
 fn list(ids: &[u32]) -> String {
     ids.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
@@ -200,10 +236,11 @@ pub fn gpus_of_a_job() -> Vec<String> {
 
 /// What differs from task to task. `SLURM_TASK_PID` is set by the task itself. `gpus` are those of this
 /// task alone, where it does not see all of the step's (`--gpus-per-task`, `--gpu-bind`).
-pub fn task_environment(rank: u32, gpus: Option<&[u32]>) -> Variables {
+pub fn task_environment(rank: u32, gpus: Option<&[u32]>, host: &Host) -> Variables {
     let mut vars = vec![("SLURM_PROCID".to_owned(), rank.to_string()), ("SLURM_LOCALID".to_owned(), rank.to_string())];
     if let Some(ids) = gpus {
-        vars.extend(["CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"].map(|name| (name.to_owned(), list(ids))));
+        vars.extend(visible(host, ids, true));
+        vars.extend(ordinals(host, ids));
     }
     vars
 }
@@ -239,7 +276,7 @@ pub fn stale_variables(env: &[u8]) -> Vec<String> {
         .filter(|name| {
             PREFIXES.iter().any(|p| name.starts_with(p))
                 || NAMES.contains(name)
-                || (gpus_are_ours && *name == "CUDA_VISIBLE_DEVICES")
+                || (gpus_are_ours && [CUDA, ROCM, "CUDA_DEVICE_ORDER"].contains(name))
         })
         .map(str::to_string)
         .collect()
@@ -253,7 +290,7 @@ mod tests {
     use crate::model::request::GpuRequest;
     use crate::model::run::RunState;
     use crate::model::{JobId, JobRequest, StepRequest, Timestamp, Tres};
-    use std::sync::Arc;
+    use std::sync::{Arc, LazyLock};
 
     fn job() -> Job {
         let request = JobRequest {
@@ -271,8 +308,10 @@ mod tests {
         Job { id: JobId(148), partition: "cpu".into(), request: Arc::new(request), run, ..Job::default() }
     }
 
+    static HOST: LazyLock<Host> = LazyLock::new(|| Host { name: "vm".to_owned(), ..Host::default() });
+
     fn of(job: &Job) -> Environment<'_> {
-        Environment::of(job, "vm", "/r")
+        Environment::of(job, &HOST, "/r")
     }
 
     fn request(job: &mut Job) -> &mut JobRequest {
@@ -348,6 +387,29 @@ mod tests {
         let shown = ["JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP"]
             .map(|n| get(&vars, &format!("SLURM_ARRAY_{n}")).unwrap_or("-"));
         assert_eq!(shown, ["152", "5", "3", "3", "7", "2"]);
+    }
+
+    #[test]
+    fn who_has_no_gpu_sees_none() {
+        let gpu = |id, maker| Gpu { id, maker, ..Gpu::default() };
+        let mut host = HOST.clone();
+        let told = |host: &Host, ids: &[u32]| {
+            let vars = visible(host, ids, !host.gpus_open);
+            [CUDA, ROCM, "CUDA_DEVICE_ORDER"].map(|name| get(&vars, name).unwrap_or("-").to_owned())
+        };
+        assert_eq!(told(&host, &[]), ["-", "-", "-"], "there are none");
+        host.gpus = vec![gpu(0, Maker::Nvidia), gpu(1, Maker::Nvidia)];
+        assert_eq!(told(&host, &[]), ["", "-", "-"]);
+        assert_eq!(told(&host, &[1]), ["1", "-", "PCI_BUS_ID"]);
+        host.gpus.push(Gpu { handle: Some("0".to_owned()), ..gpu(2, Maker::Amd) });
+        assert_eq!(told(&host, &[]), ["", "", "-"]);
+        assert_eq!(told(&host, &[2]), ["", "0", "-"]);
+        assert_eq!(ordinals(&host, &[2]), []);
+        host.lost_gpus = vec![Gpu { handle: Some("MIG-1".to_owned()), ..gpu(3, Maker::Nvidia) }];
+        assert_eq!(told(&host, &[1, 3]), ["1,MIG-1", "", "PCI_BUS_ID"]);
+        host.gpus_open = true;
+        assert_eq!(told(&host, &[]), ["-", "-", "-"]);
+        assert_eq!(told(&host, &[1]), ["1", "-", "PCI_BUS_ID"]);
     }
 
     #[test]

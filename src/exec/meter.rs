@@ -264,7 +264,7 @@ fn dead_usage() -> Usage {
         max_rss_kb: peak_kb(UsageWho::RUSAGE_CHILDREN),
         user_us: micros(used.user_time()),
         system_us: micros(used.system_time()),
-        tasks: TaskUsage::default(),
+        ..Usage::default()
     }
 }
 

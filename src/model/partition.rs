@@ -199,6 +199,9 @@ pub struct Host {
     /// Into how many parts each GPU is divided for jobs that ask for parts; 0: such jobs are refused.
     #[serde(default, skip_serializing_if = "is_default")]
     pub gpu_shards: u32,
+    /// Jobs that have no GPU see them all the same.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub gpus_open: bool,
     /// `SLOTD_FEATURES`: what `--constraint` may ask for, beside the detected GPU models.
     pub features: Vec<String>,
     /// System, release and version: `Linux 6.1.0 #1 SMP`.
@@ -218,6 +221,16 @@ impl Host {
             gpu_mem_mb: self.gpus.iter().fold(0, |sum, gpu| gpu.mem_mb.saturating_add(sum)),
             shards: GpuShare::Shards(self.gpu_shards).of(gpus).shards,
         }
+    }
+
+    /// Whether there are GPUs, though they may be out of order.
+    pub fn has_gpus(&self) -> bool {
+        !self.gpus.is_empty() || !self.lost_gpus.is_empty()
+    }
+
+    /// A GPU that a job may have, or has though it is not there any more.
+    pub fn gpu(&self, id: u32) -> Option<&Gpu> {
+        self.gpus.iter().chain(&self.lost_gpus).find(|gpu| gpu.id == id)
     }
 
     /// The models of the GPUs as feature words; `generic_gpu` where only their number is known.

@@ -5,10 +5,14 @@
 
 use crate::model::array::ArraySpec;
 use crate::model::dependency::DependencyTerm;
+use crate::model::gpu::GpuShare;
 use crate::model::partition::PartitionState;
 use crate::model::{JobId, StepId, StoreFault};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+
+/// The setting that divides GPUs into shards.
+pub const SHARDS_SETTING: &str = "SLOTD_GPU_SHARDS";
 
 /// The setting that bounds the tasks of a step.
 pub const MAX_TASKS_SETTING: &str = "SLOTD_MAX_TASKS_PER_NODE";
@@ -93,6 +97,11 @@ pub enum Refusal {
         /// GPUs of any model on the host.
         host: u32,
     },
+    /// More of each GPU than any of them has; `most` is 0 where they are not shared so.
+    TooMuchOfGpu {
+        share: GpuShare,
+        most: u64,
+    },
     /// A text of a request: which, its length and the most that is taken, in bytes.
     TooLong {
         what: String,
@@ -165,6 +174,7 @@ impl Refusal {
             Refusal::TooManyGpus { asked, there, model, host } if *host > 0 => {
                 format!("GPU count per node can not be satisfied: {}", gpus(*asked, *there, model.as_deref()))
             }
+            Refusal::TooMuchOfGpu { share, most } => too_much_of_gpu(*share, *most),
             Refusal::TooLong { what, len, max } => format!("{what} of {len} bytes, {max} at most"),
             Refusal::UnknownDependency(term @ DependencyTerm::On { job, .. }) => {
                 format!("no job {job} for dependency {term}")
@@ -205,6 +215,18 @@ fn gpus(asked: u32, there: u32, model: Option<&str>) -> String {
     format!("{asked} {kind}GPUs requested, {there} on this host")
 }
 
+fn too_much_of_gpu(share: GpuShare, most: u64) -> String {
+    match (share, most) {
+        (GpuShare::Shards(_), 0) => format!("GPUs of this host are not divided into shards: set {SHARDS_SETTING}"),
+        (GpuShare::Shards(shards), _) => format!("{shards} shards requested, a GPU of this host has {most}"),
+        (GpuShare::MemMb(_), 0) => {
+            "the memory of the GPUs of this host is not known: ask for gpu, without gpumem".to_owned()
+        }
+        (GpuShare::MemMb(mb), _) => format!("{mb} MB of each GPU requested, {most} MB on the largest GPU of this host"),
+        (GpuShare::Whole, _) => String::new(),
+    }
+}
+
 /// The text without the detail: Slurm's own (`slurm_strerror`), where Slurm has one.
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -234,6 +256,7 @@ impl fmt::Display for Refusal {
             Refusal::OneNodeOnly
             | Refusal::NodeExcluded(_)
             | Refusal::TooMuchMemory { .. }
+            | Refusal::TooMuchOfGpu { .. }
             | Refusal::TooManyGpus { .. } => "Requested node configuration is not available",
             Refusal::UnknownDependency(_) | Refusal::DependsOnItself(_) => "Job dependency problem",
             Refusal::StepTooMuchMemory => "Memory required by task is not available",
@@ -298,6 +321,15 @@ mod tests {
         assert_eq!(gpus(0).lines("No"), [format!("Invalid generic resource (gres) specification: {asked}")]);
         let detail = format!("GPU count per node can not be satisfied: {asked}");
         assert_eq!(gpus(4).lines("No"), [detail.as_str(), "No: Requested node configuration is not available"]);
+    }
+
+    #[test]
+    fn a_share_that_no_gpu_has_is_told_with_what_there_is() {
+        let detail = |share, most| Refusal::TooMuchOfGpu { share, most }.detail().expect("it names the value");
+        assert_eq!(detail(GpuShare::MemMb(9), 8), "9 MB of each GPU requested, 8 MB on the largest GPU of this host");
+        assert!(detail(GpuShare::MemMb(9), 0).ends_with("ask for gpu, without gpumem"));
+        assert_eq!(detail(GpuShare::Shards(9), 8), "9 shards requested, a GPU of this host has 8");
+        assert!(detail(GpuShare::Shards(9), 0).ends_with("set SLOTD_GPU_SHARDS"));
     }
 
     #[test]

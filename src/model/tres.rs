@@ -22,6 +22,12 @@ pub struct Tres {
 impl Tres {
     pub const ZERO: Tres = Tres { cpus: 0, mem_mb: 0, gpus: 0, gpu_mem_mb: 0, shards: 0 };
 
+    /// The same without GPUs and parts of them.
+    #[must_use]
+    pub fn without_gpus(self) -> Tres {
+        Tres { gpus: 0, gpu_mem_mb: 0, shards: 0, ..self }
+    }
+
     pub fn plus(&self, other: &Tres) -> Tres {
         Tres {
             cpus: self.cpus.saturating_add(other.cpus),
@@ -68,9 +74,42 @@ pub struct Usage {
     pub user_us: u64,
     /// CPU time in the kernel, microseconds.
     pub system_us: u64,
+    /// What was seen of its GPUs.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub gpu: GpuUsage,
     /// What its tasks used, each for itself.
     #[serde(default, skip_serializing_if = "TaskUsage::is_unmeasured")]
     pub tasks: TaskUsage,
+}
+
+/// How busy GPUs were, and how much of their memory was used: all GPUs of a job or step together, over some readings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GpuUsage {
+    pub readings: u64,
+    /// Percent of one GPU.
+    pub busy_max: u64,
+    pub busy_sum: u64,
+    pub mem_max_mb: u64,
+    pub mem_sum_mb: u64,
+}
+
+impl GpuUsage {
+    pub fn once(busy: u64, mem_mb: u64) -> GpuUsage {
+        GpuUsage { readings: 1, busy_max: busy, busy_sum: busy, mem_max_mb: mem_mb, mem_sum_mb: mem_mb }
+    }
+
+    /// Of the readings of both.
+    #[must_use]
+    pub fn merge(self, other: GpuUsage) -> GpuUsage {
+        GpuUsage {
+            readings: self.readings.saturating_add(other.readings),
+            busy_max: self.busy_max.max(other.busy_max),
+            busy_sum: self.busy_sum.saturating_add(other.busy_sum),
+            mem_max_mb: self.mem_max_mb.max(other.mem_max_mb),
+            mem_sum_mb: self.mem_sum_mb.saturating_add(other.mem_sum_mb),
+        }
+    }
 }
 
 /// What the tasks of a step used, with their children.
@@ -135,6 +174,7 @@ impl Usage {
             max_rss_kb: self.max_rss_kb.max(other.max_rss_kb),
             user_us: self.user_us + other.user_us,
             system_us: self.system_us + other.system_us,
+            gpu: self.gpu.merge(other.gpu),
             tasks: self.tasks.merge(other.tasks),
         }
     }

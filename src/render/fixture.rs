@@ -171,6 +171,7 @@ pub fn node(gpus: u32) -> NodeView {
             gpus: (0..gpus).map(|id| Gpu { id, ..Gpu::default() }).collect(),
             lost_gpus: Vec::new(),
             gpu_shards: 0,
+            gpus_open: false,
             features: Vec::new(),
             kernel: "Linux 6.18.44".to_owned(),
             arch: "x86_64".to_owned(),

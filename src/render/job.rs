@@ -5,6 +5,7 @@ use crate::model::request::{JobKind, MemRequest, Sharing};
 use crate::model::view::JobView;
 use crate::model::{ExitCode, JobState, Reason, Timestamp, Tres};
 use crate::render::Ctx;
+use crate::render::size::{self, Units};
 use std::time::Duration;
 
 /// The quality of service that jobs without one have in Slurm.
@@ -157,7 +158,11 @@ pub fn over_subscribe(job: &JobView) -> &'static str {
 /// `--gres` and `--gpus-per-node`.
 pub fn tres_per_node(job: &JobView) -> Option<String> {
     let gpu = &job.request.gpu;
-    gpu.per_node.filter(|count| *count > 0).map(|count| gpu.as_gres(count))
+    let gpus = gpu.per_node.filter(|count| *count > 0).map(|count| gpu.as_gres(count));
+    let mem = gpu.mem_mb.map(|mb| format!("gres:gpumem:{}", size::mib(mb, Units::Exact)));
+    let shards = gpu.shards.map(|shards| format!("gres:shard:{shards}"));
+    let all: Vec<String> = [gpus, mem, shards].into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join(","))
 }
 
 /// `-G/--gpus`.

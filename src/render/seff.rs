@@ -56,6 +56,11 @@ fn report(out: &mut String, view: &JobView, usage: &Usage, ctx: &Ctx) -> std::fm
     let asked_kib = has.mem_mb.saturating_mul(1024);
     writeln!(out, "Memory Utilized: {}", size(usage.max_rss_kb))?;
     writeln!(out, "Memory Efficiency: {} of {}", share(usage.max_rss_kb as f64, asked_kib as f64), size(asked_kib))?;
+    if let Some(mean) = usage.gpu.busy_sum.checked_div(usage.gpu.readings) {
+        let gpus = view.run.alloc.as_ref().map_or(0, |alloc| alloc.gpu_ids.len());
+        writeln!(out, "GPU Efficiency: {} of {gpus} GPUs", share(mean as f64, gpus as f64 * 100.0))?;
+        writeln!(out, "GPU Memory Utilized: {}", size(usage.gpu.mem_max_mb.saturating_mul(1024)))?;
+    }
     if !view.run.state.is_terminal() {
         writeln!(out, "WARNING: Efficiency statistics may be misleading for {} jobs.", view.run.state.name())?;
     }

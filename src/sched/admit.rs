@@ -10,8 +10,9 @@ use super::queue::shown_priority;
 use super::room::{Seating, Want};
 use super::types::{Config, Cx, Estimate, Submission};
 use crate::model::change::{Change, Texts};
+use crate::model::gpu::{Gpu, GpuShare};
 use crate::model::job::Hold;
-use crate::model::partition::PartitionState;
+use crate::model::partition::{Host, PartitionState};
 use crate::model::request::{GpuRequest, JobKind, MemRequest};
 use crate::model::{ArrayRole, Job, JobId, JobRequest, Partition, Refusal, Timestamp, Tres};
 use std::sync::Arc;
@@ -57,20 +58,29 @@ fn check_size(request: &JobRequest, tres: &Tres, partition: &Partition, config: 
     if tres.mem_mb > host.mem_mb {
         return Err(Refusal::TooMuchMemory { asked: tres.mem_mb, there: host.mem_mb });
     }
-    let there = match request.gpu.model.as_deref() {
-        None => host.gpus,
-        Some(model) => {
-            let own = |id| partition.gpus.as_ref().is_none_or(|own| own.contains(&id));
-            let found = config.host.gpus.iter().filter(|gpu| own(gpu.id) && is_model(gpu, model));
-            (found.count() as u32).min(host.gpus)
-        }
-    };
-    let asked = request.gpu.share().gpus_in(tres);
-    if asked > there {
-        let model = request.gpu.model.clone();
-        return Err(Refusal::TooManyGpus { asked, there, model, host: host.gpus });
+    check_gpus(request, tres, partition, &config.host)
+}
+
+/// Refuses more GPUs than there are, and more of one than there is of any.
+fn check_gpus(request: &JobRequest, tres: &Tres, partition: &Partition, host: &Host) -> Result<(), Refusal> {
+    let (share, model) = (request.gpu.share(), request.gpu.model.as_deref());
+    let of_model = |gpu: &&Gpu| model.is_none_or(|model| is_model(gpu, model));
+    let sizes = partition.gpus_of(host).filter(of_model).map(|gpu| match share {
+        GpuShare::Whole => (0, 0),
+        GpuShare::MemMb(mb) => (mb, gpu.mem_mb),
+        GpuShare::Shards(shards) => (u64::from(shards), u64::from(host.gpu_shards)),
+    });
+    let sizes: Vec<(u64, u64)> = sizes.collect();
+    let most = partition.capacity(host).gpus;
+    let there = (sizes.iter().filter(|(asked, there)| asked <= there).count() as u32).min(most);
+    let asked = share.gpus_in(tres);
+    if asked <= there {
+        return Ok(());
     }
-    Ok(())
+    match sizes.into_iter().map(|(_, there)| there).max() {
+        Some(most) if there == 0 && share != GpuShare::Whole => Err(Refusal::TooMuchOfGpu { share, most }),
+        _ => Err(Refusal::TooManyGpus { asked, there, model: request.gpu.model.clone(), host: most }),
+    }
 }
 
 struct Admitted {

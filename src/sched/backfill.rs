@@ -151,6 +151,16 @@ impl Round {
         Verdict::Start(part)
     }
 
+    /// Keeps for a job what it could start with, since it may not start yet.
+    pub fn hold(&mut self, part: &Part, room: &Room) {
+        let line = room.line(part.place.partition);
+        if self.reservations.iter().all(|(known, _)| *known != line) {
+            let mut spare = room.clone();
+            spare.take(part);
+            self.reservations.push((line, Reservation { at: Some(self.now), spare: Some(spare) }));
+        }
+    }
+
     /// What a job gets, if it may start: it fits, and does not delay the blocked ones before it.
     fn passing(&self, want: &Want, limit_secs: Option<u64>, room: &Room, host: &Host) -> Option<Part> {
         let kept = self.reservations.iter().filter(|(_, kept)| !ends_before(self.now, kept, limit_secs));

@@ -74,6 +74,7 @@ impl Core {
             .or_else(|| self.no_partition(job))
             .or_else(|| self.partition_blocker(job, now))
             .or_else(|| self.too_large(job))
+            .or_else(|| self.gpus_in_use(job).map(|_| Reason::Resources))
             .or_else(|| array_full(job.array_job_id().and_then(|array| self.arrays.get(&array))))
     }
 

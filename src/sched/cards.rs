@@ -123,6 +123,18 @@ impl Cards {
         Cards(self.0.iter().map(|(id, card)| (*id, empty(card))).collect())
     }
 
+    /// What others have of each, where they have something.
+    pub fn elsewhere(&self) -> impl Iterator<Item = (u32, u64)> {
+        let is_used = |card: &Card| card.elsewhere != Elsewhere::default();
+        self.0.iter().filter(move |(_, card)| is_used(card)).map(|(id, card)| (*id, card.elsewhere.mem_mb))
+    }
+
+    pub fn set_elsewhere(&mut self, elsewhere: &BTreeMap<u32, Elsewhere>) {
+        for (id, card) in &mut self.0 {
+            card.elsewhere = elsewhere.get(id).copied().unwrap_or_default();
+        }
+    }
+
     /// The GPUs that `want` would get, ascending, of what is free here and in `others`; `None` where too few will do. Those
     /// that are not free in `beside` go first.
     pub fn pick(&self, want: &GpuWant, others: &[&Cards], beside: Option<&Cards>, host: &Host) -> Option<Vec<u32>> {

@@ -4,6 +4,7 @@
 //! It decides nothing: the rules are in the other files, as further `impl Core` blocks.
 
 use super::array::ArrayGroup;
+use super::gpu_use::GpuUse;
 use super::index::NameGroup;
 use super::ledger::Ledger;
 use super::node::Node;
@@ -17,7 +18,7 @@ use crate::model::dependency::{Dependency, DependencyTerm};
 use crate::model::diagnostics::RoundFacts;
 use crate::model::job::ClientProcess;
 use crate::model::partition::Host;
-use crate::model::{ArrayRole, ClockBase, Job, JobId, JobState, Partition, Timestamp};
+use crate::model::{ArrayRole, ClockBase, Job, JobId, JobState, Partition, Reason, Timestamp};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -44,6 +45,7 @@ pub struct Core {
     pub(super) starts: u64,
     pub(super) jobs: BTreeMap<JobId, Record>,
     pub(super) ledger: Ledger,
+    pub(super) gpu_use: GpuUse,
     pub(super) queue: Queue,
     /// Records that hold resources.
     pub(super) active: BTreeSet<JobId>,
@@ -100,6 +102,7 @@ impl Core {
             starts: 0,
             jobs: BTreeMap::new(),
             ledger,
+            gpu_use: GpuUse::default(),
             queue: Queue::default(),
             active: BTreeSet::new(),
             arrays: HashMap::new(),
@@ -175,6 +178,7 @@ impl Core {
             }
         }
         self.ledger = ledger;
+        self.note_elsewhere();
         let pending: Vec<JobId> =
             self.jobs.values().filter(|r| r.job.run.state == JobState::Pending).map(|r| r.job.id).collect();
         for id in pending {
@@ -236,6 +240,7 @@ impl Core {
             }
             self.clear_waits(id);
             self.expiring.remove(&id);
+            self.note_gpu_wait(id, false);
         }
         self.changed.push_back(id);
         if was_at_limit != self.is_array_at_limit(id) {
@@ -265,7 +270,10 @@ impl Core {
     pub(super) fn refresh(&mut self, id: JobId, now: Timestamp) {
         let Some(record) = self.jobs.get(&id) else { return };
         let job = &record.job;
-        let is_waiting = job.run.state == JobState::Pending && self.gate(record, now).is_none();
+        let gate = self.gate(record, now);
+        let is_pending = job.run.state == JobState::Pending;
+        let is_waiting = is_pending && gate.is_none();
+        let waits_for_gpus = is_pending && gate == Some(Reason::Resources);
         let place =
             is_waiting.then(|| Place { key: self.queue_key(job), shape: Shape::of(job, &self.config.partitions) });
         if let Some(record) = self.jobs.get_mut(&id) {
@@ -281,6 +289,7 @@ impl Core {
                 record.job.run.eligible = Some(now);
             }
         }
+        self.note_gpu_wait(id, waits_for_gpus);
     }
 
     pub(super) fn queue_key(&self, job: &Job) -> QueueKey {
@@ -363,6 +372,7 @@ impl Core {
 
     /// Forgets a record.
     pub(super) fn forget(&mut self, id: JobId, cx: &mut Cx) {
+        self.note_gpu_wait(id, false);
         self.clear_waits(id);
         self.unindex(id);
         let Some(record) = self.jobs.remove(&id) else { return };

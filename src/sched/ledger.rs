@@ -4,6 +4,7 @@
 //! told in `cards`. The ledger decides nothing: whether a job may have something is the plan's business, and which CPUs it
 //! gets that of `seats`.
 
+use super::cards::Elsewhere;
 use super::room::{Part, Room};
 use crate::model::partition::Host;
 use crate::model::{JobId, Partition, Tres};
@@ -46,6 +47,11 @@ impl Ledger {
     /// Whether a job has what it is in to itself.
     pub fn is_exclusive(&self) -> bool {
         self.held.values().any(|part| part.place.exclusive)
+    }
+
+    /// Notes what others than jobs have of the GPUs.
+    pub fn set_elsewhere(&mut self, elsewhere: &BTreeMap<u32, Elsewhere>) {
+        self.room.gpus.set_elsewhere(elsewhere);
     }
 
     /// Notes what a job gets, or has already, whether it is free or not.

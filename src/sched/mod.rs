@@ -11,6 +11,7 @@
 //! | `index` | the records by name, by array, and those that hold resources |
 //! | `admit` | whether a submission is taken, and its sizes |
 //! | `room`, `cards`, `ledger` | what is free, who shares which GPU, and who has which CPU |
+//! | `gpu_use` | what others than jobs have of the GPUs, and what jobs use of theirs |
 //! | `queue` | in which order pending jobs are looked at, and which of them are alike |
 //! | `blockers` | what keeps a pending job from running, one predicate for each reason |
 //! | `depend`, `waits` | dependencies, and who waits for whom |
@@ -37,6 +38,7 @@ mod core;
 mod depend;
 mod forecast;
 mod found;
+mod gpu_use;
 mod index;
 mod layout;
 mod ledger;

@@ -178,8 +178,13 @@ impl Core {
         let starts = self.starts;
         for key in keys {
             let ready = self.jobs.get(&key.id).filter(|record| self.gate(record, cx.now).is_none());
-            let want = |record| Want::of(record, &self.config.partitions);
-            let part = ready.and_then(|record| self.ledger.room().pick(&want(&record.job), &self.config.host));
+            let Some(want) = ready.map(|record| Want::of(&record.job, &self.config.partitions)) else { continue };
+            if self.lacks_reading(&want.gpu, cx.now) {
+                // The answer asks for a round.
+                self.gpu_use.want();
+                continue;
+            }
+            let part = self.ledger.room().pick(&want, &self.config.host);
             if part.is_some_and(|part| self.start(key.id, part, cx)) {
                 break;
             }

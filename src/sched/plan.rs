@@ -105,6 +105,12 @@ impl Core {
         let verdict = round.consider(&want, job.request.time_limit_secs, room, host, || self.running_jobs(cx.now));
         match verdict {
             Verdict::Wait => Tried::Waits,
+            Verdict::Start(part) if self.lacks_reading(&want.gpu, cx.now) => {
+                // It will start in a moment, and nobody else takes its place until then.
+                round.hold(&part, room);
+                self.gpu_use.want();
+                Tried::Waits
+            }
             Verdict::Start(part) => match self.start(key.id, part, cx) {
                 true => Tried::Started,
                 false => Tried::Waits,

@@ -134,7 +134,7 @@ impl Core {
         };
         step.exit = ended.exit;
         step.client_gone = ended.client_gone;
-        step.usage = ended.usage;
+        step.usage = Usage { gpu: step.usage.gpu, ..ended.usage };
         if let Some(clock) = ended.clock {
             step.catch_up(clock);
         }

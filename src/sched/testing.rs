@@ -50,6 +50,8 @@ pub fn config(host: Host) -> Config {
         cluster: "slotd".to_string(),
         max_array_size: 4_000_001,
         max_tasks: 512,
+        reads_gpus: false,
+        avoids_used_gpus: false,
     }
 }
 

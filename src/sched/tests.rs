@@ -6,6 +6,7 @@ mod backfill;
 mod control;
 mod dependencies;
 mod ends;
+mod gpus;
 mod node;
 mod order;
 mod reboot;

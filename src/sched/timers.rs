@@ -31,7 +31,7 @@ pub(super) fn is_late(job: &Job, now: Timestamp) -> bool {
 impl Core {
     /// The earliest moment at which `on_due` has something to do; `None`: sleep until a fact comes.
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.timers.first().map(|(at, _)| *at).into_iter().chain(self.next_probe()).min()
+        self.timers.first().map(|(at, _)| *at).into_iter().chain(self.next_probe()).chain(self.next_gpu_reading()).min()
     }
 
     /// What has become due by `now`. The caller plans afterwards.
@@ -43,6 +43,7 @@ impl Core {
             self.timers.pop_first();
             self.due(id, cx);
         }
+        self.ask_gpus_by_clock(cx.now);
         self.settle(cx);
     }
 

@@ -28,12 +28,16 @@ pub struct Config {
     pub max_array_size: u32,
     /// Tasks of a step at most (Slurm `MaxTasksPerNode`).
     pub max_tasks: u32,
+    /// Whether it can be told how the GPUs are used.
+    pub reads_gpus: bool,
+    /// No job gets a GPU on which there are processes that no job started.
+    pub avoids_used_gpus: bool,
 }
 
 impl Config {
     /// With other partitions; those for GPUs show where there are some.
     pub fn set_partitions(&mut self, all: Vec<Partition>) {
-        let has_gpus = !self.host.gpus.is_empty();
+        let has_gpus = self.host.has_gpus();
         self.partitions = all.iter().filter(|partition| has_gpus || !partition.is_gpu).cloned().collect();
         // The first is the default where no other is.
         if !self.partitions.iter().any(|partition| partition.is_default)

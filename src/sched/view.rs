@@ -99,6 +99,7 @@ impl Core {
             view.dependency = self.dependency_text(&record.job, waits, now);
         }
         if view.run.state == JobState::Pending {
+            view.run.system_comment = self.gpus_in_use(&record.job).or(view.run.system_comment.take());
             view.expected_start = view.request.begin.filter(|begin| *begin > now);
         }
         view

@@ -43,6 +43,12 @@ impl SpecError {
         SpecError { hint: Some(hint.into()), ..self }
     }
 
+    /// The same, where there is one.
+    #[must_use]
+    pub fn maybe_hint(self, hint: Option<&str>) -> Self {
+        SpecError { hint: hint.map(str::to_owned).or(self.hint), ..self }
+    }
+
     /// Adds the name that is meant, where one is near.
     #[must_use]
     pub fn with_hint_of(self, nearest: Option<&str>) -> Self {

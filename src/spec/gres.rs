@@ -1,6 +1,8 @@
-//! GPUs in Slurm's spellings: `--gres=gpu:a100:2`, `--gpus=2`, `--gpus-per-task=a100:1` (sbatch man page).
+//! GPUs in Slurm's spellings: `--gres=gpu:a100:2`, `--gpus=2`, `--gpus-per-task=a100:1` (sbatch man page), and parts of
+//! them: `--gres=shard:2`, and `--gres=gpumem:10G`, which is slotd's own.
 
 use crate::spec::error::{SpecError, shown};
+use crate::spec::mem;
 use std::fmt;
 
 /// How many GPUs, and of which model where one was named.
@@ -20,14 +22,76 @@ impl fmt::Display for GpuAsk {
     }
 }
 
-/// `--gres`: `gpu`, `gpu:2`, `gpu:a100`, `gpu:a100:2`, `none`; lists add up. `gres:gpu:2` and `gres/gpu:2` too.
-/// `None` where `none` or nothing was named.
+/// What `--gres` asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GresAsk {
+    pub gpus: Option<GpuAsk>,
+    /// So many MB of each GPU.
+    pub mem_mb: Option<u64>,
+    /// So many shards of one GPU.
+    pub shards: Option<u32>,
+}
+
+/// `gpu:a100:2,gpumem:10240M`, which [`parse`] reads back.
+impl fmt::Display for GresAsk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gpus = self.gpus.as_ref().map(|ask| format!("gpu:{ask}"));
+        let mem = self.mem_mb.map(|mb| format!("gpumem:{mb}M"));
+        let shards = self.shards.map(|shards| format!("shard:{shards}"));
+        let parts: Vec<String> = [gpus, mem, shards].into_iter().flatten().collect();
+        f.write_str(&parts.join(","))
+    }
+}
+
+/// `--gres`: `gpu`, `gpu:2`, `gpu:a100`, `gpu:a100:2`, `gpumem:10G`, `shard:2`, `none`; lists of GPUs and shards add up.
+/// `gres:gpu:2` and `gres/gpu:2` too. `None` where `none` or nothing was named.
 ///
 /// # Errors
-/// `Invalid generic resource (gres) specification: …` for any other resource, exit code 1, and for two
-/// models at once, of which one job on one host gets only one.
-pub fn parse(text: &str) -> Result<Option<GpuAsk>, SpecError> {
-    gres(text).ok_or_else(|| invalid(text))
+/// `Invalid generic resource (gres) specification: …` for any other resource, exit code 1, for two
+/// models at once, of which one job on one host gets only one, for no memory, and for shards beside GPUs or their memory.
+pub fn parse(text: &str) -> Result<Option<GresAsk>, SpecError> {
+    if text.is_empty() || text.eq_ignore_ascii_case("none") {
+        return Ok(None);
+    }
+    let mut asked = GresAsk::default();
+    for element in text.split(',') {
+        let element = element.strip_prefix("gres:").or_else(|| element.strip_prefix("gres/")).unwrap_or(element);
+        add(&mut asked, element).ok_or_else(|| invalid(text).maybe_hint(hint(element)))?;
+    }
+    if asked.shards.is_some() && (asked.mem_mb.is_some() || asked.gpus.is_some()) {
+        return Err(invalid(text).with_hint(NOT_BOTH));
+    }
+    Ok(Some(asked))
+}
+
+/// What is wrong with shards beside the others.
+pub const NOT_BOTH: &str = "a job has GPUs (gpu, gpumem) or shards of one (shard), not both";
+
+fn hint(element: &str) -> Option<&'static str> {
+    match element.split([':', '=']).next() {
+        Some("gpumem") => Some("memory of each GPU, at least 1M: gpumem:512M, gpumem:10G"),
+        Some("shard") => Some("a number of shards, at least 1: shard:2"),
+        _ => None,
+    }
+}
+
+/// Adds one element of a list; `None` where it is none.
+fn add(asked: &mut GresAsk, element: &str) -> Option<()> {
+    match element.split_once([':', '=']) {
+        Some(("gpu", rest)) => asked.gpus = sum([asked.gpus.take(), Some(ask(rest)?)].into_iter().flatten().map(Some))?,
+        None if element == "gpu" => return add(asked, "gpu:1"),
+        Some(("gpumem", size)) if asked.mem_mb.is_none() => {
+            asked.mem_mb = Some(mem::megabytes(size).filter(|mb| *mb > 0)?);
+        }
+        Some(("shard", count)) => {
+            let shards = asked.shards.unwrap_or(0).checked_add(number(count)?)?;
+            asked.shards = Some(shards).filter(|shards| *shards > 0);
+            asked.shards?;
+        }
+        None if element == "shard" => return add(asked, "shard:1"),
+        _ => return None,
+    }
+    Some(())
 }
 
 /// `--gpus`, `--gpus-per-node`, `--gpus-per-task`, `--gpus-per-socket`: `2`, `a100:2`, `a100`; lists add up.
@@ -41,20 +105,6 @@ pub fn parse_gpus(text: &str) -> Result<GpuAsk, SpecError> {
 
 fn invalid(text: &str) -> SpecError {
     SpecError::value(format!("Invalid generic resource (gres) specification: {}", shown(text)))
-}
-
-fn gres(text: &str) -> Option<Option<GpuAsk>> {
-    if text.is_empty() || text.eq_ignore_ascii_case("none") {
-        return Some(None);
-    }
-    sum(text.split(',').map(|element| {
-        let element = element.strip_prefix("gres:").or_else(|| element.strip_prefix("gres/")).unwrap_or(element);
-        match element.split_once([':', '=']) {
-            Some(("gpu", rest)) => ask(rest),
-            None if element == "gpu" => Some(GpuAsk { model: None, count: 1 }),
-            _ => None,
-        }
-    }))
 }
 
 /// `2`, `a100:2`, `a100=2` or `a100`.
@@ -123,7 +173,33 @@ mod tests {
             ("NONE", None),
             ("", None),
         ] {
+            let wanted = wanted.map(|gpus| GresAsk { gpus: Some(gpus), ..GresAsk::default() });
             assert_eq!(parse(text), Ok(wanted), "{text}");
+        }
+    }
+
+    #[test]
+    fn parts_of_gpus_are_read() {
+        let asked = |gpus, mem_mb, shards| Ok(Some(GresAsk { gpus, mem_mb, shards }));
+        assert_eq!(parse("gpumem:10G"), asked(None, Some(10_240), None));
+        assert_eq!(
+            parse("gpu:t4:2,gres/gpumem=512M"),
+            asked(Some(super::GpuAsk { model: Some("t4".into()), count: 2 }), Some(512), None)
+        );
+        assert_eq!(parse("shard:2,shard"), asked(None, None, Some(3)));
+        for (text, hint) in [
+            ("gpumem:0", "at least 1M"),
+            ("gpumem", "gpumem:10G"),
+            ("gpumem:1G,gpumem:1G", "memory of each GPU"),
+            ("gpumem:1.5G", "gpumem:512M"),
+            ("shard:0", "at least 1"),
+            ("shard:x", "a number of shards"),
+            ("gpu:1,shard:1", "not both"),
+            ("shard:1,gpumem:1G", "not both"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.hint.as_deref().is_some_and(|told| told.contains(hint)), "{text}: {:?}", error.hint);
+            assert!(error.to_string().ends_with(text), "{error}");
         }
     }
 
@@ -164,14 +240,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_printed_ask_reads_back(model in prop::option::of("[a-z][a-z0-9_.-]{0,8}"), count: u32) {
+        fn a_printed_ask_reads_back(
+            model in prop::option::of("[a-z][a-z0-9_.-]{0,8}"),
+            count: u32,
+            mem_mb in prop::option::of(1u64..1 << 40),
+        ) {
             let ask = GpuAsk { model, count };
             prop_assert_eq!(parse_gpus(&ask.to_string()), Ok(ask.clone()));
-            prop_assert_eq!(parse(&format!("gpu:{ask}")), Ok(Some(ask)));
+            let gres = GresAsk { gpus: Some(ask), mem_mb, shards: None };
+            prop_assert_eq!(parse(&gres.to_string()), Ok(Some(gres)));
         }
 
         #[test]
-        fn no_text_breaks_the_parsers(text in "(gres|gpu|a100|none|[0-9:=/,]){0,10}|.*") {
+        fn no_text_breaks_the_parsers(text in "(gres|gpu|gpumem|shard|a100|none|[0-9MG:=/,]){0,10}|.*") {
             let _ = parse(&text);
             let _ = parse_gpus(&text);
         }

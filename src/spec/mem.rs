@@ -18,7 +18,8 @@ pub fn parse_mb_for(text: &str, option: &str) -> Result<u64, SpecError> {
 /// The forms, as an error tells them.
 const FORMS: &str = "a whole number of megabytes, or one with K, M, G or T: 4000, 512M, 8G; 0 is all of it";
 
-fn megabytes(text: &str) -> Option<u64> {
+/// Megabytes of the same forms.
+pub fn megabytes(text: &str) -> Option<u64> {
     let end = text.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     let count: u64 = digits.parse().ok()?;

@@ -173,7 +173,7 @@ mod tests {
     const PROCESS: ClientProcess = ClientProcess { pid: 100, start_ticks: 200, boot: BootId(0) };
 
     fn usage(max_rss_kb: u64, user_us: u64, system_us: u64, tasks: TaskUsage) -> Usage {
-        Usage { max_rss_kb, user_us, system_us, tasks }
+        Usage { max_rss_kb, user_us, system_us, tasks, ..Usage::default() }
     }
 
     fn alloc(cpus: u32, mem_mb: u64, gpus: u32) -> Allocation {

@@ -6,7 +6,7 @@ use crate::model::gpu::GpuShare;
 use crate::model::job::{Client, ClientProcess, FailedLaunches, Hold};
 use crate::model::request::MemRequest;
 use crate::model::run::RunState;
-use crate::model::tres::{Allocation, Spread, TaskUsage, Usage};
+use crate::model::tres::{Allocation, GpuUsage, Spread, TaskUsage, Usage};
 use crate::model::{
     ArrayRole, BootId, ClockBase, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp, Tres,
 };
@@ -131,12 +131,10 @@ fn usage() -> impl Strategy<Value = Usage> {
     let spread = (any::<u64>(), any::<u32>(), any::<u64>()).prop_map(|(max, task, total)| Spread { max, task, total });
     let tasks = vec(spread, 4).prop_map(|s| TaskUsage { vm_kb: s[0], pages: s[1], read: s[2], written: s[3] });
     let tasks = prop_oneof![Just(TaskUsage::default()), tasks];
-    (stored_u64(), stored_u64(), stored_u64(), tasks).prop_map(|(max_rss_kb, user_us, system_us, tasks)| Usage {
-        max_rss_kb,
-        user_us,
-        system_us,
-        tasks,
-    })
+    let gpu = (any::<u64>(), any::<u64>()).prop_map(|(busy, mem_mb)| GpuUsage::once(busy, mem_mb));
+    let gpu = prop_oneof![Just(GpuUsage::default()), gpu];
+    let all = (stored_u64(), stored_u64(), stored_u64(), gpu, tasks);
+    all.prop_map(|(max_rss_kb, user_us, system_us, gpu, tasks)| Usage { max_rss_kb, user_us, system_us, gpu, tasks })
 }
 
 fn tres() -> impl Strategy<Value = Tres> {

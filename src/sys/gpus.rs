@@ -1,34 +1,119 @@
-//! The GPUs that `nvidia-smi` reports. `SLOTD_GPU_COUNT` is the caller's.
+//! The GPUs of this machine: which there are, and how they are used.
+//!
+//! NVIDIA's are asked for by `nvidia-smi`, AMD's are found in sysfs. `SLOTD_GPU_COUNT` stands for GPUs of which nothing
+//! else is known.
 
-use crate::model::gpu::Gpu;
+mod amd;
+mod nvidia;
+
+use crate::model::JobId;
+use crate::model::gpu::{Gpu, GpuProcess, GpuReading};
+use crate::sys::proc;
 use std::io;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
-use tokio::process::Command;
 
-/// Where `nvidia-smi` is looked for, in this order.
-const PLACES: [&str; 4] = ["nvidia-smi", "/usr/bin/nvidia-smi", "/usr/lib/wsl/lib/nvidia-smi", "/bin/nvidia-smi"];
-
-/// What is asked of it.
-const QUERY: [&str; 2] = ["--query-gpu=index,name,uuid", "--format=csv,noheader"];
-
-/// No machine has more text about its GPUs than this.
-const MAX_OUTPUT: u64 = 1 << 20;
-
-/// The GPUs in the answer to `QUERY`, ascending. Lines that are no GPU ("No devices were found") are passed over.
-pub fn parse(csv: &str) -> Vec<Gpu> {
-    let mut gpus: Vec<Gpu> = csv.lines().filter_map(parse_line).collect();
-    gpus.sort_by_key(|gpu| gpu.id);
-    gpus.dedup_by_key(|gpu| gpu.id);
-    gpus
+/// What is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// Which GPUs there are.
+    Inventory,
+    /// How they are used, too.
+    Use,
 }
 
-fn parse_line(line: &str) -> Option<Gpu> {
-    let mut fields = line.split(',').map(str::trim);
-    let id = fields.next()?.parse().ok()?;
-    let model = fields.next().and_then(feature_word);
-    Some(Gpu { id, model, ..Gpu::default() })
+/// What was seen of a GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Seen {
+    pub gpu: Gpu,
+    /// MB of its memory that a new process cannot have; `None` where that cannot be told.
+    used_mb: Option<u64>,
+    busy: Option<u32>,
+    processes: Option<Vec<Process>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Process {
+    pid: i32,
+    mem_mb: Option<u64>,
+}
+
+/// What finds the GPUs of one maker.
+trait Driver {
+    async fn look(&self, depth: Depth) -> io::Result<Vec<Seen>>;
+}
+
+/// Where GPUs are looked for.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// `SLOTD_GPU_COUNT`.
+    pub count: Option<u32>,
+    /// How long a program may take to answer.
+    pub timeout: Duration,
+    /// The root of the daemon whose jobs are told from other processes.
+    pub root: PathBuf,
+}
+
+impl Places {
+    /// All GPUs. A machine without any has no program that could be asked, which is no error.
+    ///
+    /// # Errors
+    /// A program that is there did not answer in time (it was killed then) or failed: the caller should keep what it
+    /// knew. The text names the program.
+    pub async fn look(&self, depth: Depth) -> io::Result<Vec<Seen>> {
+        if let Some(count) = self.count {
+            let counted = |id| Seen { gpu: Gpu { id, ..Gpu::default() }, ..Seen::default() };
+            return Ok((0..count).map(counted).collect());
+        }
+        let mut seen = nvidia::Nvidia { timeout: self.timeout }.look(depth).await?;
+        let others = amd::Amd { sysfs: PathBuf::from("/sys"), devices: PathBuf::from("/dev") }.look(depth).await?;
+        add(&mut seen, others);
+        Ok(seen)
+    }
+
+    /// What was seen, by the numbers of these GPUs. The processes are told by the jobs that they are of.
+    pub async fn readings(&self, seen: Vec<Seen>, gpus: &[Gpu]) -> Vec<GpuReading> {
+        let id_of =
+            |seen: &Gpu| gpus.iter().find(|gpu| gpu.uuid == seen.uuid && gpu.maker == seen.maker).map(|gpu| gpu.id);
+        let seen: Vec<(u32, Seen)> = seen.into_iter().map(|one| (id_of(&one.gpu).unwrap_or(one.gpu.id), one)).collect();
+        let root = self.root.clone();
+        let read = move || seen.into_iter().filter_map(|(id, one)| reading(id, one, &root)).collect();
+        tokio::task::spawn_blocking(read).await.unwrap_or_default()
+    }
+}
+
+/// Numbers the GPUs of another maker after these. Their libraries count them for themselves.
+fn add(seen: &mut Vec<Seen>, others: Vec<Seen>) {
+    let first = seen.iter().map(|one| one.gpu.id + 1).max().unwrap_or(0);
+    seen.extend(others.into_iter().map(|mut other| {
+        if first > 0 {
+            other.gpu.handle.get_or_insert(other.gpu.id.to_string());
+            other.gpu.id = other.gpu.id.saturating_add(first);
+        }
+        other
+    }));
+}
+
+fn reading(id: u32, seen: Seen, root: &Path) -> Option<GpuReading> {
+    let told = |process: Process| GpuProcess { job: job_of(process.pid, root), mem_mb: process.mem_mb };
+    let processes = seen.processes.map(|processes| processes.into_iter().map(told).collect());
+    Some(GpuReading { id, used_mb: seen.used_mb?, busy: seen.busy, processes })
+}
+
+/// The job that a process or one of its ancestors was started for by the daemon of `root`, by the variables that it got.
+fn job_of(pid: i32, root: &Path) -> Option<JobId> {
+    let mut next = Some(pid);
+    while let Some(pid) = next.filter(|pid| *pid > 1) {
+        let variables = proc::environment(pid).unwrap_or_default();
+        let get = |name| proc::parse_variable(&variables, name);
+        if get("SLOTD_ROOT") == Some(root.as_os_str().as_encoded_bytes())
+            && let Some(job) = get("SLURM_JOB_ID").and_then(|text| std::str::from_utf8(text).ok()?.parse().ok())
+        {
+            return Some(JobId(job));
+        }
+        next = proc::stat(pid).map(|stat| stat.ppid);
+    }
+    None
 }
 
 /// A model as one word that can be a feature or a GRES type: `NVIDIA H200` is `nvidia_h200`. As Slurm's gres/gpu
@@ -43,108 +128,25 @@ fn feature_word(name: &str) -> Option<String> {
     (!word.is_empty()).then_some(word)
 }
 
-/// `n` GPUs of which nothing is known but their number.
-pub fn counted(n: u32) -> Vec<Gpu> {
-    (0..n).map(|id| Gpu { id, ..Gpu::default() }).collect()
-}
-
-/// Asks the first `nvidia-smi` that answers. A machine without one has no GPUs.
-///
-/// # Errors
-/// There is an `nvidia-smi`, and it did not answer within `timeout` (it was killed then) or failed: the caller
-/// should keep what it knew. The text names the program.
-pub async fn probe(timeout: Duration) -> io::Result<Vec<Gpu>> {
-    let mut failure = None;
-    for place in PLACES {
-        match ask(place, timeout).await {
-            Ok(gpus) => return Ok(gpus),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            // A program that hangs would hang at its other names too.
-            Err(e) if e.kind() == io::ErrorKind::TimedOut => return Err(e),
-            Err(e) => failure = failure.or(Some(e)),
-        }
-    }
-    failure.map_or(Ok(Vec::new()), Err)
-}
-
-/// Asks one program.
-pub async fn ask(program: &str, timeout: Duration) -> io::Result<Vec<Gpu>> {
-    let mut child = Command::new(program)
-        .args(QUERY)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()?;
-    let mut text = String::new();
-    let work = async {
-        if let Some(stdout) = child.stdout.take() {
-            stdout.take(MAX_OUTPUT).read_to_string(&mut text).await?;
-        }
-        child.wait().await
-    };
-    match tokio::time::timeout(timeout, work).await {
-        Ok(Ok(status)) if status.success() => Ok(parse(&text)),
-        // The driver is not loaded, or there is no GPU behind it.
-        Ok(Ok(status)) => Err(io::Error::other(format!("{program} failed: {status}"))),
-        Ok(Err(e)) => Err(e),
-        // The child is killed and reaped as it is dropped.
-        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("{program} did not answer within {timeout:?}"))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn gpus_come_in_order_with_their_models() {
-        let csv = "1, NVIDIA GeForce RTX 4090, GPU-b\n0, NVIDIA H200, GPU-a\n";
-        let gpus = parse(csv);
-        assert_eq!(gpus.iter().map(|g| g.id).collect::<Vec<_>>(), [0, 1]);
-        assert_eq!(gpus[0].model.as_deref(), Some("nvidia_h200"));
-        assert_eq!(gpus[1].model.as_deref(), Some("nvidia_geforce_rtx_4090"));
-    }
-
-    #[test]
-    fn a_machine_without_gpus_says_so_in_words() {
-        assert!(parse("No devices were found\n").is_empty());
-        assert!(parse("").is_empty());
-    }
-
-    fn script(dir: &tempfile::TempDir, text: &str) -> String {
-        let path = dir.path().join("nvidia-smi");
-        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        path.to_str().unwrap().to_string()
-    }
-
-    fn answer(program: &str, timeout: Duration) -> io::Result<Vec<Gpu>> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        loop {
-            match runtime.block_on(ask(program, timeout)) {
-                // A process that another test is just forking still has the script open for writing.
-                Err(e) if e.kind() == io::ErrorKind::ExecutableFileBusy => {}
-                other => return other,
-            }
-        }
+    fn gpus_of_two_makers_have_different_numbers_and_their_own_names() {
+        let gpus = |ids: [u32; 2]| ids.map(|id| Seen { gpu: Gpu { id, ..Gpu::default() }, ..Seen::default() }).to_vec();
+        let mut seen = gpus([0, 1]);
+        add(&mut seen, gpus([0, 1]));
+        let told: Vec<(u32, String)> = seen.iter().map(|one| (one.gpu.id, one.gpu.visible_as())).collect();
+        assert_eq!(told, [(0, "0"), (1, "1"), (2, "0"), (3, "1")].map(|(id, name)| (id, name.to_owned())));
+        let mut alone = Vec::new();
+        add(&mut alone, gpus([0, 1]));
+        assert_eq!(alone, gpus([0, 1]));
     }
 
     #[test]
-    fn a_program_that_hangs_is_killed_in_time() {
-        let dir = tempfile::tempdir().unwrap();
-        let program = script(&dir, "exec sleep 600");
-        let error = answer(&program, Duration::from_millis(50)).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    }
-
-    #[test]
-    fn a_program_that_fails_is_an_error_and_one_that_answers_is_heard() {
-        let dir = tempfile::tempdir().unwrap();
-        let program = script(&dir, "exit 9");
-        assert!(answer(&program, Duration::from_secs(10)).unwrap_err().to_string().contains("exit status: 9"));
-        let program = script(&dir, "echo 0, NVIDIA H200, GPU-x");
-        assert_eq!(answer(&program, Duration::from_secs(10)).unwrap().len(), 1);
+    fn a_process_that_no_job_started_is_of_none() {
+        assert_eq!(job_of(std::process::id().cast_signed(), Path::new("/nowhere")), None);
+        assert_eq!(job_of(i32::MAX, Path::new("/nowhere")), None);
     }
 }

@@ -3,6 +3,7 @@
 use super::SchedulerActor;
 use crate::actors::launch_plan::fill_paths;
 use crate::actors::messages::{FindJobs, FoundJobs, QueryJobs, QueryUsage, RefreshLive, RunnerCommand};
+use crate::model::tres::Usage;
 use crate::model::view::{JobList, JobView};
 use crate::model::{JobId, JobRef, JobState, StepId, StepKey};
 use actix::prelude::*;
@@ -115,7 +116,7 @@ impl Handler<QueryUsage> for SchedulerActor {
                 let Ok(usage) = answer.await else { continue };
                 let of_job = jobs.iter_mut().filter(|job| job.id == key.job);
                 for step in of_job.flat_map(|job| &mut job.steps).filter(|step| step.id == key.step) {
-                    step.usage = usage.total;
+                    step.usage = Usage { gpu: step.usage.gpu, ..usage.total };
                 }
                 processes.push((key, usage.pids));
             }

@@ -1,6 +1,7 @@
 //! The order of effects: nothing is answered, and nothing started, before its commit is acknowledged.
 
 use super::*;
+use crate::actors::gpu_inventory::NoGpus;
 use crate::model::JobRequest;
 use crate::model::Partition;
 use crate::model::array::ArraySpec;
@@ -82,6 +83,8 @@ fn config() -> crate::sched::Config {
         cluster: "lab".to_owned(),
         max_array_size: 1001,
         max_tasks: 512,
+        reads_gpus: false,
+        avoids_used_gpus: false,
     }
 }
 
@@ -114,6 +117,7 @@ impl Lab {
             store: store.recipient(),
             notifier: Hook(hook).start().recipient(),
             next_notice,
+            gpus: NoGpus.start().recipient(),
             runners,
             alarm: set,
             clock: || Moment { wall: NOON, ..Moment::default() },

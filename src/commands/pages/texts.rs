@@ -210,7 +210,13 @@ pub const SLOTD: Page = Page {
         ),
         ("SLOTD_NOTIFY_TIMEOUT", "Seconds after which that command is killed. Default: 30."),
         ("SLOTD_CGROUP_BASE", "A writable cgroup v2 subtree: limits are enforced and not only reserved."),
-        ("SLOTD_GPU_COUNT", "GPUs there are. Default: what nvidia-smi says."),
+        ("SLOTD_GPU_COUNT", "GPUs there are. Default: what nvidia-smi says, or sysfs of AMD's."),
+        ("SLOTD_GPU_SHARDS", "Parts into which each GPU is divided for --gres=shard:N. Default: 0."),
+        (
+            "SLOTD_GPU_FOREIGN",
+            "ignore or avoid: whether a job may get a GPU on which there are processes that no job started. Default: ignore.",
+        ),
+        ("SLOTD_GPU_HIDE", "yes or no: whether jobs without a GPU see none. Default: yes."),
         (
             "SLOTD_CPUS",
             "CPUs to give out: a number, how many are kept back (-2), or a part of what there is (150%). Default: those that \

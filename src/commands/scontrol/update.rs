@@ -226,11 +226,14 @@ fn nice(value: &str) -> Result<Update, SpecError> {
 
 fn gpus(value: &str, put: impl Fn(&mut GpuRequest, u32)) -> Result<Update, SpecError> {
     let mut gpu = GpuRequest::default();
-    match spec::gres::parse(value)?.filter(|ask| ask.count > 0) {
+    let asked = spec::gres::parse(value)?.unwrap_or_default();
+    (gpu.mem_mb, gpu.shards) = (asked.mem_mb, asked.shards);
+    match asked.gpus.filter(|ask| ask.count > 0) {
         Some(ask) => {
             put(&mut gpu, ask.count);
             gpu.model = ask.model;
         }
+        None if gpu.mem_mb.is_some() || gpu.shards.is_some() => {}
         // A GPU partition gives one where nothing is said, so none is said too.
         None => put(&mut gpu, 0),
     }

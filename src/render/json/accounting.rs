@@ -129,6 +129,12 @@ fn tres(t: &Tres, billing: bool) -> Value {
     if t.gpus > 0 {
         list.push(one("gres", "gpu".into(), 1001, u64::from(t.gpus)));
     }
+    if t.gpu_mem_mb > 0 {
+        list.push(one("gres", "gpumem".into(), 1002, t.gpu_mem_mb));
+    }
+    if t.shards > 0 {
+        list.push(one("gres", "shard".into(), 1003, u64::from(t.shards)));
+    }
     Value::Array(list)
 }
 

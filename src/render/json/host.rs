@@ -40,7 +40,7 @@ fn system(n: &NodeView, ctx: &Ctx) -> Value {
         "reason_set_by_user": n.drained.as_ref().map(|why| why.user.as_str()),
         "partitions": n.partitions.iter().map(|p| p.partition.name.as_str()).collect::<Vec<_>>(), "boards": 1,
         "sockets": h.topology.sockets(), "cores": h.topology.cores_per_socket(), "threads": h.topology.threads_per_core(),
-        "cpus": h.cpu_ids.len(), "real_memory": h.mem_mb, "gres": sinfo::gres(h), "features": features,
+        "cpus": h.cpu_ids.len(), "real_memory": h.mem_mb, "gres": sinfo::gres(h, ctx), "features": features,
         "active_features": features, "tres": tres::node(&h.tres(), true, ctx.units),
         "boot_time": epoch(Some(Timestamp::from_secs(h.boot_secs))), "slurmd_start_time": epoch(Some(n.daemon_start)),
         "last_busy": epoch(Some(if state == State::Idle { n.daemon_start } else { n.now })),
@@ -51,10 +51,10 @@ fn taken(n: &NodeView, ctx: &Ctx) -> Value {
     let cpus = n.host.cpu_ids.len() as u64;
     let taken = if n.exclusive { cpus } else { u64::from(n.allocated.cpus).min(cpus) };
     let used = tres::node(&n.allocated, false, ctx.units);
-    let gres_used = if n.host.gpus.is_empty() { String::new() } else { format!("gpu:{}", n.allocated.gpus) };
+    let gres_used = if n.host.has_gpus() { sinfo::gres_used(n, ctx) } else { String::new() };
     json!({
         "alloc_cpus": taken, "idle_cpus": cpus - taken, "cpu_load": n.load_centi,
-        "alloc_memory": n.allocated.mem_mb, "free_memory": n.free_mem_mb, "gres_used": gres_used,
+        "alloc_memory": n.allocated.mem_mb, "free_memory": n.free_mem_mb, "gres_used": gres_used, "gres_drained": sinfo::gres_drained(n),
         "tres_used": Some(used).filter(|used| !used.is_empty()),
     })
 }
@@ -62,7 +62,7 @@ fn taken(n: &NodeView, ctx: &Ctx) -> Value {
 /// Members that one host has no value for; they are there since programs look for them.
 fn absent() -> Value {
     json!({
-        "cpu_binding": 0, "temporary_disk": 0, "gres_drained": "N/A", "tres_weighted": 0.0, "weight": 1, "port": 0,
+        "cpu_binding": 0, "temporary_disk": 0, "tres_weighted": 0.0, "weight": 1, "port": 0,
         "owner": null, "comment": "", "extra": "", "burstbuffer_network_address": "", "mcs_label": "",
         "next_state_after_reboot": "invalid",
         "next_state_after_reboot_flags": [],
@@ -78,7 +78,7 @@ fn partition(n: &NodeView, p: &PartitionView, ctx: &Ctx) -> Value {
     let flags: &[&str] = if p.partition.is_default { &["default"] } else { &[] };
     let mut capacity = p.partition.capacity(&n.host);
     if !p.partition.is_gpu {
-        capacity.gpus = 0;
+        capacity = capacity.without_gpus();
     }
     let minutes = |secs: Option<u64>| secs.and_then(|secs| i64::try_from(secs / 60).ok());
     // -1 is Slurm's "no limit" here.

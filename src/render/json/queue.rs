@@ -112,8 +112,10 @@ fn place(j: &JobView, ctx: &Ctx) -> Value {
         }),
         _ => json!({}),
     };
-    let gres = j.run.alloc.as_ref().filter(|a| a.tres.gpus > 0);
-    let gres = gres.map(|a| format!("gpu:{}(IDX:{})", a.tres.gpus, ranges(&a.gpu_ids)));
+    let gres = j.run.alloc.as_ref().and_then(|a| {
+        let gres = tres::gres(&a.tres, ctx.units)?;
+        Some(format!("{gres}(IDX:{})", ranges(&a.gpu_ids)))
+    });
     let allocated = facts::allocated(j).map(|t| tres::scontrol(&t, ctx.units)).unwrap_or_default();
     json!({
         "nodes": node, "batch_host": node, "job_resources": resources, "gres_detail": gres.as_slice(),

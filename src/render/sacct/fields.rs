@@ -1,7 +1,7 @@
 //! Every field of sacct and sstat: those that `sacct --helpformat` of Slurm 22.05 lists, later ones that have a meaning
 //! here, slotd's own, and the letters for formats with `%`.
 
-use crate::model::tres::{Spread, TaskUsage, Usage};
+use crate::model::tres::{GpuUsage, Spread, TaskUsage, Usage};
 use crate::model::view::JobView;
 use crate::model::{Step, StepId, Timestamp};
 use crate::render::array::Shown;
@@ -209,14 +209,27 @@ fn usage_in(row: &Row<'_>, ctx: &Ctx, of: Of) -> Value {
         let secs = cpu_us(&step.usage) / 1_000_000;
         let used = &step.usage.tasks;
         format!(
-            "cpu={},energy=0,fs/disk={},mem={},pages={},vmem={}",
+            "cpu={},energy=0,fs/disk={}{},mem={},pages={},vmem={}",
             time::long(secs / by),
             of.choose(row, used.read),
+            gpus_in(&step.usage.gpu, &of, ctx),
             size::kib(kb / by, ctx.units),
             of.choose(row, used.pages),
             size::kib(of.choose(row, used.vm_kb), ctx.units)
         )
     })
+}
+
+/// `,gres/gpumem=8G,gres/gpuutil=93`: of the GPUs together, in percent of one. Nothing where it was not read.
+fn gpus_in(used: &GpuUsage, of: &Of, ctx: &Ctx) -> String {
+    if used.readings == 0 {
+        return String::new();
+    }
+    let (mem_mb, busy) = match of {
+        Of::Mean => (used.mem_sum_mb / used.readings, used.busy_sum / used.readings),
+        Of::Most | Of::All => (used.mem_max_mb, used.busy_max),
+    };
+    format!(",gres/gpumem={},gres/gpuutil={busy}", size::mib(mem_mb, ctx.units))
 }
 
 /// `energy=0,fs/disk=4096`: what a task wrote, or all together.

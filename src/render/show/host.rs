@@ -33,10 +33,10 @@ pub fn node(n: &NodeView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
     let features = sinfo::features(n);
     r.word("AvailableFeatures", features.clone());
     r.word("ActiveFeatures", features);
-    r.word("Gres", or_null(Some(&sinfo::gres(h))));
+    r.word("Gres", or_null(Some(&sinfo::gres(h, ctx))));
     if detail {
-        r.word("GresDrain", "N/A");
-        r.word("GresUsed", format!("gpu:{}", n.allocated.gpus));
+        r.word("GresDrain", sinfo::gres_drained(n));
+        r.word("GresUsed", sinfo::gres_used(n, ctx));
     }
     r.line(vec![("NodeAddr", h.name.clone()), ("NodeHostName", h.name.clone()), ("Version", VERSION.to_owned())]);
     r.odd_line("", vec![("OS", h.kernel.clone())], " ");
@@ -79,6 +79,9 @@ fn use_of_node(r: &mut Record, n: &NodeView, ctx: &Ctx) {
         ("ExtSensorsWatts", "0".to_owned()),
         ("ExtSensorsTemp", "n/s".to_owned()),
     ]);
+    if n.drained.is_none() {
+        r.word_if("Reason", sinfo::lost_gpus(n));
+    }
     if let Some(why) = &n.drained {
         r.word("Reason", format!("{} [{}@{}]", why.text, why.user, time::instant(why.since, ctx)));
     }
@@ -139,7 +142,7 @@ pub fn partition(n: &NodeView, p: &PartitionView, one_line: bool, ctx: &Ctx) -> 
     r.line(vec![def_mem, ("MaxMemPerNode", p.partition.max_mem_mb.map_or_else(unlimited, |mb| mb.to_string()))]);
     let mut capacity = p.partition.capacity(&n.host);
     if !p.partition.is_gpu {
-        capacity.gpus = 0;
+        capacity = capacity.without_gpus();
     }
     r.word("TRES", tres::scontrol(&capacity, ctx.units));
     // What slurm.conf has no words for.

@@ -138,7 +138,7 @@ fn place_and_size(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
         ("CoreSpec", "*".to_owned()),
     ]);
     if let (true, Some(alloc)) = (detail, &j.run.alloc) {
-        let gres = (alloc.tres.gpus > 0).then(|| format!("gpu:{}", alloc.tres.gpus));
+        let gres = tres::gres(&alloc.tres, ctx.units);
         r.word("JOB_GRES", facts::or_null(gres.as_deref()));
         let index = gres.map(|g| format!("{g}(IDX:{})", ranges(&alloc.gpu_ids))).unwrap_or_default();
         let words = vec![

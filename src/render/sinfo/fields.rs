@@ -1,15 +1,17 @@
 //! Every column of sinfo.
 
-use crate::model::Partition;
+use crate::model::gpu::Gpu;
 use crate::model::node::NodeReason;
 use crate::model::partition::Host;
 use crate::model::view::{NodeView, PartitionView};
+use crate::model::{Partition, Tres};
 use crate::render::Ctx;
 use crate::render::ctx::VERSION;
 use crate::render::field::{Cut, Field, Need, Place, Table};
+use crate::render::show::ranges;
 use crate::render::sinfo::State;
-use crate::render::time;
 use crate::render::value::Value;
+use crate::render::{time, tres};
 
 /// A line of sinfo: the host as a member of some partitions.
 pub struct Row<'a> {
@@ -97,8 +99,8 @@ impl Row<'_> {
         join_distinct(words).into()
     }
 
-    fn gres(&self) -> Value {
-        let gres = gres(&self.node.host);
+    fn gres(&self, ctx: &Ctx) -> Value {
+        let gres = gres(&self.node.host, ctx);
         Value::or_null(Some(&gres).filter(|_| self.has_gpus() && self.has_node).map(String::as_str))
     }
 }
@@ -129,8 +131,31 @@ fn join_distinct(words: Vec<String>) -> String {
     distinct.join(",")
 }
 
-/// What the host has beside CPUs and memory: `gpu:2`, `gpu:nvidia_h200:2`; empty for nothing.
-pub fn gres(host: &Host) -> String {
+/// What of it is taken: `gpu:1`, `gpu:1,gpumem:10G`.
+pub fn gres_used(n: &NodeView, ctx: &Ctx) -> String {
+    let parts = tres::gres(&Tres { gpus: 0, ..n.allocated }, ctx.units);
+    let whole = format!("gpu:{}", n.allocated.gpus);
+    parts.map_or(whole.clone(), |parts| format!("{whole},{parts}"))
+}
+
+/// What is to be told of GPUs that are not there any more.
+pub fn lost_gpus(n: &NodeView) -> Option<String> {
+    let told = |gpu: &Gpu| match &gpu.uuid {
+        Some(uuid) => format!("GPU {} ({uuid})", gpu.id),
+        None => format!("GPU {}", gpu.id),
+    };
+    let lost: Vec<String> = n.host.lost_gpus.iter().map(told).collect();
+    (!lost.is_empty()).then(|| format!("not found any more: {}", lost.join(", ")))
+}
+
+/// The GPUs that are not there any more: `gpu:1(IDX:1)`.
+pub fn gres_drained(n: &NodeView) -> String {
+    let lost: Vec<u32> = n.host.lost_gpus.iter().map(|gpu| gpu.id).collect();
+    if lost.is_empty() { "N/A".to_owned() } else { format!("gpu:{}(IDX:{})", lost.len(), ranges(&lost)) }
+}
+
+/// What the host has beside CPUs and memory: `gpu:2`, `gpu:nvidia_h200:2,gpumem:280G`; empty for nothing.
+pub fn gres(host: &Host, ctx: &Ctx) -> String {
     let mut groups: Vec<(Option<&str>, u32)> = Vec::new();
     for gpu in &host.gpus {
         match groups.iter_mut().find(|(model, _)| *model == gpu.model.as_deref()) {
@@ -142,7 +167,8 @@ pub fn gres(host: &Host) -> String {
         Some(model) => format!("gpu:{model}:{n}"),
         None => format!("gpu:{n}"),
     });
-    text.collect::<Vec<_>>().join(",")
+    let parts = tres::gres(&Tres { gpus: 0, ..host.tres() }, ctx.units);
+    text.chain(parts).collect::<Vec<_>>().join(",")
 }
 
 /// The table of sinfo's fields.
@@ -197,8 +223,8 @@ fn sct(r: &Row<'_>) -> Value {
 }
 
 /// `GRES_USED`: the GPUs in use, or `N/A` in a partition without any.
-fn gres_used(r: &Row<'_>) -> Value {
-    if r.has_gpus() { format!("gpu:{}", r.node.allocated.gpus).into() } else { "N/A".into() }
+fn gres_used_by(r: &Row<'_>, ctx: &Ctx) -> Value {
+    if r.has_gpus() { gres_used(r.node, ctx).into() } else { "N/A".into() }
 }
 
 /// `allocated/idle/other/total` of the CPUs: those of a host that takes no jobs are idle to nobody.
@@ -243,7 +269,7 @@ static FIELDS: &[F] = &[
     F::new(&["Memory"], "MEMORY", |r, _| r.count(r.node.host.mem_mb)).code("m"),
     F::new(&["FreeMem"], "FREE_MEM", |r, _| r.count(r.node.free_mem_mb)).code("e"),
     F::new(&["Disk"], "TMP_DISK", |_, _| 0u32.into()).code("d"),
-    F::new(&["Gres"], "GRES", |r, _| r.gres()).code("G"),
+    F::new(&["Gres"], "GRES", |r, c| r.gres(c)).code("G"),
     F::new(&["Features"], "AVAIL_FEATURES", |r, _| r.features()).code("f"),
     F::new(&["features_act"], "ACTIVE_FEATURES", |r, _| r.features()).code("b"),
     F::new(&["Sockets"], "SOCKETS", |r, _| r.node.host.topology.sockets().into()).code("X"),
@@ -251,7 +277,11 @@ static FIELDS: &[F] = &[
     F::new(&["Threads"], "THREADS", |r, _| r.node.host.topology.threads_per_core().into()).code("Z"),
     F::new(&["SocketCoreThread"], "S:C:T", |r, _| sct(r)).code("z"),
     F::new(&["Weight"], "WEIGHT", one).code("w"),
-    F::new(&["Reason"], "REASON", |r, _| r.reason("none", |why| why.text.clone())).code("E"),
+    F::new(&["Reason"], "REASON", |r, _| {
+        let otherwise = lost_gpus(r.node).filter(|_| r.has_node);
+        r.reason(otherwise.as_deref().unwrap_or("none"), |why| why.text.clone())
+    })
+    .code("E"),
     F::new(&["TimeStamp"], "TIMESTAMP", |r, ctx| r.reason("Unknown", |why| time::instant(why.since, ctx))).code("H"),
     F::new(&["User"], "USER", |r, _| r.reason("Unknown", |why| why.user.clone())).code("u"),
     F::new(&["UserLong"], "USER", |r, _| r.reason("Unknown", |why| format!("{}({})", why.user, why.uid))).code("U"),
@@ -270,7 +300,7 @@ static FIELDS: &[F] = &[
     F::new(&["AllocMem"], "ALLOCMEM", |r, _| r.count(r.node.allocated.mem_mb)),
     F::new(&["Comment"], "COMMENT", null),
     F::new(&["Extra"], "EXTRA", null),
-    F::new(&["GresUsed"], "GRES_USED", |r, _| gres_used(r)),
+    F::new(&["GresUsed"], "GRES_USED", gres_used_by),
     F::new(&["Port"], "PORT", |_, _| 0u32.into()),
     F::new(&["StateComplete"], "STATE", |r, _| {
         if r.has_node { State::complete(r.node) } else { "n/a".to_owned() }.into()

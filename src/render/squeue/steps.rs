@@ -6,6 +6,7 @@ use crate::render::Ctx;
 use crate::render::array::Shown;
 use crate::render::field::{Cut, Field, Place, Table};
 use crate::render::layout::Layout;
+use crate::render::tres;
 use crate::render::value::Value;
 
 /// The table of the fields of steps.
@@ -59,9 +60,8 @@ static FIELDS: &[F] = &[
     F::new(&["NumCPUs"], "NUM_CPUS", |r, _| r.step.alloc.tres.cpus.into()).code("C"),
     F::new(&["StepState", "State"], "STATE", |r, _| r.step.state.name().into()).code("T"),
     F::new(&["MinMemory"], "MIN_MEMORY", |r, _| Value::Mib(r.step.alloc.tres.mem_mb)).code("m"),
-    F::new(&["tres-per-node", "gres"], "TRES_PER_NODE", |r, _| match r.step.alloc.tres.gpus {
-        0 => "N/A".into(),
-        n => format!("gres:gpu:{n}").into(),
+    F::new(&["tres-per-node", "gres"], "TRES_PER_NODE", |r, c| {
+        Value::or_not_available(tres::gres(&r.step.alloc.tres, c.units).map(|gres| format!("gres:{gres}")))
     })
     .code("b"),
     F::new(&["NumTasks"], "TASKS", |r, _| r.step.ntasks.into()),

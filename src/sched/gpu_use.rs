@@ -1,0 +1,231 @@
+//! What others have of the GPUs: processes that no job started, and the driver.
+//!
+//! A job that names an amount of GPU memory starts only where that much is really free, and where the settings say so no
+//! job starts on a GPU with processes of others. That is read when such a job could start, and again after a pause while
+//! one waits for it; such a job is not in the queue meanwhile, so that it keeps nobody else from starting. While jobs have
+//! GPUs, the readings tell too what they use of them.
+
+use super::cards::{Elsewhere, GpuWant};
+use super::core::Core;
+use super::room::Want;
+use crate::model::gpu::{GpuReading, GpuShare};
+use crate::model::tres::{Allocation, GpuUsage};
+use crate::model::{Job, JobId, JobState, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A reading decides for so long.
+const FRESH_SECS: u64 = 2;
+
+/// Between two readings while a job waits for what others have.
+const PAUSE_SECS: u64 = 2;
+
+/// Between two readings while jobs have GPUs: the pause grows with their age up to this.
+const LONGEST_PAUSE_SECS: u64 = 10;
+
+/// What was read last, and what is to be read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct GpuUse {
+    read: Option<Timestamp>,
+    /// Why nothing could be read.
+    failure: Option<String>,
+    readings: Vec<GpuReading>,
+    /// Who waits for others to leave a GPU.
+    waiting: BTreeSet<JobId>,
+    request: Request,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Request {
+    #[default]
+    None,
+    Wanted,
+    /// An answer will come.
+    Made,
+}
+
+impl GpuUse {
+    fn is_fresh(&self, now: Timestamp) -> bool {
+        self.read.is_some_and(|read| read <= now && now <= read.plus_secs(FRESH_SECS))
+    }
+
+    /// They are to be read.
+    pub(super) fn want(&mut self) {
+        if self.request == Request::None {
+            self.request = Request::Wanted;
+        }
+    }
+}
+
+impl Core {
+    /// Whether the GPUs have to be read. Asked for once, then answered by [`Core::on_gpus_read`].
+    pub fn take_gpu_request(&mut self) -> bool {
+        let is_wanted = self.gpu_use.request == Request::Wanted;
+        if is_wanted {
+            self.gpu_use.request = Request::Made;
+        }
+        is_wanted
+    }
+
+    /// How the GPUs are used now, or why that cannot be told.
+    pub fn on_gpus_read(&mut self, read: Result<Vec<GpuReading>, String>, now: Timestamp) {
+        let (readings, failure) = match read {
+            Ok(readings) => (readings, None),
+            Err(failure) => (Vec::new(), Some(failure)),
+        };
+        self.gpu_use.request = Request::None;
+        (self.gpu_use.read, self.gpu_use.failure, self.gpu_use.readings) = (Some(now), failure, readings);
+        self.count_gpu_use();
+        self.note_elsewhere();
+        let is_asker = |job: &Job| job.run.state == JobState::Pending && self.goes_by_readings(&self.gpus_wanted(job));
+        let askers: Vec<JobId> = self.jobs().filter(|job| is_asker(job)).map(|job| job.id).collect();
+        for id in askers {
+            self.refresh(id, now);
+        }
+    }
+
+    /// Tells the ledger what others have.
+    pub(super) fn note_elsewhere(&mut self) {
+        let elsewhere = self.gpu_use.readings.iter().map(|reading| (reading.id, self.elsewhere(reading))).collect();
+        self.ledger.set_elsewhere(&elsewhere);
+    }
+
+    /// What others have of a GPU. What a job uses beyond what it asked for is not its own.
+    fn elsewhere(&self, reading: &GpuReading) -> Elsewhere {
+        let mut used: BTreeMap<JobId, u64> = BTreeMap::new();
+        let (mut has_others, mut is_all_told) = (false, reading.processes.is_some());
+        for process in reading.processes.iter().flatten() {
+            match process.job.filter(|job| self.share_of(*job, reading.id).is_some()) {
+                Some(job) => {
+                    is_all_told &= process.mem_mb.is_some();
+                    *used.entry(job).or_default() += process.mem_mb.unwrap_or(0);
+                }
+                None => has_others = true,
+            }
+        }
+        let own: u64 = match is_all_told {
+            true => used.iter().map(|(job, mb)| self.share_of(*job, reading.id).unwrap_or(0).min(*mb)).sum(),
+            // Whatever is used may be the jobs' own.
+            false => self.active.iter().filter_map(|job| self.share_of(*job, reading.id)).fold(0, u64::saturating_add),
+        };
+        Elsewhere {
+            mem_mb: reading.used_mb.saturating_sub(own),
+            is_avoided: self.config.avoids_used_gpus && has_others,
+        }
+    }
+
+    /// How much of a GPU is this job's own, MB; `None`: it does not have it.
+    fn share_of(&self, id: JobId, gpu: u32) -> Option<u64> {
+        let job = self.job(id).filter(|job| job.run.state.is_active())?;
+        let alloc = job.run.alloc.as_ref().filter(|alloc| alloc.gpu_ids.contains(&gpu))?;
+        Some(match alloc.gpu_share {
+            GpuShare::MemMb(mb) => mb,
+            // It may use what is there.
+            GpuShare::Whole | GpuShare::Shards(_) => u64::MAX,
+        })
+    }
+
+    /// Whether a job with this want starts only by what was read.
+    fn goes_by_readings(&self, want: &GpuWant) -> bool {
+        let names_memory = matches!(want.share, GpuShare::MemMb(_));
+        self.config.reads_gpus && want.count > 0 && (names_memory || self.config.avoids_used_gpus)
+    }
+
+    /// Whether the GPUs have to be read before this job may start.
+    pub(super) fn lacks_reading(&self, want: &GpuWant, now: Timestamp) -> bool {
+        self.goes_by_readings(want) && !self.gpu_use.is_fresh(now)
+    }
+
+    fn gpus_wanted<'a>(&'a self, job: &'a Job) -> GpuWant<'a> {
+        let partition = self.config.partitions.iter().find(|partition| partition.name == job.partition);
+        let among = partition.and_then(|partition| partition.gpus.as_ref());
+        GpuWant { among, ..Want::of(job, &self.config.partitions).gpu }
+    }
+
+    /// What keeps a job from starting though no other job has what it needs.
+    pub(super) fn gpus_in_use(&self, job: &Job) -> Option<String> {
+        let want = self.gpus_wanted(job);
+        if !self.goes_by_readings(&want) {
+            return None;
+        }
+        if let Some(failure) = &self.gpu_use.failure {
+            return Some(format!("how the GPUs are used cannot be told: {failure}"));
+        }
+        let cards = self.ledger.room().gpus.emptied();
+        cards.pick(&want, &[], None, &self.config.host).is_none().then(|| {
+            let used: Vec<String> = cards.elsewhere().map(|(id, mb)| format!("{mb} MB of GPU {id}")).collect();
+            format!("processes that are no job's use {}", used.join(", "))
+        })
+    }
+
+    /// Notes whether a pending job waits for others to leave a GPU.
+    pub(super) fn note_gpu_wait(&mut self, id: JobId, waits: bool) {
+        if waits {
+            self.gpu_use.waiting.insert(id);
+        } else {
+            self.gpu_use.waiting.remove(&id);
+        }
+    }
+
+    /// When the GPUs are to be read next, if by the clock.
+    pub(super) fn next_gpu_reading(&self) -> Option<Timestamp> {
+        if !self.config.reads_gpus || self.gpu_use.request != Request::None {
+            return None;
+        }
+        let last = self.gpu_use.read.unwrap_or_default();
+        let for_waiting = (!self.gpu_use.waiting.is_empty()).then(|| last.plus_secs(PAUSE_SECS));
+        let starts = self.holders_of_gpus().filter_map(|(job, _)| job.run.start);
+        let for_running = starts.max().map(|youngest| {
+            let age = last.since(youngest.min(last)).as_secs();
+            last.max(youngest).plus_secs(age.clamp(1, LONGEST_PAUSE_SECS))
+        });
+        for_waiting.into_iter().chain(for_running).min()
+    }
+
+    /// Has the GPUs read, if it is time.
+    pub(super) fn ask_gpus_by_clock(&mut self, now: Timestamp) {
+        if self.next_gpu_reading().is_some_and(|at| at <= now) {
+            self.gpu_use.want();
+        }
+    }
+
+    fn holders_of_gpus(&self) -> impl Iterator<Item = (&Job, &Allocation)> {
+        let jobs = self.active.iter().filter_map(|id| self.job(*id)).filter(|job| job.run.state == JobState::Running);
+        jobs.filter_map(|job| Some((job, job.run.alloc.as_ref().filter(|alloc| !alloc.gpu_ids.is_empty())?)))
+    }
+
+    /// Adds what was read to what jobs and their steps have used.
+    fn count_gpu_use(&mut self) {
+        let readings = std::mem::take(&mut self.gpu_use.readings);
+        let holders: Vec<JobId> = self.holders_of_gpus().map(|(job, _)| job.id).collect();
+        for id in holders {
+            let Some(job) = self.jobs.get_mut(&id).map(|record| &mut record.job) else { continue };
+            if let Some(sample) = job.run.alloc.as_ref().and_then(|alloc| sample(id, alloc, &readings)) {
+                job.run.usage.gpu = job.run.usage.gpu.merge(sample);
+            }
+            for step in job.steps.iter_mut().filter(|step| !step.state.is_terminal()) {
+                if let Some(sample) = sample(id, &step.alloc, &readings) {
+                    step.usage.gpu = step.usage.gpu.merge(sample);
+                }
+            }
+        }
+        self.gpu_use.readings = readings;
+    }
+}
+
+/// What a job uses of these GPUs; `None` where nothing is known of them.
+fn sample(job: JobId, alloc: &Allocation, readings: &[GpuReading]) -> Option<GpuUsage> {
+    let mut found = readings.iter().filter(|reading| alloc.gpu_ids.contains(&reading.id)).peekable();
+    found.peek()?;
+    let (mut busy, mut mem_mb) = (0, 0);
+    for reading in found {
+        busy += u64::from(reading.busy.unwrap_or(0));
+        let own = reading.processes.iter().flatten().filter(|process| process.job == Some(job));
+        let told: Option<u64> = reading.processes.as_ref().and_then(|_| own.map(|process| process.mem_mb).sum());
+        mem_mb += match alloc.gpu_share {
+            // Nobody else is on it.
+            GpuShare::Whole => told.unwrap_or(reading.used_mb),
+            GpuShare::MemMb(_) | GpuShare::Shards(_) => told.unwrap_or(0),
+        };
+    }
+    Some(GpuUsage::once(busy, mem_mb))
+}

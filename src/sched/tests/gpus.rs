@@ -1,0 +1,157 @@
+//! What is read of the GPUs, and who starts by it.
+
+use super::*;
+use crate::model::gpu::{GpuProcess, GpuReading, GpuShare};
+
+/// Two GPUs of 100 MB whose use can be read.
+fn lab(avoids_used_gpus: bool) -> Double {
+    Double::with(|config| (config.reads_gpus, config.avoids_used_gpus) = (true, avoids_used_gpus))
+}
+
+fn mem(mb: u64) -> Ask {
+    ask().share(GpuShare::MemMb(mb))
+}
+
+fn reading(id: u32, used_mb: u64, processes: &[(Option<JobId>, u64)]) -> GpuReading {
+    let process = |(job, mb): &(Option<JobId>, u64)| GpuProcess { job: *job, mem_mb: Some(*mb) };
+    GpuReading { id, used_mb, busy: Some(50), processes: Some(processes.iter().map(process).collect()) }
+}
+
+fn read(d: &mut Double, readings: Vec<GpuReading>) {
+    assert!(d.core.take_gpu_request(), "nobody has asked");
+    let now = d.now;
+    d.act(|core, _| core.on_gpus_read(Ok(readings), now));
+    d.plan();
+}
+
+fn gpus_of(d: &Double, job: JobId) -> Vec<u32> {
+    d.core.job(job).and_then(|job| job.run.alloc.clone()).map(|alloc| alloc.gpu_ids).unwrap_or_default()
+}
+
+#[test]
+fn who_names_memory_starts_when_the_gpus_are_read_and_keeps_its_place_until_then() {
+    let mut d = lab(false);
+    let first = d.submit(mem(80).cpus(2));
+    let behind = d.submit(ask().cpus(3));
+    let beside = d.submit(ask().cpus(2));
+    d.plan();
+    assert_eq!(
+        [first, behind, beside].map(|id| d.state(id)),
+        [JobState::Pending, JobState::Pending, JobState::Running]
+    );
+    read(&mut d, vec![reading(0, 30, &[]), reading(1, 10, &[])]);
+    assert_eq!((d.state(first), gpus_of(&d, first)), (JobState::Running, vec![1]));
+    assert!(!d.core.take_gpu_request(), "the answer was enough");
+}
+
+#[test]
+fn who_does_not_go_by_readings_needs_none() {
+    let mut d = lab(false);
+    let jobs = [d.submit(ask()), d.submit(ask().gpus(1)), d.submit(ask().share(GpuShare::Shards(1)))];
+    d.plan();
+    assert_eq!(jobs.map(|id| d.state(id)), [JobState::Running; 3]);
+    assert!(!d.core.take_gpu_request());
+}
+
+#[test]
+fn who_waits_for_others_is_not_in_the_queue_and_the_gpus_are_read_again_after_a_pause() {
+    let mut d = lab(false);
+    let waits = d.submit(mem(80));
+    d.plan();
+    read(&mut d, vec![reading(0, 30, &[(None, 30)]), reading(1, 100, &[(None, 100)])]);
+    let behind = d.submit(ask().cpus(4));
+    d.plan();
+    assert_eq!((d.reason(waits), d.state(behind)), (Reason::Resources, JobState::Running));
+    let told = |d: &Double| d.core.view(waits, d.now).and_then(|view| view.job.run.system_comment);
+    assert_eq!(told(&d).as_deref(), Some("processes that are no job's use 30 MB of GPU 0, 100 MB of GPU 1"));
+    d.exit(behind, 0);
+    let due = d.core.next_due().expect("a pause");
+    d.now = due;
+    d.act(|core, cx| core.on_due(cx));
+    assert_eq!(d.core.next_due(), None, "the answer comes by itself");
+    read(&mut d, vec![reading(0, 20, &[(None, 20)]), reading(1, 100, &[(None, 100)])]);
+    assert_eq!((gpus_of(&d, waits), told(&d)), (vec![0], None));
+}
+
+#[test]
+fn a_held_job_has_nothing_read() {
+    let mut d = lab(false);
+    d.submit(mem(80).held());
+    d.plan();
+    assert!(!d.core.take_gpu_request());
+    assert_eq!(d.core.next_due(), None);
+}
+
+#[test]
+fn where_nothing_can_be_read_who_names_memory_waits_and_the_others_do_not() {
+    let mut d = lab(false);
+    let waits = d.submit(mem(1));
+    d.plan();
+    assert!(d.core.take_gpu_request());
+    let now = d.now;
+    d.act(|core, _| core.on_gpus_read(Err("it failed".to_owned()), now));
+    let whole = d.submit(ask().gpus(2));
+    d.plan();
+    assert_eq!((d.reason(waits), d.state(whole)), (Reason::Resources, JobState::Running));
+    let view = d.core.view(waits, d.now).unwrap();
+    assert_eq!(view.job.run.system_comment.as_deref(), Some("how the GPUs are used cannot be told: it failed"));
+    assert!(d.core.next_due().is_some(), "it is tried again");
+}
+
+#[test]
+fn what_a_job_uses_within_its_share_is_its_own_and_the_rest_is_anothers() {
+    let mut d = Double::with(|config| {
+        config.reads_gpus = true;
+        config.host.gpus.truncate(1);
+    });
+    let first = d.submit(mem(40));
+    d.plan();
+    read(&mut d, vec![reading(0, 0, &[])]);
+    assert_eq!(d.state(first), JobState::Running);
+    // 30 of its 40, and 20 of somebody who says to be of a job that has ended.
+    d.now = d.now.plus_secs(60);
+    let (fits, too_much) = (d.submit(mem(40).held()), d.submit(mem(41)));
+    d.plan();
+    read(&mut d, vec![reading(0, 50, &[(Some(first), 30), (Some(JobId(99)), 20)])]);
+    assert_eq!(d.reason(too_much), Reason::Resources);
+    d.cancel(&JobRef::job(too_much)).unwrap();
+    d.act(|core, cx| core.release(&JobRef::job(fits), cx)).unwrap();
+    d.plan();
+    assert_eq!(d.state(fits), JobState::Running);
+    // It uses 10 more than its share: 60 of 100 are left to nobody.
+    d.exit(fits, 0);
+    d.now = d.now.plus_secs(60);
+    let next = d.submit(mem(51));
+    d.act(|core, cx| core.on_due(cx));
+    read(&mut d, vec![reading(0, 50, &[(Some(first), 50)])]);
+    assert_eq!(d.reason(next), Reason::Resources);
+}
+
+#[test]
+fn used_gpus_are_avoided_where_it_is_set_so() {
+    let mut d = lab(true);
+    let (one, both) = (d.submit(ask().gpus(1)), d.submit(ask().gpus(2)));
+    d.plan();
+    read(&mut d, vec![reading(0, 1, &[(None, 1)]), reading(1, 1, &[])]);
+    assert_eq!((gpus_of(&d, one), d.reason(both)), (vec![1], Reason::Resources));
+}
+
+#[test]
+fn what_jobs_use_is_read_while_they_have_gpus() {
+    let mut d = lab(false);
+    let job = d.submit(ask().gpus(2));
+    d.plan();
+    let mut pauses = Vec::new();
+    for _ in 0..6 {
+        let due = d.core.next_due().expect("a job has GPUs");
+        pauses.push(due.since(d.now).as_secs());
+        d.now = due;
+        d.act(|core, cx| core.on_due(cx));
+        read(&mut d, vec![reading(0, 30, &[(Some(job), 25)]), reading(1, 10, &[(Some(job), 5), (None, 5)])]);
+    }
+    assert_eq!(pauses, [1, 1, 2, 4, 8, 10]);
+    d.exit(job, 0);
+    let used = d.core.job(job).unwrap().run.usage.gpu;
+    assert_eq!((used.readings, used.busy_max, used.mem_max_mb), (6, 100, 30));
+    assert_eq!(d.core.next_due(), None, "an idle daemon reads nothing");
+}

@@ -1,0 +1,268 @@
+//! GPUs by what `nvidia-smi` tells of them: memory and parts of GPUs, processes of others, what jobs see and use.
+
+use slotd_kit::{Setup, Slotd, proc};
+use std::fs;
+use std::process::{Child, Command};
+
+/// Prints what lies beside it, for the queries of GPUs, slices and processes.
+const NVIDIA_SMI: &str = "#!/bin/sh\ncase \"$*\" in\n\
+    *compute-apps*) cat \"$0.apps\";;\n\
+    *-L*) cat \"$0.slices\";;\n\
+    *) cat \"$0.gpus\";;\nesac\n";
+
+/// A setup whose GPUs are told by a file: see [`tell`].
+fn host(setup: Setup, gpus: &str) -> Slotd {
+    let mut slotd = setup.unset("SLOTD_GPU_COUNT").prepare();
+    slotd.program("../bin/nvidia-smi", NVIDIA_SMI);
+    tell(&slotd, "gpus", gpus);
+    tell(&slotd, "apps", "");
+    slotd.start_daemon();
+    slotd
+}
+
+/// From now on `nvidia-smi` prints this. It may be asked at any moment.
+fn tell(slotd: &Slotd, what: &str, text: &str) {
+    let file = slotd.base.join(format!("bin/nvidia-smi.{what}"));
+    fs::write(file.with_extension("new"), text).unwrap();
+    fs::rename(file.with_extension("new"), file).unwrap();
+}
+
+/// index, name, uuid, MB, MB that are free, percent.
+fn gpu(id: u32, mb: u64, free: u64) -> String {
+    format!("{id}, NVIDIA H200, GPU-{id}, {mb}, {free}, 0, Disabled\n")
+}
+
+/// A process that the queue knows nothing of, and that is no child of the test when it is gone.
+struct Stranger(Child);
+
+impl Stranger {
+    fn start() -> Stranger {
+        Stranger(Command::new("sleep").arg("1000").spawn().unwrap())
+    }
+
+    fn on_gpu(&self, id: u32, mb: u64) -> String {
+        format!("{}, GPU-{id}, {mb}\n", self.0.id())
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What slotd says about the job, if anything.
+fn system_comment(slotd: &Slotd, id: u32) -> String {
+    let shown = slotd.cmd("scontrol", &["show", "job", &id.to_string()]).ok().stdout;
+    shown.lines().find_map(|line| line.trim().strip_prefix("SystemComment=")).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_job_waits_until_a_process_beside_the_queue_leaves_it_the_memory_that_it_asks_for() {
+    let slotd = host(Setup::default(), &gpu(0, 40_000, 5000));
+    let stranger = Stranger::start();
+    tell(&slotd, "apps", &stranger.on_gpu(0, 35_000));
+    let waits = slotd.wrap(&["--gres=gpumem:10G"], "echo $CUDA_VISIBLE_DEVICES");
+    slotd.wait_reason(waits, "Resources");
+    slotd.wait("the reason in words", || system_comment(&slotd, waits).contains("35000 MB of GPU 0").then_some(()));
+    // It keeps nobody else from starting: neither who needs no GPU, nor who needs less of it.
+    slotd.wait_state(slotd.wrap(&[], "true"), "COMPLETED");
+    slotd.wait_state(slotd.wrap(&["--gres=gpumem:4G"], "true"), "COMPLETED");
+    assert_eq!(slotd.state(waits), "PENDING");
+    drop(stranger);
+    tell(&slotd, "apps", "");
+    tell(&slotd, "gpus", &gpu(0, 40_000, 40_000));
+    slotd.wait_state(waits, "COMPLETED");
+    assert_eq!(slotd.output(waits), "0\n");
+    assert_eq!(system_comment(&slotd, waits), "");
+}
+
+#[test]
+fn where_it_is_set_so_a_gpu_with_processes_of_others_is_left_alone() {
+    let gpus = [gpu(0, 40_000, 39_000), gpu(1, 40_000, 39_000)].concat();
+    let slotd = host(Setup::default().set("SLOTD_GPU_FOREIGN", "avoid"), &gpus);
+    let stranger = Stranger::start();
+    tell(&slotd, "apps", &stranger.on_gpu(0, 1000));
+    let other = slotd.wrap(&["-G1"], "echo $CUDA_VISIBLE_DEVICES");
+    slotd.wait_state(other, "COMPLETED");
+    assert_eq!(slotd.output(other), "1\n");
+    let both = slotd.wrap(&["-G2"], "echo $CUDA_VISIBLE_DEVICES");
+    slotd.wait_reason(both, "Resources");
+    drop(stranger);
+    tell(&slotd, "apps", "");
+    slotd.wait_state(both, "COMPLETED");
+    assert_eq!(slotd.output(both), "0,1\n");
+}
+
+#[test]
+fn without_that_setting_gpus_are_given_by_reservation_alone() {
+    let slotd = host(Setup::default(), &gpu(0, 40_000, 39_000));
+    let stranger = Stranger::start();
+    tell(&slotd, "apps", &stranger.on_gpu(0, 1000));
+    slotd.wait_state(slotd.wrap(&["-G1"], "true"), "COMPLETED");
+}
+
+#[test]
+fn jobs_share_a_gpu_by_memory_and_their_own_use_of_it_is_not_counted_twice() {
+    let slotd = host(Setup::default(), &gpu(0, 40_000, 40_000));
+    let first = slotd.begun(&["--gres=gpumem:20000M"], "go", "true");
+    let pid = pid_of(&slotd, first);
+    tell(&slotd, "apps", &format!("{pid}, GPU-0, 15000\n"));
+    tell(&slotd, "gpus", &gpu(0, 40_000, 25_000));
+    let second = slotd.begun(&["--gres=gpumem:20000M"], "go", "echo $CUDA_VISIBLE_DEVICES");
+    let third = slotd.wrap(&["--gres=gpumem:100M"], "true");
+    slotd.wait_reason(third, "Resources");
+    let whole = slotd.wrap(&["-G1"], "true");
+    slotd.wait_reason(whole, "Priority");
+    let node = slotd.cmd("scontrol", &["show", "node", "-d"]).ok();
+    assert!(node.stdout.contains("AllocTRES=cpu=2,mem=1G,gres/gpumem=40000M\n"), "{}", node.stdout);
+    assert!(node.stdout.contains("CfgTRES=cpu=4,mem=8G,billing=4,gres/gpu=1,gres/gpumem=40000M\n"), "{}", node.stdout);
+    assert!(node.stdout.contains("GresUsed=gpu:0,gpumem:40000M\n"), "{}", node.stdout);
+    assert_eq!(slotd.show(second, "TresPerNode"), "gres:gpumem:20000M");
+    tell(&slotd, "apps", "");
+    tell(&slotd, "gpus", &gpu(0, 40_000, 40_000));
+    slotd.open("go");
+    for id in [first, second, third, whole] {
+        slotd.wait_state(id, "COMPLETED");
+    }
+    assert_eq!(slotd.output(second), "0\n");
+    let held = slotd.sacct(second, "AllocTRES");
+    assert!(held.contains("gres/gpumem=20000M") && !held.contains("gres/gpu="), "{held}");
+}
+
+/// The first process of a batch job.
+fn pid_of(slotd: &Slotd, job: u32) -> i32 {
+    let text = slotd.cmd("scontrol", &["listpids", &job.to_string()]).ok().stdout;
+    let rows = text.lines().skip(1).filter_map(|line| line.split_whitespace().next()?.parse().ok());
+    rows.min().unwrap_or_else(|| panic!("no process of job {job}: {text}"))
+}
+
+#[test]
+fn each_of_several_gpus_gives_the_memory_and_the_freest_go_first() {
+    let slotd =
+        host(Setup::default(), &[gpu(0, 10_000, 10_000), gpu(1, 30_000, 30_000), gpu(2, 20_000, 20_000)].concat());
+    let job = slotd.wrap(&["--gres=gpu:2,gpumem:10000M"], "echo $CUDA_VISIBLE_DEVICES $SLURM_GPUS_ON_NODE");
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.output(job), "1,2 2\n");
+}
+
+#[test]
+fn gpus_are_shared_by_parts() {
+    let slotd = host(Setup::default().set("SLOTD_GPU_SHARDS", 4), &gpu(0, 40_000, 40_000));
+    let first = slotd.begun(&["--gres=shard:3"], "go", "true");
+    let second = slotd.wrap(&["--gres=shard:2"], "echo $CUDA_VISIBLE_DEVICES");
+    slotd.wait_reason(second, "Resources");
+    let node = slotd.cmd("scontrol", &["show", "node"]).ok();
+    assert!(node.stdout.contains("Gres=gpu:nvidia_h200:1,gpumem:40000M,shard:4\n"), "{}", node.stdout);
+    assert!(node.stdout.contains(",gres/shard=3\n"), "{}", node.stdout);
+    slotd.open("go");
+    for id in [first, second] {
+        slotd.wait_state(id, "COMPLETED");
+    }
+    assert_eq!(slotd.output(second), "0\n");
+}
+
+#[test]
+fn the_steps_of_a_job_share_its_gpu_by_memory() {
+    let slotd = host(Setup::default(), &gpu(0, 40_000, 40_000));
+    let script = "srun -n1 --gres=gpumem:10G sh -c 'touch a; until [ -e b ]; do sleep 0.01; done; echo a $SLURM_STEP_GPUS' &\n\
+                  srun -n1 --gres=gpumem:10G sh -c 'touch b; until [ -e a ]; do sleep 0.01; done; echo b $SLURM_STEP_GPUS' &\n\
+                  wait; srun -n1 --gres=gpumem:21G true || echo too much; srun -n1 --gres=none sh -c 'echo \"[$CUDA_VISIBLE_DEVICES]\"'";
+    let job = slotd.wrap(&["-n2", "--gres=gpumem:20G"], script);
+    slotd.wait_state(job, "COMPLETED");
+    let output = slotd.output(job);
+    let mut lines: Vec<&str> = output.lines().filter(|line| !line.starts_with("srun: ")).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["[]", "a 0", "b 0", "too much"], "{output}");
+}
+
+#[test]
+fn a_job_without_gpus_sees_none_unless_it_is_set_so() {
+    let script = "echo \"[${CUDA_VISIBLE_DEVICES-unset}]\"";
+    let slotd = host(Setup::default(), &gpu(0, 1, 1));
+    assert_eq!(slotd.ran(&[], script), "[]\n");
+    assert_eq!(slotd.cmd("srun", &["sh", "-c", script]).ok().stdout, "[]\n");
+    let of_gpu = slotd.ran(&["-G1"], "echo $CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER");
+    assert_eq!(of_gpu, "0 PCI_BUS_ID\n");
+    let slotd = host(Setup::default().set("SLOTD_GPU_HIDE", "no"), &gpu(0, 1, 1));
+    assert_eq!(slotd.ran(&[], script), "[unset]\n");
+}
+
+#[test]
+fn a_slice_is_a_gpu_with_its_profile_as_its_model() {
+    let mut slotd = Setup::default().unset("SLOTD_GPU_COUNT").prepare();
+    slotd.program("../bin/nvidia-smi", NVIDIA_SMI);
+    tell(&slotd, "gpus", "0, NVIDIA A100, GPU-0, 81920, 81000, 0, Enabled\n");
+    tell(
+        &slotd,
+        "slices",
+        "GPU 0: NVIDIA A100 (UUID: GPU-0)\n  MIG 3g.40gb     Device  0: (UUID: MIG-a)\n  MIG 1g.10gb     Device  1: (UUID: MIG-b)\n",
+    );
+    slotd.start_daemon();
+    let of = |gres: &str| slotd.ran(&[gres], "echo $CUDA_VISIBLE_DEVICES $SLURM_JOB_GPUS");
+    assert_eq!(of("--gres=gpu:1g.10gb:1"), "MIG-b 1\n");
+    assert_eq!(of("--gres=gpu:2"), "MIG-a,MIG-b 0,1\n");
+    let refused = slotd.cmd("sbatch", &["--gres=gpu:h100:1", "--wrap", "true"]).fails(1);
+    assert!(refused.stderr.contains("3g.40gb"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_gpu_that_vanishes_is_not_given_out_and_the_others_keep_their_numbers() {
+    let slotd = host(Setup::default(), &[gpu(0, 1, 1), gpu(1, 1, 1)].concat());
+    let goes_on = slotd.begun(&["-G1"], "go", "true");
+    tell(&slotd, "gpus", "0, NVIDIA H200, GPU-1, 1, 1, 0, Disabled\n");
+    proc::signal(slotd.daemon_pid(), proc::HUP);
+    let reason = || slotd.cmd("sinfo", &["-h", "-p", "gpu", "-o", "%E"]).ok().text().to_owned();
+    slotd.wait("sinfo's word", || (reason() == "not found any more: GPU 0 (GPU-0)").then_some(()));
+    assert_eq!(slotd.cmd("sinfo", &["-h", "-p", "gpu", "-o", "%G %t"]).ok().text(), "gpu:nvidia_h200:1,gpumem:1M mix");
+    assert_eq!(slotd.ran(&["-G1"], "echo $CUDA_VISIBLE_DEVICES $SLURM_JOB_GPUS"), "GPU-1 1\n");
+    slotd.cmd("sbatch", &["-G2", "--wrap", "true"]).fails(1);
+    assert_eq!(slotd.state(goes_on), "RUNNING");
+    tell(&slotd, "gpus", &[gpu(0, 1, 1), gpu(1, 1, 1)].concat());
+    proc::signal(slotd.daemon_pid(), proc::HUP);
+    slotd.wait("the GPU's return", || (reason() == "none").then_some(()));
+    slotd.open("go");
+    slotd.wait_state(goes_on, "COMPLETED");
+    assert_eq!(slotd.ran(&["-G2"], "echo $CUDA_VISIBLE_DEVICES"), "0,1\n");
+}
+
+#[test]
+fn what_no_gpu_can_give_is_refused_with_the_value_and_what_there_is() {
+    let slotd = host(Setup::default(), &[gpu(0, 40_000, 40_000), gpu(1, 80_000, 1)].concat());
+    let refused = |gres: &str, words: &[&str]| {
+        let out = slotd.cmd("sbatch", &[gres, "--wrap", "true"]).fails(1);
+        words.iter().for_each(|word| assert!(out.stderr.contains(word), "{gres}: {}", out.stderr));
+    };
+    refused("--gres=gpu:t4:1", &["no such GPU model on this host: t4", "nvidia_h200"]);
+    refused("--gres=gpumem:0", &["gpumem:0", "at least 1M"]);
+    refused("--gres=gpumem:900G", &["921600 MB", "80000 MB on the largest GPU"]);
+    refused("--gres=gpu:2,gpumem:50000M", &["2 GPUs requested, 1 on this host"]);
+    refused("--gres=shard:1", &["set SLOTD_GPU_SHARDS"]);
+    refused("--gres=gpu:1,shard:1", &["not both"]);
+    let both = slotd.cmd("sbatch", &["-G1", "--gres=shard:1", "--wrap", "true"]).fails(1);
+    assert!(both.stderr.contains("not both"), "{}", both.stderr);
+    let counted = Setup::default().set("SLOTD_GPU_COUNT", 1).start();
+    let unknown = counted.cmd("sbatch", &["--gres=gpumem:1G", "--wrap", "true"]).fails(1);
+    assert!(unknown.stderr.contains("is not known"), "{}", unknown.stderr);
+}
+
+#[test]
+fn what_a_job_uses_of_its_gpus_is_kept() {
+    let slotd = host(Setup::default(), "0, NVIDIA H200, GPU-0, 40000, 32000, 90, Disabled\n");
+    let job = slotd.begun(&["-G1"], "go", "true");
+    let pid = pid_of(&slotd, job);
+    tell(&slotd, "apps", &format!("{pid}, GPU-0, 8000\n"));
+    let used = || slotd.cmd("sstat", &["-a", "-P", "-n", "-o", "TRESUsageInMax", "-j", &job.to_string()]).ok().stdout;
+    slotd.wait("the use", || used().contains("gres/gpumem=8000M,gres/gpuutil=90,").then_some(()));
+    slotd.open("go");
+    slotd.wait_state(job, "COMPLETED");
+    let kept = slotd.steps(job, "TRESUsageInMax");
+    assert!(kept.contains("gres/gpumem=8000M,gres/gpuutil=90,"), "{kept}");
+    let seff = slotd.cmd("seff", &[job.to_string()]).ok();
+    assert!(
+        seff.stdout.contains("GPU Efficiency: 90.00% of 1 GPUs\nGPU Memory Utilized: 7.81 GB\n"),
+        "{}",
+        seff.stdout
+    );
+}
