@@ -2,8 +2,9 @@
 //! fails for it, none is lost.
 
 use serde_json::json;
+use slotd_kit::disk::ReadOnly;
 use slotd_kit::wire::{connect, frame, receive};
-use slotd_kit::{Setup, Slotd, proc, until};
+use slotd_kit::{Setup, Slotd, limits, proc, until};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
@@ -94,6 +95,51 @@ fn a_host_without_inodes_is_drained_with_the_reason_and_its_jobs_wait() {
     assert_eq!(slotd.cmd("sinfo", &["-R"]).ok().lines().len(), 1);
 }
 
+/// A job that takes the whole host, and an array behind it. The host falls ill while the first runs: tasks of the array wait
+/// until the host is well again, and have not been started by then.
+fn is_waited_for<T>(slotd: &Slotd, reason: &str, fall_ill: impl FnOnce() -> Option<T>, get_well: impl FnOnce(T)) {
+    let first = slotd.begun(&["-c", "4"], "go", "true");
+    let array = slotd.wrap(&["-a", "0-3"], &slotd.gate("go on"));
+    let Some(illness) = fall_ill() else { return };
+    slotd.open("go");
+    // A daemon without descriptors can tell nobody else.
+    slotd.wait("a drained node", || slotd.log().contains(&format!("the node is drained: {reason}: ")).then_some(()));
+    slotd.wait("another try", || (slotd.log().matches(".batch: the launch failed: ").count() > 1).then_some(()));
+    get_well(illness);
+    slotd.open("go on");
+    assert_eq!(slotd.wait_state(first, "COMPLETED").restarts(), 0);
+    for task in slotd.wait_array(array, 4) {
+        assert_eq!((task.state().as_str(), task.restarts()), ("COMPLETED", 0));
+    }
+    slotd.wait("an idle node", || (slotd.cmd("sinfo", &["-h", "-o", "%T"]).ok().text() == "idle").then_some(()));
+}
+
+#[test]
+fn jobs_wait_for_a_host_that_has_no_descriptors() {
+    let slotd = Slotd::start();
+    let daemon = slotd.daemon_pid();
+    // One for who asks: a launch takes two, and keeps one.
+    let limited = |more| {
+        limits::descriptors(daemon, more);
+        daemon
+    };
+    is_waited_for(&slotd, "no descriptors left", || Some(limited(Some(1))), |_| _ = limited(None));
+}
+
+#[test]
+fn jobs_wait_for_a_host_that_makes_no_processes() {
+    let slotd = Slotd::start();
+    let is_launcher = |pid: &i32| proc::name(*pid) == "slotd-launcher";
+    let launcher = until(|| slotd.processes().into_iter().find(is_launcher)).expect("a launcher");
+    is_waited_for(&slotd, "no processes left", || limits::Barren::make(launcher), drop);
+}
+
+#[test]
+fn jobs_wait_for_a_host_whose_disk_is_read_only() {
+    let slotd = Slotd::start();
+    is_waited_for(&slotd, "read-only disk", || ReadOnly::make(&slotd.root), drop);
+}
+
 #[test]
 fn a_watcher_that_cannot_write_its_record_ends_by_sigterm_and_the_launcher_with_its_daemon() {
     let mut slotd = Setup::default().prepare();
@@ -143,6 +189,35 @@ fn a_job_that_the_daemon_dies_of_is_held_and_the_queue_goes_on() {
     assert!(shown.stdout.contains(why), "{}", shown.stdout);
     slotd.cmd("scontrol", &["release", &job.to_string()]).ok();
     slotd.wait_state(job, "COMPLETED");
+}
+
+#[test]
+fn a_step_that_the_daemon_dies_of_fails_and_its_allocation_goes_on() {
+    let mut slotd = Slotd::setup().prepare();
+    let broken = slotd.path("broken");
+    slotd.reset_var("SLOTD_TEST_BREAK", format!("launch begins:1:{}", broken.display()));
+    slotd.start_daemon();
+    slotd.line("salloc --no-shell").ok();
+    let mut srun = slotd.command("srun");
+    srun.args(["--jobid", "1", "touch", "ran"]);
+    let srun = slotd.spawn(srun);
+    for _ in 0..2 {
+        assert!(until(|| (!slotd.daemon_is_running()).then_some(())).is_some(), "the daemon lives");
+        // It asks the next daemon, but not before that serves.
+        srun.signal(proc::STOP);
+        slotd.start_daemon();
+        fs::remove_file(&broken).unwrap();
+        srun.signal(proc::CONT);
+    }
+    let failed = srun.end().fails(1);
+    let why = "the daemon died 2 times while the step was launched";
+    assert!(failed.stderr.contains(why), "{}", failed.stderr);
+    assert!(slotd.daemon_is_running() && !slotd.exists("ran"));
+    assert!(slotd.steps(1, "jobid,state").contains("1.0|FAILED"), "{}", slotd.steps(1, "jobid,state"));
+    File::create(&broken).unwrap();
+    slotd.line("srun --jobid 1 touch ran").ok();
+    assert!(slotd.exists("ran"));
+    slotd.line("scancel 1").ok();
 }
 
 #[test]

@@ -481,8 +481,16 @@ impl World {
             // What was committed does not rest on the record any more.
             let is_lost = process.record.is_none() || self.rng.bool();
             process.is_gone = true;
-            if is_lost {
-                process.record = None;
+            if !is_lost {
+                continue;
+            }
+            process.record = None;
+            // Of a stop that nobody could write down, neither daemon nor watcher, nothing is left.
+            let id = process.job.id;
+            let is_known = self.disk.stored.jobs.get(&id).is_none_or(|job| job.run.stopped_at.is_some());
+            let named = process.job.array_job_id().unwrap_or(id);
+            for promise in [id, named].into_iter().filter(|_| !is_known && process.stopped.is_some()) {
+                self.promises.entry(promise).and_modify(|promise| promise.cancelled = false);
             }
         }
     }

@@ -136,10 +136,10 @@ async fn serve(
     let inventory = GpuInventoryActor::new(places).start();
     let gpus = inventory.send(ProbeGpus).await.unwrap_or_default();
     let mut recovered = recover(core_config(&settings, gpus)?, &mut store, &paths, last_commit)?;
-    let (mark, launched_at_death) = LaunchMark::open(paths.root());
-    if let Some(job) = launched_at_death {
-        log::error!("the daemon before this one died while it launched job {job}");
-        recovered.core.launch_was_under_way(job);
+    let mark = LaunchMark::open(paths.root());
+    if let Some(at_death) = mark.before() {
+        log::error!("the daemon before this one died while it launched job {}", at_death.step);
+        recovered.core.launch_was_under_way(at_death);
     }
     let cgroups = settings.cgroup_base.as_ref().map(|base| Arc::new(CgroupBase::new(base)));
     if let Some(Err(e)) = cgroups.as_ref().map(|base| base.probe()) {

@@ -1,6 +1,6 @@
 //! What keeps the node from taking jobs, as sinfo and scontrol tell it.
 
-use crate::model::Timestamp;
+use crate::model::{StepKey, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -54,6 +54,14 @@ impl fmt::Display for HostFault {
             HostFault::Launcher => "no launcher",
         })
     }
+}
+
+/// The step that was being launched when a daemon died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaunchAtDeath {
+    pub step: StepKey,
+    /// How many daemons died of it one after the other.
+    pub deaths: u32,
 }
 
 /// Why the node is drained, since when, and by whom.

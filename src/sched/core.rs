@@ -17,6 +17,7 @@ use crate::model::change::{Change, Texts};
 use crate::model::dependency::{Dependency, DependencyTerm};
 use crate::model::diagnostics::RoundFacts;
 use crate::model::job::ClientProcess;
+use crate::model::node::LaunchAtDeath;
 use crate::model::partition::Host;
 use crate::model::{ArrayRole, ClockBase, Job, JobId, JobState, Partition, Reason, Timestamp};
 use std::cmp::Reverse;
@@ -70,7 +71,7 @@ pub struct Core {
     /// Whether the node takes jobs.
     pub(super) node: Node,
     /// The job that was being launched when the daemon before this one died.
-    pub(super) launched_at_death: Option<JobId>,
+    pub(super) launched_at_death: Option<LaunchAtDeath>,
 }
 
 /// The jobs that these dependencies name: what to ask the store about before `submit` and `recover`.

@@ -8,8 +8,8 @@ use super::core::Core;
 use super::room::Want;
 use super::types::{Cx, Effect};
 use crate::model::job::Hold;
-use crate::model::node::HostFault;
-use crate::model::{JobId, Timestamp};
+use crate::model::node::{HostFault, LaunchAtDeath};
+use crate::model::{ExitRecord, JobId, StepId, StepKey, Timestamp};
 use std::collections::BTreeSet;
 
 /// Between two tries: the first, and the longest that it doubles to.
@@ -19,7 +19,8 @@ const LONGEST_PAUSE_SECS: u64 = 60;
 /// So many jobs of the queue are looked at for one that can be tried.
 const PROBE_DEPTH: usize = 1000;
 
-/// After so many deaths of the daemon during its launch a job is held: one may be chance (a kill, a power cut).
+/// After so many deaths of the daemon during its launch a job is held, and a step has failed: one may be chance (a kill, a
+/// power cut).
 const MAX_DEATHS: u32 = 2;
 
 /// After so many faults of the host a job is held, though others were launched before each. Five of them are ten
@@ -121,9 +122,17 @@ impl Core {
         }
     }
 
-    /// This job was being launched when the last daemon died. It counts if it turns out that nothing of it was started.
-    pub fn launch_was_under_way(&mut self, id: JobId) {
-        self.launched_at_death = Some(id);
+    /// This was being launched when the last daemon died. It counts if it turns out that nothing of it was started.
+    pub fn launch_was_under_way(&mut self, at_death: LaunchAtDeath) {
+        self.launched_at_death = Some(at_death);
+    }
+
+    /// Nothing of this step was started, and its daemon is gone: its client asks for it anew. Not where daemons died of it
+    /// again and again: how it has failed then.
+    pub fn step_came_to_nothing(&self, key: StepKey, ended: Timestamp) -> Option<ExitRecord> {
+        let deaths = self.launched_at_death.filter(|at_death| at_death.step == key)?.deaths;
+        let why = format!("the daemon died {deaths} times while the step was launched");
+        (deaths >= MAX_DEATHS).then(|| ExitRecord::launch_failed(why, ended))
     }
 
     /// A launch came to nothing by a fault of the host.
@@ -142,11 +151,12 @@ impl Core {
 
     /// Nothing of this job was started, and its daemon is gone.
     pub(super) fn launch_came_to_nothing(&mut self, id: JobId) {
-        if self.launched_at_death != Some(id) {
+        let step = StepKey { job: id, step: StepId::Batch };
+        if self.launched_at_death.take_if(|at_death| at_death.step == step).is_none() {
             return;
         }
-        self.launched_at_death = None;
         let Some(record) = self.jobs.get_mut(&id) else { return };
+        // Counted in its record, since it may be launched by a daemon long after this one.
         let job = &mut record.job;
         job.failed_launches.deaths += 1;
         if job.failed_launches.deaths >= MAX_DEATHS {

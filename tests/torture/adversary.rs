@@ -19,6 +19,9 @@ const FULL: Range<u64> = 50..1500;
 /// The most that the wall clock is set forth or back, seconds.
 const CLOCK_STEP: i64 = 7200;
 
+/// A word of the command of every step in a job.
+const STEP: &str = "role=step";
+
 /// How often the harness looks after the daemon.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -55,7 +58,8 @@ pub fn kill_and_stop(world: &World, seed: u64) {
             0..28 => kill_daemon(world, &mut rng),
             28..38 => kill_launcher(world, &mut rng),
             38..54 => kill_watcher(world, &mut rng),
-            54..72 => {
+            54..64 => kill_client_of_step(world, &mut rng),
+            64..72 => {
                 if world.kill_client(|count| rng.usize(..count)) {
                     world.counts.add("kills of clients");
                 }
@@ -104,12 +108,20 @@ fn job_of(pid: i32) -> Option<u32> {
 
 /// A watcher that does not know its job yet costs nothing; of any other it is written down whose it was.
 fn kill_watcher(world: &World, rng: &mut Rng) {
-    let watchers = named(world, "slotd-step");
+    let mut watchers = named(world, "slotd-step");
+    if rng.bool() && watchers.iter().any(|pid| watches_step(*pid)) {
+        // They are few beside those of jobs.
+        watchers.retain(|pid| watches_step(*pid));
+    }
     let Some(pid) = rng.choice(watchers) else { return };
     proc::signal(pid, proc::STOP);
     // What it does in this moment, it has done when it is stopped.
     slotd_kit::until_within(Duration::from_millis(200), || (proc::state(pid) == Some('T')).then_some(()));
     match job_of(pid) {
+        Some(job) if watches_step(pid) => {
+            world.steps_killed.lock().unwrap().insert(job);
+            world.counts.add("kills of watchers of steps");
+        }
         Some(job) => {
             world.watchers_killed.lock().unwrap().insert(job);
             world.counts.add("kills of watchers");
@@ -117,6 +129,26 @@ fn kill_watcher(world: &World, rng: &mut Rng) {
         None => world.counts.add("kills of watchers that had not begun"),
     }
     proc::signal(pid, proc::KILL);
+}
+
+/// Whether what it watches is a step that the script of a job has started.
+fn watches_step(watcher: i32) -> bool {
+    proc::children(watcher).into_iter().any(|task| proc::cmdline(task).contains(STEP))
+}
+
+/// `kill -9` to an srun that the script of a job has started.
+fn kill_client_of_step(world: &World, rng: &mut Rng) {
+    let clients: Vec<i32> = named(world, "srun").into_iter().filter(|pid| proc::cmdline(*pid).contains(STEP)).collect();
+    let Some(pid) = rng.choice(clients) else { return };
+    proc::signal(pid, proc::STOP);
+    let job = proc::variable(pid, "SLURM_JOB_ID").and_then(|job| job.parse().ok());
+    if let Some(job) = job {
+        world.steps_killed.lock().unwrap().insert(job);
+        world.counts.add("kills of clients of steps");
+        proc::signal(pid, proc::KILL);
+    } else {
+        proc::signal(pid, proc::CONT);
+    }
 }
 
 fn stop_daemon(world: &World, rng: &mut Rng) {

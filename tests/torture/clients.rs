@@ -83,8 +83,9 @@ impl<'a> User<'a> {
             0 | 1 => plan.begin = Some(self.world.wall_clock() + rng.i64(0..4)),
             2 | 3 => plan.held = true,
             4 => plan.limit = Some(rng.u32(1..3)),
-            5..8 => plan.after = self.before(),
-            8 | 9 => plan.step = Some((rng.u64(20..300), rng.i32(2..60))),
+            5..9 => plan.after = self.before(),
+            10 | 11 => plan.singleton = true,
+            12..16 => plan.step = Some((rng.u64(20..1500), rng.i32(2..60))),
             _ => {}
         }
         plan
@@ -94,7 +95,7 @@ impl<'a> User<'a> {
     fn before(&mut self) -> Option<(After, u32)> {
         let jobs = self.world.jobs();
         let known: Vec<u32> = jobs.iter().rev().take(20).filter(|job| job.id().is_some()).map(|j| j.number).collect();
-        let kind = [After::Any, After::Ok, After::NotOk][self.rng.usize(..3)];
+        let kind = After::ALL[self.rng.usize(..After::ALL.len())];
         (!known.is_empty()).then(|| (kind, known[self.rng.usize(..known.len())]))
     }
 
@@ -137,7 +138,9 @@ impl<'a> User<'a> {
     /// The options that all commands have.
     fn options(job: &Submission) -> Vec<String> {
         let plan = &job.plan;
-        let mut options = vec![format!("-J{}", job.name()), format!("-c{}", plan.cpus), "--mem=64".to_owned()];
+        let comment = format!("--comment={}", job.name());
+        let mut options = vec![comment, format!("-c{}", plan.cpus), "--mem=64".to_owned()];
+        options.extend(plan.singleton.then(|| ["-Jalone", "-dsingleton"].map(str::to_owned)).into_iter().flatten());
         if plan.gpus > 0 {
             options.extend(["-pgpu".to_owned(), format!("-G{}", plan.gpus)]);
         }
@@ -150,9 +153,7 @@ impl<'a> User<'a> {
             plan.step = None;
         }
         let after = plan.after.and_then(|(kind, number)| {
-            let word = [("afterany", After::Any), ("afterok", After::Ok), ("afternotok", After::NotOk)];
-            let word = word.into_iter().find(|(_, of)| *of == kind)?.0;
-            Some(format!("-d{word}:{}", self.world.jobs()[number as usize - 1].id()?))
+            Some(format!("-d{}:{}", kind.word(), self.world.jobs()[number as usize - 1].id()?))
         });
         let job = self.enter(How::Batch, plan, tasks);
         let plan = &job.plan;

@@ -66,7 +66,7 @@ pub struct Row {
 }
 
 /// The columns of [`rows`].
-pub const COLUMNS: &str = "JobIDRaw,ArrayJobID,ArrayTaskID,JobName,State,ExitCode,Restarts,Start";
+pub const COLUMNS: &str = "JobIDRaw,ArrayJobID,ArrayTaskID,Comment,State,ExitCode,Restarts,Start";
 
 /// The rows of `sacct -X -n -P -o` [`COLUMNS`], and the lines that are none. Tasks of an array that never started may
 /// stand in one row.

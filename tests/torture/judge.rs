@@ -4,6 +4,7 @@
 //! * A run of a job begins once at most. One that nobody meddled with begins once, ends as its script does, and once more
 //!   only where `--requeue` says so.
 //! * No CPU and no GPU has two jobs.
+//! * Of two jobs of one name that are to be alone with it, one has ended before the other begins.
 //! * Nothing begins after its cancel was acknowledged, while it is held, before its begin time or its dependency.
 //! * A command in the foreground ends as what it ran.
 
@@ -25,6 +26,7 @@ pub struct Facts<'a> {
     pub clock: &'a Clock,
     pub hindered: &'a [(u64, u64)],
     pub watchers_killed: &'a BTreeSet<u32>,
+    pub steps_killed: &'a BTreeSet<u32>,
     /// The folder of the output files.
     pub outputs: PathBuf,
     /// Now, in seconds since 1970, is the boot of the machine and so many seconds.
@@ -185,12 +187,18 @@ impl<'a> Case<'a> {
     /// What it waits for has ended as it must, before it began.
     fn depends(&mut self) {
         let Some((kind, number)) = self.job.plan.after else { return };
-        let Some(first) = self.of("begin").first().map(|event| event.at) else { return };
+        let Some((first, start)) = self.of("begin").first().map(|event| (event.at, event.start)) else { return };
         let before = &self.facts.jobs[number as usize - 1];
         let told = self.facts.events.get(&number).map_or(&[][..], Vec::as_slice);
         let rows = self.facts.rows.get(&before.name()).map_or(&[][..], Vec::as_slice);
         let again = u32::from(before.plan.requeue && before.plan.fails());
-        let tasks: Vec<Option<u32>> = before.tasks.map_or_else(|| vec![None], |count| (0..count).map(Some).collect());
+        let tasks: Vec<Option<u32>> = match (kind, before.tasks, self.task) {
+            (_, None, _) => vec![None],
+            // Its counterpart alone, which may not be there.
+            (After::Corr, Some(count), Some(task)) if task < count => vec![Some(task)],
+            (After::Corr, Some(_), Some(_)) => return self.found.push("it began and has no counterpart".to_owned()),
+            (_, Some(count), _) => (0..count).map(Some).collect(),
+        };
         let quiet = |what: What| matches!(what, What::Hold | What::Release | What::Update);
         let is_free = |task: Option<u32>| {
             let mut raw = told.iter().filter(|e| e.task == task).filter_map(|e| e.job);
@@ -205,14 +213,21 @@ impl<'a> Case<'a> {
         }
         let free: Vec<Option<u32>> = tasks.iter().copied().filter(|task| is_free(*task)).collect();
         let fits = match kind {
-            After::Any => true,
-            After::Ok => free.is_empty() || !before.plan.fails(),
+            After::Start | After::Any => true,
+            After::Ok | After::Corr => free.is_empty() || !before.plan.fails(),
             After::NotOk => free.len() < tasks.len() || before.plan.fails(),
         };
         let has_ended = |task: &Option<u32>| {
             told.iter().any(|e| e.task == *task && e.what == "end" && e.restart == again && e.at < first)
         };
-        if !fits || !free.iter().all(has_ended) {
+        // Both may be started in one moment, and tell of it in either order.
+        let latest = self.slack(start);
+        let has_begun = |task: &Option<u32>| told.iter().any(|e| e.task == *task && e.start <= latest);
+        let is_met = match kind {
+            After::Start => free.iter().all(has_begun),
+            After::Any | After::Ok | After::NotOk | After::Corr => free.iter().all(has_ended),
+        };
+        if !fits || !is_met {
             self.found.push(format!("it began before its dependency {kind:?} on {} was met", before.name()));
         }
     }
@@ -249,9 +264,31 @@ impl<'a> Case<'a> {
         }
     }
 
+    /// Its step ended as it must, if nobody killed what watches it and no full disk kept it from being stored.
+    fn step(&mut self) {
+        let Some((_, code)) = self.job.plan.step else { return };
+        if self.is_in(self.facts.steps_killed) {
+            return;
+        }
+        let saw: Vec<(u32, String)> = self.of("saw").iter().map(|event| (event.restart, event.more.clone())).collect();
+        let begun: Vec<u32> = self.of("step-begin").iter().map(|event| event.restart).collect();
+        let is_right = |(run, saw): &(u32, String)| match saw.as_str() {
+            "full" => !begun.contains(run),
+            saw => saw == code.to_string() && begun.contains(run),
+        };
+        if !saw.iter().all(is_right) {
+            self.found.push(format!("its step began in the runs {begun:?} and ended with {saw:?}, not {code}"));
+        }
+    }
+
     fn watcher_killed(&self) -> bool {
+        self.is_in(self.facts.watchers_killed)
+    }
+
+    /// Whether one of its numbers is among these.
+    fn is_in(&self, jobs: &BTreeSet<u32>) -> bool {
         let raw = self.rows.iter().map(|row| row.raw).chain(self.events.iter().filter_map(|event| event.job));
-        raw.into_iter().any(|job| self.facts.watchers_killed.contains(&job))
+        raw.into_iter().any(|job| jobs.contains(&job))
     }
 
     /// Its command was told that it cannot be run, and it did not run.
@@ -271,15 +308,14 @@ impl<'a> Case<'a> {
         if begun != wanted || row.restarts != again {
             self.found.push(format!("its runs are {begun:?} and not {wanted:?}; sacct: {row:?}"));
         }
-        if let Some((_, code)) = plan.step {
-            let saw: Vec<String> = self.of("saw").iter().map(|event| event.more.clone()).collect();
-            if saw.iter().any(|saw| *saw != code.to_string()) {
-                self.found.push(format!("its step ended with {saw:?} and not {code}"));
-            }
-        }
+        self.step();
         if plan.lines > 0 && self.job.tasks.is_none() && self.job.how == How::Batch && again == 0 {
             let text = fs::read_to_string(self.facts.outputs.join(self.job.number.to_string())).unwrap_or_default();
             let lines: String = (0..plan.lines).map(|line| format!("line {line}\n")).collect();
+            let notices = text.matches(" CANCELLED AT ").count();
+            if notices > 1 {
+                self.found.push(format!("its output says {notices} times that it is ended"));
+            }
             // What srun says of a step stands there too, and what slotd says of a time limit.
             let own: String = text
                 .split_inclusive('\n')
@@ -290,4 +326,24 @@ impl<'a> Case<'a> {
             }
         }
     }
+}
+
+/// Jobs that are to be alone with their name and were not.
+pub fn singletons(facts: &Facts<'_>) -> Vec<String> {
+    // The runs of which both ends are known, in the order in which they began.
+    let mut runs: Vec<(usize, usize, u32)> = Vec::new();
+    for job in facts.jobs.iter().filter(|job| job.plan.singleton) {
+        let events = facts.events.get(&job.number).map_or(&[][..], Vec::as_slice);
+        for begin in events.iter().filter(|event| event.what == "begin") {
+            let is_end = |e: &&Event| e.what == "end" && (e.task, e.restart) == (begin.task, begin.restart);
+            runs.extend(events.iter().find(is_end).map(|end| (begin.at, end.at, job.number)));
+        }
+    }
+    runs.sort_unstable();
+    let mut found = Vec::new();
+    for (at, (_, end, number)) in runs.iter().enumerate() {
+        let others = runs[at + 1..].iter().take_while(|(begin, ..)| begin < end).filter(|(.., other)| other != number);
+        found.extend(others.map(|(.., other)| format!("t{other} began beside t{number}, and both are to be alone")));
+    }
+    found
 }

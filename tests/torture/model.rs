@@ -26,9 +26,28 @@ pub enum How {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
+    /// It has begun.
+    Start,
     Any,
     Ok,
     NotOk,
+    /// The task of the same number has ended well.
+    Corr,
+}
+
+impl After {
+    pub const ALL: [After; 5] = [After::Start, After::Any, After::Ok, After::NotOk, After::Corr];
+
+    /// The word of `--dependency`.
+    pub fn word(self) -> &'static str {
+        match self {
+            After::Start => "after",
+            After::Any => "afterany",
+            After::Ok => "afterok",
+            After::NotOk => "afternotok",
+            After::Corr => "aftercorr",
+        }
+    }
 }
 
 /// What a job is to do.
@@ -51,6 +70,8 @@ pub struct Plan {
     pub held: bool,
     /// After another submission.
     pub after: Option<(After, u32)>,
+    /// Alone among those that say so.
+    pub singleton: bool,
     /// A step of srun in the script: milliseconds and exit code.
     pub step: Option<(u64, i32)>,
 }
@@ -121,7 +142,7 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// The job's name, by which everything about it is found.
+    /// The job's comment, by which everything about it is found.
     pub fn name(&self) -> String {
         format!("t{}", self.number)
     }
@@ -139,7 +160,7 @@ impl Submission {
     }
 }
 
-/// The number of a submission by the job's name.
+/// The number of a submission by the job's comment.
 pub fn number_of(name: &str) -> Option<u32> {
     name.strip_prefix('t')?.parse().ok()
 }

@@ -2,7 +2,7 @@
 //! everything must be whole.
 
 use crate::events::{self, COLUMNS, Row};
-use crate::judge::{Facts, judge};
+use crate::judge::{Facts, judge, singletons};
 use crate::model::{How, Touch, What, number_of};
 use crate::world::{CPUS, GPUS, World, now};
 use slotd_kit::proc;
@@ -38,7 +38,7 @@ fn words(line: &str) -> Vec<String> {
 pub fn settle(world: &World, users_are_done: impl Fn() -> bool) {
     let begun = Instant::now();
     loop {
-        let queue = world.run("squeue", &words("-h -r -o %A|%T|%r|%j"));
+        let queue = world.run("squeue", &words("-h -r -o %A|%T|%r|%k"));
         let lines: Vec<&str> = queue.stdout.lines().collect();
         let is_empty = queue.code == Some(0) && lines.is_empty();
         if is_empty && users_are_done() {
@@ -99,6 +99,7 @@ pub fn verdict(world: &World) -> Verdict {
         clock: &world.clock.lock().unwrap().clone(),
         hindered: &world.hindered.lock().unwrap().clone(),
         watchers_killed: &world.watchers_killed.lock().unwrap().clone(),
+        steps_killed: &world.steps_killed.lock().unwrap().clone(),
         outputs: world.slotd.path("out"),
         boot_at: real.as_secs() as i64 - (now() / 1000) as i64,
     };
@@ -115,6 +116,7 @@ pub fn verdict(world: &World) -> Verdict {
         }
     }
     let mut others = leftovers(world);
+    others.extend(singletons(&facts));
     others.append(&mut world.found.lock().unwrap());
     bad += others.len() as u64;
     found.extend(others);
@@ -166,7 +168,7 @@ fn leftovers(world: &World) -> Vec<String> {
 /// started, without which the next daemon might start it again.
 fn files(world: &World, found: &mut Vec<String>) {
     const KEPT: [&str; 4] = ["script.sh", "job.json", "runner.sh", "exit_status"];
-    let killed = world.watchers_killed.lock().unwrap();
+    let killed = &*world.watchers_killed.lock().unwrap() | &*world.steps_killed.lock().unwrap();
     for dir in fs::read_dir(world.slotd.root.join("lib/jobs")).into_iter().flatten().flatten() {
         let was_killed =
             dir.file_name().to_str().and_then(|job| job.parse().ok()).is_some_and(|job| killed.contains(&job));

@@ -84,6 +84,8 @@ pub struct World {
     pub full: Mutex<Option<u64>>,
     /// Jobs one of whose watchers was killed.
     pub watchers_killed: Mutex<BTreeSet<u32>>,
+    /// Jobs one of whose steps lost its watcher or its client: the job itself goes on.
+    pub steps_killed: Mutex<BTreeSet<u32>>,
     /// What must not have happened, found on the way.
     pub found: Mutex<Vec<String>>,
     /// No more faults, no more submissions.
@@ -119,6 +121,7 @@ impl World {
             hindered: Mutex::default(),
             full: Mutex::default(),
             watchers_killed: Mutex::default(),
+            steps_killed: Mutex::default(),
             found: Mutex::default(),
             over: AtomicBool::new(false),
             backlog: AtomicUsize::new(0),

@@ -159,7 +159,7 @@ impl RunnerActor {
             return self.end_if_empty(ctx);
         }
         let mark = Arc::clone(&self.setup.mark);
-        let _underway = mark.begin(self.id);
+        let _underway = mark.begin(self.key(StepId::Batch));
         self.clear_way();
         let made = self.make_cgroup();
         let Some(job) = &self.job else { return };
@@ -211,6 +211,8 @@ impl RunnerActor {
         if let Some(why) = self.broken.clone() {
             return self.launch_failed(step, &LaunchError::Broken(why), ctx);
         }
+        let mark = Arc::clone(&self.setup.mark);
+        let _underway = mark.begin(m.step);
         let mem_mb = m.alloc.tres.mem_mb;
         let own_mem = m.job.run.alloc.as_ref().is_some_and(|whole| mem_mb < whole.tres.mem_mb).then_some(mem_mb);
         let spec = launch_plan::step_launch(&m, &self.setup.paths, self.setup.kill_wait);

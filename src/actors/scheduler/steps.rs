@@ -48,6 +48,8 @@ impl SchedulerActor {
 
     /// A step is over: its client hears of it once that is durable.
     pub(super) fn end_step(&mut self, key: StepKey, record: ExitRecord, cause: EndCause, mut cx: Cx) {
+        let nothing = (cause == EndCause::NeverLaunched).then(|| self.core.step_came_to_nothing(key, cx.now)).flatten();
+        let (record, cause) = nothing.map_or((record, cause), |failed| (failed, EndCause::LaunchFailed));
         self.core.on_step_ended(key, &record, cause, &mut cx);
         self.running_steps.remove(&key);
         let news = self.step_news.remove(&key);
@@ -100,7 +102,9 @@ impl SchedulerActor {
             return;
         };
         if step.state.is_terminal() {
-            let ended = Answer::StepEnded(Box::new(ExitRecord::gone(step.exit, step.end.unwrap_or(step.start))));
+            let end = step.end.unwrap_or(step.start);
+            let failed = self.core.step_came_to_nothing(key, end);
+            let ended = Answer::StepEnded(Box::new(failed.unwrap_or_else(|| ExitRecord::gone(step.exit, end))));
             // After the commit of that end, should it be under way.
             return self.commit_then(Outbox::default(), Some(Asker::News(Box::new(move || drop(news.send(ended))))));
         }

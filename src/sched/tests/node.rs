@@ -1,7 +1,7 @@
 //! A host that cannot start processes, and a job that the daemon dies of.
 
 use super::*;
-use crate::model::node::HostFault;
+use crate::model::node::{HostFault, LaunchAtDeath};
 
 /// The launch of this job fails by a full disk.
 fn fails(d: &mut Double, id: JobId) {
@@ -120,7 +120,9 @@ fn a_job_that_the_daemon_died_of_twice_is_held_until_it_is_released() {
         assert_eq!(d.started(), [bad]);
         let jobs = d.store.jobs.values().cloned().collect();
         d.core = Core::recover(d.core.config().clone(), jobs, Vec::new(), JobId(3), d.now);
-        d.core.launch_was_under_way(bad);
+        // A job's deaths are counted in its record: other launches come between.
+        let step = StepKey { job: bad, step: StepId::Batch };
+        d.core.launch_was_under_way(LaunchAtDeath { step, deaths: 1 });
         d.end(bad, EndCause::NeverLaunched, ExitCode::OK);
         assert_eq!(d.core.job(bad).unwrap().failed_launches.deaths, deaths);
         assert_eq!(d.store.jobs[&bad].failed_launches.deaths, deaths, "the next daemon knows");

@@ -6,12 +6,46 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// From now on no file of this process may grow beyond so many bytes (RLIMIT_FSIZE): with 0 each write to a file fails.
 /// `None`: as large as they like. What the process started before is not touched.
 #[track_caller]
 pub fn limit_files(pid: i32, bytes: Option<u64>) {
     proc::limit(pid, libc::RLIMIT_FSIZE, bytes);
+}
+
+/// A directory that is read-only for whoever opens a file in it from now on.
+#[derive(Debug)]
+pub struct ReadOnly(PathBuf);
+
+impl ReadOnly {
+    /// `None`, and a line that says so, where nobody may mount.
+    pub fn make(at: &Path) -> Option<ReadOnly> {
+        let mount = |options: &[&str]| Command::new("mount").args(options).arg(at).output();
+        let bound = Command::new("mount").arg("--bind").arg(at).arg(at).output();
+        if !bound.is_ok_and(|out| out.status.success()) {
+            eprintln!("not tested: nothing can be mounted here");
+            return None;
+        }
+        let made = ReadOnly(at.to_owned());
+        let done = mount(&["-o", "remount,bind,ro"]).expect("mount");
+        assert!(done.status.success(), "{done:?}");
+        Some(made)
+    }
+}
+
+impl Drop for ReadOnly {
+    fn drop(&mut self) {
+        detach(&self.0);
+    }
+}
+
+fn detach(at: &Path) {
+    if let Ok(place) = CString::new(at.as_os_str().as_bytes()) {
+        // SAFETY: the text ends with a zero byte and lives until the call returns.
+        unsafe { libc::umount2(place.as_ptr(), libc::MNT_DETACH) };
+    }
 }
 
 /// A disk of its own, in memory.
@@ -47,9 +81,6 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        if let Ok(place) = CString::new(self.0.as_os_str().as_bytes()) {
-            // SAFETY: the text ends with a zero byte and lives until the call returns.
-            unsafe { libc::umount2(place.as_ptr(), libc::MNT_DETACH) };
-        }
+        detach(&self.0);
     }
 }

@@ -10,6 +10,7 @@
 
 pub mod disk;
 pub mod lab;
+pub mod limits;
 pub mod loads;
 pub mod proc;
 pub mod scripts;

@@ -8,7 +8,7 @@
 //! - `ignore`: SIGTERM does nothing;
 //! - `child`: a child stays behind, and does not end by itself;
 //! - `lines=N`: so many lines on standard output;
-//! - `step=MS,CODE`: a step of `srun` first, whose exit code is told;
+//! - `step=MS,CODE`: a step of `srun` first, whose exit code is told, or that it was refused by a full disk;
 //! - `role=step`: it is that step, and takes no locks.
 //!
 //! A line of the log: what, submission, array task or `-`, array or job, job, restarts, pid, milliseconds from the boot of
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, IntoRawFd};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -30,6 +30,9 @@ unsafe extern "C" {
 const LOCK_EX_NB: i32 = 2 | 4;
 const F_SETFD: i32 = 2;
 const SIGTERM: i32 = 15;
+
+/// What srun says where a step cannot be stored or launched.
+const FULL: [&str; 2] = ["the daemon's database is full", "no space on disk"];
 
 /// Milliseconds of a clock tick in /proc: USER_HZ is 100 everywhere.
 const TICK_MS: u64 = 10;
@@ -140,8 +143,15 @@ impl Player<'_> {
         let mut srun = Command::new("srun");
         srun.args(["helper", "play", "role=step"]).arg(format!("ms={ms}")).arg(format!("code={code}"));
         srun.args(["log", "locks", "sub"].map(|word| format!("{word}={}", self.words[word])));
-        let ended = srun.status().expect("srun");
-        self.tell("saw", &ended.code().map_or_else(|| "signal".to_owned(), |code| code.to_string()));
+        let ended = srun.stderr(Stdio::piped()).spawn().and_then(Child::wait_with_output).expect("srun");
+        drop(std::io::stderr().write_all(&ended.stderr));
+        let said = String::from_utf8_lossy(&ended.stderr);
+        let code = match ended.status.code() {
+            None => "signal".to_owned(),
+            Some(1) if FULL.iter().any(|text| said.contains(text)) => "full".to_owned(),
+            Some(code) => code.to_string(),
+        };
+        self.tell("saw", &code);
     }
 }
 
