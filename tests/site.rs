@@ -101,3 +101,59 @@ fn the_capacity_may_be_a_part_of_what_there_is() {
         "{text}"
     );
 }
+
+#[test]
+fn the_file_is_read_again_without_a_restart_and_a_wrong_one_changes_nothing() {
+    let slotd = with_file(DAY_AND_NIGHT);
+    let waiting = slotd.wrap(&["-p", "day", "-t", "3:00:00"], "true");
+    slotd.wait_reason(waiting, "PartitionTimeLimit");
+    let file = slotd.base.join("slotd.toml");
+    fs::write(&file, DAY_AND_NIGHT.replace("2:00:00", "two hours")).unwrap();
+    let said = slotd.line("scontrol reconfigure").fails(1).stderr.replace(&slotd.base.display().to_string(), "");
+    assert!(said.starts_with("slurm_reconfigure error: /slotd.toml:5: max_time = \"two hours\": expected "), "{said}");
+    assert_eq!(slotd.line("sinfo -h -p day -o %l").ok().text(), "2:00:00");
+    fs::write(&file, DAY_AND_NIGHT.replace("2:00:00", "4:00:00").replace("DOWN", "UP")).unwrap();
+    slotd.line("scontrol reconfigure").ok();
+    assert_eq!(slotd.line("sinfo -h -o %a|%l").ok().lines(), ["up|4:00:00", "up|infinite"]);
+    slotd.wait_end(waiting);
+}
+
+#[test]
+fn a_partition_is_changed_until_the_file_is_read_again() {
+    let slotd = with_file(DAY_AND_NIGHT);
+    let waiting = slotd.wrap(&[], "true");
+    slotd.wait_reason(waiting, "PartitionDown");
+    slotd.line("scontrol update PartitionName=night State=UP").ok();
+    slotd.wait_end(waiting);
+    slotd.line("scontrol update PartitionName=night MaxTime=60").ok();
+    assert_eq!(slotd.line("sinfo -h -p night -o %a|%l").ok().text(), "up|1:00:00");
+    slotd.line("scontrol update PartitionName=night State=DRAIN").ok();
+    let said = slotd.line("sbatch -p night --wrap true").fails(1).stderr;
+    assert!(said.contains("partition night is DRAIN") && said.contains("(inactive or drain)"), "{said}");
+    slotd.line("scontrol reconfigure").ok();
+    assert_eq!(slotd.line("sinfo -h -p night -o %a|%l").ok().text(), "down|infinite");
+    let said = slotd.line("scontrol update PartitionName=nope State=UP").fails(1).stderr;
+    assert!(said.starts_with("slurm_update error: Invalid partition name specified"), "{said}");
+    let said = slotd.line("scontrol update PartitionName=day CPUs=99").fails(1).stderr;
+    assert!(said.contains("there is no CPU 99"), "{said}");
+}
+
+#[test]
+fn a_drained_node_starts_nothing_until_it_is_resumed_also_over_a_restart() {
+    let mut slotd = Slotd::start();
+    let running = slotd.endless(&[]);
+    let host = slotd_kit::host();
+    slotd.cmd("scontrol", &["update", &format!("NodeName={host}"), "State=DRAIN", "Reason=new fan"]).ok();
+    let waiting = slotd.wrap(&[], "true");
+    slotd.wait_reason(waiting, "ReqNodeNotAvail");
+    assert_eq!(slotd.line("sinfo -h -o %T").ok().text(), "draining");
+    slotd.crash();
+    slotd.wait_reason(waiting, "ReqNodeNotAvail");
+    let reasons = slotd.line("sinfo -R").ok().stdout;
+    assert!(reasons.contains("new fan") && reasons.contains(&host), "{reasons}");
+    slotd.cancel(running);
+    slotd.wait_end(running);
+    slotd.line("scontrol update NodeName=localhost State=RESUME").ok();
+    slotd.wait_end(waiting);
+    slotd.line("scontrol update NodeName=other State=RESUME").fails(1);
+}

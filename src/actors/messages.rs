@@ -7,6 +7,7 @@ use crate::model::change::{Change, LaunchTexts};
 use crate::model::diagnostics::Diagnostics;
 use crate::model::gpu::{Gpu, GpuReading};
 use crate::model::job::ClientProcess;
+use crate::model::node::NodeReason;
 use crate::model::notice::Notice;
 use crate::model::partition::Host;
 use crate::model::query::JobQuery;
@@ -14,7 +15,7 @@ use crate::model::view::{JobList, JobView, NodeView};
 use crate::model::{ExitCode, ExitRecord, Job, JobId, JobRef, Refusal, StepId, StepKey, StoreFault};
 use crate::protocol::answer::Outcome;
 use crate::protocol::request::{CancelAsk, ControlAction, StepLaunch, UsageAsk};
-use crate::sched::{EndCause, EndedJob, Estimate, SignalTarget, StopCause, Submission};
+use crate::sched::{Config, EndCause, EndedJob, Estimate, SignalTarget, StopCause, Submission};
 use crate::store::StoreError;
 use actix::Message;
 use std::os::fd::OwnedFd;
@@ -73,6 +74,22 @@ pub struct QueryUsage(pub UsageAsk);
 #[derive(Message)]
 #[rtype(result = "NodeView")]
 pub struct QueryNode;
+
+/// What the owner of the host changes.
+#[derive(Message)]
+#[rtype(result = "Result<(), Refusal>")]
+pub struct ChangeSite(pub SiteChange);
+
+pub enum SiteChange {
+    /// The configuration, as it was read again.
+    Configured(Box<Config>),
+    Partition {
+        name: String,
+        settings: Vec<(String, String)>,
+    },
+    /// Why the node takes no jobs; `None`: it does.
+    Node(Option<NodeReason>),
+}
 
 #[derive(Message)]
 #[rtype(result = "Diagnostics")]

@@ -4,6 +4,7 @@
 
 pub mod control;
 pub mod show;
+mod site;
 pub mod update;
 
 use super::output::{self, ctx};
@@ -16,6 +17,7 @@ use crate::args::options::{CommonOpts, DataOpts};
 use crate::args::origin::Origin;
 use crate::commands::pages::texts;
 use crate::commands::scontrol::show::Show;
+use crate::model::node::NodeOrder;
 use crate::model::query::JobQuery;
 use crate::model::update::Update;
 use crate::model::view::JobList;
@@ -93,6 +95,15 @@ pub enum Command {
         target: Target,
         updates: Vec<Update>,
     },
+    UpdatePartition {
+        name: String,
+        settings: Vec<(String, String)>,
+    },
+    UpdateNode {
+        name: String,
+        order: NodeOrder,
+    },
+    Reconfigure,
     Top(Vec<JobRef>),
     /// `write batch_script`; the file is `-` for standard output, `None` for `slurm-<id>.sh`.
     WriteScript {
@@ -122,7 +133,7 @@ type ReadWords = fn(&[String], &Origin) -> Result<Command, CliError>;
 struct Verb(&'static str, usize, &'static str, ReadWords);
 
 /// What `scontrol` can do.
-const VERBS: [Verb; 17] = [
+const VERBS: [Verb; 18] = [
     Verb("show", 2, "Show jobs, steps, the node, partitions, the settings, host lists", |words, origin| {
         show::read(words, origin).map(Command::Show)
     }),
@@ -137,7 +148,10 @@ const VERBS: [Verb; 17] = [
     }),
     Verb("suspend", 2, "Stop running jobs", |words, _| control::targets("suspend", words).map(Command::Suspend)),
     Verb("resume", 3, "Let suspended jobs run on", |words, _| control::targets("resume", words).map(Command::Resume)),
-    Verb("update", 2, "Change a job: JobId=12 TimeLimit=2:00:00", update::read),
+    Verb("update", 2, "Change a job, a partition or the node: JobId=12 TimeLimit=2:00:00", update::read),
+    Verb("reconfigure", 3, "Read slotd.toml again", |words, _| {
+        control::alone("reconfigure", words, Command::Reconfigure)
+    }),
     Verb("top", 3, "Put pending jobs before the others of their user", |words, _| {
         control::jobs("top", words).map(Command::Top)
     }),
@@ -167,17 +181,16 @@ impl TypedValueParser for VerbParser {
 }
 
 /// Commands of Slurm for which there is nothing to command here.
-const REFUSED: [(&str, &str); 16] = [
+const REFUSED: [(&str, &str); 15] = [
     ("abort", "stop the daemon as it was started"),
     ("cancel_reboot", "the host is not rebooted by slotd"),
     ("cluster", "there are no other clusters"),
-    ("create", "partitions are set by SLOTD_CPU_PARTITIONS and SLOTD_GPU_PARTITIONS"),
-    ("delete", "partitions are set by SLOTD_CPU_PARTITIONS and SLOTD_GPU_PARTITIONS"),
+    ("create", "add the partition to slotd.toml and call scontrol reconfigure"),
+    ("delete", "take the partition out of slotd.toml and call scontrol reconfigure"),
     ("errnumstr", "errors come with their texts"),
     ("fsdampeningfactor", "there is no fair share"),
     ("power", "the host is not powered by slotd"),
     ("reboot", "the host is not rebooted by slotd"),
-    ("reconfigure", "the daemon reads its settings when it starts"),
     ("schedloglevel", "the daemon's log is set by SLOTD_LOG"),
     ("setdebug", "the daemon's log is set by SLOTD_LOG"),
     ("setdebugflags", "the daemon's log is set by SLOTD_LOG"),
@@ -272,6 +285,12 @@ impl Session<'_> {
             Command::Resume(targets) => self.control(&self.jobs_of(targets)?, ControlAction::Resume, None),
             Command::Top(jobs) => self.control(jobs, ControlAction::Top, None),
             Command::Update { target, updates } => self.update(target, updates),
+            Command::UpdatePartition { name, settings } => {
+                let (name, settings) = (name.clone(), settings.clone());
+                site::change(&Request::UpdatePartition { name, settings }, "slurm_update")
+            }
+            Command::UpdateNode { name, order } => self.update_node(name, order),
+            Command::Reconfigure => site::change(&Request::Reconfigure, "slurm_reconfigure"),
             Command::WriteScript { job, file } => control::write_script(job, file.as_deref()),
             Command::Notify { job, message } => {
                 let tell = ControlAction::Notify(message.clone());

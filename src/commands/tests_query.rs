@@ -366,7 +366,7 @@ fn scontrol_refuses_as_slurm_does() {
         (
             "delete of what there is",
             &["delete", "PartitionName=x"],
-            "delete is not supported by slotd: partitions are set by SLOTD_CPU_PARTITIONS and SLOTD_GPU_PARTITIONS\n",
+            "delete is not supported by slotd: take the partition out of slotd.toml and call scontrol reconfigure\n",
             1,
         ),
         ("H-41", &["show"], "too few arguments for keyword:show\n", 1),
@@ -385,10 +385,17 @@ fn scontrol_refuses_as_slurm_does() {
         ("a step", &["show", "job", "16.0"], "scontrol_print_job error: Invalid job id specified\n", 1),
         ("a bad id", &["release", "x"], "Invalid job id specified for job x\n", 1),
         ("a value", &["update", "job", "1", "TimeLimit=1h"], "Invalid TimeLimit value: 1h\nRequest aborted\n", 1),
+        ("reconfigure", &["reconfigure", "now"], "too many arguments for keyword:reconfigure\n", 1),
         (
-            "reconfigure",
-            &["reconfigure"],
-            "reconfigure is not supported by slotd: the daemon reads its settings when it starts\n",
+            "a drain without a reason",
+            &["update", "NodeName=localhost", "State=DRAIN"],
+            "You must specify a reason when DOWNING or DRAINING a node. Request denied\n",
+            1,
+        ),
+        (
+            "a value of a partition",
+            &["update", "PartitionName=cpu", "State=open"],
+            "Invalid State value: open\nRequest aborted\n",
             1,
         ),
     ] {

@@ -10,6 +10,7 @@ mod history;
 mod listener;
 mod log_file;
 mod logging;
+mod node_order;
 mod reboot;
 mod recovery;
 mod repeats;

@@ -2,6 +2,7 @@
 
 use crate::actors::reader::ended_facts;
 use crate::actors::scheduler::clients_to_expect;
+use crate::daemon::node_order;
 use crate::daemon::reboot;
 use crate::daemon::run::{DaemonError, failed, unusable};
 use crate::exec::job_dirs;
@@ -104,6 +105,7 @@ pub fn recover(
         Reader::open(&paths.db()).and_then(|mut reader| ended_facts(&mut reader, &targets)).map_err(unusable(paths))?;
     let mut core = Core::recover(config, jobs, ended, next_id, daemon_start);
     core.set_clock(clock::base());
+    core.set_drain(node_order::read(paths));
     let opening = reboot::bury(&mut core, paths, last_commit, daemon_start);
     let adopted: Vec<Job> = core.jobs().filter(|job| job.run.state.is_active()).cloned().collect();
     let clients = clients_to_expect(core.jobs());

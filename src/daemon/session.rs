@@ -9,6 +9,7 @@ use crate::actors::{Readers, SchedulerActor};
 use crate::daemon::answers::{Answers, Reply};
 use crate::daemon::history::History;
 use crate::daemon::requests::Requests;
+use crate::daemon::settings::Settings;
 use crate::daemon::wire::FrameReader;
 use crate::exec;
 use crate::model::change::LaunchTexts;
@@ -22,7 +23,7 @@ use crate::sched::{EndedJob, Submission, dependency_targets};
 use crate::sys::paths::Paths;
 use crate::sys::{break_point, limits};
 use actix::Addr;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ use tokio::time::timeout;
 
 mod changes;
 mod lists;
+mod site;
 
 /// What sessions talk to.
 pub struct Hub {
@@ -40,7 +42,8 @@ pub struct Hub {
     pub readers: Readers,
     pub paths: Paths,
     /// `scontrol show config`.
-    pub config: Vec<(String, String)>,
+    pub config: RefCell<Vec<(String, String)>>,
+    pub settings: Arc<Settings>,
     pub clock: fn() -> Timestamp,
     /// Names the steps' requests while they wait.
     pub next_ticket: Cell<u64>,
@@ -186,7 +189,10 @@ impl Session {
             Request::Accounting(query) => return self.accounting(query).await,
             Request::Usage(ask) => return self.usage(ask).await,
             Request::Node => plain(Answer::Node(Box::new(hub.scheduler.send(QueryNode).await?))),
-            Request::Config => plain(Answer::Config(hub.config.clone())),
+            Request::Config => plain(Answer::Config(hub.config.borrow().clone())),
+            Request::Reconfigure => return self.reconfigure().await,
+            Request::UpdatePartition { name, settings } => return self.update_partition(name, settings).await,
+            Request::UpdateNode(order) => return self.update_node(order).await,
             Request::Clean { before, dry_run } => match hub.history.clean(before, dry_run).await {
                 Ok(cleaned) => plain(Answer::Cleaned(cleaned)),
                 Err(why) => refused(Refusal::Database(why)),

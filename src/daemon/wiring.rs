@@ -32,7 +32,7 @@ use crate::store::{Reader, Store};
 use crate::sys::clock;
 use crate::sys::paths::Paths;
 use actix::prelude::*;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -102,7 +102,8 @@ pub fn start(parts: Parts) -> Hub {
         scheduler,
         readers: start_readers(paths.db(), node, batch_tasks),
         paths,
-        config: shown,
+        config: RefCell::new(shown),
+        settings: Arc::new(settings),
         clock: clock::now,
         next_ticket: Cell::new(1),
         connections: Cell::new(0),

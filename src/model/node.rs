@@ -64,6 +64,14 @@ pub struct LaunchAtDeath {
     pub deaths: u32,
 }
 
+/// What the owner of the host tells the node (`scontrol update NodeName=…`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NodeOrder {
+    /// Take no more jobs, for this reason.
+    Drain(String),
+    Resume,
+}
+
 /// Why the node is drained, since when, and by whom.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeReason {

@@ -132,6 +132,8 @@ pub enum Refusal {
     Unrecorded(StoreFault),
     /// Limits cannot be enforced, which the daemon is set to do: the path and the reason.
     NoCgroups(String),
+    /// What the owner of the host says makes no sense, or cannot be kept.
+    Configuration(String),
     ShuttingDown,
     /// Other clients do not read their answers.
     Crowded,
@@ -294,7 +296,7 @@ impl fmt::Display for Refusal {
                 return write!(f, "this daemon serves user {daemon} alone, not user {client}");
             }
             Refusal::Unsendable(why) => return write!(f, "the answer could not be sent: {why}"),
-            Refusal::Malformed(why) | Refusal::Database(why) => why,
+            Refusal::Malformed(why) | Refusal::Database(why) | Refusal::Configuration(why) => why,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! What clients ask.
 
 use crate::model::job::{Client, ClientProcess};
+use crate::model::node::NodeOrder;
 use crate::model::query::JobQuery;
 use crate::model::request::Rlimit;
 use crate::model::{JobId, JobRef, JobRequest, StepId, StepRequest, Timestamp};
@@ -20,6 +21,14 @@ pub enum Request {
     Accounting(JobQuery),
     Node,
     Config,
+    /// Read the configuration again.
+    Reconfigure,
+    /// Keys and values as `spec::partition` reads them.
+    UpdatePartition {
+        name: String,
+        settings: Vec<(String, String)>,
+    },
+    UpdateNode(NodeOrder),
     /// Hold, release, update and the like, on each job in turn.
     Control {
         jobs: Vec<JobRef>,
@@ -77,6 +86,9 @@ impl Request {
             Request::Accounting(_) => ("DBD_GET_JOBS_COND", 1444),
             Request::Node => ("REQUEST_NODE_INFO", 2007),
             Request::Config => ("REQUEST_BUILD_INFO", 2001),
+            Request::Reconfigure => ("REQUEST_RECONFIGURE", 1003),
+            Request::UpdatePartition { .. } => ("REQUEST_UPDATE_PARTITION", 3005),
+            Request::UpdateNode(_) => ("REQUEST_UPDATE_NODE", 3002),
             Request::Control { action, .. } => match action {
                 ControlAction::Hold | ControlAction::Release | ControlAction::Top | ControlAction::Update(_) => {
                     ("REQUEST_UPDATE_JOB", 3001)

@@ -214,7 +214,7 @@ impl Core {
         }
     }
 
-    fn unknown_partition(&self, name: &str) -> Refusal {
+    pub(super) fn unknown_partition(&self, name: &str) -> Refusal {
         let known = self.config.partitions.iter().map(|partition| partition.name.clone()).collect();
         Refusal::UnknownPartition { name: name.to_owned(), known }
     }

@@ -26,6 +26,7 @@
 //! | `recover` | the state after a restart of the daemon |
 //! | `found` | records of jobs that the database does not know |
 //! | `reboot` | what became of jobs that ran when the machine went down |
+//! | `site` | what the owner of the host changes |
 //! | `invariants` | what must always be true, for the tests |
 
 mod admit;
@@ -51,6 +52,7 @@ mod reboot;
 mod recover;
 mod room;
 mod seats;
+mod site;
 mod steps;
 mod timers;
 mod types;
@@ -72,6 +74,7 @@ pub use self::core::{Core, dependency_targets};
 pub use forecast::{Forecast, Starts};
 pub use found::{FoundJob, found_changes};
 pub use layout::{Layout, LayoutAsk, Outside, layout};
+pub use node::Trouble;
 pub use reboot::Remains;
 pub use seats::count_out;
 pub use types::*;

@@ -32,6 +32,8 @@ const MAX_FAULTS: u32 = 5;
 pub struct Trouble {
     pub text: String,
     pub since: Timestamp,
+    /// The name and the number of the user who wants it so. `None`: the daemon has found it.
+    pub by: Option<(String, u32)>,
 }
 
 /// What keeps the node from taking jobs.
@@ -40,6 +42,8 @@ pub(super) struct Node {
     /// The database cannot be written.
     store: Option<Trouble>,
     launches: Option<FailingLaunches>,
+    /// Its owner takes it out of use.
+    pub order: Option<Trouble>,
     /// Limits cannot be set. Jobs are started all the same, and their launch fails with the reason.
     cgroups: Option<Trouble>,
 }
@@ -60,14 +64,14 @@ struct FailingLaunches {
 
 impl Node {
     fn takes_starts(&self) -> bool {
-        self.store.is_none() && self.launches.is_none()
+        self.store.is_none() && self.launches.is_none() && self.order.is_none()
     }
 
     /// A launch failed; true where it is the first of this trouble.
     fn launch_failed(&mut self, job: JobId, text: String, now: Timestamp) -> bool {
         let Some(failing) = &mut self.launches else {
             self.launches = Some(FailingLaunches {
-                trouble: Trouble { text, since: now },
+                trouble: Trouble { text, since: now, by: None },
                 pause_secs: FIRST_PAUSE_SECS,
                 next: now.plus_secs(FIRST_PAUSE_SECS),
                 probe: None,
@@ -90,19 +94,20 @@ impl Node {
 impl Core {
     /// Why the node takes no jobs; `None`: it does.
     pub fn node_trouble(&self) -> Option<&Trouble> {
-        let Node { store, launches, cgroups } = &self.node;
-        store.as_ref().or(launches.as_ref().map(|failing| &failing.trouble)).or(cgroups.as_ref())
+        let Node { store, launches, cgroups, order } = &self.node;
+        let failing = launches.as_ref().map(|failing| &failing.trouble);
+        store.as_ref().or(failing).or(order.as_ref()).or(cgroups.as_ref())
     }
 
     /// The database cannot be written, or can again.
     pub fn set_store_trouble(&mut self, text: Option<String>, now: Timestamp) {
-        self.node.store = text.map(|text| Trouble { text, since: now });
+        self.node.store = text.map(|text| Trouble { text, since: now, by: None });
     }
 
     /// The cgroups of jobs cannot be made, or can again.
     pub fn set_cgroup_trouble(&mut self, text: Option<String>, now: Timestamp) {
         let since = self.node.cgroups.as_ref().map_or(now, |known| known.since);
-        self.node.cgroups = text.map(|text| Trouble { text, since });
+        self.node.cgroups = text.map(|text| Trouble { text, since, by: None });
     }
 
     /// What is wrong with the cgroups of jobs.
@@ -169,13 +174,14 @@ impl Core {
     /// When the next job is tried on a drained node, if that is a matter of time alone.
     pub(super) fn next_probe(&self) -> Option<Timestamp> {
         let failing = self.node.launches.as_ref().filter(|failing| !failing.waits_for_room)?;
-        (self.node.store.is_none() && self.queue.first().is_some()).then_some(failing.next)
+        let is_allowed = self.node.store.is_none() && self.node.order.is_none();
+        (is_allowed && self.queue.first().is_some()).then_some(failing.next)
     }
 
     /// Starts one job of a drained node, if it is time: the first of the queue that has not failed, else the first.
     pub(super) fn probe(&mut self, cx: &mut Cx) {
         let Some(failing) = self.node.launches.as_ref().filter(|failing| failing.next <= cx.now) else { return };
-        if self.node.store.is_some() {
+        if self.node.store.is_some() || self.node.order.is_some() {
             return;
         }
         let mut keys = Vec::new();

@@ -1,11 +1,13 @@
 //! The host as sinfo asks for it.
 
 use super::SchedulerActor;
-use crate::actors::messages::{CgroupsChecked, QueryNode, SubmitJob};
+use crate::actors::messages::{CgroupsChecked, ChangeSite, QueryNode, SiteChange, SubmitJob};
 use crate::exec::cgroup::CgroupBase;
 use crate::model::node::NodeReason;
+use crate::model::partition::Host;
 use crate::model::view::{NodeView, PartitionView};
 use crate::model::{JobId, Refusal};
+use crate::sched::Trouble;
 use actix::prelude::*;
 use std::sync::Arc;
 
@@ -23,17 +25,43 @@ impl Handler<QueryNode> for SchedulerActor {
                 .into_iter()
                 .map(|load| PartitionView { partition: load.partition, running: load.running, pending: load.pending })
                 .collect(),
-            drained: self.core.node_trouble().map(|trouble| NodeReason {
-                text: trouble.text.clone(),
-                since: trouble.since,
-                user: crate::sys::user::user_name(nix::unistd::getuid().as_raw()),
-                uid: nix::unistd::getuid().as_raw(),
-            }),
+            drained: self.core.node_trouble().map(reason),
             daemon_start: self.outputs.daemon_start,
             load_centi: crate::sys::system::probe_load_centi(),
             free_mem_mb: crate::sys::memory::probe_free_mb(),
             now: self.now(),
         })
+    }
+}
+
+/// As it is told: what the daemon has found is its owner's.
+fn reason(trouble: &Trouble) -> NodeReason {
+    let (user, uid) = trouble.by.clone().unwrap_or_else(|| {
+        let (uid, _) = crate::sys::user::current();
+        (crate::sys::user::user_name(uid), uid)
+    });
+    NodeReason { text: trouble.text.clone(), since: trouble.since, user, uid }
+}
+
+impl Handler<ChangeSite> for SchedulerActor {
+    type Result = Result<(), Refusal>;
+
+    fn handle(&mut self, ChangeSite(change): ChangeSite, ctx: &mut Self::Context) -> Self::Result {
+        let now = self.now();
+        match change {
+            SiteChange::Configured(config) => {
+                // What is known of the GPUs is younger here.
+                let Host { gpus, lost_gpus, gpu_shards, .. } = self.core.config().host.clone();
+                let host = Host { gpus, lost_gpus, gpu_shards, ..config.host };
+                self.core.set_host(host, config.all_partitions, now);
+            }
+            SiteChange::Partition { name, settings } => self.core.update_partition(&name, &settings, now)?,
+            SiteChange::Node(reason) => self.core.set_drain(reason),
+        }
+        self.log_node();
+        self.forecasts.outdate();
+        self.ask_round(ctx);
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 //! Whether a job is in a state that allows the change is the daemon's business.
 
 use super::control::{job_list, without_job_word};
-use super::{Command, Target, bare};
+use super::{Command, Target, bare, site};
 use crate::args::error::{CliError, Mark};
 use crate::args::job_values::{MAX_NICE, nice_forms};
 use crate::args::origin::Origin;
@@ -87,10 +87,8 @@ const KEYS: [Key; 28] = [
 ];
 
 /// Things of Slurm that `update` can change and that are set otherwise here, by their first key.
-const OTHERS: [(&str, &str); 7] = [
+const OTHERS: [(&str, &str); 5] = [
     ("frontendname", "there are no front ends"),
-    ("nodename", "the node is as the host is"),
-    ("partitionname", "partitions are set by SLOTD_CPU_PARTITIONS and SLOTD_GPU_PARTITIONS"),
     ("powercap", "the host is not powered by slotd"),
     ("reservationname", "there are no reservations"),
     ("stepid", "a step has its job's time limit"),
@@ -105,6 +103,9 @@ pub fn read(words: &[String], origin: &Origin) -> Result<Command, CliError> {
     let pairs = without_job_word(words);
     if pairs.is_empty() {
         return Err(bare("too few arguments for update keyword"));
+    }
+    if let Some(command) = site::read(words) {
+        return command;
     }
     let mut target = None;
     let mut name = None;

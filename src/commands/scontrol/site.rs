@@ -1,0 +1,100 @@
+//! What `scontrol` changes of the host: `update PartitionName=…`, `update NodeName=…`, `reconfigure`.
+
+use super::{Command, Session, bare, output};
+use crate::args::error::{CliError, Mark};
+use crate::client::connection::Connection;
+use crate::commands::{Done, known_names, paths, unexpected};
+use crate::model::Partition;
+use crate::model::node::NodeOrder;
+use crate::protocol::answer::Answer;
+use crate::protocol::request::Request;
+use crate::spec::error::shown;
+use crate::spec::partition::{self, PartitionError};
+
+/// The words after `update`, if they are about a partition or the node.
+pub(super) fn read(words: &[String]) -> Option<Result<Command, CliError>> {
+    let pair = |word: &String| word.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let pairs: Vec<_> = words.iter().filter_map(pair).collect();
+    let named = |key: &str| pairs.iter().find(|(known, _)| known.eq_ignore_ascii_case(key)).map(|(_, value)| value);
+    let others = |key: &str| {
+        let others = pairs.iter().filter(|(known, _)| !known.eq_ignore_ascii_case(key)).cloned();
+        match words.iter().find(|word| !word.contains('=')) {
+            Some(word) => Err(refused(word, None)),
+            None => Ok(others.collect::<Vec<_>>()),
+        }
+    };
+    match (named("PartitionName"), named("NodeName")) {
+        (Some(name), _) => Some(others("PartitionName").and_then(|settings| partition(name, settings))),
+        (None, Some(name)) => Some(others("NodeName").and_then(|settings| node(name, settings))),
+        (None, None) => None,
+    }
+}
+
+fn refused(word: &str, hint: Option<String>) -> CliError {
+    bare(format!("Update of this parameter is not supported: {}", shown(word)))
+        .and(Mark::Bare, "Request aborted")
+        .maybe_hint(hint)
+}
+
+fn partition(name: &str, settings: Vec<(String, String)>) -> Result<Command, CliError> {
+    if settings.is_empty() {
+        return Err(bare("No changes specified"));
+    }
+    // What makes no sense is told before the daemon is asked.
+    let mut trial = Partition::default();
+    for (key, value) in &settings {
+        partition::set(&mut trial, key, value).map_err(|error| match error {
+            PartitionError::UnknownKey(hint) => refused(&format!("{key}={value}"), Some(hint)),
+            PartitionError::Expected(forms) => bare(format!("Invalid {key} value: {}", shown(value)))
+                .and(Mark::Bare, "Request aborted")
+                .maybe_hint(Some(forms.to_owned())),
+        })?;
+    }
+    Ok(Command::UpdatePartition { name: name.to_owned(), settings })
+}
+
+fn node(name: &str, settings: Vec<(String, String)>) -> Result<Command, CliError> {
+    let (mut state, mut reason) = (None, None);
+    for (key, value) in &settings {
+        match key.to_ascii_lowercase().as_str() {
+            "state" => state = Some(value.to_ascii_uppercase()),
+            "reason" => reason = Some(value.clone()).filter(|text| !text.is_empty()),
+            _ => return Err(refused(&format!("{key}={value}"), Some("keys: State, Reason".to_owned()))),
+        }
+    }
+    let order = match (state.as_deref(), reason) {
+        (Some("DRAIN"), Some(reason)) => NodeOrder::Drain(reason),
+        (Some("DRAIN" | "DOWN"), None) => {
+            return Err(bare("You must specify a reason when DOWNING or DRAINING a node. Request denied"));
+        }
+        (Some("RESUME" | "UNDRAIN" | "IDLE"), _) => NodeOrder::Resume,
+        (Some("DOWN"), Some(_)) => {
+            let hint = "State=DRAIN takes no more jobs; scancel ends those that run";
+            return Err(bare("State=DOWN is not supported by slotd: it would end the jobs that run").hint(hint));
+        }
+        (Some(other), _) => {
+            let text = format!("Invalid input: {}", shown(other));
+            return Err(bare(text).and(Mark::Bare, "Request aborted").hint("states: DRAIN, RESUME"));
+        }
+        (None, _) => return Err(bare("No changes specified")),
+    };
+    Ok(Command::UpdateNode { name: name.to_owned(), order })
+}
+
+/// Asks the daemon for a change; `call` is what Slurm names where it fails.
+pub(super) fn change(request: &Request, call: &str) -> Done {
+    match Connection::open(&paths()?)?.ask(request, &[])?.0 {
+        Answer::Done(_) => Ok(0),
+        Answer::Refused(why) => Err(bare(format!("{call} error: {why}")).maybe_hint(known_names(&why))),
+        other => Err(unexpected(&other)),
+    }
+}
+
+impl Session<'_> {
+    pub(super) fn update_node(&self, name: &str, order: &NodeOrder) -> Done {
+        if !output::is_node(name, &self.origin.host) {
+            return Err(bare("slurm_update error: Invalid node name specified"));
+        }
+        change(&Request::UpdateNode(order.clone()), "slurm_update")
+    }
+}
