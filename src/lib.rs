@@ -37,8 +37,9 @@
 //!                            │                      ├──LaunchJob, StopJob, …──► RunnerActor (one a job)
 //!                        ReaderActors               │                             │  └─ exec: launcher ─► watcher ─► tasks
 //!                       (sacct, read only)          │   ◄── StepStarted, StepEnded, JobEnded
-//!                                                   ├──NotifyEnd──► NotifierActor (SLOTD_NOTIFY_CMD)
-//!                                GpuInventoryActor ─┴─GpusChanged
+//!                                                   ├──ReadGpus──► GpuInventoryActor
+//!                                                   │   ◄── GpusChanged, GpusRead
+//!                                                   └──NotifyEnd──► NotifierActor (SLOTD_NOTIFY_CMD)
 //! ```
 //!
 //! Commands are imperative (`SubmitJob`) and have an answer. Facts are in the past tense (`JobEnded`) and have none. All

@@ -212,11 +212,11 @@ fn visible(host: &Host, ids: &[u32], hides: bool) -> Variables {
     vars
 }
 
-/// What OpenCL programs go by. ROCm's would count by it among those that `ROCR_VISIBLE_DEVICES` has left.
+/// What OpenCL programs go by: numbers alone. ROCm's would count by it among those that `ROCR_VISIBLE_DEVICES` has left.
 fn ordinals(host: &Host, ids: &[u32]) -> Variables {
-    let is_nvidias = |id: &u32| host.gpu(*id).is_none_or(|gpu| gpu.maker == Maker::Nvidia);
-    let nvidias: Vec<u32> = ids.iter().copied().filter(is_nvidias).collect();
-    let vars = (!nvidias.is_empty()).then(|| ("GPU_DEVICE_ORDINAL".to_owned(), list(&nvidias)));
+    let is_counted = |id: &u32| host.gpu(*id).is_none_or(|gpu| gpu.maker == Maker::Nvidia && gpu.handle.is_none());
+    let counted: Vec<u32> = ids.iter().copied().filter(is_counted).collect();
+    let vars = (!counted.is_empty()).then(|| ("GPU_DEVICE_ORDINAL".to_owned(), list(&counted)));
     vars.into_iter().collect()
 }
 

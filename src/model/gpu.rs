@@ -61,10 +61,11 @@ impl Gpu {
         self.handle.clone().unwrap_or_else(|| self.id.to_string())
     }
 
-    fn is_same_as(&self, other: &Gpu) -> bool {
+    /// Whether they are one GPU, seen at different times.
+    pub fn is_same_as(&self, other: &Gpu) -> bool {
         match (&self.uuid, &other.uuid) {
             (Some(own), Some(other)) => own == other,
-            _ => self.id == other.id,
+            _ => self.id == other.id && self.maker == other.maker,
         }
     }
 }

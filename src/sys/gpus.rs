@@ -73,8 +73,7 @@ impl Places {
 
     /// What was seen, by the numbers of these GPUs. The processes are told by the jobs that they are of.
     pub async fn readings(&self, seen: Vec<Seen>, gpus: &[Gpu]) -> Vec<GpuReading> {
-        let id_of =
-            |seen: &Gpu| gpus.iter().find(|gpu| gpu.uuid == seen.uuid && gpu.maker == seen.maker).map(|gpu| gpu.id);
+        let id_of = |seen: &Gpu| gpus.iter().find(|gpu| gpu.is_same_as(seen)).map(|gpu| gpu.id);
         let seen: Vec<(u32, Seen)> = seen.into_iter().map(|one| (id_of(&one.gpu).unwrap_or(one.gpu.id), one)).collect();
         let root = self.root.clone();
         let read = move || seen.into_iter().filter_map(|(id, one)| reading(id, one, &root)).collect();
@@ -82,14 +81,11 @@ impl Places {
     }
 }
 
-/// Numbers the GPUs of another maker after these. Their libraries count them for themselves.
+/// Numbers the GPUs of another maker after these.
 fn add(seen: &mut Vec<Seen>, others: Vec<Seen>) {
     let first = seen.iter().map(|one| one.gpu.id + 1).max().unwrap_or(0);
     seen.extend(others.into_iter().map(|mut other| {
-        if first > 0 {
-            other.gpu.handle.get_or_insert(other.gpu.id.to_string());
-            other.gpu.id = other.gpu.id.saturating_add(first);
-        }
+        other.gpu.id = other.gpu.id.saturating_add(first);
         other
     }));
 }
@@ -133,12 +129,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gpus_of_two_makers_have_different_numbers_and_their_own_names() {
+    fn gpus_of_two_makers_have_different_numbers() {
         let gpus = |ids: [u32; 2]| ids.map(|id| Seen { gpu: Gpu { id, ..Gpu::default() }, ..Seen::default() }).to_vec();
         let mut seen = gpus([0, 1]);
         add(&mut seen, gpus([0, 1]));
-        let told: Vec<(u32, String)> = seen.iter().map(|one| (one.gpu.id, one.gpu.visible_as())).collect();
-        assert_eq!(told, [(0, "0"), (1, "1"), (2, "0"), (3, "1")].map(|(id, name)| (id, name.to_owned())));
+        assert_eq!(seen.iter().map(|one| one.gpu.id).collect::<Vec<_>>(), [0, 1, 2, 3]);
         let mut alone = Vec::new();
         add(&mut alone, gpus([0, 1]));
         assert_eq!(alone, gpus([0, 1]));

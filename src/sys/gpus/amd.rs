@@ -37,15 +37,12 @@ fn find(sysfs: &Path, devices: &Path) -> Vec<Seen> {
     let cards = cards.filter(|card| card.file_name().to_str().is_some_and(is_card));
     let mut found: Vec<(String, Seen)> = cards.filter_map(|card| read(&card.path().join("device"))).collect();
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
-    (0..)
-        .zip(found)
-        .map(|(id, (_, Seen { gpu, used_mb, busy, processes }))| Seen {
-            gpu: Gpu { id, ..gpu },
-            used_mb,
-            busy,
-            processes,
-        })
-        .collect()
+    // ROCm counts its own GPUs alone.
+    let numbered = |(id, (_, seen)): (u32, (String, Seen))| Seen {
+        gpu: Gpu { id, handle: Some(id.to_string()), ..seen.gpu },
+        ..seen
+    };
+    (0..).zip(found).map(numbered).collect()
 }
 
 /// A GPU with its place on the bus.
@@ -103,6 +100,9 @@ mod tests {
         let expected = [(0, "amd_instinct_mi210", "ab12", None), (1, "amd_gpu", "0000:83:00.0", Some(7))];
         let expected = expected.map(|(id, model, uuid, busy)| (id, model.to_owned(), uuid.to_owned(), busy));
         assert_eq!(found.iter().map(told).collect::<Vec<_>>(), expected);
-        assert_eq!((found[0].gpu.mem_mb, found[0].used_mb, found[0].gpu.maker), (65_520, Some(10), Maker::Amd));
+        assert_eq!(
+            (found[0].gpu.mem_mb, found[0].used_mb, found[0].gpu.visible_as()),
+            (65_520, Some(10), "0".to_owned())
+        );
     }
 }
