@@ -21,7 +21,8 @@ Run again, it upgrades in place: running jobs go on, and earlier settings stay u
       --gpu-partitions VALUE   SLOTD_GPU_PARTITIONS (default: gpu)
       --features VALUE         SLOTD_FEATURES (default: unset)
       --notify-cmd VALUE       SLOTD_NOTIFY_CMD (default: unset)
-      --cgroup-base PATH       SLOTD_CGROUP_BASE, a writable cgroup v2 subtree (default: unset)
+      --cgroup-base PATH       SLOTD_CGROUP_BASE, a writable cgroup v2 subtree, or auto for that of the
+                               user service (default: unset)
       --skip-build             use what an earlier build left
       --skip-systemd           do not install or start a user service; nothing is started then
       --uninstall              remove the installation; the runtime root with its jobs and history stays

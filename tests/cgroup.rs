@@ -197,3 +197,102 @@ fn a_client_that_is_killed_leaves_nothing() {
     slotd.wait_end(1);
     nothing_is_left(&base);
 }
+
+#[test]
+fn a_base_that_cannot_be_used_is_refused_with_the_reason() {
+    let Some(root) = delegated() else { return };
+    let (inside, file) = (root.join("tests"), root.join("cgroup.procs"));
+    for (base, why) in [(inside, "the daemon itself is in it"), (file, "is a file")] {
+        let slotd = Slotd::setup().set("SLOTD_CGROUP_BASE", base.display()).start();
+        let text = format!("cgroup {}: {why}", base.display());
+        assert!(slotd.log().contains(&text), "{}", slotd.log());
+        assert!(slotd.cmd("sinfo", &["-h", "-o", "%E"]).ok().stdout.contains(&base.display().to_string()));
+        let refused = slotd.cmd("sbatch", &["--wrap", "true"]).fails(1);
+        assert!(refused.stderr.contains(&text) && refused.stderr.contains("or auto"), "{}", refused.stderr);
+    }
+}
+
+#[test]
+fn what_was_made_below_an_earlier_base_is_cleaned() {
+    for other in [Some("later"), None] {
+        let Some((mut slotd, base)) = start("earlier") else { return };
+        let script = "helper eat 200; echo ate $?; exit 0";
+        let jobs = [slotd.begun(&["--mem", "64M"], "go", script), slotd.begun(&[], "stay", "true")];
+        slotd.kill9();
+        slotd.reset_var(
+            "SLOTD_CGROUP_BASE",
+            other.map_or_else(String::new, |name| base.with_file_name(name).display().to_string()),
+        );
+        slotd.open("go");
+        slotd.start_daemon();
+        // Also what an earlier daemon's cgroup told is known.
+        slotd.wait_state(jobs[0], "OUT_OF_MEMORY");
+        slotd.cancel(jobs[1]);
+        slotd.wait_state(jobs[1], "CANCELLED");
+        nothing_is_left(&base);
+        if let Some(name) = other {
+            nothing_is_left(&base.with_file_name(name));
+        }
+    }
+}
+
+#[test]
+fn a_fork_bomb_has_its_end_in_its_job() {
+    let Some(root) = delegated() else { return };
+    let base = root.join("bomb");
+    let slotd = Slotd::setup().set("SLOTD_CGROUP_BASE", base.display()).set("SLOTD_MAX_PROCESSES", 40).start();
+    let neighbour = slotd.begun(&[], "go", "for i in 1 2 3; do sh -c true || exit 1; done");
+    slotd.program("bomb", "#!/bin/sh\nwhile :; do ./bomb & done 2>/dev/null\n");
+    let bomb = slotd.wrap(&[], "./bomb; sleep 1000");
+    let dir = base.join(format!("job_{bomb}"));
+    assert!(
+        until(|| read_if(dir.join("pids.events"))?.strip_prefix("max ")?.parse::<u32>().ok().filter(|n| *n > 0))
+            .is_some()
+    );
+    assert_eq!(read(dir.join("pids.max")), "40");
+    slotd.open("go");
+    slotd.wait_state(neighbour, "COMPLETED");
+    slotd.cancel(bomb);
+    slotd.wait_state(bomb, "CANCELLED");
+    nothing_is_left(&base);
+}
+
+fn read_if(path: impl AsRef<Path>) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+#[test]
+fn a_suspended_job_is_frozen_and_may_be_killed() {
+    let Some((slotd, base)) = start("frozen") else { return };
+    let job = slotd.wrap(&[], "trap 'echo told; exit' TERM; echo begun >began; while :; do sleep 0.1; done");
+    slotd.wait_text("began", "begun\n");
+    let step = base.join(format!("job_{job}/step_batch"));
+    let frozen = |wanted: &str| {
+        let line = format!("frozen {wanted}");
+        until(|| read_if(step.join("cgroup.events"))?.lines().any(|l| l == line).then_some(()))
+    };
+    slotd.cmd("scontrol", &["suspend", &job.to_string()]).ok();
+    frozen("1").expect("it should stand still");
+    let pid: i32 = read(step.join("cgroup.procs")).lines().next().and_then(|pid| pid.parse().ok()).expect("a process");
+    // SIGSTOP would be told to its parent, and SIGCONT to its handlers.
+    assert!(!read(format!("/proc/{pid}/stat")).contains(") T "));
+    slotd.cmd("scontrol", &["resume", &job.to_string()]).ok();
+    frozen("0").expect("it should go on");
+    slotd.cmd("scontrol", &["suspend", &job.to_string()]).ok();
+    frozen("1").expect("it should stand still again");
+    slotd.cancel(job);
+    slotd.wait_state(job, "CANCELLED");
+    assert!(slotd.output(job).contains("told\n"), "it hears SIGTERM: {}", slotd.output(job));
+    nothing_is_left(&base);
+}
+
+#[test]
+fn a_step_dies_as_a_whole_where_that_is_set() {
+    let Some(root) = delegated() else { return };
+    let base = root.join("whole");
+    let slotd = Slotd::setup().set("SLOTD_CGROUP_BASE", base.display()).set("SLOTD_OOM_KILL_STEP", "yes").start();
+    let job = slotd.wrap(&["--mem", "64M"], &format!("{HOG}; echo after"));
+    slotd.wait_state(job, "OUT_OF_MEMORY");
+    assert!(!slotd.output(job).contains("after"), "{}", slotd.output(job));
+    nothing_is_left(&base);
+}

@@ -313,14 +313,20 @@ fn under_a_manager_the_service_is_installed_started_restarted_and_removed() {
         assert!(unit.lines().any(|l| l == line), "{line} is missing:\n{unit}");
     }
     let told = || fs::read_to_string(home.path("systemctl.log")).expect("it was called");
-    for call in ["daemon-reload", "enable --quiet slotd.service", "restart slotd.service"] {
+    let socket = fs::read_to_string(home.path(".config/systemd/user/slotd.socket")).expect("its socket");
+    let listen = format!("ListenStream={}", home.path(".local/share/slotd/run/slotd.sock").display());
+    assert!(socket.lines().any(|l| l == listen), "{socket}");
+    for call in
+        ["daemon-reload", "enable --quiet slotd.socket", "enable --quiet slotd.service", "restart slotd.service"]
+    {
         assert!(told().lines().any(|l| l == call), "{call} is missing:\n{}", told());
     }
     assert!(!home.path(".local/bin/slotd-daemon").exists(), "the manager starts it, and nothing else");
     home.install(&[]);
     home.install(&["--uninstall", "--purge-runtime"]);
     assert!(told().lines().any(|l| l == "disable --now slotd.service"), "{}", told());
-    assert!(!home.path(".config/systemd/user/slotd.service").exists());
+    let units = fs::read_dir(home.path(".config/systemd/user")).expect("the directory of units");
+    assert_eq!(units.count(), 0);
     assert!(!home.path(".local/share/slotd").exists());
 }
 

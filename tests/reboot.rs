@@ -1,7 +1,7 @@
 //! The machine goes down: by a reboot, or by a loss of power in which the kernel loses what was not synced. What ran then
 //! does not run any more, and it does not run twice.
 
-use slotd_kit::{Setup, Slotd};
+use slotd_kit::{Setup, Slotd, proc};
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -112,4 +112,74 @@ fn an_end_that_the_disk_has_kept_is_true_and_one_that_it_has_lost_is_node_fail()
     let after = slotd.wrap(&["-c", "4"], "true");
     slotd.wait_state(after, "COMPLETED");
     assert_eq!(slotd.read("ends").lines().count(), jobs.len());
+}
+
+/// What the daemon is told by the manager that stops it.
+fn manager_says(slotd: &Slotd, state: &str) {
+    let program = slotd.program("systemctl", &format!("#!/bin/sh\necho {state}\n"));
+    let place = slotd.base.join("bin/systemctl");
+    fs::rename(program, place).expect("a directory of the test");
+}
+
+/// A daemon that is a service, as its environment says.
+fn service() -> Slotd {
+    Setup::default().set("INVOCATION_ID", "1").set("MANAGERPID", "1").set("SLOTD_KILL_WAIT", "30").start()
+}
+
+#[test]
+fn a_shutdown_in_order_tells_the_jobs_and_gives_them_time() {
+    let mut slotd = service();
+    manager_says(&slotd, "stopping");
+    let script = "trap 'sleep 0.2; echo saved >>saved; exit 0' TERM; echo x >>begun; while :; do sleep 0.05; done";
+    let running = slotd.wrap(&[], script);
+    let requeued = slotd.wrap(&["--requeue"], "echo x >>again; [ -n \"$SLURM_RESTART_COUNT\" ] || sleep 1000");
+    let suspended = slotd.wrap(&[], script);
+    slotd.wait_text("begun", "x\nx\n");
+    slotd.wait_text("again", "x\n");
+    slotd.cmd("scontrol", &["suspend", &suspended.to_string()]).ok();
+    let waiting = slotd.wrap(&["-c", "4"], "true");
+    assert!(slotd.stop().success());
+    assert_eq!(slotd.read("saved"), "saved\nsaved\n");
+    let output = slotd.output(running);
+    assert!(output.contains("DUE TO NODE FAILURE"), "{output}");
+
+    // Nothing has been started meanwhile, and nothing of it depends on another boot.
+    manager_says(&slotd, "running");
+    slotd.start_daemon();
+    for id in [running, suspended] {
+        assert_eq!(told(&slotd, id), three("NODE_FAIL", "NodeDown", "0:1"), "job {id}");
+    }
+    slotd.wait_state(requeued, "COMPLETED");
+    slotd.wait_state(waiting, "COMPLETED");
+    assert_eq!(slotd.read("again"), "x\nx\n");
+}
+
+#[test]
+fn a_stop_of_the_service_alone_leaves_its_jobs_alone() {
+    let mut slotd = service();
+    manager_says(&slotd, "running");
+    let job = slotd.begun(&[], "go", "true");
+    assert!(slotd.stop().success());
+    slotd.open("go");
+    slotd.start_daemon();
+    slotd.wait_state(job, "COMPLETED");
+}
+
+#[test]
+fn a_shutdown_that_has_no_time_left_is_told_by_the_next_daemon() {
+    let mut slotd = service();
+    manager_says(&slotd, "stopping");
+    // It does not end by SIGTERM, and the daemon is killed while it waits for it.
+    let job = slotd.wrap(&[], "trap '' TERM; echo begun >begun; while :; do sleep 0.05; done");
+    slotd.wait_text("begun", "begun\n");
+    proc::signal(slotd.daemon_pid(), proc::TERM);
+    slotd.wait("the notice", || slotd.output(job).contains("DUE TO NODE FAILURE").then_some(()));
+    slotd.kill9();
+    manager_says(&slotd, "running");
+    slotd.start_daemon();
+    let told = slotd.wait_state(job, "COMPLETING").reason();
+    assert_eq!(told, "NodeDown");
+    slotd.cmd("scancel", &["-s", "KILL", &job.to_string()]);
+    slotd.wait_end(job);
+    assert_eq!(slotd.job(job).state(), "NODE_FAIL");
 }

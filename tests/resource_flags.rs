@@ -227,7 +227,10 @@ fn if_cgroup_setup_fails_the_launch_fails_instead_of_silently_skipping_enforceme
     slotd.cmd("scontrol", &["release", &id.to_string()]).ok();
     let job = slotd.wait_state(id, "FAILED");
     assert_eq!(job.reason(), "JobLaunchFailure");
-    let why = format!("cgroup {}: is not a cgroup v2 directory", plain.path().display());
+    let why = format!(
+        "cgroup {}: is not a cgroup v2 directory: name a cgroup v2 directory that your user may divide, or auto",
+        plain.path().display()
+    );
     let shown = slotd.cmd("scontrol", &["show", "job", &id.to_string()]).ok();
     assert!(shown.stdout.contains(&format!("SystemComment={why}")), "{}", shown.stdout);
     assert_eq!(slotd.output(id), format!("slurmstepd: error: {why}\n"));
@@ -258,4 +261,19 @@ fn blocked_by_exclusive_host_use() {
     let slotd = Slotd::start();
     slotd.endless(&["--exclusive"]);
     slotd.wait_reason(slotd.wrap(&[], "true"), "Exclusive");
+}
+
+#[test]
+fn the_host_s_own_lack_of_memory_ends_jobs_before_the_daemon() {
+    let slotd = Slotd::setup().set("SLOTD_OOM_SCORE_ADJ", 300).start();
+    let of = |pid: i32| -> i32 {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).expect("the process is there");
+        text.trim().parse().expect("a number")
+    };
+    let job = slotd.wrap(&[], "cat /proc/self/oom_score_adj >adj; echo $PPID >watcher; exec sleep 1000");
+    let watcher = slotd.wait_text("watcher", "\n").trim().parse().expect("a number");
+    let daemon = of(slotd.daemon_pid());
+    assert_eq!(slotd.read("adj").trim(), daemon.max(300).to_string());
+    assert_eq!(of(watcher), daemon);
+    slotd.cancel(job);
 }

@@ -189,6 +189,11 @@ pub struct ClientGone {
 #[rtype(result = "()")]
 pub struct CgroupsChecked(pub Result<(), String>);
 
+/// The host goes down: the jobs are ended, and the answer comes when all that is known of their ends is durable.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct HostGoesDown;
+
 /// The changes of [`Commit`] `seq` are durable, or were refused by the database.
 #[derive(Message)]
 #[rtype(result = "()")]

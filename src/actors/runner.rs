@@ -18,7 +18,7 @@ use crate::exec::cgroup::{CgroupBase, JobCgroup};
 use crate::exec::launch_mark::LaunchMark;
 use crate::exec::launch_spec::{SignalScope, StepCommand, StepEvent, StepUsage};
 use crate::exec::step_handle::StepCommands;
-use crate::exec::{LaunchError, LaunchSpec, Launcher};
+use crate::exec::{LaunchError, LaunchSpec, Launcher, job_dirs};
 use crate::model::partition::Host;
 use crate::model::request::JobKind;
 use crate::model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
@@ -28,6 +28,7 @@ use crate::sys::paths::Paths;
 use actix::prelude::*;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -60,6 +61,8 @@ pub struct RunnerSetup {
     pub paths: Arc<Paths>,
     pub cgroups: Option<Arc<CgroupBase>>,
     pub kill_wait: Duration,
+    /// Of the processes of jobs, for the host's own lack of memory.
+    pub oom_score_adj: u32,
     pub clock: fn() -> Timestamp,
 }
 
@@ -108,11 +111,13 @@ pub struct RunnerActor {
 }
 
 /// Removes the cgroup of a job that has processes still: killed ones that were not reaped yet, or that cannot die.
-async fn remove_later(job: JobId, cgroup: JobCgroup) {
+async fn remove_later(job: JobId, cgroup: JobCgroup, job_dir: PathBuf) {
     cgroup.kill();
     let emptied = cgroup.emptied().await;
     if emptied.is_err() || !cgroup.remove() {
         log::warn!("job {job}: its cgroup {} could not be removed", cgroup.dir().display());
+    } else {
+        job_dirs::forget_cgroup(&job_dir);
     }
 }
 
@@ -224,8 +229,11 @@ impl RunnerActor {
     }
 
     fn discard(&self, cgroup: JobCgroup) {
-        if !cgroup.remove() {
-            actix::spawn(remove_later(self.id, cgroup));
+        let job_dir = self.setup.paths.job_dir(self.id);
+        if cgroup.remove() {
+            job_dirs::forget_cgroup(&job_dir);
+        } else {
+            actix::spawn(remove_later(self.id, cgroup, job_dir));
         }
     }
 

@@ -21,7 +21,7 @@ use actix::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 mod control;
 mod diagnostics;
@@ -105,6 +105,8 @@ pub struct SchedulerActor {
     trouble: Option<StoreTrouble>,
     /// What the log knows of the trouble of the node.
     logged_trouble: Option<String>,
+    /// Who waits for the end of all jobs, since the host goes down.
+    going_down: Option<oneshot::Sender<()>>,
 }
 
 impl SchedulerActor {
@@ -131,6 +133,7 @@ impl SchedulerActor {
             notices,
             trouble: None,
             logged_trouble: None,
+            going_down: None,
         }
     }
 
@@ -275,6 +278,7 @@ impl Handler<Committed> for SchedulerActor {
         }
         self.carry_out_all(done.effects, done.ended, texts.into_iter().collect());
         done.asker.into_iter().for_each(|asker| asker.tell(Told::Durable));
+        self.tell_all_ended();
     }
 }
 

@@ -90,7 +90,8 @@ fn serve(is_detached: bool) -> Done {
         detached::leave_caller();
     }
     let root = super::paths()?.root().to_owned();
-    daemon::run(root, &std::env::vars_os().collect()).map_err(|e| CliError::error(1, e.to_string()))?;
+    daemon::run(root, &std::env::vars_os().collect())
+        .map_err(|e| CliError::error(e.exit_code().into(), e.to_string()))?;
     Ok(0)
 }
 

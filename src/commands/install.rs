@@ -41,7 +41,7 @@ pub struct InstallArgs {
     /// SLOTD_NOTIFY_CMD
     #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
     notify_cmd: Option<String>,
-    /// SLOTD_CGROUP_BASE, a writable cgroup v2 subtree
+    /// SLOTD_CGROUP_BASE, a writable cgroup v2 subtree, or auto
     #[arg(long, value_name = "PATH")]
     cgroup_base: Option<String>,
     /// Do not install or start a user service; nothing is started then
@@ -159,7 +159,7 @@ fn start(layout: &Layout, settings: &EnvFile) -> Result<(), CliError> {
         note(&format!("the jobs and their history in {} stay there", old.display()));
     }
     if let Some(manager) = Manager::find() {
-        return service::start(layout, &manager);
+        return service::start(layout, settings, &manager);
     }
     say("start the daemon, detached: there is no systemd user manager here");
     files::install_daemon_script(layout)?;

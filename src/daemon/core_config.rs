@@ -148,7 +148,7 @@ pub fn shown(settings: &Settings, core: &sched::Config) -> Vec<(String, String)>
         ("SelectTypeParameters", "CR_CPU_MEMORY".to_owned()),
         ("SLURM_VERSION", crate::SLURM_VERSION.to_owned()),
         ("SLURM_CONF", path(settings.site_file.as_ref().map(|file| file.path().to_owned()).as_ref())),
-        ("SlotdCgroupBase", path(settings.cgroup_base.as_ref())),
+        ("SlotdCgroupBase", settings.cgroup_base.as_ref().map_or_else(|| "(null)".to_owned(), ToString::to_string)),
         ("SlotdCpuPartitions", partitions(false)),
         ("SlotdFeatures", list(&settings.features)),
         ("SlotdGpuPartitions", partitions(true)),

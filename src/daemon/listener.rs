@@ -9,11 +9,13 @@ use crate::sys::{limits, lock, ownership, socket};
 use nix::sys::resource::{Resource, getrlimit};
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixListener;
 
 /// How long an earlier daemon may take to be gone: one that was killed holds its lock until the kernel has closed its files,
 /// and a process that it was starting holds it until that has begun.
@@ -46,11 +48,40 @@ pub fn take_root(paths: &Paths) -> io::Result<InstanceLock> {
     Ok(InstanceLock { _file: lock::take_within(&paths.daemon_lock(), PATIENCE)? })
 }
 
-/// Binds the socket. A stale one is replaced: the lock says that nobody listens there.
+/// The socket of this root where a service manager listens there and has handed it over (sd_listen_fds(3)): clients that
+/// came before the daemon, or between two of them, wait in it. To be called before other processes are started, once.
+pub fn handed_over(paths: &Paths) -> Option<net::UnixListener> {
+    let handed = sd_notify::listen_fds().ok()?;
+    let own = |fd: i32| {
+        // SAFETY: the manager has made it for this process, and nothing else here owns it.
+        let listener = unsafe { net::UnixListener::from_raw_fd(fd) };
+        // Any other is closed.
+        let is_own = listener.local_addr().is_ok_and(|addr| addr.as_pathname() == Some(&paths.socket()));
+        is_own.then_some(listener)
+    };
+    handed.filter_map(own).last()
+}
+
+/// Tells those who wait in a socket that was handed over why nobody serves them. Left there, they would start this daemon
+/// again and again.
+pub fn turn_all_away(listener: &net::UnixListener, why: &str) {
+    if listener.set_nonblocking(true).is_ok() {
+        while let Ok((client, _)) = listener.accept() {
+            turn_away(&client, Refusal::CannotStart(why.to_owned()));
+        }
+    }
+}
+
+/// Listens at the socket that was handed over, or binds it. A stale one is replaced: the lock says that nobody listens
+/// there.
 ///
 /// # Errors
 /// The socket cannot be made, with its path.
-pub fn bind(paths: &Paths) -> io::Result<UnixListener> {
+pub fn listen(paths: &Paths, handed: Option<net::UnixListener>) -> io::Result<UnixListener> {
+    if let Some(listener) = handed {
+        listener.set_nonblocking(true)?;
+        return UnixListener::from_std(listener);
+    }
     let path = paths.socket();
     let at_socket = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
     match std::fs::remove_file(&path) {
@@ -102,7 +133,7 @@ pub async fn serve(listener: UnixListener, hub: Rc<Hub>) {
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Tells a client why it is not served, as far as it can be told without waiting for it.
-fn turn_away(socket: &UnixStream, why: Refusal) {
+fn turn_away(socket: &impl AsRawFd, why: Refusal) {
     if let Ok(bytes) = Frame::encode(&Answer::Refused(why), &[]) {
         // Written to a new socket, which has room.
         let _ = socket::send_some(socket, &bytes, &[], &mut 0);
@@ -160,6 +191,7 @@ mod tests {
     use super::*;
     use crate::protocol::frame::{Decoder, Header};
     use tokio::io::AsyncReadExt;
+    use tokio::net::UnixStream;
 
     #[actix_rt::test]
     async fn one_client_too_many_hears_why() {

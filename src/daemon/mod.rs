@@ -18,6 +18,7 @@ mod requests;
 mod run;
 mod session;
 mod settings;
+mod shutdown;
 mod site;
 mod wire;
 mod wiring;

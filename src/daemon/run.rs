@@ -10,10 +10,11 @@ use crate::daemon::core_config::core_config;
 use crate::daemon::detached::{self, InsideJob};
 use crate::daemon::reboot;
 use crate::daemon::recovery::{Recovered, recover};
+use crate::daemon::session::Hub;
 use crate::daemon::settings::{self, Environment, SettingError, Settings};
 use crate::daemon::site::SiteError;
 use crate::daemon::wiring::{self, Parts};
-use crate::daemon::{database, listener, logging};
+use crate::daemon::{database, listener, logging, shutdown};
 use crate::exec::cgroup::CgroupBase;
 use crate::exec::launch_mark::LaunchMark;
 use crate::exec::{Launcher, adopt};
@@ -27,6 +28,7 @@ use sd_notify::NotifyState;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, RwLock};
@@ -49,6 +51,17 @@ pub enum DaemonError {
     Start(String, String),
 }
 
+impl DaemonError {
+    /// The exit code: 78 (`EX_CONFIG` of sysexits.h) where another start with the same settings is in vain, for
+    /// `RestartPreventExitStatus=`.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            DaemonError::Setting(_) | DaemonError::Site(_) | DaemonError::InsideJob(_) => 78,
+            DaemonError::AlreadyRunning(_) | DaemonError::Start(..) => 1,
+        }
+    }
+}
+
 /// Makes an error of what went wrong with `what`.
 pub fn failed<E: fmt::Display>(what: impl Into<String>) -> impl FnOnce(E) -> DaemonError {
     let what = what.into();
@@ -69,6 +82,17 @@ pub fn unusable(paths: &Paths) -> impl Fn(StoreError) -> DaemonError {
 /// # Errors
 /// What kept it from starting.
 pub fn run(root: PathBuf, env: &Environment) -> Result<(), DaemonError> {
+    let handed = listener::handed_over(&Paths::new(&root));
+    // What a failing start leaves: its clients must hear why.
+    let waiting = handed.as_ref().and_then(|listener| listener.try_clone().ok());
+    let ended = start(root, env, handed);
+    if let (Err(error), Some(listener)) = (&ended, waiting) {
+        listener::turn_all_away(&listener, &error.to_string());
+    }
+    ended
+}
+
+fn start(root: PathBuf, env: &Environment, handed: Option<UnixListener>) -> Result<(), DaemonError> {
     let settings = Settings::read(root, env)?;
     let paths = Paths::new(settings.root.clone());
     logging::start(settings.log, env.get(OsStr::new("JOURNAL_STREAM")).map(OsString::as_os_str), &paths.log());
@@ -91,7 +115,15 @@ pub fn run(root: PathBuf, env: &Environment) -> Result<(), DaemonError> {
     // Started before this process grows: the launcher forks cheaply because it is small.
     adopt::await_launches(paths.root()).map_err(failed("an earlier launcher"))?;
     let runtime = runtime().map_err(failed("the runtime"))?;
-    System::with_tokio_rt(|| runtime).block_on(serve(settings, paths, store, last_commit))
+    System::with_tokio_rt(|| runtime).block_on(async {
+        let kill_wait = settings.kill_wait;
+        let hub = serve(settings, &paths, store, last_commit, handed).await?;
+        if shutdown::is_under_way(env).await {
+            shutdown::end_jobs(&hub.scheduler, kill_wait).await;
+        }
+        log::info!("slotd goes down; running jobs go on");
+        Ok(())
+    })
 }
 
 /// How long a program that tells of the GPUs may take: with a driver that has to wake up it needs a few seconds.
@@ -122,12 +154,14 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
     Ok(runtime)
 }
 
+/// Serves until it is told to stop. The actors go on as long as what it returns lives.
 async fn serve(
     settings: Settings,
-    paths: Paths,
+    paths: &Paths,
     mut store: Store,
     last_commit: Option<Timestamp>,
-) -> Result<(), DaemonError> {
+    handed: Option<UnixListener>,
+) -> Result<Rc<Hub>, DaemonError> {
     let launcher = Launcher::start(paths.root()).map_err(failed("the launcher"))?;
     raise_descriptor_limit();
     // A file that would grow over a limit (setrlimit(2)) is an error of that write, as on a full disk, and no death.
@@ -135,18 +169,14 @@ async fn serve(
     let places = Places { count: settings.gpu_count, timeout: GPU_TIMEOUT, root: paths.root().to_owned() };
     let inventory = GpuInventoryActor::new(places).start();
     let gpus = inventory.send(ProbeGpus).await.unwrap_or_default();
-    let mut recovered = recover(core_config(&settings, gpus)?, &mut store, &paths, last_commit)?;
+    let mut recovered = recover(core_config(&settings, gpus)?, &mut store, paths, last_commit)?;
     let mark = LaunchMark::open(paths.root());
     if let Some(at_death) = mark.before() {
         log::error!("the daemon before this one died while it launched job {}", at_death.step);
         recovered.core.launch_was_under_way(at_death);
     }
-    let cgroups = settings.cgroup_base.as_ref().map(|base| Arc::new(CgroupBase::new(base)));
-    if let Some(Err(e)) = cgroups.as_ref().map(|base| base.probe()) {
-        log::error!("SLOTD_CGROUP_BASE cannot be used, and no job is taken until it can: {e}");
-        recovered.core.set_cgroup_trouble(Some(e.to_string()), recovered.daemon_start);
-    }
-    log_start(&paths, &recovered);
+    let cgroups = cgroup_base(&settings, &mut recovered);
+    log_start(paths, &recovered);
     let parts = Parts {
         settings,
         paths: paths.clone(),
@@ -157,16 +187,35 @@ async fn serve(
         inventory: inventory.clone(),
         recovered,
     };
-    let hub = wiring::start(parts);
-    let listener = listener::bind(&paths).map_err(failed("the socket"))?;
-    actix::spawn(listener::serve(listener, Rc::new(hub)));
+    let hub = Rc::new(wiring::start(parts));
+    let is_handed = handed.is_some();
+    let listener = listener::listen(paths, handed).map_err(failed("the socket"))?;
+    actix::spawn(listener::serve(listener, Rc::clone(&hub)));
     tell_manager(NotifyState::Ready);
     until_told(inventory).await?;
     tell_manager(NotifyState::Stopping);
-    // Those who connect from now on are told at once that nobody is there.
-    let _ = std::fs::remove_file(paths.socket());
-    log::info!("slotd goes down; running jobs go on");
-    Ok(())
+    // Those who connect from now on are told at once that nobody is there. In a socket that was handed over they wait for
+    // the next daemon.
+    if !is_handed {
+        let _ = std::fs::remove_file(paths.socket());
+    }
+    Ok(hub)
+}
+
+/// The base of the jobs' cgroups, made ready. One that cannot be used keeps the node from taking jobs.
+fn cgroup_base(settings: &Settings, recovered: &mut Recovered) -> Option<Arc<CgroupBase>> {
+    let place = settings.cgroup_base.as_ref()?;
+    let base = Arc::new(CgroupBase::new(place.clone(), settings.cgroup_rules));
+    if let Err(e) = base.probe() {
+        log::error!("SLOTD_CGROUP_BASE cannot be used, and no job is taken until it can: {e}");
+        recovered.core.set_cgroup_trouble(Some(e.to_string()), recovered.daemon_start);
+    } else if let Ok(root) = base.root() {
+        log::info!("the cgroups of jobs are in {}", root.display());
+        for text in base.lacks() {
+            log::warn!("cgroup {}: {text}", root.display());
+        }
+    }
+    Some(base)
 }
 
 fn log_start(paths: &Paths, recovered: &Recovered) {
@@ -183,7 +232,7 @@ fn log_start(paths: &Paths, recovered: &Recovered) {
 }
 
 /// Tells the service manager, where `NOTIFY_SOCKET` names one: who waits for a start finds a daemon that answers.
-fn tell_manager(state: NotifyState) {
+pub(super) fn tell_manager(state: NotifyState) {
     if let Err(e) = sd_notify::notify(std::slice::from_ref(&state)) {
         // Who waited for the start may be gone by the end.
         let level = if matches!(state, NotifyState::Ready) { log::Level::Warn } else { log::Level::Debug };

@@ -1,6 +1,7 @@
 //! The daemon's settings. This is the only reader of `SLOTD_*` in the daemon.
 
 use crate::daemon::site::SiteFile;
+use crate::exec::cgroup::{MaxProcesses, Place, Rules};
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::refusal::{MAX_TASKS_SETTING, MOST_TASKS, SHARDS_SETTING};
 use crate::spec::capacity::{self, Capacity};
@@ -26,6 +27,9 @@ const DEFAULT_MAX_TASKS: u32 = 512;
 /// How long a job is kept after its end, days.
 const DEFAULT_KEEP_DAYS: u32 = 365;
 
+/// Above what systemd gives a user's service (200), so that a job goes before its daemon.
+const DEFAULT_OOM_SCORE_ADJ: u32 = 500;
+
 /// How many jobs that have ended are kept: with their directories less than 2 GB.
 const DEFAULT_KEEP_JOBS: u64 = 100_000;
 
@@ -34,7 +38,7 @@ pub const MOST_CPUS: u64 = 65_536;
 pub const MOST_MB: u64 = 1 << 40;
 
 /// All settings, by the names of their variables.
-pub const VARIABLES: [&str; 21] = [
+pub const VARIABLES: [&str; 25] = [
     "SLOTD_ROOT",
     "SLOTD_CONFIG",
     "SLOTD_CPU_PARTITIONS",
@@ -43,6 +47,10 @@ pub const VARIABLES: [&str; 21] = [
     "SLOTD_NOTIFY_CMD",
     "SLOTD_NOTIFY_TIMEOUT",
     "SLOTD_CGROUP_BASE",
+    "SLOTD_MAX_PROCESSES",
+    "SLOTD_IO_WEIGHT",
+    "SLOTD_OOM_KILL_STEP",
+    "SLOTD_OOM_SCORE_ADJ",
     "SLOTD_GPU_COUNT",
     SHARDS_SETTING,
     "SLOTD_GPU_FOREIGN",
@@ -71,7 +79,10 @@ pub struct Settings {
     pub features: Vec<String>,
     pub notify_cmd: Option<OsString>,
     pub notify_timeout: Duration,
-    pub cgroup_base: Option<PathBuf>,
+    pub cgroup_base: Option<Place>,
+    pub cgroup_rules: Rules,
+    /// What the kernel is told about a job's processes for the case that the host's memory is used up (`oom_score_adj`).
+    pub oom_score_adj: u32,
     /// `None`: ask `nvidia-smi`.
     pub gpu_count: Option<u32>,
     /// Into how many parts each GPU is divided; 0: none.
@@ -123,6 +134,8 @@ impl Settings {
             notify_cmd: vars.raw("SLOTD_NOTIFY_CMD"),
             notify_timeout: vars.seconds("SLOTD_NOTIFY_TIMEOUT", 1)?.unwrap_or(DEFAULT_NOTIFY_TIMEOUT),
             cgroup_base: vars.cgroup_base()?,
+            cgroup_rules: vars.cgroup_rules()?,
+            oom_score_adj: vars.number("SLOTD_OOM_SCORE_ADJ", "a number", 0..=1000)?.unwrap_or(DEFAULT_OOM_SCORE_ADJ),
             gpu_count: vars.number("SLOTD_GPU_COUNT", "a number of GPUs", 0..=1024)?,
             gpu_shards: vars.number(SHARDS_SETTING, "a number of parts of a GPU", 0..=1024)?.unwrap_or(0),
             avoids_used_gpus: vars.word("SLOTD_GPU_FOREIGN", [("ignore", false), ("avoid", true)])?,
@@ -248,13 +261,29 @@ impl Variables<'_> {
         Ok(self.value(variable, &format!("{default} or {other}"), named)?.unwrap_or(words[0].1))
     }
 
-    fn cgroup_base(&self) -> Result<Option<PathBuf>, SettingError> {
+    fn cgroup_base(&self) -> Result<Option<Place>, SettingError> {
         let Some(base) = self.raw("SLOTD_CGROUP_BASE").map(PathBuf::from) else { return Ok(None) };
+        if base.as_os_str() == "auto" {
+            return Ok(Some(Place::Auto));
+        }
         if base.is_absolute() {
-            return Ok(Some(base));
+            return Ok(Some(Place::Path(base)));
         }
         let value = base.display().to_string();
-        Err(SettingError { variable: "SLOTD_CGROUP_BASE", value, expected: "an absolute path".to_owned() })
+        Err(SettingError { variable: "SLOTD_CGROUP_BASE", value, expected: "an absolute path, or auto".to_owned() })
+    }
+
+    fn cgroup_rules(&self) -> Result<Rules, SettingError> {
+        let expected = format!("a number of processes from 1 to {}, or unlimited", u32::MAX);
+        let max_processes = self.value("SLOTD_MAX_PROCESSES", &expected, |text| match text {
+            "unlimited" => Some(MaxProcesses::Unlimited),
+            number => number.parse().ok().filter(|n| *n > 0).map(MaxProcesses::Number),
+        })?;
+        Ok(Rules {
+            max_processes: max_processes.unwrap_or(MaxProcesses::Half),
+            io_weight: self.number("SLOTD_IO_WEIGHT", "a weight", 1..=10_000)?,
+            kill_step: self.word("SLOTD_OOM_KILL_STEP", [("no", false), ("yes", true)])?,
+        })
     }
 
     fn batch_tasks(&self) -> Result<BatchTasks, SettingError> {
@@ -338,7 +367,11 @@ mod tests {
             ("SLOTD_CPUS", "1001%", "a part of what there is (75%, at most 1000%)"),
             ("SLOTD_MEMORY_MB", "-0", "how many are kept back (-2)"),
             ("SLOTD_MEMORY_MB", "8G", "a number of megabytes"),
-            ("SLOTD_CGROUP_BASE", "slotd", "an absolute path"),
+            ("SLOTD_CGROUP_BASE", "slotd", "an absolute path, or auto"),
+            ("SLOTD_MAX_PROCESSES", "0", "a number of processes from 1 to 4294967295, or unlimited"),
+            ("SLOTD_IO_WEIGHT", "10001", "a weight from 1 to 10000"),
+            ("SLOTD_OOM_KILL_STEP", "1", "no or yes"),
+            ("SLOTD_OOM_SCORE_ADJ", "-5", "a number from 0 to 1000"),
             ("SLOTD_MAX_TASKS_PER_NODE", "65534", "a number of tasks from 1 to 65533"),
             ("SLOTD_LOG", "verbose", "error, warn, info, debug or trace"),
             ("SLOTD_LOG", "slotd=debug", "error, warn, info, debug or trace"),

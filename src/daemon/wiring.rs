@@ -79,6 +79,7 @@ pub fn start(parts: Parts) -> Hub {
             paths: Arc::new(paths.clone()),
             cgroups: cgroups.clone(),
             kill_wait: settings.kill_wait,
+            oom_score_adj: settings.oom_score_adj,
             clock: clock::now,
         }),
         cgroups,

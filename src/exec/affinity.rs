@@ -34,6 +34,13 @@ pub fn mask() -> String {
     }
 }
 
+/// Whether the calling process may use all these CPUs, and there are some.
+pub fn may_use(cpus: &[u32]) -> bool {
+    let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return false };
+    let may_use = |cpu: &u32| set.is_set(*cpu as usize).unwrap_or(false);
+    !cpus.is_empty() && cpus.iter().all(may_use)
+}
+
 fn failed(cpus: &[u32], e: nix::Error) -> io::Error {
     let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
     io::Error::new(io::Error::from(e).kind(), format!("could not bind to CPUs {}: {}", list.join(","), e.desc()))

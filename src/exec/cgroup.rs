@@ -1,8 +1,8 @@
 //! The cgroups of jobs and steps below `SLOTD_CGROUP_BASE`: limits on memory and CPU time, what was used, and killing.
 //!
 //! ```text
-//! <base>/job_12               memory.max, memory.swap.max, cpu.max of the job
-//! <base>/job_12/step_batch    the batch script and its children
+//! <base>/job_12               memory.max, memory.swap.max, cpu.max, cpuset.cpus, pids.max, io.weight of the job
+//! <base>/job_12/step_batch    the batch script and its children; memory.oom.group where a step is to die as a whole
 //! <base>/job_12/step_0        the tasks of an srun; memory.max where the step has its own --mem
 //! ```
 //!
@@ -10,12 +10,15 @@
 //! (`memory.events`, enabling controllers one by one with an error each) is read and written here. The daemon makes
 //! them, the tasks join by themselves, and watchers stay outside, so that they live to tell of an OOM kill.
 
+use crate::exec::affinity;
 use crate::exec::job_files::reason;
 use crate::model::StepId;
-use crate::model::tres::Tres;
-use cgroups_rs::fs::Cgroup;
+use crate::model::tres::Allocation;
 use cgroups_rs::fs::cpu::CpuController;
+use cgroups_rs::fs::cpuset::CpuSetController;
 use cgroups_rs::fs::memory::MemController;
+use cgroups_rs::fs::pid::PidController;
+use cgroups_rs::fs::{Cgroup, ControllIdentifier, Controller, MaxValue, Subsystem};
 use std::fmt;
 use std::fs;
 use std::io;
@@ -23,13 +26,17 @@ use std::path::{Path, PathBuf};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+mod auto;
 mod base;
 mod hierarchy;
 
-pub use base::CgroupBase;
+pub use base::{CgroupBase, MaxProcesses, Place, Rules};
 
 /// The period of `cpu.max`, microseconds: the kernel's default.
 const PERIOD_US: u64 = 100_000;
+
+/// The largest `io.weight`.
+const MAX_IO_WEIGHT: u32 = 10_000;
 
 /// A cgroup could not be used: which, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -77,30 +84,73 @@ impl JobCgroup {
         &self.dir
     }
 
-    fn limit(&self, tres: &Tres) -> Result<(), CgroupError> {
-        let memory: &MemController =
-            self.handle.controller_of().ok_or_else(|| failed(&self.dir, "has no memory controller"))?;
-        let cpu: &CpuController =
-            self.handle.controller_of().ok_or_else(|| failed(&self.dir, "has no cpu controller"))?;
-        set_memory(&self.dir, memory, tres.mem_mb)?;
+    /// The cgroup at this path, be it there or not.
+    pub fn at(dir: PathBuf) -> JobCgroup {
+        let handle = hierarchy::open(dir.parent().unwrap_or(&dir), dir.file_name().unwrap_or_default());
+        JobCgroup { dir, handle, past_ooms: 0, past_limit_ooms: 0 }
+    }
+
+    /// What the counters tell by now is not this run's.
+    fn begin_anew(self) -> JobCgroup {
+        JobCgroup { past_ooms: oom_kills(&self.dir), past_limit_ooms: limit_ooms(&self.dir), ..self }
+    }
+
+    fn limit(&self, alloc: &Allocation, rules: &Rules) -> Result<(), CgroupError> {
+        let me = &self.dir;
+        let refused = |file: &'static str| {
+            move |e: cgroups_rs::fs::error::Error| failed(me, format_args!("could not set {file}: {e}"))
+        };
+        let memory: &MemController = self.controller("memory")?;
+        set_memory(&self.dir, memory, alloc.tres.mem_mb)?;
         // Missing where the kernel does not count swap; then there is nothing to limit.
-        if self.dir.join("memory.swap.max").exists() {
-            memory
-                .set_memswap_limit(0)
-                .map_err(|e| failed(&self.dir, format_args!("could not set memory.swap.max: {e}")))?;
+        if self.has("memory.swap.max") {
+            memory.set_memswap_limit(0).map_err(refused("memory.swap.max"))?;
         }
-        let quota = i64::from(tres.cpus) * PERIOD_US as i64;
-        cpu.set_cfs_quota_and_period(Some(quota), Some(PERIOD_US))
-            .map_err(|e| failed(&self.dir, format_args!("could not set cpu.max: {e}")))?;
+        let cpu: &CpuController = self.controller("cpu")?;
+        let quota = i64::from(alloc.tres.cpus) * PERIOD_US as i64;
+        cpu.set_cfs_quota_and_period(Some(quota), Some(PERIOD_US)).map_err(refused("cpu.max"))?;
+        // `SLOTD_CPUS` may promise more CPUs than there are.
+        if self.has("cpuset.cpus") && affinity::may_use(&alloc.cpu_ids) {
+            let cpus: Vec<String> = alloc.cpu_ids.iter().map(u32::to_string).collect();
+            let cpuset: &CpuSetController = self.controller("cpuset")?;
+            cpuset.set_cpus(&cpus.join(",")).map_err(refused("cpuset.cpus"))?;
+        }
+        let most = match rules.max_processes {
+            MaxProcesses::Number(most) => Some(u64::from(most)),
+            MaxProcesses::Half if self.has("pids.max") => base::half_of_processes(&self.dir),
+            MaxProcesses::Half | MaxProcesses::Unlimited => None,
+        };
+        if let Some(most) = most {
+            let most = MaxValue::Value(i64::try_from(most).unwrap_or(i64::MAX));
+            let pids: &PidController = self.controller("pids")?;
+            pids.set_pid_max(most).map_err(refused("pids.max"))?;
+        }
+        if let Some(weight) = rules.io_weight {
+            // The crate writes that of one I/O scheduler alone.
+            let weight = weight.saturating_mul(alloc.tres.cpus.max(1)).min(MAX_IO_WEIGHT);
+            set(&self.dir, "io.weight", &weight.to_string())?;
+        }
         enable(&self.dir, "memory")
     }
 
+    fn has(&self, file: &str) -> bool {
+        self.dir.join(file).exists()
+    }
+
+    fn controller<'a, T>(&'a self, name: &str) -> Result<&'a T, CgroupError>
+    where
+        &'a T: From<&'a Subsystem>,
+        T: Controller + ControllIdentifier,
+    {
+        self.handle.controller_of().ok_or_else(|| failed(&self.dir, format_args!("has no {name} controller")))
+    }
+
     /// Makes the cgroup of a step, for `LaunchSpec::cgroup`. `mem_mb` is what the step may have where that is less than the
-    /// job's.
+    /// job's; with `as_one` it dies as a whole for its memory.
     ///
     /// # Errors
     /// It cannot be made, or the limit was refused.
-    pub fn create_step(&self, step: StepId, mem_mb: Option<u64>) -> Result<PathBuf, CgroupError> {
+    pub fn create_step(&self, step: StepId, mem_mb: Option<u64>, as_one: bool) -> Result<PathBuf, CgroupError> {
         let cgroup = self.step(step);
         make(&cgroup.dir)?;
         if let Some(mem_mb) = mem_mb {
@@ -108,6 +158,9 @@ impl JobCgroup {
             let memory: &MemController =
                 handle.controller_of().ok_or_else(|| failed(&cgroup.dir, "has no memory controller"))?;
             set_memory(&cgroup.dir, memory, mem_mb)?;
+        }
+        if as_one {
+            set(&cgroup.dir, "memory.oom.group", "1")?;
         }
         Ok(cgroup.dir)
     }
@@ -200,14 +253,16 @@ impl StepCgroup {
         parse_memory_kb(&fs::read_to_string(self.dir.join("memory.stat")).ok()?)
     }
 
+    /// Stops every process in it where it is, also those that are forked at this moment, or lets them go on. False where
+    /// the kernel cannot (before 5.2).
+    pub(super) fn freeze(&self, is_frozen: bool) -> bool {
+        set(&self.dir, "cgroup.freeze", if is_frozen { "1" } else { "0" }).is_ok()
+    }
+
     /// Kills every process in it, also those that are being forked at this moment. Where the kernel has no `cgroup.kill`
     /// (before 5.14) nothing happens.
     pub fn kill(&self) {
-        // Not created where it is missing.
-        let _ = fs::OpenOptions::new()
-            .write(true)
-            .open(self.dir.join("cgroup.kill"))
-            .and_then(|mut file| io::Write::write_all(&mut file, b"1"));
+        let _ = set(&self.dir, "cgroup.kill", "1");
     }
 
     /// Removes it. False where it is still in use.
@@ -223,6 +278,14 @@ fn step_name(step: StepId) -> String {
 fn set_memory(dir: &Path, memory: &MemController, mem_mb: u64) -> Result<(), CgroupError> {
     let bytes = i64::try_from(mem_mb.saturating_mul(1 << 20)).unwrap_or(i64::MAX);
     memory.set_limit(bytes).map_err(|e| failed(dir, format_args!("could not set memory.max: {e}")))
+}
+
+/// Writes a control file, which is never made where it is missing.
+fn set(dir: &Path, file: &str, value: &str) -> Result<(), CgroupError> {
+    let opened = fs::OpenOptions::new().write(true).open(dir.join(file));
+    opened
+        .and_then(|mut file| io::Write::write_all(&mut file, value.as_bytes()))
+        .map_err(|e| failed(dir, format_args!("could not set {file} to {value}: {}", reason(&e))))
 }
 
 fn remove(dir: &Path) -> bool {
@@ -265,21 +328,38 @@ fn limit_ooms(dir: &Path) -> u64 {
 mod tests {
     use super::*;
     use crate::model::JobId;
+    use crate::model::tres::Tres;
 
-    const TRES: Tres = Tres { cpus: 1, mem_mb: 64, ..Tres::ZERO };
+    const RULES: Rules = Rules { max_processes: MaxProcesses::Number(1000), io_weight: None, kill_step: false };
+
+    fn base(path: impl Into<PathBuf>) -> CgroupBase {
+        CgroupBase::new(Place::Path(path.into()), RULES)
+    }
+
+    fn alloc() -> Allocation {
+        Allocation { tres: Tres { cpus: 1, mem_mb: 64, ..Tres::ZERO }, cpu_ids: vec![0], ..Allocation::default() }
+    }
 
     #[test]
     fn a_plain_directory_is_no_base_and_stays_empty() {
         let dir = tempfile::tempdir().unwrap();
-        let error = CgroupBase::new(dir.path()).create_job(JobId(1), &TRES).unwrap_err();
-        assert_eq!(error.to_string(), format!("cgroup {}: is not a cgroup v2 directory", dir.path().display()));
+        let error = base(dir.path()).create_job(JobId(1), &alloc()).unwrap_err();
+        let text = error.to_string();
+        let wanted = format!(
+            "cgroup {}: is not a cgroup v2 directory: name a cgroup v2 directory that your user may divide, or auto",
+            dir.path().display()
+        );
+        assert_eq!(text, wanted);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]
     fn a_missing_base_is_named() {
-        let error = CgroupBase::new("/no/such/base").create_job(JobId(1), &TRES).unwrap_err();
-        assert_eq!(error.to_string(), "cgroup /no/such/base: could not be looked at: No such file or directory");
+        let error = base("/no/such/base").create_job(JobId(1), &alloc()).unwrap_err().to_string();
+        assert!(
+            error.starts_with("cgroup /no/such/base: could not be looked at: No such file or directory: "),
+            "{error}"
+        );
     }
 
     #[test]
@@ -299,7 +379,7 @@ mod tests {
 
     #[test]
     fn where_nothing_can_be_read_nothing_was_used() {
-        let cgroup = CgroupBase::new("/no/such/base").open_job(JobId(1));
+        let cgroup = base("/no/such/base").job(JobId(1)).unwrap();
         assert_eq!((cgroup.oom_kills(), cgroup.limit_ooms()), (0, 0));
         let step = cgroup.step(StepId::Batch);
         assert_eq!((step.cpu_times(), step.oom_kills(), step.job_ran_out()), (None, 0, false));
@@ -314,16 +394,22 @@ mod tests {
             eprintln!("not tested: SLOTD_TEST_CGROUP names no delegated cgroup");
             return;
         };
-        let base = CgroupBase::new(base);
-        let cgroup = base.create_job(JobId(9), &TRES).unwrap();
+        let base = super::tests::base(Path::new(&base).join("unit"));
+        let cgroup = base.create_job(JobId(9), &alloc()).unwrap();
         let read = |name: &str| fs::read_to_string(cgroup.dir().join(name)).unwrap();
         assert_eq!(read("memory.max").trim(), (64 << 20).to_string());
         assert_eq!(read("cpu.max").trim(), "100000 100000");
+        assert_eq!(read("pids.max").trim(), "1000");
+        if cgroup.has("cpuset.cpus") {
+            assert_eq!(read("cpuset.cpus").trim(), "0");
+        }
         let (hungry, other) = (StepId::Num(0), StepId::Num(1));
-        cgroup.create_step(hungry, Some(32)).unwrap();
-        cgroup.create_step(other, None).unwrap();
+        cgroup.create_step(hungry, Some(32), false).unwrap();
+        cgroup.create_step(other, None, false).unwrap();
+        cgroup.create_step(StepId::Num(2), None, true).unwrap();
         assert_eq!(read("step_0/memory.max").trim(), (32 << 20).to_string());
         assert_eq!(read("step_1/memory.max").trim(), "max");
+        assert_eq!(read("step_2/memory.oom.group").trim(), "1");
         let (hungry, other) = (cgroup.step(hungry), cgroup.step(other));
         // More than it may have, in one process that joins before it grows.
         let script = "echo 0 >\"$0/cgroup.procs\"; exec python3 -c 'x = bytearray(256 << 20)'";
@@ -347,7 +433,7 @@ mod tests {
         io::Read::read_exact(&mut sleeper.stdout.take().unwrap(), &mut [0]).unwrap();
         assert!(!cgroup.remove());
         // A new run begins to count anew.
-        let again = base.create_job(JobId(9), &TRES).unwrap();
+        let again = base.create_job(JobId(9), &alloc()).unwrap();
         assert_eq!((again.oom_kills(), again.limit_ooms()), (0, 0));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         assert!(cgroup.kill());
@@ -355,5 +441,6 @@ mod tests {
         runtime.block_on(cgroup.emptied()).unwrap();
         assert!(cgroup.remove());
         assert!(!cgroup.dir().exists());
+        fs::remove_dir(base.root().unwrap()).unwrap();
     }
 }

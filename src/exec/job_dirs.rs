@@ -2,8 +2,8 @@
 //!
 //! The database knows more. This is for a database that was lost, or that is older than what ran since.
 
-use crate::exec::adopt;
-use crate::exec::job_files::SCRIPT;
+use crate::exec::job_files::{self, SCRIPT};
+use crate::exec::{LaunchError, adopt};
 use crate::model::exit::Trace;
 use crate::model::{Job, JobId, StepId};
 use std::fs;
@@ -16,6 +16,9 @@ pub(super) const JOB: &str = "job.json";
 
 /// The launch as a script, with the environment of the job.
 pub(super) const RUNNER: &str = "runner.sh";
+
+/// A link to the job's cgroup, while there is one.
+const CGROUP: &str = "cgroup";
 
 /// The largest number of a job (`MaxJobId` of slurm.conf, by default): a directory with a larger name is not a job's.
 const MAX_JOB_ID: u32 = 0x03ff_0000;
@@ -41,6 +44,31 @@ pub fn numbers(jobs_dir: &Path) -> io::Result<Vec<JobId>> {
         found.extend(number.filter(|n| (1..=MAX_JOB_ID).contains(n)).map(JobId));
     }
     Ok(found)
+}
+
+/// Notes where the job's cgroup is going to be: a later daemon may have another base, or none, and cleans it all the same.
+///
+/// # Errors
+/// The directory or the link in it cannot be made.
+pub fn note_cgroup(job_dir: &Path, cgroup: &Path) -> Result<(), LaunchError> {
+    job_files::make_job_dir(job_dir)?;
+    let link = job_dir.join(CGROUP);
+    if fs::read_link(&link).is_ok_and(|known| known == cgroup) {
+        return Ok(());
+    }
+    forget_cgroup(job_dir);
+    std::os::unix::fs::symlink(cgroup, &link).map_err(LaunchError::own_file("make", &link))
+}
+
+/// Where the job's cgroup was made, and may be still.
+pub fn cgroup(job_dir: &Path) -> Option<PathBuf> {
+    fs::read_link(job_dir.join(CGROUP)).ok()
+}
+
+/// The job's cgroup is gone.
+pub fn forget_cgroup(job_dir: &Path) {
+    // Mostly there is none.
+    let _ = fs::remove_file(job_dir.join(CGROUP));
 }
 
 /// What was launched in a job directory. What cannot be read there is not known.

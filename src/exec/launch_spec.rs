@@ -43,6 +43,8 @@ pub struct LaunchSpec {
     pub pty: bool,
     /// The step's cgroup v2 directory, which the tasks join. A failure is a failure of the launch. The watcher removes it.
     pub cgroup: Option<PathBuf>,
+    /// `oom_score_adj` of the tasks, where that is more than the watcher's: the host's own lack of memory ends them first.
+    pub oom_score_adj: u32,
     /// The whole step ends when a task ends with anything but 0 (`srun --kill-on-bad-exit`).
     pub kill_on_bad_exit: bool,
     /// The step's own time limit, seconds from its start, suspension not counted (`srun --time` inside a job). That of
@@ -79,6 +81,7 @@ impl Default for LaunchSpec {
             tasks: Vec::new(),
             pty: false,
             cgroup: None,
+            oom_score_adj: 0,
             kill_on_bad_exit: false,
             time_limit_secs: None,
             own_end: OwnEnd::default(),

@@ -196,6 +196,7 @@ fn prepare(birth: &Birth) -> Result<(), LaunchError> {
     if let Some(cgroup) = &spec.cgroup {
         join(cgroup)?;
     }
+    go_first(spec.oom_score_adj);
     connect(birth.streams)?;
     if spec.pty && task.rank == 0 {
         // SAFETY: TIOCSCTTY takes a number; 0 means not to steal the terminal of another session.
@@ -226,6 +227,16 @@ fn join(cgroup: &Path) -> Result<(), LaunchError> {
     // Not created where it is missing: a plain directory must not look like a cgroup.
     let joined = OpenOptions::new().write(true).open(&path).and_then(|mut file| file.write_all(b"0"));
     joined.map_err(LaunchError::file("join the cgroup", cgroup))
+}
+
+/// Where the host's memory is used up, the kernel ends this process and its children before the watcher and the daemon.
+fn go_first(wanted: u32) {
+    const PATH: &str = "/proc/self/oom_score_adj";
+    let now = fs::read_to_string(PATH).ok().and_then(|text| text.trim().parse::<i64>().ok()).unwrap_or(0);
+    if i64::from(wanted) > now {
+        // Every process may raise its own. A system without the file has no such order.
+        let _ = fs::write(PATH, wanted.to_string());
+    }
 }
 
 fn connect(streams: &Streams) -> Result<(), LaunchError> {

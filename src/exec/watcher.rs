@@ -31,7 +31,7 @@ use crate::model::{ExitCode, ExitRecord, Timestamp};
 use crate::protocol::frame::Decoder;
 use crate::sys::clock::{self, now};
 use crate::sys::{break_point, limits, socket};
-use commands::{resume_all, signal_all};
+use commands::signal_all;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -383,7 +383,7 @@ impl Watcher {
         for signal in [libc::SIGTERM, libc::SIGHUP] {
             signal_all(signal);
         }
-        resume_all();
+        self.resume_all();
         let since = Instant::now();
         self.kill.get_or_insert(Kill { since, hard_from: since + CLIENT_GONE_GRACE });
     }

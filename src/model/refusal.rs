@@ -141,6 +141,8 @@ pub enum Refusal {
     TooManyClients(usize),
     /// The daemon has as many open files as it may have: this number.
     NoDescriptors(u64),
+    /// The daemon that was started for this client cannot serve, and why.
+    CannotStart(String),
     WrongUser {
         daemon: u32,
         client: u32,
@@ -196,6 +198,7 @@ impl Refusal {
             | Refusal::Crowded
             | Refusal::TooManyClients(_)
             | Refusal::NoDescriptors(_)
+            | Refusal::CannotStart(_)
             | Refusal::WrongUser { .. }
             | Refusal::Malformed(_)
             | Refusal::Unsendable(_)
@@ -292,6 +295,7 @@ impl fmt::Display for Refusal {
                      (LimitNOFILE= of its unit, ulimit -Hn)"
                 );
             }
+            Refusal::CannotStart(why) => return write!(f, "the daemon cannot start: {why}"),
             Refusal::WrongUser { daemon, client } => {
                 return write!(f, "this daemon serves user {daemon} alone, not user {client}");
             }

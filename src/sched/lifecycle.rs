@@ -117,6 +117,11 @@ impl Core {
                 let run = RunState { state: JobState::Cancelled, reason: Reason::None, ..run };
                 self.back_to_queue(id, Some(Run { requeued: true, run, steps: Vec::new() }), cx);
             }
+            // However its processes took SIGTERM.
+            JobState::Completing if job.run.reason == Reason::NodeDown => {
+                let record = ExitRecord { exit: ExitCode::NODE_FAILED, ..record };
+                self.end_running(id, record, EndCause::NodeFailed, cx);
+            }
             JobState::Completing if job.run.reason != Reason::TimeLimit => {
                 let ending = Ending::of_stopped(job, record.exit, cause);
                 self.finish(id, ending, record.usage, record.ended, cx);
@@ -265,7 +270,8 @@ impl Core {
                 | StopCause::ClientLost
                 | StopCause::Released
                 | StopCause::Deadline
-                | StopCause::TimeLimit => {}
+                | StopCause::TimeLimit
+                | StopCause::NodeDown => {}
             }
         }
         self.save(id, cx);

@@ -6,10 +6,10 @@
 
 use super::core::Core;
 use super::room::Want;
-use super::types::{Cx, Effect};
+use super::types::{Cx, Effect, StopCause};
 use crate::model::job::Hold;
 use crate::model::node::{HostFault, LaunchAtDeath};
-use crate::model::{ExitRecord, JobId, StepId, StepKey, Timestamp};
+use crate::model::{ExitRecord, JobId, JobState, Reason, StepId, StepKey, Timestamp};
 use std::collections::BTreeSet;
 
 /// Between two tries: the first, and the longest that it doubles to.
@@ -46,6 +46,8 @@ pub(super) struct Node {
     pub order: Option<Trouble>,
     /// Limits cannot be set. Jobs are started all the same, and their launch fails with the reason.
     cgroups: Option<Trouble>,
+    /// The host goes down.
+    goes_down: bool,
 }
 
 /// Launches fail by a fault of the host.
@@ -64,7 +66,7 @@ struct FailingLaunches {
 
 impl Node {
     fn takes_starts(&self) -> bool {
-        self.store.is_none() && self.launches.is_none() && self.order.is_none()
+        self.store.is_none() && self.launches.is_none() && self.order.is_none() && !self.goes_down
     }
 
     /// A launch failed; true where it is the first of this trouble.
@@ -94,7 +96,7 @@ impl Node {
 impl Core {
     /// Why the node takes no jobs; `None`: it does.
     pub fn node_trouble(&self) -> Option<&Trouble> {
-        let Node { store, launches, cgroups, order } = &self.node;
+        let Node { store, launches, cgroups, order, goes_down: _ } = &self.node;
         let failing = launches.as_ref().map(|failing| &failing.trouble);
         store.as_ref().or(failing).or(order.as_ref()).or(cgroups.as_ref())
     }
@@ -108,6 +110,24 @@ impl Core {
     pub fn set_cgroup_trouble(&mut self, text: Option<String>, now: Timestamp) {
         let since = self.node.cgroups.as_ref().map_or(now, |known| known.since);
         self.node.cgroups = text.map(|text| Trouble { text, since, by: None });
+    }
+
+    /// The host goes down: what runs ends with it, as NODE_FAIL or in the queue again, and nothing is started any more.
+    pub fn host_goes_down(&mut self, cx: &mut Cx) {
+        self.node.goes_down = true;
+        let is_running = |id: &JobId| {
+            self.job(*id).is_some_and(|job| matches!(job.run.state, JobState::Running | JobState::Suspended))
+        };
+        let running: Vec<JobId> = self.active.iter().copied().filter(is_running).collect();
+        for id in running {
+            self.stop(id, Reason::NodeDown, StopCause::NodeDown, cx);
+        }
+        self.settle(cx);
+    }
+
+    /// Whether some job has processes, as far as is known.
+    pub fn has_active(&self) -> bool {
+        !self.active.is_empty()
     }
 
     /// What is wrong with the cgroups of jobs.

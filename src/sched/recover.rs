@@ -78,6 +78,7 @@ impl Core {
                 (None, Reason::ClientLost) => StopCause::ClientLost,
                 (None, Reason::DeadLine) => StopCause::Deadline,
                 (None, Reason::TimeLimit) => StopCause::TimeLimit,
+                (None, Reason::NodeDown) => StopCause::NodeDown,
                 (None, _) => StopCause::Released,
             };
             (job.id, cause)

@@ -136,6 +136,8 @@ pub enum StopCause {
     Deadline,
     /// Its time limit was reached.
     TimeLimit,
+    /// The host goes down in order.
+    NodeDown,
 }
 
 /// Which processes a signal is for (scancel man page: plain, `--batch`, `--full`, and a step id).

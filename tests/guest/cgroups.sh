@@ -6,6 +6,9 @@ source "$REPO/guest/lib.sh"
 
 SLOTD_TEST_CGROUP=/sys/fs/cgroup$(sed -n 's/^0:://p' /proc/self/cgroup)
 export SLOTD_TEST_CGROUP SLOTD_TEST_PROGRAM=$PROGRAMS/slotd SLOTD_TEST_HELPER=$PROGRAMS/helper
+# Processes may not be where limited children are.
+mkdir "$SLOTD_TEST_CGROUP/tests"
+echo $$ >"$SLOTD_TEST_CGROUP/tests/cgroup.procs"
 
 # Lines of a test program as the checks of a scenario.
 lines() { sed -E 's/^test (.*) \.\.\. ok$/ok - \1/; s/^test (.*) \.\.\. FAILED$/FAIL - \1/'; }

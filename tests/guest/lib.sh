@@ -23,13 +23,40 @@ yes() {
   if said=$("$@" 2>&1); then ok "$what"; else no "$what: $* failed: $said"; fi
 }
 
-# Waits until a command is true; false at the deadline.
+# Waits until a command is true.
 until_true() {
   local end=$((SECONDS + 90))
   until "$@" >/dev/null 2>&1; do
-    ((SECONDS < end)) || return 1
+    if ((SECONDS >= end)); then
+      no "waited in vain for: $*"
+      return
+    fi
     sleep 0.1
   done
+}
+
+state() { sacct -nXP -j "$1" -o State; }
+is_state() { [[ $(state "$1") == "$2"* ]]; }
+# Waits for a state, and tells the one that came.
+state_is() {
+  until_true is_state "$2" "$3"
+  has "$1" "$(state "$2")" "$3"
+}
+
+# The installer as its users run it, with what was built for the tests. It gives out more than this small machine has.
+install_slotd() {
+  mkdir -p ~/built/debug ~/.config/slotd
+  if [[ ! -e ~/.config/slotd/slotd.env ]]; then
+    printf 'SLOTD_CPUS="4"\nSLOTD_MEMORY_MB="8192"\nSLOTD_KILL_WAIT="20"\n' >~/.config/slotd/slotd.env
+  fi
+  ln -sf "$PROGRAMS/slotd" ~/built/debug/slotd
+  CARGO_TARGET_DIR=~/built "$REPO/contrib/install.sh" --skip-build --profile dev "$@"
+}
+
+# As root: a script in a new login of the user.
+as_dev() {
+  systemd-run --quiet --wait --pipe --collect --uid=dev --gid=dev -p PAMName=login -p OOMPolicy=continue \
+    --setenv=REPO="$REPO" --setenv=PROGRAMS="$PROGRAMS" bash -c ". $REPO/guest/lib.sh; cd; $1; finish"
 }
 
 # The last line of each scenario.

@@ -159,6 +159,7 @@ impl RunnerActor {
             StopCause::Killed { .. } => ("", Duration::ZERO),
             StopCause::Requeue => (" DUE TO JOB REQUEUE", self.setup.kill_wait),
             StopCause::TimeLimit => (" DUE TO TIME LIMIT", self.setup.kill_wait),
+            StopCause::NodeDown => (" DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS", self.setup.kill_wait),
             StopCause::ClientLost | StopCause::Released => ("", ORPHAN_GRACE),
         };
         self.terminate(suffix, grace, ctx);
@@ -180,9 +181,11 @@ impl RunnerActor {
         let grace = match cause {
             StopCause::ClientLost | StopCause::Released => ORPHAN_GRACE,
             StopCause::Killed { .. } => Duration::ZERO,
-            StopCause::Cancelled { .. } | StopCause::Requeue | StopCause::Deadline | StopCause::TimeLimit => {
-                self.setup.kill_wait
-            }
+            StopCause::Cancelled { .. }
+            | StopCause::Requeue
+            | StopCause::Deadline
+            | StopCause::TimeLimit
+            | StopCause::NodeDown => self.setup.kill_wait,
         };
         end(&live.commands, Some(line), grace, cause == StopCause::TimeLimit);
         self.tell_stopping(step);

@@ -3,7 +3,9 @@
 use super::{LiveStep, Retry, RunnerActor, StepNews};
 use crate::actors::launch_plan;
 use crate::actors::messages::{AdoptJob, CgroupsChecked, LaunchJob, LaunchStep, OpenAllocation};
+use crate::exec::cgroup::JobCgroup;
 use crate::exec::{Adoption, LaunchError, LaunchFault, LaunchSpec, StepHandle, adopt, host_fault, job_dirs};
+use crate::model::tres::Allocation;
 use crate::model::{ExitCode, ExitRecord, StepId};
 use crate::sched::EndCause;
 use crate::sys::{break_point, clock};
@@ -20,20 +22,20 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl RunnerActor {
     fn make_cgroup(&mut self) -> Result<(), LaunchError> {
-        if let (Some(base), Some(job), None) = (&self.setup.cgroups, &self.job, &self.cgroup) {
-            let tres = job.run.alloc.as_ref().map_or(job.tres, |alloc| alloc.tres);
-            let was_bad = base.is_bad();
-            let made = base.create_job(self.id, &tres);
-            match &made {
-                // A limit that this job cannot have says nothing of the others.
-                Err(e) if base.is_bad() => {
-                    self.setup.outputs.cgroups_checked.do_send(CgroupsChecked(Err(e.to_string())))
-                }
-                _ if was_bad => self.setup.outputs.cgroups_checked.do_send(CgroupsChecked(Ok(()))),
-                _ => {}
-            }
-            self.cgroup = Some(made?);
+        let (Some(base), Some(job), None) = (&self.setup.cgroups, &self.job, &self.cgroup) else { return Ok(()) };
+        let alloc = job.run.alloc.clone().unwrap_or_else(|| Allocation { tres: job.tres, ..Allocation::default() });
+        let was_bad = base.is_bad();
+        let made = base.job(self.id).map_err(LaunchError::from).and_then(|cgroup| {
+            job_dirs::note_cgroup(&self.setup.paths.job_dir(self.id), cgroup.dir())?;
+            Ok(base.create_job(self.id, &alloc)?)
+        });
+        match &made {
+            // A limit that this job cannot have says nothing of the others.
+            Err(e) if base.is_bad() => self.setup.outputs.cgroups_checked.do_send(CgroupsChecked(Err(e.to_string()))),
+            _ if was_bad => self.setup.outputs.cgroups_checked.do_send(CgroupsChecked(Ok(()))),
+            _ => {}
         }
+        self.cgroup = Some(made?);
         Ok(())
     }
 
@@ -58,13 +60,15 @@ impl RunnerActor {
     /// Names the step's cgroup, where there are cgroups.
     fn place(&self, spec: &mut LaunchSpec, mem_mb: Option<u64>) -> Result<(), LaunchError> {
         if let Some(cgroup) = &self.cgroup {
-            spec.cgroup = Some(cgroup.create_step(spec.step.step, mem_mb)?);
+            let as_one = self.setup.cgroups.as_ref().is_some_and(|base| base.kills_steps());
+            spec.cgroup = Some(cgroup.create_step(spec.step.step, mem_mb, as_one)?);
         }
         Ok(())
     }
 
-    fn launch(&mut self, spec: LaunchSpec, fds: Vec<OwnedFd>, ctx: &mut Context<Self>) {
+    fn launch(&mut self, mut spec: LaunchSpec, fds: Vec<OwnedFd>, ctx: &mut Context<Self>) {
         let step = spec.step.step;
+        spec.oom_score_adj = self.setup.oom_score_adj;
         let copies = fds.iter().map(OwnedFd::try_clone).collect::<Result<Vec<_>, _>>();
         break_point::reach("launch begins");
         let launched = self.setup.launcher.launch(&spec, fds);
@@ -190,9 +194,9 @@ impl RunnerActor {
         let live: Vec<StepId> = m.job.steps.iter().filter(|s| !s.state.is_terminal()).map(|s| s.id).collect();
         self.ladder.adopt(&m.job.run, (self.setup.clock)(), clock::monotonic());
         self.take(m.job, m.host, ctx);
-        if let Some(base) = &self.setup.cgroups {
-            self.cgroup = Some(base.open_job(self.id));
-        }
+        // Where it was made, whatever the base is by now.
+        let noted = job_dirs::cgroup(&self.setup.paths.job_dir(self.id)).map(JobCgroup::at);
+        self.cgroup = noted.or_else(|| self.setup.cgroups.as_ref()?.job(self.id).ok());
         // The script last: where all has ended, the job is over with it.
         for step in live {
             self.look_again(step, true, ctx);

@@ -143,6 +143,11 @@ impl<A> InFlight<A> {
         Some(done)
     }
 
+    /// Whether all that was decided is durable.
+    pub fn is_empty(&self) -> bool {
+        self.commits.is_empty()
+    }
+
     /// Whether something waits that is to be done to this job's processes, or their launch.
     pub fn acts(&self, job: JobId) -> bool {
         self.acting.contains_key(&job)

@@ -1,15 +1,16 @@
 //! The host as sinfo asks for it.
 
 use super::SchedulerActor;
-use crate::actors::messages::{CgroupsChecked, ChangeSite, QueryNode, SiteChange, SubmitJob};
+use crate::actors::messages::{CgroupsChecked, ChangeSite, HostGoesDown, QueryNode, SiteChange, SubmitJob};
 use crate::exec::cgroup::CgroupBase;
 use crate::model::node::NodeReason;
 use crate::model::partition::Host;
 use crate::model::view::{NodeView, PartitionView};
 use crate::model::{JobId, Refusal};
-use crate::sched::Trouble;
+use crate::sched::{Core, Trouble};
 use actix::prelude::*;
 use std::sync::Arc;
+use tokio::sync::oneshot;
 
 impl Handler<QueryNode> for SchedulerActor {
     type Result = MessageResult<QueryNode>;
@@ -87,6 +88,31 @@ impl Handler<CgroupsChecked> for SchedulerActor {
         let now = self.now();
         self.core.set_cgroup_trouble(result.err(), now);
         self.log_node();
+    }
+}
+
+impl Handler<HostGoesDown> for SchedulerActor {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, _: HostGoesDown, ctx: &mut Self::Context) -> Self::Result {
+        let (told, ended) = oneshot::channel();
+        self.going_down = Some(told);
+        self.decide(ctx, Core::host_goes_down);
+        self.tell_all_ended();
+        // The daemon that asks goes down without an answer too.
+        Box::pin(async move { drop(ended.await) })
+    }
+}
+
+impl SchedulerActor {
+    /// Tells who waits for it that nothing runs and all of it is durable.
+    pub(super) fn tell_all_ended(&mut self) {
+        if !self.core.has_active()
+            && self.in_flight.is_empty()
+            && let Some(asker) = self.going_down.take()
+        {
+            let _ = asker.send(());
+        }
     }
 }
 

@@ -37,7 +37,6 @@ pub struct Layout {
     /// What the environment file holds, where there is one.
     pub settings: Option<EnvFile>,
     pub unit_dir: PathBuf,
-    pub unit_file: PathBuf,
     /// The directories of man pages, and of completions by their shells.
     pub pages: [(&'static str, PathBuf); 4],
 }
@@ -82,7 +81,6 @@ impl Layout {
             config_dir,
             env_file,
             settings,
-            unit_file: unit_dir.join(super::service::UNIT),
             unit_dir,
             pages: [
                 ("man", data.join("man/man1")),

@@ -1,9 +1,10 @@
-//! The service of the systemd user manager.
+//! The units of the systemd user manager: the daemon, its socket, and the cgroup of the jobs.
 
 use super::layout::Layout;
-use super::{fail, files, note, say, stop_daemon};
+use super::{detached, fail, files, note, say, stop_daemon};
 use crate::args::error::CliError;
 use crate::client::connection::Connection;
+use crate::spec::env_file::EnvFile;
 use nix::unistd::getuid;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,8 +12,18 @@ use std::process::{Command, Stdio};
 
 pub const UNIT: &str = "slotd.service";
 
-/// The unit as it fits the default paths.
-const TEMPLATE: &str = include_str!("../../../contrib/systemd/slotd.service");
+const SOCKET: &str = "slotd.socket";
+const JOBS: &str = "slotd-jobs.service";
+
+/// The units as they fit the default paths.
+const TEMPLATES: [(&str, &str); 3] = [
+    (UNIT, include_str!("../../../contrib/systemd/slotd.service")),
+    (SOCKET, include_str!("../../../contrib/systemd/slotd.socket")),
+    (JOBS, include_str!("../../../contrib/systemd/slotd-jobs.service")),
+];
+
+/// A socket address holds no longer path.
+const MAX_ADDRESS: usize = 107;
 
 /// A systemd user manager that answers.
 pub struct Manager {
@@ -72,10 +83,15 @@ impl Manager {
     }
 }
 
-/// Installs the unit and starts the service.
-pub fn start(layout: &Layout, manager: &Manager) -> Result<(), CliError> {
+/// Installs the units and starts the service.
+pub fn start(layout: &Layout, settings: &EnvFile, manager: &Manager) -> Result<(), CliError> {
     files::make_dir(&layout.unit_dir)?;
-    files::write_file(&layout.unit_file, unit(&layout.program, &layout.env_file).as_bytes(), 0o644)?;
+    let socket = layout.paths.socket();
+    let has_socket = socket.as_os_str().len() <= MAX_ADDRESS;
+    for (name, template) in TEMPLATES.iter().filter(|(name, _)| has_socket || *name != SOCKET) {
+        let text = unit(template, &layout.program, &layout.env_file, &socket);
+        files::write_file(&layout.unit_dir.join(name), text.as_bytes(), 0o644)?;
+    }
     say(&format!("start the systemd user service {UNIT}"));
     // The manager starts the daemon, and nothing else.
     if layout.daemon_script.exists() {
@@ -86,11 +102,20 @@ pub fn start(layout: &Layout, manager: &Manager) -> Result<(), CliError> {
     let main = manager.property(&["show", "--property=MainPID", "--value", UNIT]);
     stop_daemon(&layout.paths, main.parse().ok())?;
     let searched = manager.property(&["show", "--property=UnitPath", "--value"]);
-    let unit_file = layout.unit_file.display().to_string();
     let is_searched = searched.split_whitespace().any(|dir| Path::new(dir) == layout.unit_dir);
-    // Elsewhere than the manager looks, enabling by path links the unit.
-    manager.must(&["enable", "--quiet", if is_searched { UNIT } else { &unit_file }])?;
-    manager.is_ok(&["reset-failed", UNIT]);
+    if !is_searched {
+        // Elsewhere than the manager looks: without its link the service could not name it.
+        manager.must(&["link", "--quiet", &layout.unit_dir.join(JOBS).display().to_string()])?;
+    }
+    for name in [SOCKET, UNIT].into_iter().filter(|name| has_socket || *name != SOCKET) {
+        let file = layout.unit_dir.join(name).display().to_string();
+        // Enabling by path links the unit.
+        manager.must(&["enable", "--quiet", if is_searched { name } else { &file }])?;
+        manager.is_ok(&["reset-failed", name]);
+    }
+    if has_socket {
+        listen(layout, manager)?;
+    }
     // It returns when the daemon has said that it serves, or has failed.
     if !manager.is_ok(&["restart", UNIT]) || Connection::open(&layout.paths).is_err() {
         let journal = ["--user", "--unit", UNIT, "--lines=5", "--output=cat"];
@@ -100,34 +125,68 @@ pub fn start(layout: &Layout, manager: &Manager) -> Result<(), CliError> {
             layout.env_file.display()
         )));
     }
-    let mut linger = manager.command("loginctl", &["show-user", &getuid().to_string(), "--property=Linger", "--value"]);
-    if linger.stderr(Stdio::null()).output().is_ok_and(|output| output.stdout.trim_ascii() == b"no") {
-        note("it stops when you log out; to let it and its jobs run on: loginctl enable-linger");
-    }
+    advise(settings, manager);
     Ok(())
 }
 
-/// Ends the service and removes its unit; whether there was one.
+/// Has the manager listen at the socket. One that listens there goes on: those who wait for the next daemon keep their
+/// places.
+fn listen(layout: &Layout, manager: &Manager) -> Result<(), CliError> {
+    let listens = manager.property(&["show", "--property=Listen", "--value", SOCKET]);
+    let is_there = listens.starts_with(&format!("{} ", layout.paths.socket().display()));
+    if is_there && manager.is_ok(&["is-active", "--quiet", SOCKET]) {
+        return Ok(());
+    }
+    // It cannot listen for a service that runs already.
+    manager.is_ok(&["stop", SOCKET, UNIT]);
+    manager.must(&["start", SOCKET])
+}
+
+fn advise(settings: &EnvFile, manager: &Manager) {
+    let mut linger = manager.command("loginctl", &["show-user", &getuid().to_string(), "--property=Linger", "--value"]);
+    if linger.stderr(Stdio::null()).output().is_ok_and(|output| output.stdout.trim_ascii() == b"no") {
+        note("it stops when you log out, and its jobs end; to let them run on: loginctl enable-linger");
+    }
+    let has_base = settings.get("SLOTD_CGROUP_BASE").is_some_and(|base| !base.is_empty());
+    let group = manager.property(&["show", "--property=ControlGroup", "--value", JOBS]);
+    let controllers = std::fs::read_to_string(format!("/sys/fs/cgroup{group}/cgroup.controllers")).unwrap_or_default();
+    if !has_base && ["cpu", "memory"].iter().all(|name| controllers.split_whitespace().any(|word| word == *name)) {
+        note("to have jobs held to their memory and CPUs by the kernel, install with --cgroup-base auto");
+    }
+}
+
+/// Ends the service and removes its units; whether there were some.
 pub fn remove(layout: &Layout) -> Result<bool, CliError> {
-    if layout.unit_file.symlink_metadata().is_err() {
+    let files: Vec<PathBuf> = TEMPLATES.iter().map(|(name, _)| layout.unit_dir.join(name)).collect();
+    let files: Vec<PathBuf> = files.into_iter().filter(|file| file.symlink_metadata().is_ok()).collect();
+    if files.is_empty() {
         return Ok(false);
     }
     let manager = Manager::find();
-    if manager.as_ref().is_some_and(|manager| !manager.is_ok(&["disable", "--now", UNIT])) {
-        note(&format!("systemctl --user disable --now {UNIT} failed; the daemon is stopped by its process"));
+    if let Some(manager) = &manager {
+        manager.is_ok(&["disable", "--now", SOCKET]);
+        if !manager.is_ok(&["disable", "--now", UNIT]) {
+            note(&format!("systemctl --user disable --now {UNIT} failed; the daemon is stopped by its process"));
+        }
+        // Running jobs are in it, and go on.
+        if detached::running_steps(&layout.paths, None) == 0 {
+            manager.is_ok(&["stop", JOBS]);
+        }
     }
-    files::remove(&layout.unit_file)?;
+    for file in &files {
+        files::remove(file)?;
+        note(&format!("removed {}", file.display()));
+    }
     if let Some(manager) = manager {
         manager.is_ok(&["daemon-reload"]);
     }
-    note(&format!("removed {}", layout.unit_file.display()));
     Ok(true)
 }
 
 /// The unit with the paths of the installation; `%` is systemd's own sign.
-fn unit(program: &Path, env_file: &Path) -> String {
-    let program = program.display().to_string().replace('%', "%%");
-    let env_file = env_file.display().to_string().replace('%', "%%");
+fn unit(template: &str, program: &Path, env_file: &Path, socket: &Path) -> String {
+    let own = |path: &Path| path.display().to_string().replace('%', "%%");
+    let (program, env_file, socket) = (own(program), own(env_file), own(socket));
     // A program itself may have no quotes in its path; an argument may, and has $ expanded.
     let program = if program.contains(['"', '\'', '\\']) {
         let word = program.replace('\\', "\\\\").replace('"', "\\\"").replace('$', "$$");
@@ -136,23 +195,34 @@ fn unit(program: &Path, env_file: &Path) -> String {
         format!("\"{program}\"")
     };
     let line = |line: &str| match line.split_once('=') {
+        // That of the jobs' unit runs nothing of ours.
+        Some(("ExecStart", command)) if !command.ends_with("slotd daemon") => format!("{line}\n"),
         Some(("ExecStart", _)) => format!("ExecStart={program} daemon\n"),
         Some(("EnvironmentFile", _)) => format!("EnvironmentFile={env_file}\n"),
+        Some(("ListenStream", _)) => format!("ListenStream={socket}\n"),
         _ => format!("{line}\n"),
     };
-    TEMPLATE.lines().map(line).collect()
+    template.lines().map(line).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn service(program: &str, env_file: &str) -> String {
+        unit(TEMPLATES[0].1, Path::new(program), Path::new(env_file), Path::new("/s"))
+    }
+
     #[test]
     fn paths_are_written_so_that_systemd_reads_them_back() {
-        let text = unit(Path::new("/a b/100%/slotd"), Path::new("/c d/50%/slotd.env"));
+        let text = service("/a b/100%/slotd", "/c d/50%/slotd.env");
         assert!(text.contains("\nExecStart=\"/a b/100%%/slotd\" daemon\n"), "{text}");
         assert!(text.contains("\nEnvironmentFile=/c d/50%%/slotd.env\n"), "{text}");
-        let text = unit(Path::new("/it's/$x/slotd"), Path::new("/e"));
+        let text = service("/it's/$x/slotd", "/e");
         assert!(text.contains("\nExecStart=/usr/bin/env \"/it's/$$x/slotd\" daemon\n"), "{text}");
+        let text = unit(TEMPLATES[1].1, Path::new("/p"), Path::new("/e"), Path::new("/r 1%/run/slotd.sock"));
+        assert!(text.contains("\nListenStream=/r 1%%/run/slotd.sock\n"), "{text}");
+        let text = unit(TEMPLATES[2].1, Path::new("/p"), Path::new("/e"), Path::new("/s"));
+        assert!(text.contains("\nExecStart=/usr/bin/env sleep infinity\n"), "{text}");
     }
 }

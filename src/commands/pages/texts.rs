@@ -209,7 +209,17 @@ pub const SLOTD: Page = Page {
              SLOTD_JOB_PARTITION and SLOTD_JOB_REASON.",
         ),
         ("SLOTD_NOTIFY_TIMEOUT", "Seconds after which that command is killed. Default: 30."),
-        ("SLOTD_CGROUP_BASE", "A writable cgroup v2 subtree: limits are enforced and not only reserved."),
+        ("SLOTD_CGROUP_BASE", "A writable cgroup v2 subtree, or auto: limits are enforced and not only reserved."),
+        (
+            "SLOTD_MAX_PROCESSES",
+            "Processes and threads of a job at most, where there are cgroups, or unlimited. Default: half of what the host allows.",
+        ),
+        ("SLOTD_IO_WEIGHT", "io.weight for each CPU of a job, 1 to 10000, where there are cgroups."),
+        ("SLOTD_OOM_KILL_STEP", "yes or no: whether a step out of memory is killed as a whole. Default: no."),
+        (
+            "SLOTD_OOM_SCORE_ADJ",
+            "oom_score_adj of jobs, 0 to 1000: where the host's memory runs out, the highest go first. Default: 500.",
+        ),
         ("SLOTD_GPU_COUNT", "GPUs there are. Default: what nvidia-smi says, or sysfs of AMD's."),
         ("SLOTD_GPU_SHARDS", "Parts into which each GPU is divided for --gres=shard:N. Default: 0."),
         (
@@ -237,6 +247,7 @@ pub const SLOTD: Page = Page {
     exits: &[
         ("0", "The daemon was told to end, by SIGTERM or SIGINT; or what was asked for was done."),
         ("1", "The daemon could not start or go on, or a file could not be written."),
+        ("78", "The daemon could not start with these settings, or in this place."),
         ("2", "The command is unknown or its words make no sense."),
         ("3", "slotd daemon status: no daemon serves the root."),
         ("4", "slotd daemon status: there is one, and it does not answer."),

@@ -1,8 +1,10 @@
 //! The tree below the base, for cgroups-rs: its own hierarchies begin at `/sys/fs/cgroup` and look at nothing else.
 
 use cgroups_rs::fs::cpu::CpuController;
+use cgroups_rs::fs::cpuset::CpuSetController;
 use cgroups_rs::fs::freezer::FreezerController;
 use cgroups_rs::fs::memory::MemController;
+use cgroups_rs::fs::pid::PidController;
 use cgroups_rs::fs::{Cgroup, Hierarchy, Subsystem};
 use std::path::{Path, PathBuf};
 
@@ -34,6 +36,10 @@ impl Hierarchy for BaseHierarchy {
         all.push(Subsystem::Mem(MemController::new(a, b, c)));
         let (a, b, c) = point();
         all.push(Subsystem::Cpu(CpuController::new(a, b, c)));
+        let (a, b, c) = point();
+        all.push(Subsystem::CpuSet(CpuSetController::new(a, b, c)));
+        let (a, b, c) = point();
+        all.push(Subsystem::Pid(PidController::new(a, b, c)));
         all
     }
 

@@ -27,7 +27,10 @@ impl Watcher {
             }
             StepCommand::Suspend => {
                 self.suspended_at.get_or_insert_with(Instant::now);
-                signal_all(libc::SIGSTOP);
+                // A cgroup stands still as a whole, and nobody in it notices.
+                if !self.freeze(true) {
+                    signal_all(libc::SIGSTOP);
+                }
             }
             StepCommand::Resume => {
                 match self.suspended_at.take() {
@@ -36,9 +39,11 @@ impl Watcher {
                             *deadline += since.elapsed();
                         }
                         // Some may have the signal before them, and not stand still yet.
-                        signal_all(libc::SIGCONT);
+                        if !self.freeze(false) {
+                            signal_all(libc::SIGCONT);
+                        }
                     }
-                    None => resume_all(),
+                    None => self.resume_all(),
                 }
             }
             StepCommand::KillAll => self.begin_killing(),
@@ -46,6 +51,20 @@ impl Watcher {
                 let usage = self.look();
                 tell(&mut self.peer, &StepEvent::Usage(usage));
             }
+        }
+    }
+
+    fn freeze(&self, is_frozen: bool) -> bool {
+        self.cgroup.as_ref().is_some_and(|cgroup| cgroup.freeze(is_frozen))
+    }
+
+    /// Lets those go on that stand still, and sends SIGCONT to no others: a shell that gets it together with another signal
+    /// may lose the trap of one of them.
+    pub(super) fn resume_all(&self) {
+        self.freeze(false);
+        let me = std::process::id() as i32;
+        for pid in proc::descendants(me).into_iter().filter(|pid| proc::stat(*pid).is_some_and(|s| s.state == b'T')) {
+            proc::kill(pid, libc::SIGCONT);
         }
     }
 
@@ -107,18 +126,9 @@ impl Watcher {
         self.notice_end(&line);
         signal_all(libc::SIGTERM);
         // A stopped process would not see it.
-        resume_all();
+        self.resume_all();
         let since = Instant::now();
         self.kill = Some(Kill { since, hard_from: since + grace });
-    }
-}
-
-/// SIGCONT to those that stand still, and to no others: a shell that gets it together with another signal may lose the
-/// trap of one of them.
-pub(super) fn resume_all() {
-    let me = std::process::id() as i32;
-    for pid in proc::descendants(me).into_iter().filter(|pid| proc::stat(*pid).is_some_and(|s| s.state == b'T')) {
-        proc::kill(pid, libc::SIGCONT);
     }
 }
 
