@@ -30,5 +30,19 @@ until_is() {
   done
 }
 
+# own_daemon [NAME=VALUE...]: a daemon for this example alone, with what standard input says as its slotd.toml. It ends with
+# the script, and its jobs with it.
+own_daemon() {
+  export SLOTD_ROOT=$workdir/root
+  cat >slotd.toml
+  env SLOTD_CONFIG="$workdir/slotd.toml" SLOTD_GPU_COUNT=0 "$@" slotd daemon 2>daemon.log &
+  daemon=$!
+  trap 'scancel -u "$(id -un)" 2>/dev/null; until_is "" squeue -h || true; kill "$daemon"; wait "$daemon" || true; rm -rf "$workdir"' EXIT
+  until_is yes answers
+}
+
+# Whether the daemon does.
+answers() { sinfo >sinfo.out 2>&1 && echo yes || echo no; }
+
 # The state of a job, as sacct has it.
 state_of() { sacct -X -n -P -o State -j "$1"; }

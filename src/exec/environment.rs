@@ -111,7 +111,11 @@ impl<'a> Environment<'a> {
         self.set("SLURM_JOB_NUM_NODES", 1);
         self.set("SLURM_NNODES", 1);
         self.set("SLURM_JOB_CPUS_PER_NODE", alloc.tres.cpus);
-        self.set("SLURM_TASKS_PER_NODE", request.task_count());
+        // A job that has all CPUs and names no number of tasks fills them as it likes.
+        let has_more = (1..alloc.tres.cpus).contains(&job.tres.cpus);
+        let is_free = has_more && request.ntasks.or(request.ntasks_per_node).is_none();
+        let tasks = if is_free { alloc.tres.cpus / request.cpus_per_task.unwrap_or(1).max(1) } else { 1 };
+        self.set("SLURM_TASKS_PER_NODE", request.task_count().max(tasks));
         if request.ntasks.is_some() || request.ntasks_per_node.is_some() {
             self.set("SLURM_NTASKS", request.task_count());
             self.set("SLURM_NPROCS", request.task_count());

@@ -11,6 +11,7 @@ mod node;
 mod order;
 mod reboot;
 mod recovery;
+mod site;
 mod steps;
 mod timers;
 mod updates;

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Passengers who do not mind a crowd: over_subscribe = "FORCE:2" sells each CPU twice, and never three times.
+. "$(dirname "$0")/lib.sh"
+
+own_daemon SLOTD_CPUS=2 <<'EOF'
+[[partition]]
+name = "crowd"
+over_subscribe = "FORCE:2"
+EOF
+
+running() { squeue -h -t R -o %i | wc -l; }
+waiting() { squeue -h -t PD -o %r; }
+sbatch --array 1-5 -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
+until_is 4 running
+expect "jobs on two CPUs" 4 "$(running)"
+expect "the fifth waits for" "Resources" "$(waiting)"
+expect "what the partition says" "FORCE:2" "$(sinfo -h -o %h)"

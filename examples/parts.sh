@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Not all cars for all passengers: partitions over chosen CPUs, one of them closed and opened again by its owner.
+. "$(dirname "$0")/lib.sh"
+
+own_daemon SLOTD_CPUS=2 <<'EOF'
+[[partition]]
+name = "short"
+max_time = "10"
+
+[[partition]]
+name = "long"
+max_cpus_per_node = 1
+EOF
+
+running() { squeue -h -t R -o %P -S i | paste -s -d ' '; }
+reason() { squeue -h -t PD -o %r; }
+sbatch -p long -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
+sbatch -p long -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
+sbatch -p short -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
+until_is "long short" running
+expect "one CPU is kept from long jobs" "long short" "$(running)"
+expect "the second long one waits for" "Resources" "$(reason)"
+scontrol update PartitionName=long State=DOWN
+expect "and while its partition is closed for" "PartitionDown" "$(reason)"
+scontrol reconfigure
+expect "until the file is read again" "up" "$(sinfo -h -p long -o %a)"

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Room to spread out. The owner keeps CPUs back for everybody (cpus = -1), and a large passenger buys a seat more than it sits
+# on (--cpus-per-task=2 for a program with one thread).
+. "$(dirname "$0")/lib.sh"
+
+own_daemon SLOTD_CPUS=3 </dev/null
+
+running() { squeue -h -t R -o %j -S i | paste -s -d ' '; }
+sbatch -J large -c 2 -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
+sbatch -J small -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
+sbatch -J late -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
+until_is "large small" running
+expect "three seats are two passengers" "large small" "$(running)"
+expect "seats of the large one" 2 "$(squeue -h -n large -o %C)"
+
+# shellcheck disable=SC2154 # of lib.sh
+kept_back() {
+  export SLOTD_ROOT=$workdir/kept
+  SLOTD_CPUS=-1 SLOTD_GPU_COUNT=0 slotd daemon 2>kept.log &
+  local kept=$!
+  until_is yes answers
+  sinfo -h -o %c
+  kill "$kept"
+  wait "$kept" || true
+}
+if (($(nproc) > 1)); then
+  expect "all CPUs but one are sold" "$(($(nproc) - 1))" "$(kept_back)"
+fi

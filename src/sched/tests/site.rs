@@ -1,0 +1,152 @@
+//! What the owner of the host says: partitions with parts and policies of their own, hours, the node out of use.
+
+use super::*;
+use crate::model::node::NodeReason;
+use crate::model::partition::{Hours, OverSubscribe, PartitionState};
+
+/// Four CPUs, 1000 MB and two GPUs, and these partitions.
+fn divided(partitions: impl IntoIterator<Item = Partition>) -> Double {
+    Double::with(|config| config.set_partitions(partitions.into_iter().collect()))
+}
+
+fn named(name: &str) -> Partition {
+    Partition { name: name.to_owned(), ..Partition::default() }
+}
+
+fn in_partition(name: &str) -> Ask {
+    ask().with(|request| request.partition = Some(name.to_owned()))
+}
+
+fn cpus_of(d: &Double, id: JobId) -> Vec<u32> {
+    d.core.job(id).unwrap().run.alloc.as_ref().unwrap().cpu_ids.clone()
+}
+
+#[test]
+fn a_partition_opens_by_a_timer_and_closes_again() {
+    // It is 8:00.
+    let hours = Some(Hours { from: 9 * 60, until: 10 * 60 });
+    let mut d = divided([Partition { allowed_hours: hours, ..named("late") }]);
+    let start = d.now;
+    let first = d.submit(ask().cpus(4).limit(7200));
+    let second = d.submit(ask().cpus(4).limit(60));
+    d.plan();
+    assert_eq!((d.state(first), d.reason(first)), (JobState::Pending, Reason::PartitionDown));
+    assert_eq!(d.core.next_due(), Some(start.plus_secs(3600)));
+    assert_eq!(d.core.forecast(d.now).starts().get(&first), Some(&start.plus_secs(3600)));
+    d.wait(3600);
+    assert_eq!((d.state(first), d.reason(second)), (JobState::Running, Reason::Resources));
+    // What waits when it closes goes on waiting until the next morning.
+    d.wait(7200);
+    d.exit(first, 0);
+    assert_eq!((d.state(second), d.reason(second)), (JobState::Pending, Reason::PartitionDown));
+    assert_eq!(d.core.next_due(), Some(start.plus_secs(3600 + 86_400)));
+    d.wait(86_400 - 7200);
+    assert_eq!(d.state(second), JobState::Running);
+}
+
+#[test]
+fn a_partition_gives_limits_and_memory_and_waits_for_what_is_too_long() {
+    let mut d = divided([Partition {
+        max_time_secs: Some(600),
+        default_time_secs: Some(120),
+        def_mem_per_cpu_mb: Some(30),
+        ..named("short")
+    }]);
+    let plain = d.submit(ask().cpus(2).with(|request| request.mem = Default::default()));
+    let long = d.submit(ask().limit(601));
+    d.plan();
+    let job = d.core.job(plain).unwrap();
+    assert_eq!((job.request.time_limit_secs, job.tres.mem_mb), (Some(120), 60));
+    assert_eq!((d.state(long), d.reason(long)), (JobState::Pending, Reason::PartitionTimeLimit));
+    let longer = [("MaxTime".to_owned(), "20".to_owned())];
+    d.act(|core, cx| core.update_partition("short", &longer, cx.now)).unwrap();
+    d.plan();
+    assert_eq!(d.state(long), JobState::Running);
+}
+
+#[test]
+fn the_state_of_a_partition_says_who_is_taken_and_who_starts() {
+    for (state, taken, reason) in [
+        (PartitionState::Up, true, Reason::None),
+        (PartitionState::Down, true, Reason::PartitionDown),
+        (PartitionState::Drain, false, Reason::None),
+        (PartitionState::Inactive, false, Reason::PartitionInactive),
+    ] {
+        let mut d = divided([named("one")]);
+        let waits = d.submit(ask());
+        let order = [("State".to_owned(), state.name().to_owned())];
+        d.act(|core, cx| core.update_partition("one", &order, cx.now)).unwrap();
+        assert_eq!(d.try_submit(ask()).is_ok(), taken, "{state:?}");
+        d.plan();
+        assert_eq!(d.reason(waits), reason, "{state:?}");
+    }
+}
+
+#[test]
+fn jobs_of_a_higher_tier_go_first() {
+    let mut d = divided([named("low"), Partition { priority_tier: Some(2), ..named("high") }]);
+    let low = d.submit(in_partition("low").cpus(4).priority(1000));
+    let high = d.submit(in_partition("high").cpus(4));
+    d.plan();
+    assert_eq!((d.state(low), d.state(high)), (JobState::Pending, JobState::Running));
+}
+
+#[test]
+fn jobs_share_cpus_where_their_partition_says_so_and_the_emptiest_go_first() {
+    let crowd = Partition { over_subscribe: OverSubscribe::Force(2), ..named("crowd") };
+    let mut d = divided([crowd, named("quiet")]);
+    let jobs: Vec<JobId> = (0..9).map(|_| d.submit(in_partition("crowd"))).collect();
+    let quiet = d.submit(in_partition("quiet"));
+    d.plan();
+    let running = |d: &Double| jobs.iter().filter(|id| d.state(**id) == JobState::Running).count();
+    assert_eq!((running(&d), d.state(quiet)), (8, JobState::Pending), "two on each of four");
+    assert_eq!((cpus_of(&d, jobs[0]), cpus_of(&d, jobs[3]), cpus_of(&d, jobs[4])), (vec![0], vec![3], vec![0]));
+    // A job that shares with nobody needs a CPU without any.
+    d.exit(jobs[1], 0);
+    assert_eq!((running(&d), d.state(quiet)), (8, JobState::Pending));
+    d.exit(jobs[5], 0);
+    d.exit(jobs[8], 0);
+    assert_eq!((d.state(quiet), cpus_of(&d, quiet)), (JobState::Running, vec![1]));
+}
+
+#[test]
+fn an_exclusive_job_has_all_that_its_partition_may_use_and_nothing_else() {
+    let left = Partition { cpus: Some([0, 1].into()), gpus: Some([1].into()), ..named("left") };
+    let mut d = divided([left, Partition { cpus: Some([2, 3].into()), ..named("right") }]);
+    let other = d.submit(in_partition("right"));
+    let alone = d.submit(in_partition("left").exclusive());
+    let next = d.submit(in_partition("left"));
+    d.plan();
+    assert_eq!([other, alone, next].map(|id| d.state(id)), [JobState::Running, JobState::Running, JobState::Pending]);
+    let alloc = d.core.job(alone).unwrap().run.alloc.clone().unwrap();
+    assert_eq!((alloc.cpu_ids, alloc.gpu_ids, alloc.tres.gpus), (vec![0, 1], vec![1], 1));
+    assert_eq!(cpus_of(&d, other), [2]);
+}
+
+#[test]
+fn a_blocked_job_of_one_part_keeps_nobody_of_another_part_waiting() {
+    let part = |name: &str, cpus: [u32; 2]| Partition { cpus: Some(cpus.into()), ..named(name) };
+    let mut d = divided([part("left", [0, 1]), part("right", [2, 3])]);
+    d.submit(in_partition("left"));
+    d.plan();
+    let wide = d.submit(in_partition("left").cpus(2));
+    let narrow = d.submit(in_partition("left"));
+    let right = d.submit(in_partition("right").cpus(2));
+    d.plan();
+    assert_eq!([wide, narrow, right].map(|id| d.state(id)), [JobState::Pending, JobState::Pending, JobState::Running]);
+    assert_eq!([wide, narrow].map(|id| d.reason(id)), [Reason::Resources, Reason::Priority]);
+}
+
+#[test]
+fn a_node_that_its_owner_takes_out_of_use_starts_nothing() {
+    let mut d = divided([named("one")]);
+    let reason = NodeReason { text: "new fan".to_owned(), since: d.now, user: "lab".to_owned(), uid: 1001 };
+    d.core.set_drain(Some(reason));
+    let job = d.submit(ask());
+    d.plan();
+    assert_eq!((d.state(job), d.reason(job)), (JobState::Pending, Reason::ReqNodeNotAvail));
+    assert_eq!(d.core.node_trouble().map(|trouble| trouble.text.as_str()), Some("new fan"));
+    d.core.set_drain(None);
+    d.plan();
+    assert_eq!((d.state(job), d.core.next_due()), (JobState::Running, None));
+}
