@@ -59,3 +59,70 @@ fn jobs_share_no_core_while_one_is_free_and_stay_in_one_socket() {
     slotd.wait_end(first);
     assert_eq!(cpus(&slotd, one("1")), "0");
 }
+
+#[test]
+fn a_job_that_uses_one_thread_of_each_core_has_the_cores_to_itself() {
+    let slotd = on_host(1, 4, 2);
+    for args in [&["--hint=nomultithread"][..], &["--threads-per-core=1"], &["--ntasks-per-core=1"], &["-B", "1:4:1"]] {
+        let job = slotd.endless(&[args, &["-n", "2", "--mem=1"]].concat());
+        assert_eq!(cpus(&slotd, job), "0-1,4-5", "{args:?}");
+        slotd.cancel(job);
+        slotd.wait_end(job);
+    }
+    for (args, what) in [
+        ("--threads-per-core=3", "3 threads a core requested, 2 there"),
+        ("--sockets-per-node=2", "2 sockets requested, 1 there"),
+        ("--cores-per-socket=5", "5 cores a socket requested, 4 there"),
+        ("-B2", "2 sockets requested, 1 there"),
+    ] {
+        let out = slotd.cmd("sbatch", &[args, "--wrap", "true"]).fails(1);
+        assert!(
+            out.stderr.contains(what) && out.stderr.contains("Requested node configuration is not available"),
+            "{out:?}"
+        );
+    }
+    let out = slotd.cmd("sbatch", &["-n2", "--ntasks-per-socket=1", "--wrap", "true"]).fails(1);
+    assert!(out.stderr.contains("2 sockets requested, 1 there"), "{out:?}");
+}
+
+#[test]
+fn what_is_said_of_the_layout_is_told_to_the_job_and_its_steps() {
+    let slotd = Slotd::start();
+    let told = "env | grep -E 'SLURM_(DIST|HINT|MEM_BIND|THREADS_PER|NTASKS_PER)' | sort";
+    let told_of = |args: &[&str]| slotd.ran(&[args, &["-n2"]].concat(), &format!("{told}; srun -n1 sh -c \"{told}\""));
+    let twice = |lines: &[&str]| lines.iter().chain(lines).map(|line| format!("{line}\n")).collect::<String>();
+    assert_eq!(told_of(&["-m", "cyclic:block"]), twice(&["SLURM_DISTRIBUTION=cyclic:block"]));
+    assert_eq!(told_of(&["-m", "plane=2"]), twice(&["SLURM_DISTRIBUTION=plane", "SLURM_DIST_PLANESIZE=2"]));
+    assert_eq!(told_of(&["--hint=nomultithread"]), twice(&["SLURM_HINT=nomultithread", "SLURM_THREADS_PER_CORE=1"]));
+    assert_eq!(told_of(&["--ntasks-per-socket=2"]), twice(&["SLURM_NTASKS_PER_SOCKET=2"]));
+    let none = [
+        "SLURM_MEM_BIND=quiet,none",
+        "SLURM_MEM_BIND_LIST=",
+        "SLURM_MEM_BIND_TYPE=none",
+        "SLURM_MEM_BIND_VERBOSE=quiet",
+    ];
+    assert_eq!(told_of(&["--mem-bind=none"]), twice(&none));
+}
+
+#[test]
+fn memory_is_bound_to_numa_nodes_or_the_step_is_refused() {
+    let slotd = Slotd::start();
+    let nodes = "grep -E '^[0-9a-f]+ (bind|prefer)' /proc/self/numa_maps | head -1 | cut -d' ' -f2";
+    let bound = |mode: &str| slotd.cmd("srun", &["--mem-bind", mode, "sh", "-c", nodes]);
+    let out = bound("map_mem:0");
+    // A container may be kept from choosing its memory, and a kernel be built without NUMA.
+    let refused = ["Operation not permitted", "Function not implemented"];
+    if refused.iter().any(|why| out.stderr.contains(why)) {
+        eprintln!("not tested: {}", out.stderr);
+        return;
+    }
+    if std::path::Path::new("/proc/self/numa_maps").exists() {
+        assert_eq!(out.ok().text(), "bind:0");
+        assert_eq!(bound("prefer,map_mem:0").ok().text(), "prefer:0");
+        assert_eq!(bound("none").ok().text(), "");
+    }
+    let out = bound("map_mem:900");
+    assert!(out.code != 0 && out.stderr.contains("could not bind memory to NUMA nodes 900"), "{out:?}");
+    let out = slotd.cmd("srun", &["--mem-bind", "verbose,map_mem:0", "true"]).ok();
+    assert!(out.stderr.contains("mem-bind=MAP - ") && out.stderr.contains(": mask 0x1 set"), "{out:?}");
+}

@@ -5,10 +5,11 @@
 use crate::actors::messages::LaunchStep;
 use crate::exec::LaunchError;
 use crate::exec::environment::{self, Environment};
-use crate::exec::launch_spec::{LaunchSpec, OwnEnd, TaskSpec};
+use crate::exec::launch_spec::{LaunchSpec, MemoryNodes, OwnEnd, TaskSpec};
 use crate::model::binding::{CpuBind, GpuBind};
 use crate::model::change::LaunchTexts;
 use crate::model::partition::Host;
+use crate::model::placement::MemNodes;
 use crate::model::request::{GpuRequest, JobKind, OpenMode};
 use crate::model::step_request::StepKind;
 use crate::model::tres::Allocation;
@@ -107,6 +108,7 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
             env: environment::task_environment(rank, gpus.as_deref(), host),
             cpus: layout.tasks.get(rank as usize).cloned().unwrap_or_default(),
             must_bind: layout.is_asked,
+            memory: None,
             argv: None,
             report_binding: None,
         }
@@ -217,6 +219,22 @@ fn step_layout(m: &LaunchStep, ntasks: u32) -> Result<Layout, LaunchError> {
     sched::layout(ask, own, all, &host.topology).map_err(outside)
 }
 
+/// The NUMA nodes that a task on these CPUs has its memory from, where it is bound to some.
+fn memory_nodes(m: &LaunchStep, rank: u32, cpus: &[u32]) -> Option<MemoryNodes> {
+    let (host, request) = (&m.host, &m.launch.request);
+    let bind = request.placement.mem_bind.as_ref()?;
+    let kind = match bind.nodes {
+        MemNodes::None => "NONE",
+        MemNodes::Local => "LOC",
+        MemNodes::Rank => "RANK",
+        MemNodes::Map(_) => "MAP",
+        MemNodes::Mask(_) => "MASK",
+    };
+    let nodes = sched::memory_of(bind, rank, cpus, &host.topology);
+    let report = bind.reports.then(|| format!("mem-bind={kind} - {}, task {rank:2} {rank:2}", host.name));
+    (!nodes.is_empty()).then_some(MemoryNodes { nodes, prefers: bind.prefers, report })
+}
+
 fn outside(outside: Outside) -> LaunchError {
     let there = outside.there.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     LaunchError::CpusOutside { what: outside.what, asked: outside.asked, there }
@@ -234,6 +252,7 @@ fn step_task(m: &LaunchStep, rank: u32, ntasks: u32, layout: &Layout) -> TaskSpe
         }
         other => other.clone(),
     };
+    let cpus = layout.tasks.get(rank as usize).cloned().unwrap_or_default();
     let gpus = task_gpus(&request.gpu_bind, &request.gpu, alloc, rank, ntasks);
     TaskSpec {
         rank,
@@ -241,7 +260,8 @@ fn step_task(m: &LaunchStep, rank: u32, ntasks: u32, layout: &Layout) -> TaskSpe
         stdout: at_task(&streams.stdout),
         stderr: at_task(&streams.stderr),
         env: environment::task_environment(rank, gpus.as_deref(), host),
-        cpus: layout.tasks.get(rank as usize).cloned().unwrap_or_default(),
+        memory: memory_nodes(m, rank, &cpus),
+        cpus,
         must_bind: layout.is_asked,
         argv: (launch.argv.len() > 1).then(|| launch.argv[rank as usize].clone()),
         report_binding: request.report_cpu_bind.then(|| {

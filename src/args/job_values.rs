@@ -1,5 +1,6 @@
 //! Values of options that sbatch, srun and salloc share and that have no grammar in `spec`: words and numbers.
 
+use crate::model::placement::Hint;
 use crate::model::request::{OpenMode, Sharing};
 use crate::spec::error::shown;
 use crate::spec::gres::{GpuAsk, GresAsk};
@@ -93,6 +94,44 @@ pub fn priority(text: &str, option: &str) -> Result<u32, SpecError> {
             Err(invalid(option, text).with_hint(suggest::hint(&forms, text, ["TOP"])))
         }
     }
+}
+
+/// # Errors
+/// No hint, in Slurm's words with exit code 1.
+pub fn hint(text: &str) -> Result<Hint, SpecError> {
+    let found = Hint::ALL.into_iter().find(|(name, _)| *name == text);
+    found.map(|(_, hint)| hint).ok_or_else(|| {
+        let names = Hint::ALL.map(|(name, _)| name);
+        let unknown = format!("unrecognized --hint argument \"{}\", see --hint=help", shown(text));
+        SpecError::value(unknown).with_hint(suggest::hint(&names.join(", "), text, names))
+    })
+}
+
+/// `-B/--extra-node-info`: what the host must have at least. `None`: any number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NodeShape {
+    pub sockets: Option<u32>,
+    pub cores: Option<u32>,
+    pub threads: Option<u32>,
+}
+
+/// `sockets[:cores[:threads]]`, each a number or `*`; of a range (`1-2`) the smaller number counts.
+///
+/// # Errors
+/// `Invalid numeric value "x" for first arg of -B.` with exit code 1.
+pub fn node_shape(text: &str) -> Result<NodeShape, SpecError> {
+    let places = ["first", "second", "third"];
+    let mut numbers = [None; 3];
+    for (nth, part) in text.split(':').enumerate() {
+        let place = places.get(nth).ok_or_else(|| invalid("-B", text).with_hint("SOCKETS[:CORES[:THREADS]]"))?;
+        let least = part.split_once('-').map_or(part, |(least, _)| least);
+        numbers[nth] = match least {
+            "*" => None,
+            number => Some(spec::count::parse(number, &format!("{place} arg of -B"))?),
+        };
+    }
+    let [sockets, cores, threads] = numbers;
+    Ok(NodeShape { sockets, cores, threads })
 }
 
 /// The events of `--mail-type`, as written.

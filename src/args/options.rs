@@ -1,8 +1,9 @@
 //! The options that sbatch, srun and salloc share. `submit` makes a request of them.
 
-use crate::args::job_values::{self, PerTask};
+use crate::args::job_values::{self, NodeShape, PerTask};
 use crate::args::value::{Maybe, named, unless_empty, value};
 use crate::model::dependency::Dependency;
+use crate::model::placement::{Distribution, Hint, MemBind};
 use crate::model::request::{NodeCount, Sharing, WarnSignal};
 use crate::model::{Constraint, HostList};
 use crate::spec;
@@ -84,6 +85,9 @@ pub struct JobOpts {
     /// Features that the host must have
     #[arg(short = 'C', long, value_name = "FEATURES", value_parser = unless_empty(spec::constraint::parse))]
     pub constraint: Option<Maybe<Constraint>>,
+    /// Cores that a socket must have
+    #[arg(long, value_name = "N", value_parser = named(spec::count::parse))]
+    pub cores_per_socket: Option<u32>,
     /// CPUs for each task
     #[arg(short, long, value_name = "N", value_parser = named(spec::count::parse))]
     pub cpus_per_task: Option<u32>,
@@ -96,6 +100,9 @@ pub struct JobOpts {
     /// Jobs to wait for: afterok:12, afterany:12:13, singleton
     #[arg(short, long, value_name = "KIND:JOB", value_parser = value(spec::dependency::parse))]
     pub dependency: Option<Dependency>,
+    /// How tasks are dealt out to sockets: block, cyclic, plane=N; after a colon block, cyclic or fcyclic
+    #[arg(short = 'm', long, value_name = "HOW", value_parser = value(spec::distribution::parse))]
+    pub distribution: Option<Distribution>,
     /// Hosts not to run on
     #[arg(short = 'x', long, value_name = "HOSTS", value_parser = value(spec::hostlist::parse))]
     pub exclude: Option<HostList>,
@@ -105,6 +112,9 @@ pub struct JobOpts {
     /// Free text beside the comment; kept and shown
     #[arg(long, value_name = "TEXT")]
     pub extra: Option<String>,
+    /// Sockets, cores of each and threads of each that the host must have: S[:C[:T]]
+    #[arg(short = 'B', long, value_name = "S:C:T", value_parser = value(job_values::node_shape))]
+    pub extra_node_info: Option<NodeShape>,
     /// Group to run as, which is yours
     #[arg(long, value_name = "GROUP")]
     pub gid: Option<String>,
@@ -123,6 +133,9 @@ pub struct JobOpts {
     /// Generic resources of the node: gpu[:MODEL][:N], gpumem:SIZE, shard:N
     #[arg(long, value_name = "LIST", value_parser = value(spec::gres::parse))]
     pub gres: Option<Maybe<GresAsk>>,
+    /// What the program is bound by: compute_bound, memory_bound, nomultithread (one thread of each core), multithread
+    #[arg(long, value_name = "WORD", value_parser = value(job_values::hint))]
+    pub hint: Option<Hint>,
     /// Submit the job held
     #[arg(short = 'H', long)]
     pub hold: bool,
@@ -144,6 +157,9 @@ pub struct JobOpts {
     /// Memory for the job: 512M, 8G; a bare number is MB; 0 is all of it
     #[arg(long, value_name = "SIZE", value_parser = named(spec::mem::parse_mb_for))]
     pub mem: Option<u64>,
+    /// NUMA nodes that tasks have their memory from: local, rank, map_mem:0,1, mask_mem:0x3, none; prefer, verbose
+    #[arg(long, value_name = "MODE", value_parser = value(spec::mem_bind::parse))]
+    pub mem_bind: Option<MemBind>,
     /// Memory for each CPU
     #[arg(long, value_name = "SIZE", value_parser = named(spec::mem::parse_mb_for))]
     pub mem_per_cpu: Option<u64>,
@@ -165,12 +181,18 @@ pub struct JobOpts {
     /// Tasks
     #[arg(short = 'n', long, value_name = "N", value_parser = named(spec::count::parse))]
     pub ntasks: Option<u32>,
+    /// Tasks on each core at most
+    #[arg(long, value_name = "N", value_parser = named(spec::count::parse))]
+    pub ntasks_per_core: Option<u32>,
     /// Tasks for each GPU
     #[arg(long, value_name = "N", value_parser = named(spec::count::parse))]
     pub ntasks_per_gpu: Option<u32>,
     /// Tasks of the node; sets --ntasks where that is not given
     #[arg(long, value_name = "N", value_parser = named(spec::count::parse))]
     pub ntasks_per_node: Option<u32>,
+    /// Tasks on each socket at most
+    #[arg(long, value_name = "N", value_parser = named(spec::count::parse))]
+    pub ntasks_per_socket: Option<u32>,
     /// More tasks than CPUs: they share the CPUs of one
     #[arg(short = 'O', long)]
     pub overcommit: bool,
@@ -192,6 +214,12 @@ pub struct JobOpts {
     /// Signal before the time limit: [B:]SIGNAL[@SECONDS]
     #[arg(long, value_name = "SPEC", value_parser = value(spec::signal::parse_warn))]
     pub signal: Option<WarnSignal>,
+    /// Sockets that the host must have
+    #[arg(long, value_name = "N", value_parser = named(spec::count::parse))]
+    pub sockets_per_node: Option<u32>,
+    /// Threads of each core to use; the rest of its cores stays empty
+    #[arg(long, value_name = "N", value_parser = named(spec::count::parse))]
+    pub threads_per_core: Option<u32>,
     /// Time limit: minutes, minutes:seconds, hours:minutes:seconds, days-hours, …
     #[arg(short, long, value_name = "TIME", value_parser = named(spec::time::parse_limit_for))]
     pub time: Option<Limit>,

@@ -9,6 +9,7 @@ use crate::args::options::JobOpts;
 use crate::args::origin::Origin;
 use crate::model::JobRequest;
 use crate::model::batch_tasks::BatchTasks;
+use crate::model::placement::{Distribution, Placement, Spread};
 use crate::model::request::{GpuRequest, JobKind, MemRequest, Sharing};
 use crate::spec::error::shown;
 use crate::spec::gres::GpuAsk;
@@ -98,6 +99,7 @@ impl Submission<'_> {
             exclude: job.exclude.clone().unwrap_or_default(),
             work_dir: self.work_dir(),
             submit_dir: origin.absolute(""),
+            placement: self.placement()?,
             signal: job.signal,
             kill_on_invalid_dep: job.kill_on_invalid_dep.unwrap_or(false),
             submit_line: submit_line(argv),
@@ -220,6 +222,36 @@ impl Submission<'_> {
             cpus_per_gpu: job.cpus_per_gpu,
             mem_mb: shared.mem_mb,
             shards: shared.shards,
+        })
+    }
+
+    /// How tasks are laid out.
+    ///
+    /// # Errors
+    /// `--distribution=plane` without a size.
+    fn placement(&self) -> Result<Placement, CliError> {
+        let Submission { job, choices, origin } = *self;
+        let mut distribution = job.distribution;
+        if let Some(Distribution { nodes: Spread::Plane(size @ None), .. }) = &mut distribution {
+            // A job tells its steps the word and the size by a variable each.
+            *size = origin.nonempty("SLURM_DIST_PLANESIZE").and_then(|text| text.parse().ok()).filter(|size| *size > 0);
+            if size.is_none() {
+                let mut error =
+                    choices.refuse("distribution", &SpecError::usage("Invalid --distribution specification: plane"));
+                error.lines.insert(0, (Mark::Error, "Invalid plane size or size not specified".to_owned()));
+                return Err(error);
+            }
+        }
+        let host = job.extra_node_info.unwrap_or_default();
+        Ok(Placement {
+            distribution,
+            hint: job.hint,
+            threads_per_core: job.threads_per_core.or(host.threads),
+            ntasks_per_core: job.ntasks_per_core,
+            ntasks_per_socket: job.ntasks_per_socket,
+            sockets_per_node: job.sockets_per_node.or(host.sockets),
+            cores_per_socket: job.cores_per_socket.or(host.cores),
+            mem_bind: job.mem_bind.clone(),
         })
     }
 

@@ -6,6 +6,7 @@ use crate::commands::COMMANDS;
 use crate::commands::sbatch::{self, Sbatch, Text};
 use crate::model::Timestamp;
 use crate::model::batch_tasks::ScriptTasks;
+use crate::model::placement::Placement;
 use crate::model::request::{MemRequest, OpenMode, Sharing, WarnSignal};
 use std::ffi::OsString;
 use std::io;
@@ -561,20 +562,13 @@ fn options_without_meaning_on_one_host_are_kept() {
     asked(&[
         "--get-user-env=L",
         "--get-user-env",
-        "--hint=nomultithread",
         "--propagate",
-        "--distribution=block",
         "-k",
         "--switches=1",
         "--contiguous",
         "-O",
         "--acctg-freq=30",
         "--tmp=1G",
-        "-B",
-        "1:2:1",
-        "--threads-per-core=1",
-        "--ntasks-per-core=1",
-        "--ntasks-per-socket=1",
         "--gres-flags=enforce-binding",
         "--gpu-bind=none",
         "--ignore-pbs",
@@ -586,6 +580,33 @@ fn options_without_meaning_on_one_host_are_kept() {
         "--power=x",
         "--spread-job",
     ]);
+}
+
+#[test]
+fn what_is_said_of_the_layout_of_tasks_is_read() {
+    let of = |words: &[&str]| asked(words).request.placement;
+    assert_eq!(of(&[]), Placement::default());
+    let shape = of(&["-B", "1-2:4:*", "--ntasks-per-core=1", "--ntasks-per-socket=3"]);
+    assert_eq!((shape.sockets_per_node, shape.cores_per_socket, shape.threads_per_core), (Some(1), Some(4), None));
+    assert_eq!((shape.ntasks_per_core, shape.ntasks_per_socket), (Some(1), Some(3)));
+    assert_eq!(of(&["--hint=nomultithread"]).threads(), Some(1));
+    assert_eq!(of(&["--hint=multithread", "--threads-per-core=2"]).threads(), Some(2));
+    assert_eq!(of(&["-m", "plane=4"]).distribution.map(|d| d.to_string()), Some("plane=4".to_owned()));
+    assert_eq!(of(&["--mem-bind=prefer,local"]).mem_bind.map(|m| m.to_string()), Some("prefer,local".to_owned()));
+    for (words, text, exit) in [
+        (
+            ["-m", "plane"],
+            "sbatch: error: Invalid plane size or size not specified\nsbatch: error: Invalid --distribution specification: plane\n",
+            255,
+        ),
+        (["-m", "round"], "sbatch: error: Invalid --distribution specification: round\n", 255),
+        (["--hint", "x"], "sbatch: error: unrecognized --hint argument \"x\", see --hint=help\n", 1),
+        (["--mem-bind", "x"], "sbatch: error: unrecognized --mem-bind argument \"x\"\n", 255),
+        (["-B", "1:x"], "sbatch: error: Invalid numeric value \"x\" for second arg of -B.\n", 1),
+        (["--threads-per-core", "0"], "sbatch: error: Invalid numeric value \"0\" for --threads-per-core.\n", 1),
+    ] {
+        assert_eq!(refused(&words), (text.to_owned(), exit), "{words:?}");
+    }
 }
 
 #[test]

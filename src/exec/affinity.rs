@@ -1,5 +1,7 @@
-//! Which CPUs a process may run on. What a `--cpu-bind` means for a task is decided elsewhere; here it is done.
+//! Which CPUs a process may run on, and from which NUMA nodes it has its memory. What a `--cpu-bind` or a `--mem-bind`
+//! means for a task is decided elsewhere; here it is done.
 
+use crate::exec::job_files::reason;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use std::io;
@@ -22,8 +24,13 @@ pub fn bind(cpus: &[u32]) -> io::Result<()> {
 /// The CPUs that the calling process may use, as Slurm writes them: a hexadecimal mask without leading zeros.
 pub fn mask() -> String {
     let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return "0x0".to_owned() };
-    let is_set = |cpu: usize| cpu < CpuSet::count() && set.is_set(cpu).unwrap_or(false);
-    let digits: String = (0..CpuSet::count().div_ceil(4))
+    hexadecimal(CpuSet::count(), |cpu| set.is_set(cpu).unwrap_or(false))
+}
+
+/// The mask of the numbers below `count` that are set.
+fn hexadecimal(count: usize, is_set: impl Fn(usize) -> bool) -> String {
+    let is_set = |number: usize| number < count && is_set(number);
+    let digits: String = (0..count.div_ceil(4))
         .rev()
         .map(|digit| (0..4).fold(0, |bits, bit| bits | u32::from(is_set(digit * 4 + bit)) << bit))
         .map(|digit| char::from_digit(digit, 16).unwrap_or('0'))
@@ -39,6 +46,32 @@ pub fn may_use(cpus: &[u32]) -> bool {
     let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return false };
     let may_use = |cpu: &u32| set.is_set(*cpu as usize).unwrap_or(false);
     !cpus.is_empty() && cpus.iter().all(may_use)
+}
+
+/// From now on the calling process, and what it starts, has its memory from these NUMA nodes; `prefers`: while they have
+/// some. Returns them as a mask.
+///
+/// # Errors
+/// There is no such node, or the system does not allow it. The text names the nodes.
+pub fn bind_memory(nodes: &[u32], prefers: bool) -> io::Result<String> {
+    const MAX_NODES: usize = 1024;
+    const WORD: usize = std::ffi::c_ulong::BITS as usize;
+    let list = || nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+    let failed = |e: io::Error| {
+        io::Error::new(e.kind(), format!("could not bind memory to NUMA nodes {}: {}", list(), reason(&e)))
+    };
+    let mut mask: [std::ffi::c_ulong; MAX_NODES / WORD] = [0; MAX_NODES / WORD];
+    for &node in nodes {
+        let word = mask.get_mut(node as usize / WORD).ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
+        *word |= 1 << (node as usize % WORD);
+    }
+    let policy = if prefers { libc::MPOL_PREFERRED } else { libc::MPOL_BIND };
+    // SAFETY: the kernel reads so many bits of the mask, which lives; it counts one less than it is told.
+    let done = unsafe { libc::syscall(libc::SYS_set_mempolicy, policy, mask.as_ptr(), MAX_NODES + 1) };
+    match done {
+        0 => Ok(hexadecimal(MAX_NODES, |node| mask[node / WORD] >> (node % WORD) & 1 == 1)),
+        _ => Err(failed(io::Error::last_os_error())),
+    }
 }
 
 fn failed(cpus: &[u32], e: nix::Error) -> io::Error {
@@ -64,6 +97,14 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn a_numa_node_that_does_not_exist_is_named() {
+        for node in [1_023, 1_000_000] {
+            let error = bind_memory(&[node], false).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("could not bind memory to NUMA nodes {node}: ")), "{error}");
+        }
     }
 
     #[test]

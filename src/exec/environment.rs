@@ -5,6 +5,7 @@
 
 use crate::model::gpu::{Gpu, Maker};
 use crate::model::partition::Host;
+use crate::model::placement::{Distribution, MemBind, Placement, Spread};
 use crate::model::request::MemRequest;
 use crate::model::tres::Allocation;
 use crate::model::{ArrayRole, Job, StepId};
@@ -72,6 +73,7 @@ impl<'a> Environment<'a> {
         self.set("SLURM_STEP_NUM_NODES", 1);
         self.set("SLURM_LAUNCH_NODE_IPADDR", "127.0.0.1");
         self.set_some("SLURM_CPUS_PER_TASK", request.cpus_per_task(&self.job.request));
+        self.placement(&request.placement);
         self.set_some("SLURM_UMASK", launch.umask.map(|mask| format!("{mask:04o}")));
         self.set_some("SLURM_LABELIO", launch.label.then_some(1));
         self.set("SLURM_GTIDS", ranks(ntasks));
@@ -123,6 +125,7 @@ impl<'a> Environment<'a> {
         self.set_some("SLURM_OVERCOMMIT", request.overcommit.then_some(1));
         self.set_some("SLURM_NTASKS_PER_NODE", request.ntasks_per_node);
         self.set_some("SLURM_CPUS_PER_TASK", request.cpus_per_task);
+        self.placement(&request.placement);
         match request.mem {
             MemRequest::Default | MemRequest::PerNode(_) => self.set("SLURM_MEM_PER_NODE", alloc.tres.mem_mb),
             MemRequest::PerCpu(mb) => self.set("SLURM_MEM_PER_CPU", mb),
@@ -148,6 +151,26 @@ impl<'a> Environment<'a> {
             self.set("SLURM_JOB_GPUS", list(&alloc.gpu_ids));
         }
         self.gpus(&alloc.gpu_ids);
+    }
+
+    /// How tasks are laid out, as far as something is said of it.
+    fn placement(&mut self, placement: &Placement) {
+        let Placement { distribution, hint, ntasks_per_core, ntasks_per_socket, mem_bind, .. } = placement;
+        match distribution {
+            // The size stands in a variable of its own.
+            Some(Distribution { nodes: Spread::Plane(Some(size)), .. }) => {
+                self.set("SLURM_DISTRIBUTION", "plane");
+                self.set("SLURM_DIST_PLANESIZE", size);
+            }
+            other => self.set_some("SLURM_DISTRIBUTION", other.as_ref()),
+        }
+        self.set_some("SLURM_HINT", hint.as_ref());
+        self.set_some("SLURM_THREADS_PER_CORE", placement.threads());
+        self.set_some("SLURM_NTASKS_PER_CORE", *ntasks_per_core);
+        self.set_some("SLURM_NTASKS_PER_SOCKET", *ntasks_per_socket);
+        for (name, value) in mem_bind.as_ref().map(MemBind::variables).unwrap_or_default() {
+            self.set(name, value);
+        }
     }
 
     fn gpus(&mut self, ids: &[u32]) {

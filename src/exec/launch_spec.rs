@@ -120,6 +120,9 @@ pub struct TaskSpec {
     pub cpus: Vec<u32>,
     /// They were asked for: where the task cannot be bound to them, nothing is launched.
     pub must_bind: bool,
+    /// The NUMA nodes that the task has its memory from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryNodes>,
     /// Another command than the step's (`srun --multi-prog`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub argv: Option<Vec<String>>,
@@ -127,6 +130,17 @@ pub struct TaskSpec {
     /// (`srun --cpu-bind=verbose`): what stands before the process id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub report_binding: Option<String>,
+}
+
+/// From which NUMA nodes a task has its memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryNodes {
+    /// Never empty.
+    pub nodes: Vec<u32>,
+    /// Other memory is taken where theirs is full.
+    pub prefers: bool,
+    /// What stands before the process id in the line that tells the binding, if it is to be told.
+    pub report: Option<String>,
 }
 
 /// What a step reports.

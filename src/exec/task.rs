@@ -213,6 +213,13 @@ fn prepare(birth: &Birth) -> Result<(), LaunchError> {
         let line = format!("{text} [{}]: mask {} set\n", std::process::id(), affinity::mask());
         let _ = nix::unistd::write(borrow(2), line.as_bytes());
     }
+    if let Some(memory) = &task.memory {
+        let mask = affinity::bind_memory(&memory.nodes, memory.prefers).map_err(LaunchError::Affinity)?;
+        if let Some(text) = &memory.report {
+            let line = format!("{text} [{}]: mask {mask} set\n", std::process::id());
+            let _ = nix::unistd::write(borrow(2), line.as_bytes());
+        }
+    }
     for limit in birth.nofile.iter().chain(&spec.rlimits) {
         set_limit(limit);
     }

@@ -81,6 +81,12 @@ pub enum Refusal {
         asked: u32,
         there: u32,
     },
+    /// More sockets, cores of a socket or threads of a core than the host has.
+    HostShape {
+        what: String,
+        asked: u32,
+        there: u32,
+    },
     /// More tasks than a step may have.
     TooManyTasks {
         asked: u32,
@@ -168,6 +174,11 @@ impl Refusal {
             Refusal::ArrayTooLarge { array, last, max } => format!("array task {last} of {array}, {max} at most"),
             Refusal::TooManyCpus { asked, there } => {
                 format!("CPU count per node can not be satisfied: {asked} CPUs requested, {there} on this host")
+            }
+            Refusal::HostShape { what, asked, there } => {
+                format!(
+                    "Socket, core and/or thread specification can not be satisfied: {asked} {what} requested, {there} there"
+                )
             }
             Refusal::TooManyTasks { asked, max } => {
                 format!("{asked} tasks requested, {max} at most on a node ({MAX_TASKS_SETTING})")
@@ -262,6 +273,7 @@ impl fmt::Display for Refusal {
             | Refusal::NodeExcluded(_)
             | Refusal::TooMuchMemory { .. }
             | Refusal::TooMuchOfGpu { .. }
+            | Refusal::HostShape { .. }
             | Refusal::TooManyGpus { .. } => "Requested node configuration is not available",
             Refusal::UnknownDependency(_) | Refusal::DependsOnItself(_) => "Job dependency problem",
             Refusal::StepTooMuchMemory => "Memory required by task is not available",

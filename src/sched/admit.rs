@@ -13,7 +13,9 @@ use crate::model::change::{Change, Texts};
 use crate::model::gpu::{Gpu, GpuShare};
 use crate::model::job::Hold;
 use crate::model::partition::{Host, PartitionState};
+use crate::model::placement::Placement;
 use crate::model::request::{GpuRequest, JobKind, MemRequest};
+use crate::model::topology::Topology;
 use crate::model::{ArrayRole, Job, JobId, JobRequest, Partition, Refusal, Timestamp, Tres};
 use std::sync::Arc;
 
@@ -27,7 +29,8 @@ pub fn size(request: &JobRequest, partition: &Partition, config: &Config) -> Tre
     let side_by_side = if request.overcommit { 1 } else { tasks };
     let asked = side_by_side.saturating_mul(request.cpus_per_task.unwrap_or(1));
     let for_gpus = gpu.cpus_per_gpu.unwrap_or(0).saturating_mul(gpus);
-    let cpus = asked.max(request.mincpus.unwrap_or(0)).max(for_gpus).max(1);
+    let least = asked.max(request.mincpus.unwrap_or(0)).max(for_gpus).max(1);
+    let cpus = in_whole_cores(least, side_by_side, &request.placement, &config.host.topology);
     let all_mb = partition.capacity(&config.host).mem_mb;
     let mem_mb = match request.mem {
         // A partition with less than the default has to do with what it has.
@@ -41,6 +44,32 @@ pub fn size(request: &JobRequest, partition: &Partition, config: &Config) -> Tre
         MemRequest::PerGpu(mb) => mb.saturating_mul(u64::from(gpus)),
     };
     Tres { cpus, mem_mb, ..gpu.share().of(gpus) }
+}
+
+/// How many CPUs it takes to have so many where only some threads of each core are used, or few tasks may share one:
+/// the others stay empty.
+pub(super) fn in_whole_cores(cpus: u32, tasks: u32, placement: &Placement, host: &Topology) -> u32 {
+    let all = host.threads_per_core();
+    let for_threads = placement.threads().map(|used| cpus.div_ceil(used.clamp(1, all)));
+    let for_tasks = placement.ntasks_per_core.map(|most| tasks.div_ceil(most.max(1)));
+    let cores = for_threads.into_iter().chain(for_tasks).max();
+    cores.map_or(cpus, |cores| cores.saturating_mul(all)).max(cpus)
+}
+
+/// Refuses what no socket or core of the host has.
+fn check_shape(request: &JobRequest, host: &Topology) -> Result<(), Refusal> {
+    let Placement { sockets_per_node, cores_per_socket, threads_per_core, ntasks_per_socket, .. } = request.placement;
+    let for_tasks = ntasks_per_socket.map(|most| request.task_count().div_ceil(most.max(1)));
+    for (what, asked, there) in [
+        ("sockets", sockets_per_node.max(for_tasks), host.sockets()),
+        ("cores a socket", cores_per_socket, host.cores_per_socket()),
+        ("threads a core", threads_per_core, host.threads_per_core()),
+    ] {
+        if let Some(asked) = asked.filter(|asked| *asked > there) {
+            return Err(Refusal::HostShape { what: what.to_owned(), asked, there });
+        }
+    }
+    Ok(())
 }
 
 /// Refuses more tasks than a step may have: each is a process that the launch makes.
@@ -137,6 +166,7 @@ impl Core {
             return Err(Refusal::NodeCount);
         }
         self.check_hosts(request)?;
+        check_shape(request, &self.config.host.topology)?;
         if let Some(wanted) = &request.constraint {
             self.config.host.check_features(wanted)?;
         }

@@ -1,7 +1,7 @@
 //! On which CPUs each task of a step runs (srun man page, `--cpu-bind` and `--distribution`).
 
 use crate::model::binding::{CpuBind, element_for};
-use crate::model::placement::{Dealing, Distribution, Placement, Spread};
+use crate::model::placement::{Dealing, Distribution, MemBind, MemNodes, Placement, Spread};
 use crate::model::topology::{Level, Topology};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -226,6 +226,22 @@ impl Dealer {
     }
 }
 
+/// From which NUMA nodes the task of this rank has its memory: none where that is left to the kernel. `cpus` are those of
+/// the task; one that is not bound has those of the whole host.
+pub fn memory_of(bind: &MemBind, rank: u32, cpus: &[u32], host: &Topology) -> Vec<u32> {
+    match &bind.nodes {
+        MemNodes::None => Vec::new(),
+        MemNodes::Local => {
+            let cpus = if cpus.is_empty() { host.cpus() } else { cpus.to_vec() };
+            let ldoms: BTreeSet<u32> = cpus.into_iter().map(|cpu| host.unit(cpu, Level::Ldom)).collect();
+            ldoms.into_iter().collect()
+        }
+        MemNodes::Rank => vec![rank],
+        MemNodes::Map(list) => element_for(list, rank).copied().into_iter().collect(),
+        MemNodes::Mask(list) => element_for(list, rank).cloned().unwrap_or_default(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,6 +332,21 @@ mod tests {
         let ask = LayoutAsk { bind: &CpuBind::Auto, placement: &Placement::default(), ntasks: 1, per_task: 3 };
         let unbound = Layout { tasks: vec![Vec::new()], is_asked: false };
         assert_eq!(layout(ask, &more, &more, &host), Ok(unbound));
+    }
+
+    #[test]
+    fn memory_is_of_the_nodes_of_the_cpus_or_of_those_that_are_named() {
+        let host = Topology::uniform(2, 2, 1);
+        let of = |nodes: MemNodes, rank, cpus: &[u32]| {
+            memory_of(&MemBind { nodes, ..MemBind::default() }, rank, cpus, &host)
+        };
+        assert_eq!(of(MemNodes::Local, 0, &[2, 3]), [1]);
+        assert_eq!(of(MemNodes::Local, 0, &[]), [0, 1]);
+        assert_eq!(of(MemNodes::Rank, 1, &[0]), [1]);
+        assert_eq!(of(MemNodes::None, 1, &[0]), [] as [u32; 0]);
+        let once = |value| Repeated { value, times: 1 };
+        assert_eq!(of(MemNodes::Map(vec![once(1), once(0)]), 2, &[0]), [1]);
+        assert_eq!(of(MemNodes::Mask(vec![Repeated { value: vec![0, 1], times: 1 }]), 3, &[0]), [0, 1]);
     }
 
     #[test]

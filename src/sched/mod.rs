@@ -73,7 +73,7 @@ mod tests;
 pub use self::core::{Core, dependency_targets};
 pub use forecast::{Forecast, Starts};
 pub use found::{FoundJob, found_changes};
-pub use layout::{Layout, LayoutAsk, Outside, layout};
+pub use layout::{Layout, LayoutAsk, Outside, layout, memory_of};
 pub use node::Trouble;
 pub use reboot::Remains;
 pub use seats::count_out;

@@ -5,7 +5,7 @@
 //! asking, whatever fits then: a step that waits for more never keeps back one that another step needs to end. `--overlap` takes
 //! nothing and never waits; so does the shell of salloc.
 
-use super::admit::check_tasks;
+use super::admit::{check_tasks, in_whole_cores};
 use super::cards::{Cards, GpuWant};
 use super::core::Core;
 use super::lifecycle::end_of_command;
@@ -290,7 +290,8 @@ fn cards_of(job: &Job, whole: &Allocation, host: &Host) -> Cards {
 /// What the step gets now; `None`: others have it, or the job is suspended, in which nothing starts.
 fn room_for(job: &Job, ask: &StepRequest, host: &Host) -> Option<Allocation> {
     let whole = job.run.alloc.as_ref().filter(|_| job.run.state == JobState::Running)?;
-    let wanted = ask.cpus(&job.request).min(whole.tres.cpus);
+    let cpus = in_whole_cores(ask.cpus(&job.request), ask.tasks(&job.request), &ask.placement, &host.topology);
+    let wanted = cpus.min(whole.tres.cpus);
     let wanted_mem = ask.mem_mb(&job.request);
     let mem_mb = wanted_mem.filter(|mb| *mb > 0).unwrap_or(whole.tres.mem_mb);
     let mut used_cpus = BTreeSet::new();

@@ -124,17 +124,27 @@ fn place_and_size(r: &mut Record, j: &JobView, detail: bool, ctx: &Ctx) {
     r.line(place);
     r.word_if("BatchHost", (!node.is_empty()).then(|| node.to_owned()));
     let t = facts::allocated_or_asked(j);
+    let p = &q.placement;
+    let or_any = |number: Option<u32>| number.map_or_else(|| "*".to_owned(), |number| number.to_string());
     r.line(vec![
         ("NumNodes", "1".to_owned()),
         ("NumCPUs", t.cpus.to_string()),
         ("NumTasks", q.task_count().to_string()),
         ("CPUs/Task", facts::cpus_per_task(j).to_string()),
-        ("ReqB:S:C:T", "0:0:*:*".to_owned()),
+        ("ReqB:S:C:T", format!("0:0:{}:{}", or_any(p.cores_per_socket), or_any(p.threads_per_core))),
     ]);
     r.word("TRES", tres::scontrol(&t, ctx.units));
     r.line(vec![
-        ("Socks/Node", "*".to_owned()),
-        ("NtasksPerN:B:S:C", format!("{}:0:*:*", q.ntasks_per_node.unwrap_or(0))),
+        ("Socks/Node", or_any(p.sockets_per_node)),
+        (
+            "NtasksPerN:B:S:C",
+            format!(
+                "{}:0:{}:{}",
+                q.ntasks_per_node.unwrap_or(0),
+                or_any(p.ntasks_per_socket),
+                or_any(p.ntasks_per_core)
+            ),
+        ),
         ("CoreSpec", "*".to_owned()),
     ]);
     if let (true, Some(alloc)) = (detail, &j.run.alloc) {
