@@ -242,7 +242,8 @@ impl World {
         // What is used may grow between the look and the mount: again.
         (0..10).any(|_| {
             let (bytes, files) = used(&self.slotd.root);
-            let limit = if inodes { format!("nr_inodes={files}") } else { format!("size={bytes}") };
+            // 0 would be no limit.
+            let limit = if inodes { format!("nr_inodes={}", files.max(1)) } else { format!("size={}", bytes.max(1)) };
             mount(&["-o", &format!("remount,{limit}")], &self.slotd.root)
         })
     }
