@@ -87,18 +87,6 @@ fn the_ladder_of_one_job_does_not_hold_up_others() {
 }
 
 #[test]
-fn the_output_says_once_that_the_job_ends_however_many_daemons_end_it() {
-    let mut slotd = Setup::default().set("SLOTD_KILL_WAIT", 600).start();
-    let job = slotd.wrap(&["-t", "0:01"], "exec helper ignore 15");
-    slotd.wait_text(&format!("slurm-{job}.out"), "DUE TO TIME LIMIT");
-    slotd.crash();
-    slotd.line(&format!("scancel -s KILL {job}")).ok();
-    slotd.wait_state(job, "TIMEOUT");
-    let output = slotd.output(job);
-    assert_eq!(output.matches(" CANCELLED AT ").count(), 1, "{output}");
-}
-
-#[test]
 fn an_array_task_has_the_limit_for_itself() {
     let slotd = Slotd::start();
     let job = slotd.wrap(&["-a", "0-1%1", "-t", "0:01"], "if [ $SLURM_ARRAY_TASK_ID = 0 ]; then exec sleep 1000; fi");
