@@ -220,7 +220,7 @@ fn a_gpu_that_vanishes_is_not_given_out_and_the_others_keep_their_numbers() {
     slotd.cmd("sbatch", &["-G2", "--wrap", "true"]).fails(1);
     assert_eq!(slotd.state(goes_on), "RUNNING");
     tell(&slotd, "gpus", &[gpu(0, 1, 1), gpu(1, 1, 1)].concat());
-    proc::signal(slotd.daemon_pid(), proc::HUP);
+    slotd.cmd("scontrol", &["reconfigure"]).ok();
     slotd.wait("the GPU's return", || (reason() == "none").then_some(()));
     slotd.open("go");
     slotd.wait_state(goes_on, "COMPLETED");

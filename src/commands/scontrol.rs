@@ -149,7 +149,7 @@ const VERBS: [Verb; 18] = [
     Verb("suspend", 2, "Stop running jobs", |words, _| control::targets("suspend", words).map(Command::Suspend)),
     Verb("resume", 3, "Let suspended jobs run on", |words, _| control::targets("resume", words).map(Command::Resume)),
     Verb("update", 2, "Change a job, a partition or the node: JobId=12 TimeLimit=2:00:00", update::read),
-    Verb("reconfigure", 3, "Read slotd.toml again", |words, _| {
+    Verb("reconfigure", 3, "Read slotd.toml and look for GPUs again", |words, _| {
         control::alone("reconfigure", words, Command::Reconfigure)
     }),
     Verb("top", 3, "Put pending jobs before the others of their user", |words, _| {

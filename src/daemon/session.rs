@@ -5,7 +5,7 @@
 
 use crate::actors::messages::*;
 use crate::actors::news::NewsSender;
-use crate::actors::{Readers, SchedulerActor};
+use crate::actors::{GpuInventoryActor, Readers, SchedulerActor};
 use crate::daemon::answers::{Answers, Reply};
 use crate::daemon::history::History;
 use crate::daemon::requests::Requests;
@@ -39,6 +39,7 @@ mod site;
 /// What sessions talk to.
 pub struct Hub {
     pub scheduler: Addr<SchedulerActor>,
+    pub inventory: Addr<GpuInventoryActor>,
     pub readers: Readers,
     pub paths: Paths,
     /// `scontrol show config`.

@@ -101,6 +101,7 @@ pub fn start(parts: Parts) -> Hub {
     actix::spawn(Rc::clone(&history).keep_within(keep, growth));
     Hub {
         scheduler,
+        inventory,
         readers: start_readers(paths.db(), node, batch_tasks),
         paths,
         config: RefCell::new(shown),

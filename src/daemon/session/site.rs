@@ -1,7 +1,7 @@
 //! What the owner of the host changes while the daemon runs: the file of partitions, a partition, the node.
 
 use super::{Replied, Session, plain, refused};
-use crate::actors::messages::{ChangeSite, QueryNode, SiteChange};
+use crate::actors::messages::{ChangeSite, ProbeGpus, SiteChange};
 use crate::daemon::core_config::{core_config, shown};
 use crate::daemon::node_order;
 use crate::model::Refusal;
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
 impl Session {
-    /// Reads `slotd.toml` again. What is wrong with it is told, and all stays as it was.
+    /// Reads `slotd.toml` again, and looks for GPUs. What is wrong with the file is told, and all stays as it was.
     pub(super) async fn reconfigure(&self) -> Replied {
         let (hub, settings) = (&self.hub, Arc::clone(&self.hub.settings));
-        let gpus = hub.scheduler.send(QueryNode).await?.host.gpus;
+        let gpus = hub.inventory.send(ProbeGpus).await?;
         let config = match spawn_blocking(move || core_config(&settings, gpus)).await {
             Ok(Ok(config)) => config,
             Ok(Err(why)) => {
