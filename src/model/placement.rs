@@ -115,7 +115,7 @@ impl From<Distribution> for String {
 pub enum Hint {
     /// One thread of each core.
     ComputeBound,
-    /// One thread of each core, on as many sockets as there are.
+    /// One thread of each core, too.
     MemoryBound,
     Multithread,
     NoMultithread,
