@@ -263,7 +263,7 @@ fn the_daemon_refuses_settings_that_mean_nothing() {
         let slotd = Setup::default().set(name, value).prepare();
         let mut daemon = slotd.daemon_command();
         daemon.env(name, value);
-        let out = slotd.run(daemon).fails(1);
+        let out = slotd.run(daemon).fails(78);
         assert!(out.stderr.contains(name) && out.stderr.contains(value), "{}", out.stderr);
     }
 }

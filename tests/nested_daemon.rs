@@ -9,7 +9,7 @@ fn a_job_does_not_start_the_daemon_of_its_own_root() {
     let job = slotd.begun(&["-o", "out", "-e", "err"], "go", tries);
     slotd.kill9();
     slotd.open("go");
-    slotd.wait_text("out", "code 1\ncode 1\ncode 1\n");
+    slotd.wait_text("out", "code 1\ncode 78\ncode 78\n");
     let told = slotd.read("err");
     assert_eq!(told.matches("this is inside a job of").count(), 3, "{told}");
     slotd.start_daemon();

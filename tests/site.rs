@@ -20,7 +20,7 @@ fn prepared(text: &str) -> Slotd {
 
 /// What a daemon says that does not start.
 fn refusal(slotd: &Slotd) -> String {
-    slotd.run(slotd.daemon_command()).fails(1).stderr
+    slotd.run(slotd.daemon_command()).fails(78).stderr
 }
 
 const DAY_AND_NIGHT: &str = r#"
