@@ -52,7 +52,7 @@ const IMPURE: [&str; 16] = [
 
 /// Crates of the pure layers. Everything else would be I/O, or belongs to an edge.
 const PURE_CRATES: [(&str, &[&str]); 4] = [
-    ("model", &["serde"]),
+    ("model", &["serde", "wildmatch"]),
     ("spec", &["serde", "jiff", "shlex", "strsim"]),
     ("sched", &["serde"]),
     ("render", &["serde", "serde_json", "jiff", "thiserror"]),

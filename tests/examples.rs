@@ -60,6 +60,7 @@ each_runs_as_it_says! {
     hold: "hold",
     immediate: "immediate",
     lease: "lease",
+    limits: "limits",
     look: "look",
     no_wait: "no-wait",
     notify: "notify",

@@ -157,3 +157,33 @@ fn a_drained_node_starts_nothing_until_it_is_resumed_also_over_a_restart() {
     slotd.wait_end(waiting);
     slotd.line("scontrol update NodeName=other State=RESUME").fails(1);
 }
+
+#[test]
+fn an_account_has_no_more_than_its_limit_and_keeps_nobody_else_waiting() {
+    let limits = "[[limit]]\naccount = \"lab\"\njobs = 1\n\n[[limit]]\nname = \"fit*\"\ncpus = 2\n";
+    let slotd = with_file(limits);
+    let shown = slotd.line("scontrol show config").ok().stdout;
+    assert!(
+        shown.lines().any(|line| line.starts_with("SlotdLimits")
+            && line.ends_with("= Account=lab MaxJobs=1; Name=fit* GrpTRES=cpu=2")),
+        "{shown}"
+    );
+    let first = slotd.endless(&["-A", "lab"]);
+    let second = slotd.wrap(&["-A", "lab"], "true");
+    slotd.wait_reason(second, "AssocMaxJobsLimit");
+    let fit = slotd.wrap(&["-J", "fit-1", "-c", "3"], "true");
+    slotd.wait_reason(fit, "AssocGrpCpuLimit");
+    let other = slotd.wrap(&["-c", "3"], "true");
+    slotd.wait_end(other);
+    slotd.line(&format!("scancel {first}")).ok();
+    slotd.wait_end(second);
+    // A wrong limit changes nothing; without one they go.
+    let file = slotd.base.join("slotd.toml");
+    fs::write(&file, "[[limit]]\naccount = \"lab\"\njobs = \"one\"\n").unwrap();
+    let said = slotd.line("scontrol reconfigure").fails(1).stderr.replace(&slotd.base.display().to_string(), "");
+    assert!(said.contains("/slotd.toml:3: jobs = \"one\": expected how many jobs may run at once"), "{said}");
+    slotd.wait_reason(fit, "AssocGrpCpuLimit");
+    fs::write(&file, limits.replace("cpus = 2", "cpus = 3")).unwrap();
+    slotd.line("scontrol reconfigure").ok();
+    slotd.wait_end(fit);
+}

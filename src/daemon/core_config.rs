@@ -5,6 +5,7 @@ use crate::daemon::settings::{SettingError, Settings};
 use crate::daemon::site::{Site, SiteError, SiteFile};
 use crate::model::Partition;
 use crate::model::gpu::Gpu;
+use crate::model::limit::Limit;
 use crate::model::partition::Host;
 use crate::sched;
 use crate::spec::capacity::Capacity;
@@ -26,6 +27,7 @@ pub fn core_config(settings: &Settings, gpus: Vec<Gpu>) -> Result<sched::Config,
     let mut config = sched::Config {
         partitions: Vec::new(),
         all_partitions: Vec::new(),
+        limits: site.limits,
         zone: zone::local().into(),
         host,
         default_mem_mb: DEFAULT_MEM_MB,
@@ -154,6 +156,7 @@ pub fn shown(settings: &Settings, core: &sched::Config) -> Vec<(String, String)>
         ("SlotdGpuPartitions", partitions(true)),
         ("SlotdKeepDays", or_unlimited(settings.keep_days)),
         ("SlotdKeepJobs", or_unlimited(settings.keep_jobs)),
+        ("SlotdLimits", limits(&core.limits)),
         ("SlotdRoot", root.to_string()),
         (VERSION_KEY, env!("CARGO_PKG_VERSION").to_owned()),
         ("SlurmctldHost[0]", format!("{node}({node})")),
@@ -162,6 +165,11 @@ pub fn shown(settings: &Settings, core: &sched::Config) -> Vec<(String, String)>
     .into_iter()
     .map(|(key, value)| (key.to_owned(), value))
     .collect()
+}
+
+fn limits(limits: &[Limit]) -> String {
+    let told: Vec<String> = limits.iter().map(ToString::to_string).collect();
+    if told.is_empty() { "(null)".to_owned() } else { told.join("; ") }
 }
 
 fn or_unlimited<T: ToString>(bound: Option<T>) -> String {

@@ -1,9 +1,10 @@
-//! `slotd.toml`: what the owner of the host says about its capacity and its partitions.
+//! `slotd.toml`: what the owner of the host says about its capacity, its partitions, and limits.
 //!
 //! A file with anything wrong in it is refused as a whole, and the error names the line, the value and what would be
 //! understood.
 
 use crate::model::Partition;
+use crate::model::limit::Limit;
 use crate::spec::capacity::{self, Capacity};
 use crate::spec::partition::{self, PartitionError};
 use serde::Deserialize;
@@ -12,15 +13,17 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use toml::{Spanned, Value};
+use wildmatch::WildMatch;
 
 use super::settings::{Environment, MOST_CPUS, MOST_MB};
 
 /// What the file says.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Site {
     pub cpus: Option<Capacity>,
     pub mem_mb: Option<Capacity>,
     pub partitions: Vec<Partition>,
+    pub limits: Vec<Limit>,
 }
 
 /// A file that cannot be used.
@@ -77,8 +80,12 @@ struct File {
     cpus: Option<Spanned<Value>>,
     memory_mb: Option<Spanned<Value>>,
     #[serde(default)]
-    partition: Vec<Spanned<BTreeMap<Spanned<String>, Spanned<Value>>>>,
+    partition: Vec<Spanned<Entry>>,
+    #[serde(default)]
+    limit: Vec<Spanned<Entry>>,
 }
+
+type Entry = BTreeMap<Spanned<String>, Spanned<Value>>;
 
 type Wrong = (Option<usize>, String);
 
@@ -112,7 +119,15 @@ fn parse(text: &str) -> Result<Site, Wrong> {
         let names: Vec<&str> = defaults.into_iter().collect();
         return Err((None, format!("one partition may be the default, and these are: {}", names.join(", "))));
     }
-    Ok(Site { cpus, mem_mb, partitions })
+    if let Some(entry) = file.limit.get(Limit::MOST) {
+        return Err((line(entry.span().start), format!("there may be {} limits", Limit::MOST)));
+    }
+    let limits = file.limit.into_iter().map(|entry| {
+        let at = line(entry.span().start);
+        read_limit(entry.into_inner(), at, &line)
+    });
+    let limits = limits.collect::<Result<_, _>>()?;
+    Ok(Site { cpus, mem_mb, partitions, limits })
 }
 
 /// A value as it would be written after `KEY=`.
@@ -125,11 +140,35 @@ fn as_text(value: &Value) -> Option<String> {
     }
 }
 
-fn read_partition(
-    entry: BTreeMap<Spanned<String>, Spanned<Value>>,
-    at: Option<usize>,
-    line: &impl Fn(usize) -> Option<usize>,
-) -> Result<Partition, Wrong> {
+fn read_limit(entry: Entry, at: Option<usize>, line: &impl Fn(usize) -> Option<usize>) -> Result<Limit, Wrong> {
+    let mut limit = Limit::default();
+    for (key, value) in &entry {
+        let (at, name) = (line(key.span().start), key.get_ref().as_str());
+        let wrong = |what: &str| (at, format!("{name} = {}: expected {what}", value.get_ref()));
+        let count = |what: &str| {
+            let number = value.get_ref().as_integer().and_then(|number| u32::try_from(number).ok());
+            number.map(Some).ok_or_else(|| wrong(what))
+        };
+        match (name, value.get_ref()) {
+            ("account", Value::String(text)) if !text.is_empty() => limit.account = Some(text.clone()),
+            ("account", _) => return Err(wrong("an account, as --account names it")),
+            ("name", Value::String(text)) if !text.is_empty() => limit.name = Some(WildMatch::new(text)),
+            ("name", _) => return Err(wrong("a name of jobs, in which * stands for any characters and ? for one")),
+            ("jobs", _) => limit.jobs = count("how many jobs may run at once")?,
+            ("cpus", _) => limit.cpus = count("how many CPUs the running jobs may have together")?,
+            _ => return Err((at, format!("{name} is no key of a limit: expected account, name, jobs or cpus"))),
+        }
+    }
+    if limit.account.is_none() && limit.name.is_none() {
+        return Err((at, "a limit on nobody: add account = \"...\" or name = \"...\"".to_owned()));
+    }
+    if limit.jobs.is_none() && limit.cpus.is_none() {
+        return Err((at, "a limit without an amount: add jobs = ... or cpus = ...".to_owned()));
+    }
+    Ok(limit)
+}
+
+fn read_partition(entry: Entry, at: Option<usize>, line: &impl Fn(usize) -> Option<usize>) -> Result<Partition, Wrong> {
     let mut partition = Partition::default();
     for (key, value) in &entry {
         let (at, name) = (line(key.span().start), key.get_ref().as_str());
@@ -190,12 +229,20 @@ mod tests {
     }
 
     #[test]
+    fn a_file_limits_accounts_and_names() {
+        let site =
+            parse("[[limit]]\naccount = \"lab\"\njobs = 2\n[[limit]]\nname = \"fit*\"\njobs = 0\ncpus = 4\n").unwrap();
+        let told: Vec<String> = site.limits.iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["Account=lab MaxJobs=2", "Name=fit* MaxJobs=0 GrpTRES=cpu=4"]);
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_its_line_and_what_would_be_understood() {
         let named = "[[partition]]\nname = \"a\"\n";
         for (text, line, what) in [
             ("cpus = 0\n", 1, "cpus = 0: expected a number of CPUs from 1 to 65536, how many are kept back (-2)"),
             ("\ncpus = \"2000%\"\n", 2, "cpus = \"2000%\": expected"),
-            ("cpu = 4\n", 1, "unknown field `cpu`, expected one of `cpus`, `memory_mb`, `partition`"),
+            ("cpu = 4\n", 1, "unknown field `cpu`, expected one of `cpus`, `memory_mb`, `partition`, `limit`"),
             (&format!("{named}max_tiem = 5\n"), 3, "max_tiem is no key of a partition: did you mean max_time?"),
             (&format!("{named}max_time = \"1h\"\n"), 3, "max_time = \"1h\": expected minutes, hours"),
             (&format!("{named}cpus = [0, 1]\n"), 3, "cpus = [0, 1]: expected a text, a whole number"),
@@ -204,6 +251,12 @@ mod tests {
             ("[[partition]]\nname = \"a b\"\n", 2, "name = \"a b\": expected letters"),
             ("[[partition]]\nstate = \"UP\"\n", 1, "a partition without a name"),
             ("[[partition]\n", 1, ""),
+            ("[[limit]]\naccount = \"a\"\njobs = -1\n", 3, "jobs = -1: expected how many jobs may run at once"),
+            ("[[limit]]\naccount = \"\"\njobs = 1\n", 2, "account = \"\": expected an account"),
+            ("\n[[limit]]\njobs = 1\n", 2, "a limit on nobody: add account = "),
+            ("[[limit]]\nname = \"fit*\"\n", 1, "a limit without an amount: add jobs = ... or cpus = ..."),
+            ("[[limit]]\nuser = \"a\"\n", 2, "user is no key of a limit: expected account, name, jobs or cpus"),
+            (&"[[limit]]\nname = \"a\"\njobs = 1\n".repeat(65), 193, "there may be 64 limits"),
         ] {
             let (at, told) = parse(text).unwrap_err();
             assert_eq!(at, Some(line), "{text}: {told}");

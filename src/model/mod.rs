@@ -14,6 +14,7 @@ pub mod gpu;
 pub mod hostlist;
 pub mod ids;
 pub mod job;
+pub mod limit;
 pub mod node;
 pub mod notice;
 pub mod partition;

@@ -40,6 +40,10 @@ reasons! {
     PartitionInactive => "PartitionInactive",
     /// The job's limit is longer than the partition allows.
     PartitionTimeLimit => "PartitionTimeLimit",
+    /// As many jobs of its account, or with such a name, run as may.
+    AssocMaxJobsLimit => "AssocMaxJobsLimit",
+    /// With it they would have more CPUs than they may.
+    AssocGrpCpuLimit => "AssocGrpCpuLimit",
     NonZeroExitCode => "NonZeroExitCode",
     RaisedSignal => "RaisedSignal",
     TimeLimit => "TimeLimit",

@@ -6,6 +6,7 @@
 use super::cards::is_model;
 use super::core::{Core, Record};
 use super::forecast::Trial;
+use super::limits::LimitSet;
 use super::queue::shown_priority;
 use super::room::{Seating, Want};
 use super::types::{Config, Cx, Estimate, Submission};
@@ -253,7 +254,8 @@ impl Core {
     pub(super) fn resized(&self, request: &JobRequest, partition: &str) -> Option<Tres> {
         let found = self.config.partitions.iter().find(|known| known.name == partition)?;
         let tres = size(request, found, &self.config);
-        let place = Seating { exclusive: false, ..Seating::of(request, partition, &self.config.partitions) };
+        let place =
+            Seating { exclusive: false, limits: LimitSet::default(), ..Seating::of(request, partition, &self.config) };
         let want = Want::sized(request, tres, place);
         self.ledger.whole().fits(&want, &self.config.host).then_some(tres)
     }

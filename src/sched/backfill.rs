@@ -30,7 +30,7 @@ pub struct Running {
 }
 
 /// What is kept for the first blocked job of a line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Reservation {
     /// When it starts at the latest; `None`: it waits for a job without a time limit.
     pub at: Option<Timestamp>,
@@ -57,17 +57,19 @@ pub struct Round {
     now: Timestamp,
     /// One for each line with a blocked job.
     reservations: Vec<(usize, Reservation)>,
+    /// Whether a record had to wait: from then on whole shapes are passed over.
+    by_shape: bool,
     /// What was considered last.
     at: Option<QueueKey>,
-    /// Its shape, behind the first blocked job, while it does not have to wait.
+    /// Its shape, behind the first that had to wait, while it does not have to.
     shape: Option<Shape>,
-    /// Of the other shapes that are worth a look, the record that is next. `None`: nothing is blocked yet.
+    /// Of the other shapes that are worth a look, the record that is next. `None`: none had to wait yet.
     heads: Option<BinaryHeap<Reverse<(QueueKey, Shape)>>>,
 }
 
 impl Round {
     pub fn new(now: Timestamp) -> Self {
-        Round { now, reservations: Vec::new(), at: None, shape: None, heads: None }
+        Round { now, reservations: Vec::new(), by_shape: false, at: None, shape: None, heads: None }
     }
 
     /// Whether a job was found blocked: what is considered from now on stands behind it.
@@ -87,7 +89,7 @@ impl Round {
         if most == 0 {
             return None;
         }
-        if !self.is_blocked() {
+        if !self.by_shape {
             self.at = self.at.map_or_else(|| queue.first(), |at| queue.after(at));
             return self.at;
         }
@@ -95,7 +97,8 @@ impl Round {
         let (heads, last) = (self.heads.take(), self.shape.take());
         let is_worth = |shape: &Shape| {
             let want = shape.want();
-            !self.has_reservation(&want, room) || self.passing(&want, shape.limit, room, host).is_some()
+            let is_first = !self.has_reservation(&want, room) && is_below_limits(&want, room, host);
+            is_first || self.passing(&want, shape.limit, room, host).is_some()
         };
         let next_of = |shape: Shape, at| queue.after_of(&shape, at).map(|key| Reverse((key, shape)));
         let mut heads = heads.unwrap_or_else(|| {
@@ -136,19 +139,22 @@ impl Round {
         host: &Host,
         running: impl FnOnce() -> Vec<Running>,
     ) -> Verdict {
-        if !self.has_reservation(want, room) && !room.fits(want, host) {
+        let is_first = !self.has_reservation(want, room) && is_below_limits(want, room, host);
+        if is_first && !room.fits(want, host) {
             self.reservations.push((room.line(want.place.partition), reserve(want, room, running(), host)));
-            self.shape = None;
-            return Verdict::Wait;
+            return self.wait();
         }
-        let Some(part) = self.passing(want, limit_secs, room, host) else {
-            self.shape = None;
-            return Verdict::Wait;
-        };
+        let Some(part) = self.passing(want, limit_secs, room, host) else { return self.wait() };
         let now = self.now;
         let delayed = self.reservations.iter_mut().filter(|(_, kept)| !ends_before(now, kept, limit_secs));
         delayed.filter_map(|(_, kept)| kept.spare.as_mut()).for_each(|spare| spare.take(&part));
         Verdict::Start(part)
+    }
+
+    /// All of its shape have to.
+    fn wait(&mut self) -> Verdict {
+        (self.by_shape, self.shape) = (true, None);
+        Verdict::Wait
     }
 
     /// Keeps for a job what it could start with, since it may not start yet.
@@ -158,6 +164,7 @@ impl Round {
             let mut spare = room.clone();
             spare.take(part);
             self.reservations.push((line, Reservation { at: Some(self.now), spare: Some(spare) }));
+            self.by_shape = true;
         }
     }
 
@@ -167,6 +174,11 @@ impl Round {
         let spares: Option<Vec<&Room>> = kept.map(|(_, kept)| kept.spare.as_ref()).collect();
         room.pick_in_all(&spares?, want, host)
     }
+}
+
+/// Who is at a limit of its account or name holds no reservation.
+fn is_below_limits(want: &Want, room: &Room, host: &Host) -> bool {
+    room.limit_reached(&want.place, want.tres.cpus, host).is_none()
 }
 
 fn ends_before(now: Timestamp, reservation: &Reservation, limit_secs: Option<u64>) -> bool {

@@ -5,6 +5,7 @@
 
 use super::array::ArrayGroup;
 use super::core::{Core, Record};
+use super::queue::Lane;
 use super::room::Want;
 use crate::model::job::Hold;
 use crate::model::partition::PartitionState;
@@ -32,9 +33,15 @@ fn array_full(group: Option<&ArrayGroup>) -> Option<Reason> {
 impl Core {
     /// It asks for more than the host has now, even with nobody else on it, or for more tasks than a step may have.
     fn too_large(&self, job: &Job) -> Option<Reason> {
-        let is_possible = self.ledger.whole().fits(&Want::of(job, &self.config.partitions), &self.config.host);
+        let is_possible = self.ledger.whole().fits(&Want::of(job, &self.config), &self.config.host);
         let is_possible = is_possible && job.request.task_count() <= self.config.max_tasks;
         (!is_possible).then_some(Reason::BadConstraints)
+    }
+
+    /// A limit on its account or its name lets it never start.
+    fn above_limit(&self, job: &Job) -> Option<Reason> {
+        let want = Want::of(job, &self.config);
+        self.ledger.whole().limit_reached(&want.place, want.tres.cpus, &self.config.host)
     }
 
     /// The partition is not there any more.
@@ -73,6 +80,7 @@ impl Core {
             .or_else(|| too_early(job, now))
             .or_else(|| self.no_partition(job))
             .or_else(|| self.partition_blocker(job, now))
+            .or_else(|| self.above_limit(job))
             .or_else(|| self.too_large(job))
             .or_else(|| self.gpus_in_use(job).map(|_| Reason::Resources))
             .or_else(|| array_full(job.array_job_id().and_then(|array| self.arrays.get(&array))))
@@ -93,14 +101,20 @@ impl Core {
         if !self.takes_starts() {
             return Reason::ReqNodeNotAvail;
         }
-        let want = Want::of(&record.job, &self.config.partitions);
-        let room = self.ledger.room();
+        let want = Want::of(&record.job, &self.config);
+        let (room, host) = (self.ledger.room(), &self.config.host);
+        if let Some(reason) = room.limit_reached(&want.place, want.tres.cpus, host) {
+            return reason;
+        }
         let line = room.line(want.place.partition);
-        let first = self.queue.first_of(|partition| room.line(partition) == line);
+        // Who is at a limit keeps nobody waiting.
+        let first = self.queue.first_of(|Lane { place, cpus }| {
+            room.line(place.partition) == line && room.limit_reached(place, *cpus, host).is_none()
+        });
         if first.is_some_and(|first| first.id != id) {
             return Reason::Priority;
         }
-        if room.fits(&want, &self.config.host) {
+        if room.fits(&want, host) {
             // The next plan starts it, unless that would delay the first of another line.
             if self.queue.first().is_some_and(|first| first.id != id) { Reason::Priority } else { Reason::None }
         } else if self.ledger.is_exclusive() || want.place.exclusive {

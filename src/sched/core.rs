@@ -95,7 +95,7 @@ pub(super) fn dependency_of(job: &Job) -> &Dependency {
 
 impl Core {
     pub fn new(config: Config) -> Core {
-        let ledger = Ledger::new(&config.host, &config.partitions);
+        let ledger = Ledger::new(&config);
         Core {
             config,
             clock: ClockBase::default(),
@@ -171,10 +171,10 @@ impl Core {
     pub fn set_host(&mut self, host: Host, all_partitions: Vec<Partition>, now: Timestamp) {
         self.config.host = host;
         self.config.set_partitions(all_partitions);
-        let mut ledger = Ledger::new(&self.config.host, &self.config.partitions);
+        let mut ledger = Ledger::new(&self.config);
         for id in &self.active {
             let job = self.jobs.get(id).map(|record| &record.job);
-            if let Some(part) = job.and_then(|job| Part::of(job, &self.config.partitions)) {
+            if let Some(part) = job.and_then(|job| Part::of(job, &self.config)) {
                 ledger.take(*id, part);
             }
         }
@@ -275,8 +275,7 @@ impl Core {
         let is_pending = job.run.state == JobState::Pending;
         let is_waiting = is_pending && gate.is_none();
         let waits_for_gpus = is_pending && gate == Some(Reason::Resources);
-        let place =
-            is_waiting.then(|| Place { key: self.queue_key(job), shape: Shape::of(job, &self.config.partitions) });
+        let place = is_waiting.then(|| Place { key: self.queue_key(job), shape: Shape::of(job, &self.config) });
         if let Some(record) = self.jobs.get_mut(&id) {
             match (&record.place, &place) {
                 (Some(old), Some(new)) if old == new => {}

@@ -95,7 +95,7 @@ impl Core {
         };
         let limit = job.request.array.as_ref().and_then(|array| array.limit);
         let array = job.array_job_id().map(|array| (array, limit));
-        let place = Place { key: self.queue_key(job), shape: Shape::of(job, &self.config.partitions) };
+        let place = Place { key: self.queue_key(job), shape: Shape::of(job, &self.config) };
         Some(Waiting { place, begin, tasks: job.pending_tasks(), array })
     }
 

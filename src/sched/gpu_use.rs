@@ -138,7 +138,7 @@ impl Core {
     fn gpus_wanted<'a>(&'a self, job: &'a Job) -> GpuWant<'a> {
         let partition = self.config.partitions.iter().find(|partition| partition.name == job.partition);
         let among = partition.and_then(|partition| partition.gpus.as_ref());
-        GpuWant { among, ..Want::of(job, &self.config.partitions).gpu }
+        GpuWant { among, ..Want::of(job, &self.config).gpu }
     }
 
     /// What keeps a job from starting though no other job has what it needs.

@@ -11,6 +11,7 @@ impl Core {
     /// What was found broken first.
     pub fn check_invariants(&self) -> Result<(), String> {
         self.check_capacity()?;
+        self.check_limits()?;
         self.check_queue()?;
         self.check_clients()?;
         self.check_loads()?;
@@ -77,6 +78,21 @@ impl Core {
         Ok(())
     }
 
+    /// No limit of the owner is passed.
+    fn check_limits(&self) -> Result<(), String> {
+        for limit in &self.config.limits {
+            let own = self.jobs().filter(|job| job.run.state.is_active());
+            let own = own.filter(|job| limit.is_of(job.request.account.as_deref(), &job.request.name));
+            let cpus: Vec<u32> = own.filter_map(|job| Some(job.run.alloc.as_ref()?.tres.cpus)).collect();
+            let is_over = limit.jobs.is_some_and(|most| cpus.len() > most as usize)
+                || limit.cpus.is_some_and(|most| cpus.iter().sum::<u32>() > most);
+            if is_over {
+                return Err(format!("jobs with {cpus:?} CPUs run under the limit {limit}"));
+            }
+        }
+        Ok(())
+    }
+
     /// The queue holds pending records only, each at its place.
     fn check_queue(&self) -> Result<(), String> {
         let keyed = self.jobs.values().filter(|record| record.place.is_some()).count();
@@ -92,9 +108,7 @@ impl Core {
             }
         }
         let places = self.jobs.values().filter_map(|record| Some((&record.job, record.place.as_ref()?)));
-        if let Some((job, _)) =
-            places.clone().find(|(job, place)| Shape::of(job, &self.config.partitions) != place.shape)
-        {
+        if let Some((job, _)) = places.clone().find(|(job, place)| Shape::of(job, &self.config) != place.shape) {
             return Err(format!("job {} waits among those of another shape", job.id));
         }
         self.queue.check(places.map(|(_, place)| place))

@@ -6,11 +6,11 @@
 
 use super::cards::Elsewhere;
 use super::room::{Part, Room};
-use crate::model::partition::Host;
-use crate::model::{JobId, Partition, Tres};
+use super::types::Config;
+use crate::model::{JobId, Tres};
 use std::collections::BTreeMap;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Ledger {
     held: BTreeMap<JobId, Part>,
     room: Room,
@@ -19,8 +19,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    pub fn new(host: &Host, partitions: &[Partition]) -> Self {
-        let whole = Room::whole(host, partitions);
+    pub fn new(config: &Config) -> Self {
+        let whole = Room::whole(config);
         Ledger { held: BTreeMap::new(), room: whole.clone(), whole }
     }
 

@@ -11,6 +11,7 @@
 //! | `index` | the records by name, by array, and those that hold resources |
 //! | `admit` | whether a submission is taken, and its sizes |
 //! | `room`, `cards`, `ledger` | what is free, who shares which GPU, and who has which CPU |
+//! | `limits` | how far the limits on accounts and names are used |
 //! | `gpu_use` | what others than jobs have of the GPUs, and what jobs use of theirs |
 //! | `queue` | in which order pending jobs are looked at, and which of them are alike |
 //! | `blockers` | what keeps a pending job from running, one predicate for each reason |
@@ -45,6 +46,7 @@ mod layout;
 mod ledger;
 mod lengths;
 mod lifecycle;
+mod limits;
 mod node;
 mod plan;
 mod queue;

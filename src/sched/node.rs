@@ -214,7 +214,7 @@ impl Core {
         let starts = self.starts;
         for key in keys {
             let ready = self.jobs.get(&key.id).filter(|record| self.gate(record, cx.now).is_none());
-            let Some(want) = ready.map(|record| Want::of(&record.job, &self.config.partitions)) else { continue };
+            let Some(want) = ready.map(|record| Want::of(&record.job, &self.config)) else { continue };
             if self.lacks_reading(&want.gpu, cx.now) {
                 // The answer asks for a round.
                 self.gpu_use.want();

@@ -100,7 +100,7 @@ impl Core {
             return Tried::Stale;
         }
         let job = &record.job;
-        let want = Want::of(job, &self.config.partitions);
+        let want = Want::of(job, &self.config);
         let (room, host) = (self.ledger.room(), &self.config.host);
         let verdict = round.consider(&want, job.request.time_limit_secs, room, host, || self.running_jobs(cx.now));
         match verdict {

@@ -7,6 +7,7 @@ use super::*;
 use crate::model::dependency::{Dependency, DependencyKind};
 use crate::model::gpu::GpuShare;
 use crate::model::job::Hold;
+use crate::model::limit::Limit;
 use crate::model::partition::OverSubscribe;
 use crate::model::request::Sharing;
 use crate::model::update::Update;
@@ -14,6 +15,7 @@ use crate::model::*;
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestCaseError};
 use std::collections::BTreeMap;
+use wildmatch::WildMatch;
 
 /// What happens next. Jobs are chosen by their place among those that there are.
 #[derive(Debug, Clone)]
@@ -54,6 +56,8 @@ struct Shape {
     priority: Option<u32>,
     allocation: bool,
     sharing: bool,
+    /// Its account is one with a limit.
+    limited: bool,
     /// Where there are as many.
     partition: usize,
 }
@@ -71,6 +75,7 @@ impl std::fmt::Debug for Shape {
             ("requeue", self.requeue),
             ("allocation", self.allocation),
             ("sharing", self.sharing),
+            ("limited", self.limited),
         ];
         flags.iter().filter(|(_, is_on)| *is_on).try_for_each(|(name, _)| write!(f, " {name}"))?;
         write!(f, " in {}", self.partition)?;
@@ -85,6 +90,9 @@ impl std::fmt::Debug for Shape {
 
 const CPUS: u32 = 4;
 const GPUS: u32 = 2;
+
+/// The account whose jobs the owner limits.
+const LIMITED: &str = "few";
 
 fn shape() -> impl Strategy<Value = Shape> {
     let kinds = prop_oneof![
@@ -106,7 +114,7 @@ fn shape() -> impl Strategy<Value = Shape> {
     let depends = prop::option::weighted(0.3, (kinds, any::<usize>()));
     let rare = || prop::bool::weighted(0.1);
     let flags = (rare(), rare(), prop::bool::weighted(0.3), rare(), rare(), prop::bool::weighted(0.2), rare());
-    let site = (any::<bool>(), 0usize..5);
+    let site = (any::<bool>(), 0usize..5, prop::bool::weighted(0.3));
     let when = (prop::option::weighted(0.1, 1u64..300), prop::option::weighted(0.2, 1u32..5));
     let parts = (size, limit, array, depends, flags, when, site);
     parts.prop_map(|(size, limit, array, depends, flags, when, site)| Shape {
@@ -128,6 +136,7 @@ fn shape() -> impl Strategy<Value = Shape> {
         priority: when.1,
         sharing: site.0,
         partition: site.1,
+        limited: site.2,
     })
 }
 
@@ -207,6 +216,7 @@ fn request(d: &Double, shape: Shape) -> Ask {
         } else if shape.sharing {
             r.sharing = Sharing::Oversubscribe;
         }
+        r.account = shape.limited.then(|| LIMITED.to_owned());
         r.partition = d.core.config().partitions.get(shape.partition).map(|partition| partition.name.clone());
     })
 }
@@ -316,7 +326,8 @@ fn restart(d: &mut Double) {
 
 /// Every pending job's reason is true, looked at from outside.
 fn check_reasons(d: &Double) {
-    let (host, partitions) = (&d.core.config().host, &d.core.config().partitions);
+    let config = d.core.config();
+    let host = &config.host;
     for job in d.core.jobs().filter(|job| job.run.state == JobState::Pending) {
         let reason = d.reason(job.id);
         let text = d.core.view(job.id, d.now).map(|view| view.dependency).unwrap_or_default();
@@ -327,12 +338,17 @@ fn check_reasons(d: &Double) {
             Reason::DependencyNeverSatisfied => text.contains("(failed)"),
             Reason::BeginTime => job.request.begin.is_some_and(|begin| begin > d.now),
             Reason::JobArrayTaskLimit => group.is_some_and(|g| g.limit.is_some_and(|limit| g.active >= limit)),
-            Reason::Resources | Reason::Exclusive => !d.core.ledger.room().fits(&Want::of(job, partitions), host),
+            Reason::Resources | Reason::Exclusive => !d.core.ledger.room().fits(&Want::of(job, config), host),
+            Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit => {
+                let want = Want::of(job, config);
+                let rooms = [d.core.ledger.room(), d.core.ledger.whole()];
+                rooms.iter().any(|room| room.limit_reached(&want.place, want.tres.cpus, host) == Some(reason))
+            }
             // Another one that waits for the same is before it, or it would delay one.
             Reason::Priority => d.core.jobs[&job.id].place.as_ref().is_some_and(|own| {
-                let want = Want::of(job, partitions);
+                let want = Want::of(job, config);
                 let room = d.core.ledger.room();
-                let line = |job: &Job| room.line(Want::of(job, partitions).place.partition);
+                let line = |job: &Job| room.line(Want::of(job, config).place.partition);
                 let is_before = |other: &Job| line(other) == line(job) || room.fits(&want, host);
                 let earlier = d.core.queue.iter().take_while(|key| *key < own.key);
                 earlier.filter_map(|key| d.core.job(key.id)).any(is_before)
@@ -346,11 +362,12 @@ fn check_reasons(d: &Double) {
 /// The first blocked jobs of the lines with the latest moment at which each starts: those that nobody of another line is
 /// before who waits for one of the same CPUs.
 fn reservations(d: &Double) -> Vec<(JobId, Option<Timestamp>)> {
-    let (host, partitions, room) = (&d.core.config().host, &d.core.config().partitions, d.core.ledger.room());
+    let (config, room) = (d.core.config(), d.core.ledger.room());
+    let (host, partitions) = (&config.host, &config.partitions);
     let mut before: Vec<(usize, Want)> = Vec::new();
     let mut found = Vec::new();
     for job in d.core.queue.iter().filter_map(|key| d.core.job(key.id)) {
-        let want = Want::of(job, partitions);
+        let want = Want::of(job, config);
         let line = room.line(want.place.partition);
         let meets = |known: &Want| {
             let partition = |want: &Want| &partitions[want.place.partition.expect("a partition that is there")];
@@ -384,6 +401,11 @@ fn host_of(is_divided: bool) -> Double {
     Double::with(|config| {
         config.host = host(CPUS, 1000, GPUS);
         config.min_job_age_secs = 1_000_000;
+        let one = Some(WildMatch::new("on?"));
+        config.limits = vec![
+            Limit { account: Some(LIMITED.to_owned()), jobs: Some(2), cpus: Some(3), ..Limit::default() },
+            Limit { name: one, cpus: Some(3), ..Limit::default() },
+        ];
         if is_divided {
             let cpus = |ids: &[u32]| Some(ids.iter().copied().collect());
             let named = |name: &str| Partition { name: name.to_owned(), ..Partition::default() };
@@ -543,11 +565,12 @@ proptest! {
     #[test]
     fn jobs_start_when_the_forecast_says(
         is_divided in any::<bool>(),
-        jobs in prop::collection::vec((1..=CPUS, 1u64..100, prop::bool::weighted(0.1), 0usize..5), 1..25),
+        jobs in prop::collection::vec((1..=CPUS, 1u64..100, (prop::bool::weighted(0.1), any::<bool>()), 0usize..5), 1..25),
     ) {
         let mut d = host_of(is_divided);
-        for (cpus, limit, exclusive, partition) in jobs {
+        for (cpus, limit, (exclusive, limited), partition) in jobs {
             let ask = ask_in(&d, partition).cpus(cpus).limit(limit);
+            let ask = ask.with(|request| request.account = limited.then(|| LIMITED.to_owned()));
             let _ = d.try_submit(if exclusive { ask.exclusive() } else { ask });
         }
         d.plan();

@@ -9,8 +9,9 @@
 
 use super::cards::GpuWant;
 use super::room::{Seating, Want};
+use super::types::Config;
 use crate::model::gpu::GpuShare;
-use crate::model::{Job, JobId, JobRequest, Partition, Tres};
+use crate::model::{Job, JobId, JobRequest, Tres};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -58,8 +59,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    pub fn of(job: &Job, partitions: &[Partition]) -> Self {
-        let Want { tres, gpu, place } = Want::of(job, partitions);
+    pub fn of(job: &Job, config: &Config) -> Self {
+        let Want { tres, gpu, place } = Want::of(job, config);
         let Tres { cpus, mem_mb, .. } = tres;
         let (gpus, gpu_share, gpu_model) = (gpu.count, gpu.share, gpu.model.map(str::to_owned));
         Shape { cpus, mem_mb, gpus, gpu_share, gpu_model, place, limit: job.request.time_limit_secs }
@@ -77,6 +78,20 @@ impl Shape {
     }
 }
 
+/// Records that wait in one place, and that one limit keeps from starting all at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Lane {
+    pub place: Seating,
+    /// Where there are limits: of each record.
+    pub cpus: u32,
+}
+
+impl Lane {
+    fn of(shape: &Shape) -> Self {
+        Lane { place: shape.place, cpus: if shape.place.limits.is_empty() { 0 } else { shape.cpus } }
+    }
+}
+
 /// Where a record stands in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
@@ -90,8 +105,7 @@ pub struct Place {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Queue {
     keys: BTreeSet<QueueKey>,
-    /// By partition.
-    partitions: BTreeMap<Option<usize>, BTreeSet<QueueKey>>,
+    lanes: BTreeMap<Lane, BTreeSet<QueueKey>>,
     shapes: BTreeMap<Shape, BTreeSet<QueueKey>>,
     arrivals: u64,
 }
@@ -111,7 +125,7 @@ impl Queue {
 
     fn enter(&mut self, Place { key, shape }: &Place) {
         self.keys.insert(*key);
-        self.partitions.entry(shape.place.partition).or_default().insert(*key);
+        self.lanes.entry(Lane::of(shape)).or_default().insert(*key);
         match self.shapes.get_mut(shape) {
             Some(line) => line.insert(*key),
             None => self.shapes.entry(shape.clone()).or_default().insert(*key),
@@ -125,10 +139,11 @@ impl Queue {
 
     pub fn remove(&mut self, Place { key, shape }: &Place) {
         self.keys.remove(key);
-        if let Some(own) = self.partitions.get_mut(&shape.place.partition) {
+        let lane = Lane::of(shape);
+        if let Some(own) = self.lanes.get_mut(&lane) {
             own.remove(key);
             if own.is_empty() {
-                self.partitions.remove(&shape.place.partition);
+                self.lanes.remove(&lane);
             }
         }
         if let Some(line) = self.shapes.get_mut(shape) {
@@ -143,9 +158,9 @@ impl Queue {
         self.keys.first().copied()
     }
 
-    /// The first of those partitions.
-    pub fn first_of(&self, is_meant: impl Fn(Option<usize>) -> bool) -> Option<QueueKey> {
-        let own = self.partitions.iter().filter(|(partition, _)| is_meant(**partition));
+    /// The first of those lanes.
+    pub fn first_of(&self, is_meant: impl Fn(&Lane) -> bool) -> Option<QueueKey> {
+        let own = self.lanes.iter().filter(|(lane, _)| is_meant(lane));
         own.filter_map(|(_, keys)| keys.first().copied()).min()
     }
 

@@ -89,7 +89,7 @@ impl Core {
     fn readopt(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(&id).map(|record| &record.job) else { return };
         if job.run.state.is_active() {
-            if let Some(part) = Part::of(job, &self.config.partitions) {
+            if let Some(part) = Part::of(job, &self.config) {
                 self.ledger.take(id, part);
             }
         } else if job.run.state.is_terminal() {

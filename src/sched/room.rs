@@ -4,11 +4,13 @@
 //! uses a CPU once. How GPUs are shared is told in `cards`.
 
 use super::cards::{Cards, GpuWant};
+use super::limits::{LimitSet, Limits};
 use super::seats;
+use super::types::Config;
 use crate::model::gpu::GpuShare;
 use crate::model::partition::{Host, OverSubscribe};
 use crate::model::tres::Allocation;
-use crate::model::{Job, JobRequest, Partition, Tres, request::Sharing};
+use crate::model::{Job, JobRequest, Partition, Reason, Tres, request::Sharing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -29,10 +31,13 @@ pub struct Seating {
     pub seats: u32,
     /// It has all that its partition may use to itself.
     pub exclusive: bool,
+    /// The limits by account or name that it counts towards.
+    pub limits: LimitSet,
 }
 
 impl Seating {
-    pub fn of(request: &JobRequest, partition: &str, partitions: &[Partition]) -> Self {
+    pub fn of(request: &JobRequest, partition: &str, config: &Config) -> Self {
+        let partitions = &config.partitions;
         let at = partitions.iter().position(|known| known.name == partition);
         let rule = at.map(|at| partitions[at].over_subscribe).unwrap_or_default();
         let asked = request.sharing;
@@ -43,13 +48,13 @@ impl Seating {
             OverSubscribe::No | OverSubscribe::Yes(_) => (1, asked == Sharing::Exclusive),
             OverSubscribe::Exclusive => (1, true),
         };
-        Seating { partition: at, seats: seats.max(1), exclusive }
+        Seating { partition: at, seats: seats.max(1), exclusive, limits: LimitSet::of(request, &config.limits) }
     }
 }
 
 impl<'a> Want<'a> {
-    pub fn of(job: &'a Job, partitions: &[Partition]) -> Self {
-        Want::sized(&job.request, job.tres, Seating::of(&job.request, &job.partition, partitions))
+    pub fn of(job: &'a Job, config: &Config) -> Self {
+        Want::sized(&job.request, job.tres, Seating::of(&job.request, &job.partition, config))
     }
 
     /// What a job with this request needs that comes to this.
@@ -69,8 +74,8 @@ pub struct Part {
 
 impl Part {
     /// What a job holds that runs. `None`: nothing.
-    pub fn of(job: &Job, partitions: &[Partition]) -> Option<Part> {
-        let place = Seating::of(&job.request, &job.partition, partitions);
+    pub fn of(job: &Job, config: &Config) -> Option<Part> {
+        let place = Seating::of(&job.request, &job.partition, config);
         Some(Part { alloc: job.run.alloc.clone()?, place })
     }
 }
@@ -84,7 +89,7 @@ struct Layout {
 }
 
 /// Used and free resources at one moment, real or expected.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Room {
     layout: Arc<Layout>,
     /// Of each CPU of the host the jobs that are on it: how many each of them allows there, ascending.
@@ -95,6 +100,7 @@ pub struct Room {
     pub gpus: Cards,
     /// What the jobs of each partition hold.
     by_partition: Vec<Tres>,
+    limits: Limits,
     /// CPUs of each partition that nobody uses.
     empty: Vec<u32>,
 }
@@ -105,7 +111,8 @@ fn is_among(own: Option<&BTreeSet<u32>>, id: u32) -> bool {
 
 impl Room {
     /// The host with nobody on it.
-    pub fn whole(host: &Host, partitions: &[Partition]) -> Self {
+    pub fn whole(config: &Config) -> Self {
+        let Config { host, partitions, limits, .. } = config;
         let lines = partitions.iter().map(|one| partitions.iter().position(|p| p == one || p.is_like(one)));
         let lines = lines.map(Option::unwrap_or_default).collect();
         let mut room = Room {
@@ -113,6 +120,7 @@ impl Room {
             cpus: host.cpu_ids.iter().map(|cpu| (*cpu, Vec::new())).collect(),
             gpus: Cards::of(host),
             by_partition: vec![Tres::ZERO; partitions.len()],
+            limits: Limits::new(limits),
             ..Room::default()
         };
         room.count_empty();
@@ -169,7 +177,7 @@ impl Room {
                 OverSubscribe::No | OverSubscribe::Exclusive => 1,
                 OverSubscribe::Yes(jobs) | OverSubscribe::Force(jobs) => jobs,
             };
-            self.free_cpus(&Seating { partition: Some(at), seats, exclusive: false })
+            self.free_cpus(&Seating { partition: Some(at), seats, exclusive: false, limits: LimitSet::default() })
         });
         most.max().unwrap_or(0)
     }
@@ -181,11 +189,19 @@ impl Room {
     }
 
     /// The CPUs that a job takes: an exclusive one all that its partition may use, as in Slurm.
-    fn taken_cpus(&self, want: &Want, host: &Host) -> u32 {
-        match self.partition(&want.place).filter(|_| want.place.exclusive) {
+    fn taken_cpus(&self, place: &Seating, cpus: u32, host: &Host) -> u32 {
+        match self.partition(place).filter(|_| place.exclusive) {
             Some(partition) => partition.capacity(host).cpus,
-            None => want.tres.cpus,
+            None => cpus,
         }
+    }
+
+    /// The limit that keeps such a job with so many CPUs from starting, whatever is free.
+    pub fn limit_reached(&self, place: &Seating, cpus: u32, host: &Host) -> Option<Reason> {
+        if place.limits.is_empty() {
+            return None;
+        }
+        self.limits.reached(place.limits, self.taken_cpus(place, cpus, host))
     }
 
     pub fn fits(&self, want: &Want, host: &Host) -> bool {
@@ -194,7 +210,7 @@ impl Room {
 
     /// All but the GPUs.
     fn has_amounts(&self, want: &Want, host: &Host) -> bool {
-        let cpus = self.taken_cpus(want, host);
+        let cpus = self.taken_cpus(&want.place, want.tres.cpus, host);
         let allowed = self.allowed(&want.place);
         want.place.partition.is_some()
             && want.tres.cpus <= cpus
@@ -202,6 +218,7 @@ impl Room {
             && want.tres.mem_mb <= host.mem_mb.saturating_sub(self.used.mem_mb).min(allowed.mem_mb)
             && want.tres.gpus <= allowed.gpus
             && (!want.place.exclusive || self.is_empty_for(&want.place))
+            && self.limit_reached(&want.place, want.tres.cpus, host).is_none()
     }
 
     /// Whether nobody is on any CPU of the partition.
@@ -230,7 +247,7 @@ impl Room {
             return None;
         }
         let gpu_ids = self.pick_gpus(others, beside, want, host)?;
-        let (place, count) = (want.place, self.taken_cpus(want, host));
+        let (place, count) = (want.place, self.taken_cpus(&want.place, want.tres.cpus, host));
         let is_free = |cpu: &u32| others.iter().all(|other| other.has_seat(*cpu, place.seats));
         let cpu_ids = self.pick_cpus(self.seats(&place).filter(is_free).collect(), beside, count as usize, host);
         let gpus = want.gpu.share.of(gpu_ids.len() as u32);
@@ -288,6 +305,7 @@ impl Room {
         if let Some(own) = place.partition.and_then(|at| self.by_partition.get_mut(at)) {
             *own = own.plus(&alloc.tres);
         }
+        self.limits.take(place.limits, alloc.tres.cpus);
         self.count_empty();
     }
 
@@ -308,6 +326,7 @@ impl Room {
         if let Some(own) = place.partition.and_then(|at| self.by_partition.get_mut(at)) {
             *own = own.minus(&alloc.tres);
         }
+        self.limits.give(place.limits, alloc.tres.cpus);
         self.count_empty();
     }
 

@@ -2,12 +2,19 @@
 
 use super::core::Core;
 use super::node::Trouble;
-use crate::model::Refusal;
-use crate::model::Timestamp;
+use crate::model::limit::Limit;
 use crate::model::node::NodeReason;
+use crate::model::partition::Host;
+use crate::model::{Partition, Refusal, Timestamp};
 use crate::spec::partition::{self, PartitionError};
 
 impl Core {
+    /// The configuration was read again.
+    pub fn set_site(&mut self, host: Host, all_partitions: Vec<Partition>, limits: Vec<Limit>, now: Timestamp) {
+        self.config.limits = limits;
+        self.set_host(host, all_partitions, now);
+    }
+
     /// `scontrol update PartitionName=…`. It holds until the configuration is read again, as in Slurm.
     pub fn update_partition(
         &mut self,

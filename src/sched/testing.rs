@@ -43,6 +43,7 @@ pub fn config(host: Host) -> Config {
         host,
         partitions: partitions.clone(),
         all_partitions: partitions,
+        limits: Vec::new(),
         zone: Zone::default(),
         default_mem_mb: 512,
         batch_tasks: BatchTasks::Auto,

@@ -3,6 +3,7 @@
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::change::{Change, LaunchTexts};
 use crate::model::job::{Client, ClientProcess};
+use crate::model::limit::Limit;
 use crate::model::partition::Host;
 use crate::model::tres::Allocation;
 use crate::model::{ExitRecord, Job, JobId, JobRequest, Partition, Refusal, StepId, StepKey, Timestamp};
@@ -16,6 +17,8 @@ pub struct Config {
     pub partitions: Vec<Partition>,
     /// With them.
     pub all_partitions: Vec<Partition>,
+    /// What jobs of an account, or with such a name, may have together.
+    pub limits: Vec<Limit>,
     /// By whose clock partitions open.
     pub zone: Zone,
     /// Memory of a job that asked for none, MB.

@@ -54,7 +54,7 @@ impl Handler<ChangeSite> for SchedulerActor {
                 // What is known of the GPUs is younger here.
                 let Host { gpus, lost_gpus, gpu_shards, .. } = self.core.config().host.clone();
                 let host = Host { gpus, lost_gpus, gpu_shards, ..config.host };
-                self.core.set_host(host, config.all_partitions, now);
+                self.core.set_site(host, config.all_partitions, config.limits, now);
             }
             SiteChange::Partition { name, settings } => self.core.update_partition(&name, &settings, now)?,
             SiteChange::Node(reason) => self.core.set_drain(reason),

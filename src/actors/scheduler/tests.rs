@@ -76,6 +76,7 @@ fn config() -> crate::sched::Config {
         host: Host { name: "vm".to_owned(), cpu_ids: vec![0, 1], mem_mb: 4096, ..Host::default() },
         partitions: partitions(),
         all_partitions: partitions(),
+        limits: Vec::new(),
         zone: Default::default(),
         default_mem_mb: 512,
         batch_tasks: Default::default(),

@@ -1,6 +1,7 @@
 //! What the owner of the host says: partitions with parts and policies of their own, hours, the node out of use.
 
 use super::*;
+use crate::model::limit::Limit;
 use crate::model::node::NodeReason;
 use crate::model::partition::{Hours, OverSubscribe, PartitionState};
 
@@ -19,6 +20,88 @@ fn in_partition(name: &str) -> Ask {
 
 fn cpus_of(d: &Double, id: JobId) -> Vec<u32> {
     d.core.job(id).unwrap().run.alloc.as_ref().unwrap().cpu_ids.clone()
+}
+
+/// Jobs of an account, two of which may run, with three CPUs together.
+fn limited() -> Double {
+    let limit = Limit { account: Some("lab".to_owned()), jobs: Some(2), cpus: Some(3), ..Limit::default() };
+    Double::with(|config| config.limits = vec![limit])
+}
+
+fn of_lab() -> Ask {
+    ask().with(|request| request.account = Some("lab".to_owned()))
+}
+
+#[test]
+fn a_job_at_the_limit_of_its_account_waits_and_keeps_nobody_else_from_starting() {
+    let mut d = limited();
+    let own: Vec<JobId> = (0..4).map(|_| d.submit(of_lab())).collect();
+    let other = d.submit(ask().cpus(2));
+    let behind = d.submit(ask());
+    d.plan();
+    assert_eq!(d.started(), [own[0], own[1], other]);
+    assert_eq!(own[2..].iter().map(|id| d.reason(*id)).collect::<Vec<_>>(), [Reason::AssocMaxJobsLimit; 2]);
+    assert_eq!(d.reason(behind), Reason::Resources, "the limited ones before it do not count");
+    // Only the end of one of its account lets the next one go.
+    d.exit(other, 0);
+    assert_eq!((d.started(), d.reason(own[2])), (vec![behind], Reason::AssocMaxJobsLimit));
+    d.exit(own[0], 0);
+    assert_eq!(d.started(), [own[2]]);
+}
+
+#[test]
+fn the_cpus_of_an_account_are_limited_too() {
+    let mut d = limited();
+    let wide = d.submit(of_lab().cpus(2));
+    let second = d.submit(of_lab().cpus(2));
+    let never = d.submit(of_lab().cpus(4));
+    let narrow = d.submit(of_lab());
+    d.plan();
+    assert_eq!(d.started(), [wide, narrow]);
+    assert_eq!((d.reason(second), d.reason(never)), (Reason::AssocMaxJobsLimit, Reason::AssocGrpCpuLimit));
+    d.exit(narrow, 0);
+    assert_eq!((d.started(), d.reason(second)), (vec![], Reason::AssocGrpCpuLimit));
+    d.exit(wide, 0);
+    assert_eq!(d.started(), [second]);
+    // The owner lets them have more.
+    let (host, partitions) = (d.core.config().host.clone(), d.core.config().all_partitions.clone());
+    d.act(|core, cx| core.set_site(host, partitions, Vec::new(), cx.now));
+    d.plan();
+    assert_eq!(d.reason(never), Reason::Resources);
+}
+
+#[test]
+fn a_round_looks_at_a_limited_shape_once_however_many_wait() {
+    let mut d = limited();
+    for _ in 0..1000 {
+        d.core_submit(of_lab());
+    }
+    let other = d.submit(ask());
+    d.plan();
+    assert_eq!(d.state(other), JobState::Running);
+    assert!(d.core.last_round().tried < 10, "{:?}", d.core.last_round());
+}
+
+#[test]
+fn what_is_kept_for_a_blocked_job_has_its_place_under_the_limit() {
+    let mut d = limited();
+    d.submit(of_lab());
+    let other = d.submit(ask().cpus(2).limit(100));
+    d.plan();
+    let blocked = d.submit(of_lab().cpus(2));
+    let behind = d.submit(of_lab());
+    d.plan();
+    assert_eq!((d.reason(blocked), d.reason(behind)), (Reason::Resources, Reason::Priority));
+    d.exit(other, 0);
+    assert_eq!((d.state(blocked), d.reason(behind)), (JobState::Running, Reason::AssocMaxJobsLimit));
+}
+
+#[test]
+fn the_forecast_goes_by_the_limits() {
+    let mut d = limited();
+    let [_, _, third] = [60, 70, 10].map(|limit| d.submit(of_lab().limit(limit)));
+    d.plan();
+    assert_eq!(d.core.forecast(d.now).starts().get(&third), Some(&d.now.plus_secs(60)));
 }
 
 #[test]

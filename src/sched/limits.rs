@@ -1,0 +1,78 @@
+//! The limits of the owner on jobs of an account, or with such a name: who counts towards which, and what they have.
+//!
+//! A job at its limit waits, holds no reservation, and keeps nobody else from starting.
+
+use crate::model::limit::Limit;
+use crate::model::{JobRequest, Reason};
+use std::sync::Arc;
+
+/// Some of the limits of the configuration, by their place there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct LimitSet(u64);
+
+// One bit for each.
+const _: () = assert!(Limit::MOST <= u64::BITS as usize);
+
+impl LimitSet {
+    /// Those that a job counts towards.
+    pub fn of(request: &JobRequest, limits: &[Limit]) -> Self {
+        let account = request.account.as_deref();
+        let own = limits.iter().take(Limit::MOST).enumerate().filter(|(_, limit)| limit.is_of(account, &request.name));
+        LimitSet(own.fold(0, |set, (at, _)| set | 1 << at))
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn iter(self) -> impl Iterator<Item = usize> {
+        (0..u64::BITS as usize).filter(move |at| self.0 & (1 << at) != 0).take(self.0.count_ones() as usize)
+    }
+}
+
+/// What the jobs have that count towards one limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Load {
+    jobs: u32,
+    cpus: u32,
+}
+
+/// The limits, and how far each is used.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Limits {
+    limits: Arc<[Limit]>,
+    used: Vec<Load>,
+}
+
+impl Limits {
+    pub fn new(limits: &[Limit]) -> Self {
+        Limits { limits: limits.into(), used: vec![Load::default(); limits.len()] }
+    }
+
+    /// Why one more job with so many CPUs would be over a limit of these.
+    pub fn reached(&self, set: LimitSet, cpus: u32) -> Option<Reason> {
+        set.iter().filter_map(|at| Some((self.limits.get(at)?, self.used.get(at)?))).find_map(|(limit, used)| {
+            if limit.jobs.is_some_and(|most| used.jobs >= most) {
+                return Some(Reason::AssocMaxJobsLimit);
+            }
+            let is_over = limit.cpus.is_some_and(|most| used.cpus.saturating_add(cpus) > most);
+            is_over.then_some(Reason::AssocGrpCpuLimit)
+        })
+    }
+
+    pub fn take(&mut self, set: LimitSet, cpus: u32) {
+        self.change(set, |used| Load { jobs: used.jobs + 1, cpus: used.cpus.saturating_add(cpus) });
+    }
+
+    pub fn give(&mut self, set: LimitSet, cpus: u32) {
+        self.change(set, |used| Load { jobs: used.jobs.saturating_sub(1), cpus: used.cpus.saturating_sub(cpus) });
+    }
+
+    fn change(&mut self, set: LimitSet, change: impl Fn(Load) -> Load) {
+        for at in set.iter() {
+            if let Some(used) = self.used.get_mut(at) {
+                *used = change(*used);
+            }
+        }
+    }
+}
