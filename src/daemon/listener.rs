@@ -132,6 +132,9 @@ pub async fn serve(listener: UnixListener, hub: Rc<Hub>) {
 /// Accepting again at once after a failure would spin: the kernel keeps reporting the same waiting client.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// How many descriptors are kept for clients that are turned away.
+const SPARES: usize = 4;
+
 /// Tells a client why it is not served, as far as it can be told without waiting for it.
 fn turn_away(socket: &impl AsRawFd, why: Refusal) {
     if let Ok(bytes) = Frame::encode(&Answer::Refused(why), &[]) {
@@ -140,25 +143,32 @@ fn turn_away(socket: &impl AsRawFd, why: Refusal) {
     }
 }
 
-/// A descriptor that is given up for a moment, where no other is left, to tell a client so.
+/// Descriptors of which one is given up for a moment, where no other is left, to tell a client so. In that moment another
+/// thread may take it, for a file of the database say, and keep it: so there are a few.
 struct Spare {
-    file: Option<File>,
+    files: Vec<File>,
     /// The log knows that clients are turned away.
     is_logged: bool,
 }
 
 impl Spare {
     fn new() -> Spare {
-        let mut spare = Spare { file: None, is_logged: false };
-        spare.refill();
+        let mut spare = Spare { files: Vec::new(), is_logged: false };
+        spare.fill();
         spare
+    }
+
+    /// As far as there are descriptors.
+    fn fill(&mut self) {
+        while self.files.len() < SPARES {
+            let Ok(file) = File::open("/dev/null") else { return };
+            self.files.push(file);
+        }
     }
 
     /// To be called when a client was accepted: there are descriptors again.
     fn refill(&mut self) {
-        if self.file.is_none() {
-            self.file = File::open("/dev/null").ok();
-        }
+        self.fill();
         if std::mem::take(&mut self.is_logged) {
             log::info!("clients are accepted again");
         }
@@ -169,8 +179,8 @@ impl Spare {
         if !std::mem::replace(&mut self.is_logged, true) {
             log::error!("a client could not be accepted, and is turned away as are those after it: {error}");
         }
-        let Some(spare) = self.file.take() else {
-            self.file = File::open("/dev/null").ok();
+        let Some(spare) = self.files.pop() else {
+            self.fill();
             return false;
         };
         drop(spare);
@@ -181,7 +191,7 @@ impl Spare {
             }
             Err(_) => false,
         };
-        self.file = File::open("/dev/null").ok();
+        self.fill();
         is_told
     }
 }
