@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Passengers who do not mind a crowd: over_subscribe = "FORCE:2" sells each CPU twice, and never three times.
+# More jobs than CPUs: over_subscribe = "FORCE:2" gives each CPU to two jobs, and never to three.
 . "$(dirname "$0")/lib.sh"
 
 own_daemon SLOTD_CPUS=2 <<'EOF'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The whole car: a job with --exclusive has all CPUs, fills them as it likes, and nobody else is on the host meanwhile.
+# The whole host: a job with --exclusive has all CPUs, fills them as it likes, and nobody else is on the host meanwhile.
 . "$(dirname "$0")/lib.sh"
 
 own_daemon SLOTD_CPUS=4 </dev/null
@@ -9,7 +9,7 @@ cat >lease.sbatch <<'EOF'
 #!/bin/bash
 #SBATCH -J lease -o lease.out --exclusive --mem=64M
 echo "$SLURM_JOB_CPUS_PER_NODE CPUs for $SLURM_TASKS_PER_NODE tasks"
-srun -n "$SLURM_TASKS_PER_NODE" sh -c 'echo passenger' | sort | uniq -c | tr -s ' '
+srun -n "$SLURM_TASKS_PER_NODE" sh -c 'echo task' | sort | uniq -c | tr -s ' '
 touch full
 while [ ! -e enough ]; do sleep 0.1; done
 EOF
@@ -18,7 +18,7 @@ sbatch -J other -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
 full() { [[ -e full ]] && echo yes || echo no; }
 until_is yes full
 expect "who runs" "lease" "$(running)"
-expect "what it filled" "4 CPUs for 4 tasks| 4 passenger" "$(paste -s -d '|' lease.out)"
+expect "what it filled" "4 CPUs for 4 tasks| 4 task" "$(paste -s -d '|' lease.out)"
 touch enough
 until_is "other" running
 expect "returned, and sold again" "other" "$(running)"

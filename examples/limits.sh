@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# No kind of passenger fills the train: one fit runs at a time, and who comes behind the others goes before them.
+# No kind of job fills the host: one fit runs at a time, and who comes behind the others goes before them.
 . "$(dirname "$0")/lib.sh"
 
 own_daemon SLOTD_CPUS=2 <<'EOF'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Not all cars for all passengers: partitions over chosen CPUs, one of them closed and opened again by its owner.
+# A part of the host for some jobs: partitions over chosen CPUs, one of them closed and opened again by its owner.
 . "$(dirname "$0")/lib.sh"
 
 own_daemon SLOTD_CPUS=2 <<'EOF'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# One seat for each CPU: as many jobs of one CPU run as there are CPUs, and a seat that becomes free is sold at once.
+# One job on each CPU: as many jobs of one CPU run as there are CPUs, and a CPU that becomes free is given out at once.
 . "$(dirname "$0")/lib.sh"
 
 own_daemon SLOTD_CPUS=2 </dev/null

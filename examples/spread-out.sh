@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Room to spread out. The owner keeps CPUs back for everybody (cpus = -1), and a large passenger buys a seat more than it sits
-# on (--cpus-per-task=2 for a program with one thread).
+# CPUs that stay empty. The owner keeps CPUs back for everybody (cpus = -1), and a job asks for one more than it uses
+# (--cpus-per-task=2 for a program with one thread).
 . "$(dirname "$0")/lib.sh"
 
 own_daemon SLOTD_CPUS=3 </dev/null
@@ -10,7 +10,7 @@ sbatch -J large -c 2 -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
 sbatch -J small -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
 sbatch -J late -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
 until_is "large small" running
-expect "three seats are two passengers" "large small" "$(running)"
+expect "three CPUs are two jobs" "large small" "$(running)"
 expect "seats of the large one" 2 "$(squeue -h -n large -o %C)"
 
 # shellcheck disable=SC2154 # of lib.sh
