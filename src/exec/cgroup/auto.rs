@@ -4,7 +4,11 @@
 //! app.slice/slotd.service                         a service: slotd-jobs.service beside it, of contrib/install.sh
 //! .../daemon                                      a service with DelegateSubgroup=daemon: .../jobs
 //! .../run-1234.scope                              a scope, a container: its processes move to daemon, jobs to jobs
+//! /                                               the host's root: /jobs
 //! ```
+//!
+//! The kernel lets its root have processes and limited children at a time. What is in there is of the whole host, with its
+//! init, and stays where it is.
 //!
 //! systemd cannot start a service again whose own cgroup is divided: hence the unit beside it. Its one process does
 //! nothing, and makes way like those of a scope.
@@ -45,14 +49,17 @@ pub(super) fn own() -> Result<PathBuf, CgroupError> {
 /// # Errors
 /// Nothing was given to it to divide.
 pub(super) fn find() -> Result<PathBuf, CgroupError> {
-    let own = own()?;
+    below(&own()?)
+}
+
+fn below(own: &Path) -> Result<PathBuf, CgroupError> {
     let is_named =
         |suffix: &str| own.file_name().is_some_and(|name| name.as_encoded_bytes().ends_with(suffix.as_bytes()));
     let above = own.parent().unwrap_or(Path::new("/"));
     if is_named(".service") {
         let beside = above.join(JOBS_UNIT);
         if !beside.is_dir() {
-            return Err(failed(&own, format_args!("{JOBS_UNIT} does not run beside it: {MEND}")));
+            return Err(failed(own, format_args!("{JOBS_UNIT} does not run beside it: {MEND}")));
         }
         empty(&beside)?;
         return Ok(beside.join("jobs"));
@@ -60,11 +67,18 @@ pub(super) fn find() -> Result<PathBuf, CgroupError> {
     if own.file_name().is_some_and(|name| name == "daemon") && is_mine(above) {
         return Ok(above.join("jobs"));
     }
-    if !is_mine(&own) {
-        return Err(failed(&own, format_args!("the daemon may not divide it: {MEND}")));
+    if !is_mine(own) {
+        return Err(failed(own, format_args!("the daemon may not divide it: {MEND}")));
     }
-    empty(&own)?;
+    if !is_root_of_host(own) {
+        empty(own)?;
+    }
     Ok(own.join("jobs"))
+}
+
+/// Every other cgroup has a type, also what a container sees as its root.
+fn is_root_of_host(dir: &Path) -> bool {
+    !dir.join("cgroup.type").exists()
 }
 
 /// Whether this user may divide it.
@@ -78,4 +92,18 @@ pub(super) fn is_in(dir: &Path) -> io::Result<bool> {
     let procs = fs::read_to_string(dir.join("cgroup.procs"))?;
     let own = std::process::id().to_string();
     Ok(procs.lines().any(|pid| pid == own))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_the_root_of_the_host_stays_there() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("cgroup.procs"), "1\n").unwrap();
+        fs::write(root.path().join("cgroup.subtree_control"), "").unwrap();
+        assert_eq!(below(root.path()).unwrap(), root.path().join("jobs"));
+        assert!(!root.path().join("daemon").exists());
+    }
 }
