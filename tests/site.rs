@@ -65,7 +65,7 @@ fn partitions_come_from_the_file() {
     let down = slotd.wrap(&[], "true");
     slotd.wait_reason(down, "PartitionDown");
     let out = slotd.line("sbatch -p day -c 3 --wrap true").fails(1);
-    assert!(out.stderr.contains("3 CPUs requested, 2 on this host"), "{}", out.stderr);
+    assert!(out.stderr.contains("3 CPUs requested, 2 in partition day"), "{}", out.stderr);
 }
 
 #[test]

@@ -187,6 +187,7 @@ fn read_partition(entry: Entry, at: Option<usize>, line: &impl Fn(usize) -> Opti
     if partition.name.is_empty() {
         return Err((at, "a partition without a name: add name = \"...\"".to_owned()));
     }
+    partition::check(&partition).map_err(|what| (at, format!("partition {}: {what}", partition.name)))?;
     Ok(partition)
 }
 
@@ -250,6 +251,11 @@ mod tests {
             (&format!("{named}{named}"), 3, "partition a is there twice"),
             ("[[partition]]\nname = \"a b\"\n", 2, "name = \"a b\": expected letters"),
             ("[[partition]]\nstate = \"UP\"\n", 1, "a partition without a name"),
+            (
+                &format!("\n{named}max_time = 60\ndefault_time = \"2:00:00\"\n"),
+                2,
+                "partition a: DefaultTime 7200 s is more than MaxTime 3600 s",
+            ),
             ("[[partition]\n", 1, ""),
             ("[[limit]]\naccount = \"a\"\njobs = -1\n", 3, "jobs = -1: expected how many jobs may run at once"),
             ("[[limit]]\naccount = \"\"\njobs = 1\n", 2, "account = \"\": expected an account"),

@@ -20,6 +20,24 @@ pub const MAX_TASKS_SETTING: &str = "SLOTD_MAX_TASKS_PER_NODE";
 /// What that setting may be at most, as Slurm's `MaxTasksPerNode`: no daemon takes more, so that no client need ask.
 pub const MOST_TASKS: u32 = 65_533;
 
+/// Where there is less than was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Place {
+    #[default]
+    Host,
+    /// The host has more of it than its owner gives to this partition.
+    Partition(String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Host => f.write_str("on this host"),
+            Place::Partition(name) => write!(f, "in partition {name}"),
+        }
+    }
+}
+
 /// A refusal, with the values that its text names. Sizes of memory are in MB.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
@@ -80,6 +98,8 @@ pub enum Refusal {
     TooManyCpus {
         asked: u32,
         there: u32,
+        #[serde(default)]
+        place: Place,
     },
     /// More sockets, cores of a socket or threads of a core than the host has.
     HostShape {
@@ -95,10 +115,14 @@ pub enum Refusal {
     TooMuchMemory {
         asked: u64,
         there: u64,
+        #[serde(default)]
+        place: Place,
     },
     TooManyGpus {
         asked: u32,
         there: u32,
+        #[serde(default)]
+        place: Place,
         model: Option<String>,
         /// GPUs of any model on the host.
         host: u32,
@@ -172,8 +196,8 @@ impl Refusal {
             Refusal::MissingFeature { wanted, .. } => format!("no such features on this host: {wanted}"),
             Refusal::UnknownGpuModel { model, .. } => format!("no such GPU model on this host: {model}"),
             Refusal::ArrayTooLarge { array, last, max } => format!("array task {last} of {array}, {max} at most"),
-            Refusal::TooManyCpus { asked, there } => {
-                format!("CPU count per node can not be satisfied: {asked} CPUs requested, {there} on this host")
+            Refusal::TooManyCpus { asked, there, place } => {
+                format!("CPU count per node can not be satisfied: {asked} CPUs requested, {there} {place}")
             }
             Refusal::HostShape { what, asked, there } => {
                 format!(
@@ -183,11 +207,11 @@ impl Refusal {
             Refusal::TooManyTasks { asked, max } => {
                 format!("{asked} tasks requested, {max} at most on a node ({MAX_TASKS_SETTING})")
             }
-            Refusal::TooMuchMemory { asked, there } => {
-                format!("Memory specification can not be satisfied: {asked} MB requested, {there} MB on this host")
+            Refusal::TooMuchMemory { asked, there, place } => {
+                format!("Memory specification can not be satisfied: {asked} MB requested, {there} MB {place}")
             }
-            Refusal::TooManyGpus { asked, there, model, host } if *host > 0 => {
-                format!("GPU count per node can not be satisfied: {}", gpus(*asked, *there, model.as_deref()))
+            Refusal::TooManyGpus { asked, there, place, model, host } if *host > 0 => {
+                format!("GPU count per node can not be satisfied: {}", gpus(*asked, *there, place, model.as_deref()))
             }
             Refusal::TooMuchOfGpu { share, most } => too_much_of_gpu(*share, *most),
             Refusal::TooLong { what, len, max } => format!("{what} of {len} bytes, {max} at most"),
@@ -226,9 +250,9 @@ impl Refusal {
     }
 }
 
-fn gpus(asked: u32, there: u32, model: Option<&str>) -> String {
+fn gpus(asked: u32, there: u32, place: &Place, model: Option<&str>) -> String {
     let kind = model.map(|model| format!("{model} ")).unwrap_or_default();
-    format!("{asked} {kind}GPUs requested, {there} on this host")
+    format!("{asked} {kind}GPUs requested, {there} {place}")
 }
 
 fn too_much_of_gpu(share: GpuShare, most: u64) -> String {
@@ -265,8 +289,8 @@ impl fmt::Display for Refusal {
             Refusal::MissingFeature { .. } => "Invalid feature specification",
             Refusal::ArrayTooLarge { .. } => "Invalid job array specification",
             Refusal::TooManyCpus { .. } | Refusal::StepTooManyCpus => "More processors requested than permitted",
-            Refusal::TooManyGpus { asked, there, model, host: 0 } => {
-                let asked = gpus(*asked, *there, model.as_deref());
+            Refusal::TooManyGpus { asked, there, place, model, host: 0 } => {
+                let asked = gpus(*asked, *there, place, model.as_deref());
                 return write!(f, "Invalid generic resource (gres) specification: {asked}");
             }
             Refusal::OneNodeOnly
@@ -334,7 +358,13 @@ mod tests {
     #[test]
     fn a_fault_of_the_daemon_is_no_fault_of_the_request() {
         assert_eq!(Refusal::ShuttingDown.lines("It failed"), ["the daemon is shutting down"]);
-        let gpus = |host| Refusal::TooManyGpus { asked: 2, there: 0, model: Some("a100".to_owned()), host };
+        let gpus = |host| Refusal::TooManyGpus {
+            asked: 2,
+            there: 0,
+            place: Place::Host,
+            model: Some("a100".to_owned()),
+            host,
+        };
         let asked = "2 a100 GPUs requested, 0 on this host";
         assert_eq!(gpus(0).lines("No"), [format!("Invalid generic resource (gres) specification: {asked}")]);
         let detail = format!("GPU count per node can not be satisfied: {asked}");
@@ -352,7 +382,7 @@ mod tests {
 
     #[test]
     fn a_refusal_survives_the_wire() {
-        let refusal = Refusal::TooManyCpus { asked: 8, there: 4 };
+        let refusal = Refusal::TooManyCpus { asked: 8, there: 4, place: Place::Host };
         let text = serde_json::to_string(&refusal).expect("plain data");
         assert_eq!(serde_json::from_str::<Refusal>(&text).expect("what was written"), refusal);
     }

@@ -15,6 +15,7 @@ use crate::model::gpu::{Gpu, GpuShare};
 use crate::model::job::Hold;
 use crate::model::partition::{Host, PartitionState};
 use crate::model::placement::Placement;
+use crate::model::refusal::Place;
 use crate::model::request::{GpuRequest, JobKind, MemRequest};
 use crate::model::topology::Topology;
 use crate::model::{ArrayRole, Job, JobId, JobRequest, Partition, Refusal, Timestamp, Tres};
@@ -80,15 +81,23 @@ pub(super) fn check_tasks(asked: u32, max: u32) -> Result<(), Refusal> {
 
 /// Refuses what the partition does not have, even when nobody else is in it.
 fn check_size(request: &JobRequest, tres: &Tres, partition: &Partition, config: &Config) -> Result<(), Refusal> {
-    let host = partition.capacity(&config.host);
-    if tres.cpus > host.cpus {
-        return Err(Refusal::TooManyCpus { asked: tres.cpus, there: host.cpus });
+    let there = partition.capacity(&config.host);
+    let host = Partition::default().capacity(&config.host);
+    if tres.cpus > there.cpus {
+        let place = place(partition, there.cpus < host.cpus);
+        return Err(Refusal::TooManyCpus { asked: tres.cpus, there: there.cpus, place });
     }
     check_tasks(request.task_count(), config.max_tasks)?;
-    if tres.mem_mb > host.mem_mb {
-        return Err(Refusal::TooMuchMemory { asked: tres.mem_mb, there: host.mem_mb });
+    if tres.mem_mb > there.mem_mb {
+        let place = place(partition, there.mem_mb < host.mem_mb);
+        return Err(Refusal::TooMuchMemory { asked: tres.mem_mb, there: there.mem_mb, place });
     }
     check_gpus(request, tres, partition, &config.host)
+}
+
+/// Where there is less than was asked for: in the partition if it has less of it than the host.
+fn place(partition: &Partition, has_less: bool) -> Place {
+    if has_less { Place::Partition(partition.name.clone()) } else { Place::Host }
 }
 
 /// Refuses more GPUs than there are, and more of one than there is of any.
@@ -109,7 +118,10 @@ fn check_gpus(request: &JobRequest, tres: &Tres, partition: &Partition, host: &H
     }
     match sizes.into_iter().map(|(_, there)| there).max() {
         Some(most) if there == 0 && share != GpuShare::Whole => Err(Refusal::TooMuchOfGpu { share, most }),
-        _ => Err(Refusal::TooManyGpus { asked, there, model: request.gpu.model.clone(), host: most }),
+        _ => {
+            let place = place(partition, (most as usize) < host.gpus.len());
+            Err(Refusal::TooManyGpus { asked, there, place, model: request.gpu.model.clone(), host: most })
+        }
     }
 }
 

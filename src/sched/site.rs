@@ -34,6 +34,7 @@ impl Core {
                 })
             })?;
         }
+        partition::check(&all[at]).map_err(Refusal::Configuration)?;
         let missing = all[at].cpus.iter().flatten().find(|cpu| !self.config.host.cpu_ids.contains(cpu));
         if let Some(cpu) = missing {
             return Err(Refusal::Configuration(format!("there is no CPU {cpu} that jobs may use")));

@@ -68,6 +68,19 @@ pub fn set(partition: &mut Partition, key: &str, value: &str) -> Result<(), Part
     put(partition, value.trim()).ok_or(PartitionError::Expected(forms))
 }
 
+/// Values that each make sense and together keep jobs from ever starting.
+///
+/// # Errors
+/// What contradicts what.
+pub fn check(partition: &Partition) -> Result<(), String> {
+    match (partition.default_time_secs, partition.max_time_secs) {
+        (Some(default), Some(max)) if default > max => Err(format!(
+            "DefaultTime {default} s is more than MaxTime {max} s: jobs that name no time limit would never start"
+        )),
+        _ => Ok(()),
+    }
+}
+
 fn is(text: &str, word: &str) -> bool {
     text.eq_ignore_ascii_case(word)
 }
@@ -162,6 +175,17 @@ mod tests {
             assert!(matches!(with(key, value), Err(PartitionError::Expected(_))), "{key}={value}");
         }
         assert_eq!(with("max_tme", "1"), Err(PartitionError::UnknownKey("did you mean max_time?".to_owned())));
+    }
+
+    #[test]
+    fn a_default_limit_is_within_the_largest_one() {
+        let limits = |default, max| {
+            let (default_time_secs, max_time_secs) = (default, max);
+            check(&Partition { default_time_secs, max_time_secs, ..Partition::default() })
+        };
+        assert_eq!(limits(Some(60), Some(60)), Ok(()));
+        assert_eq!((limits(None, Some(60)), limits(Some(60), None)), (Ok(()), Ok(())));
+        assert!(limits(Some(61), Some(60)).unwrap_err().starts_with("DefaultTime 61 s is more than MaxTime 60 s"));
     }
 
     proptest! {

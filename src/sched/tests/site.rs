@@ -141,6 +141,9 @@ fn a_partition_gives_limits_and_memory_and_waits_for_what_is_too_long() {
     let job = d.core.job(plain).unwrap();
     assert_eq!((job.request.time_limit_secs, job.tres.mem_mb), (Some(120), 60));
     assert_eq!((d.state(long), d.reason(long)), (JobState::Pending, Reason::PartitionTimeLimit));
+    let shorter = [("MaxTime".to_owned(), "1".to_owned())];
+    let refused = d.act(|core, cx| core.update_partition("short", &shorter, cx.now)).unwrap_err().to_string();
+    assert!(refused.starts_with("DefaultTime 120 s is more than MaxTime 60 s"), "{refused}");
     let longer = [("MaxTime".to_owned(), "20".to_owned())];
     d.act(|core, cx| core.update_partition("short", &longer, cx.now)).unwrap();
     d.plan();
