@@ -114,3 +114,17 @@ fn an_idle_daemon_makes_no_wakeups() {
     });
     assert!(quiet.is_some(), "an idle daemon woke up in every second of a minute");
 }
+
+#[test]
+fn a_blocked_job_is_told_in_words_who_holds_what_until_when() {
+    let slotd = Slotd::start();
+    let (first, second) = (slotd.endless(&["-c", "3"]), slotd.endless(&["-c", "1", "-t", "10"]));
+    let wide = slotd.wrap(&["-c", "3"], "true");
+    slotd.wait_reason(wide, "Resources");
+    let shown = || slotd.line(&format!("scontrol show job {wide}")).ok().stdout;
+    let words = format!("SystemComment=waits for 3 CPUs; job {first} holds 3 CPUs and has no time limit");
+    assert!(shown().contains(&words), "{}", shown());
+    slotd.line(&format!("scancel {first} {second}")).ok();
+    slotd.wait_end(wide);
+    assert!(!shown().contains("SystemComment"), "{}", shown());
+}

@@ -138,6 +138,14 @@ impl Job {
         self.role.array_job(self.id)
     }
 
+    /// As users name it: `12`, or `12_3` for an array task.
+    pub fn label(&self) -> String {
+        match &self.role {
+            ArrayRole::Task { array_job, task } => format!("{array_job}_{task}"),
+            ArrayRole::None | ArrayRole::Rest { .. } | ArrayRole::Part { .. } => self.id.to_string(),
+        }
+    }
+
     /// The record without its steps: a copy of a thousand steps for a launch or a query that does not look at them would
     /// cost more than the rest.
     pub fn without_steps(&self) -> Job {

@@ -1,6 +1,6 @@
 //! What the notify hook is told of a job that is over.
 
-use crate::model::{ArrayRole, Job, JobState, Reason};
+use crate::model::{Job, JobState, Reason};
 use serde::{Deserialize, Serialize};
 
 /// The end of a top-level job.
@@ -18,10 +18,7 @@ impl Notice {
     /// That of a job at its end.
     pub fn of(job: &Job) -> Notice {
         Notice {
-            job_id: match &job.role {
-                ArrayRole::Task { array_job, task } => format!("{array_job}_{task}"),
-                _ => job.id.to_string(),
-            },
+            job_id: job.label(),
             name: job.request.name.clone(),
             state: job.run.state,
             partition: job.partition.clone(),

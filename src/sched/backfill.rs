@@ -14,14 +14,15 @@
 
 use super::queue::{Queue, QueueKey, Shape};
 use super::room::{Part, Room, Want};
-use crate::model::Timestamp;
 use crate::model::partition::Host;
+use crate::model::{JobId, Timestamp};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// A running job, as far as others wait for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Running {
+    pub id: JobId,
     /// By its time limit; `None` has none.
     pub end: Option<Timestamp>,
     /// Who started before whom, also within one moment.
@@ -190,24 +191,45 @@ fn ends_before(now: Timestamp, reservation: &Reservation, limit_secs: Option<u64
 }
 
 /// The reservation of a job that does not fit into the room that there is now.
-fn reserve(want: &Want, now: &Room, mut running: Vec<Running>, host: &Host) -> Reservation {
+fn reserve(want: &Want, now: &Room, running: Vec<Running>, host: &Host) -> Reservation {
     let mut room = now.clone();
-    running.sort_by_key(|r| (r.end.is_none(), r.end, r.order));
-    let mut at = None;
-    let mut ends = running.into_iter().peekable();
-    while let Some(r) = ends.next() {
-        room.give(&r.part);
-        at = r.end;
-        // Jobs that end together are all gone at that moment.
-        if r.end.is_some() && ends.peek().is_some_and(|next| next.end == r.end) {
-            continue;
-        }
-        if room.fits(want, host) {
-            break;
-        }
-    }
+    let at = end_until_it_fits(want, &mut room, running, host).last().and_then(|last| last.end);
     // A job that fits not even then waits for the host to change: nothing is spare, and its start is unknown.
     let Some(part) = room.pick_beside(now, want, host) else { return Reservation { at: None, spare: None } };
     room.take(&part);
     Reservation { at, spare: Some(room) }
+}
+
+/// The running jobs that have to end, in the order in which they are expected to; all of them where that is not enough.
+fn end_until_it_fits(want: &Want, room: &mut Room, mut running: Vec<Running>, host: &Host) -> Vec<Running> {
+    running.sort_by_key(|r| (r.end.is_none(), r.end, r.order));
+    for at in 0..running.len() {
+        let (r, next) = (&running[at], running.get(at + 1));
+        room.give(&r.part);
+        // Jobs that end together are all gone at that moment.
+        if r.end.is_some() && next.is_some_and(|next| next.end == r.end) {
+            continue;
+        }
+        if room.fits(want, host) {
+            running.truncate(at + 1);
+            break;
+        }
+    }
+    running
+}
+
+/// The running jobs whose end a job waits for that does not fit into `now`, in the order in which they are expected to
+/// end. Those whose part it can do without are left out.
+pub fn waits_for(want: &Want, now: &Room, running: Vec<Running>, host: &Host) -> Vec<Running> {
+    let mut room = now.clone();
+    let mut gone = end_until_it_fits(want, &mut room, running, host);
+    gone.retain(|r| {
+        room.take(&r.part);
+        let is_needed = !room.fits(want, host);
+        if is_needed {
+            room.give(&r.part);
+        }
+        is_needed
+    });
+    gone
 }

@@ -211,7 +211,8 @@ impl Future {
         let Some(waiting) = self.waiting.get_mut(&id) else { return };
         self.starts.entry(id).or_insert(self.now);
         self.started += 1;
-        let running = Running { end: limit.map(|limit| self.now.plus_secs(limit.max(1))), order: self.started, part };
+        let end = limit.map(|limit| self.now.plus_secs(limit.max(1)));
+        let running = Running { id, end, order: self.started, part };
         let array = waiting.array.map(|(array, _)| array);
         self.running.push((running, array));
         self.queue.remove(&waiting.place);

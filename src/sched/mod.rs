@@ -19,6 +19,7 @@
 //! | `array` | the compact records of arrays and the tasks that leave them |
 //! | `backfill`, `plan` | which jobs start now |
 //! | `forecast` | when the others are expected to |
+//! | `words` | what a job waits for, in words |
 //! | `lifecycle` | how jobs end, and the requeue rule |
 //! | `control`, `update` | cancel, signal, hold, release, requeue, suspend, resume, update |
 //! | `steps` | launches inside an allocation |
@@ -62,6 +63,7 @@ mod update;
 mod view;
 mod waits;
 mod withdraw;
+mod words;
 
 #[cfg(test)]
 mod invariants;

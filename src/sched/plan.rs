@@ -176,7 +176,7 @@ impl Core {
             .filter_map(|record| {
                 let job = &record.job;
                 let part = self.ledger.held(job.id)?.clone();
-                Some(Running { end: expected_end(job, now), order: record.start_order, part })
+                Some(Running { id: job.id, end: expected_end(job, now), order: record.start_order, part })
             })
             .collect()
     }

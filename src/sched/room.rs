@@ -208,16 +208,32 @@ impl Room {
         self.has_amounts(want, host) && self.pick_gpus(&[], None, want, host).is_some()
     }
 
-    /// All but the GPUs.
-    fn has_amounts(&self, want: &Want, host: &Host) -> bool {
+    /// Of what it asks for, that of which too little is free. All CPUs where it is to be alone.
+    pub fn lacks(&self, want: &Want, host: &Host) -> Tres {
+        let has_gpus = self.pick_gpus(&[], None, want, host).is_some();
+        let lacks = self.lacks_amounts(want, host);
+        Tres { gpus: if has_gpus { lacks.gpus } else { want.gpu.count }, ..lacks }
+    }
+
+    /// The same as far as amounts tell it: not which GPUs are free.
+    fn lacks_amounts(&self, want: &Want, host: &Host) -> Tres {
         let cpus = self.taken_cpus(&want.place, want.tres.cpus, host);
         let allowed = self.allowed(&want.place);
+        let has_cpus = cpus <= self.free_cpus(&want.place).min(allowed.cpus)
+            && (!want.place.exclusive || self.is_empty_for(&want.place));
+        let has_mem = want.tres.mem_mb <= host.mem_mb.saturating_sub(self.used.mem_mb).min(allowed.mem_mb);
+        Tres {
+            cpus: if has_cpus { 0 } else { cpus },
+            mem_mb: if has_mem { 0 } else { want.tres.mem_mb },
+            gpus: if want.tres.gpus <= allowed.gpus { 0 } else { want.tres.gpus },
+            ..Tres::ZERO
+        }
+    }
+
+    fn has_amounts(&self, want: &Want, host: &Host) -> bool {
         want.place.partition.is_some()
-            && want.tres.cpus <= cpus
-            && cpus <= self.free_cpus(&want.place).min(allowed.cpus)
-            && want.tres.mem_mb <= host.mem_mb.saturating_sub(self.used.mem_mb).min(allowed.mem_mb)
-            && want.tres.gpus <= allowed.gpus
-            && (!want.place.exclusive || self.is_empty_for(&want.place))
+            && want.tres.cpus <= self.taken_cpus(&want.place, want.tres.cpus, host)
+            && self.lacks_amounts(want, host) == Tres::ZERO
             && self.limit_reached(&want.place, want.tres.cpus, host).is_none()
     }
 

@@ -99,7 +99,9 @@ impl Core {
             view.dependency = self.dependency_text(&record.job, waits, now);
         }
         if view.run.state == JobState::Pending {
-            view.run.system_comment = self.gpus_in_use(&record.job).or(view.run.system_comment.take());
+            let known = self.gpus_in_use(&record.job).or(view.run.system_comment.take());
+            let reason = view.run.reason;
+            view.run.system_comment = known.or_else(|| self.waits_in_words(record, reason, now));
             view.expected_start = view.request.begin.filter(|begin| *begin > now);
         }
         view

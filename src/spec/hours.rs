@@ -58,6 +58,13 @@ impl Zone {
         })
     }
 
+    /// A moment in words: the time alone where it is today.
+    pub fn tell(&self, moment: Timestamp, now: Timestamp) -> Option<String> {
+        let (then, today) = (self.at(moment)?, self.at(now)?.date());
+        let form = if then.date() == today { "%H:%M" } else { "%Y-%m-%d %H:%M" };
+        Some(then.strftime(form).to_string())
+    }
+
     fn at(&self, now: Timestamp) -> Option<jiff::Zoned> {
         Some(jiff::Timestamp::from_second(now.as_secs()).ok()?.to_zoned(self.0.clone()))
     }

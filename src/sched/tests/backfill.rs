@@ -32,6 +32,46 @@ fn the_first_that_does_not_fit_waits_for_resources_and_the_others_for_it() {
 }
 
 #[test]
+fn a_blocked_job_says_in_words_who_holds_what_until_when() {
+    let mut d = Double::new(4, 1000, 1);
+    let told = |d: &Double, id| d.core.view(id, d.now).and_then(|view| view.job.run.system_comment);
+    // It is 8:00.
+    let short = d.submit(ask().limit(600));
+    let long = d.submit(ask().cpus(3).gpus(1).limit(3600));
+    let wide = d.submit(ask().cpus(3));
+    let behind = d.submit(ask());
+    d.plan();
+    // The short one is not in its way.
+    let words = format!("waits for 3 CPUs; job {long} holds 3 CPUs until 09:00 by its time limit");
+    assert_eq!(told(&d, wide), Some(words));
+    assert_eq!((told(&d, behind), told(&d, short)), (None, None));
+    d.exit(short, 0);
+    d.cancel(&JobRef::job(wide)).unwrap();
+    let gpu = d.submit(ask().gpus(1));
+    d.plan();
+    let words = format!("waits for 1 CPU and 1 GPU; job {long} holds 3 CPUs and 1 GPU until 09:00 by its time limit");
+    assert_eq!(told(&d, gpu), Some(words));
+}
+
+#[test]
+fn the_words_tell_of_jobs_that_have_no_time_limit_are_suspended_or_about_to_end() {
+    let mut d = Double::new(4, 1000, 0);
+    let told = |d: &Double, id| d.core.view(id, d.now).and_then(|view| view.job.run.system_comment).unwrap();
+    let held: Vec<JobId> = (0..4).map(|_| d.submit(ask())).collect();
+    d.plan();
+    let alone = d.submit(ask().exclusive());
+    let [a, b, c, _] = held[..] else { panic!("four jobs") };
+    d.cancel(&JobRef::job(a)).unwrap();
+    d.act(|core, cx| core.suspend(&JobRef::job(b), cx)).unwrap();
+    let words = format!(
+        "waits for 4 CPUs; job {a} holds 1 CPU and is about to end; job {b} holds 1 CPU and is suspended; job {c} holds 1 CPU \
+         and has no time limit; 1 more has to end"
+    );
+    assert_eq!(told(&d, alone), words);
+    d.end(a, EndCause::Stopped, ExitCode::OK);
+}
+
+#[test]
 fn a_wide_job_is_not_starved_by_a_stream_of_narrow_ones_without_limits() {
     let mut d = Double::new(2, 1000, 0);
     let first = d.submit(ask());

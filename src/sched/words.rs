@@ -1,0 +1,64 @@
+//! Why a job waits for resources, in words: what it lacks, and who has it until when.
+
+use super::backfill::{Running, waits_for};
+use super::core::{Core, Record};
+use super::room::Want;
+use crate::model::tres::Allocation;
+use crate::model::{Job, JobState, Reason, Timestamp, Tres};
+
+/// So many jobs are named.
+const MOST_NAMED: usize = 3;
+
+impl Core {
+    /// What the first blocked job of its line waits for: `waits for 4 CPUs; job 12 holds 6 CPUs until 14:05 by its time
+    /// limit`. `None`: it has another reason.
+    pub(super) fn waits_in_words(&self, record: &Record, reason: Reason, now: Timestamp) -> Option<String> {
+        let (Reason::Resources | Reason::Exclusive) = reason else { return None };
+        let (room, host) = (self.ledger.room(), &self.config.host);
+        let want = Want::of(&record.job, &self.config);
+        let lacks = room.lacks(&want, host);
+        let holders = waits_for(&want, room, self.running_jobs(now), host);
+        let (named, others) = holders.split_at(holders.len().min(MOST_NAMED));
+        let mut words: Vec<String> = named.iter().map(|holder| self.holder(holder, &lacks, now)).collect();
+        if !others.is_empty() {
+            words.push(format!("{} more ha{} to end", others.len(), if others.len() == 1 { "s" } else { "ve" }));
+        }
+        Some(format!("waits for {}; {}", amounts(&lacks), words.join("; "))).filter(|_| !named.is_empty())
+    }
+
+    fn holder(&self, Running { id, end, part, .. }: &Running, lacks: &Tres, now: Timestamp) -> String {
+        let held = amounts(&of_kinds(&part.alloc, lacks));
+        let job = self.job(*id);
+        let until = match (job.map(|job| job.run.state), end) {
+            (Some(JobState::Completing), _) => "and is about to end".to_owned(),
+            (Some(JobState::Suspended), _) => "and is suspended".to_owned(),
+            (_, None) => "and has no time limit".to_owned(),
+            (_, Some(end)) => {
+                let end = self.config.zone.tell(*end, now).unwrap_or_default();
+                format!("until {end} by its time limit")
+            }
+        };
+        let label = job.map_or_else(|| id.to_string(), Job::label);
+        format!("job {label} holds {held} {until}")
+    }
+}
+
+/// What an allocation has of what is lacking; shared GPUs count whole.
+fn of_kinds(alloc: &Allocation, lacks: &Tres) -> Tres {
+    Tres {
+        cpus: if lacks.cpus > 0 { alloc.tres.cpus } else { 0 },
+        mem_mb: if lacks.mem_mb > 0 { alloc.tres.mem_mb } else { 0 },
+        gpus: if lacks.gpus > 0 { alloc.gpu_ids.len() as u32 } else { 0 },
+        ..Tres::ZERO
+    }
+}
+
+fn amounts(tres: &Tres) -> String {
+    let count = |n: u32, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let words = [
+        (tres.cpus > 0).then(|| count(tres.cpus, "CPU")),
+        (tres.mem_mb > 0).then(|| format!("{} MB of memory", tres.mem_mb)),
+        (tres.gpus > 0).then(|| count(tres.gpus, "GPU")),
+    ];
+    words.into_iter().flatten().collect::<Vec<_>>().join(" and ")
+}
