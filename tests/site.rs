@@ -159,6 +159,31 @@ fn a_drained_node_starts_nothing_until_it_is_resumed_also_over_a_restart() {
 }
 
 #[test]
+fn the_settings_that_are_in_force_are_shown() {
+    let set = [
+        ("SLOTD_BATCH_TASKS", "once"),
+        ("SLOTD_CPUS", "7"),
+        ("SLOTD_GPU_FOREIGN", "avoid"),
+        ("SLOTD_GPU_HIDE", "no"),
+        ("SLOTD_GPU_SHARDS", "4"),
+        ("SLOTD_IO_WEIGHT", "10"),
+        ("SLOTD_LOG", "debug"),
+        ("SLOTD_MAX_PROCESSES", "unlimited"),
+        ("SLOTD_MEMORY_MB", "4000"),
+        ("SLOTD_NOTIFY_CMD", "true"),
+        ("SLOTD_OOM_KILL_STEP", "yes"),
+        ("SLOTD_OOM_SCORE_ADJ", "900"),
+    ];
+    let slotd = set.iter().fold(Setup::default(), |setup, (name, value)| setup.set(name, value)).start();
+    let shown = slotd.line("scontrol show config").ok().stdout.to_ascii_lowercase();
+    for (name, value) in set {
+        let key = name.replace('_', "").to_ascii_lowercase();
+        let line = shown.lines().find(|line| line.split('=').next().is_some_and(|word| word.trim() == key));
+        assert_eq!(line.and_then(|line| line.split("= ").nth(1)), Some(value), "{name} in {shown}");
+    }
+}
+
+#[test]
 fn an_account_has_no_more_than_its_limit_and_keeps_nobody_else_waiting() {
     let limits = "[[limit]]\naccount = \"lab\"\njobs = 1\n\n[[limit]]\nname = \"fit*\"\ncpus = 2\n";
     let slotd = with_file(limits);

@@ -10,7 +10,6 @@ use crate::model::partition::Host;
 use crate::sched;
 use crate::spec::capacity::Capacity;
 use crate::sys::{cpus, memory, system, zone};
-use std::path::PathBuf;
 
 /// Memory of a job that asked for none, in MB.
 pub const DEFAULT_MEM_MB: u64 = 512;
@@ -129,14 +128,7 @@ fn partitions(settings: &Settings, site: Vec<Partition>) -> Vec<Partition> {
 /// `scontrol show config`: Slurm's keys where there is something to say, and slotd's own.
 pub fn shown(settings: &Settings, core: &sched::Config) -> Vec<(String, String)> {
     let node = &core.host.name;
-    let list = |names: &[String]| names.join(",");
-    let partitions = |is_gpu: bool| {
-        let own = core.all_partitions.iter().filter(|partition| partition.is_gpu == is_gpu);
-        list(&own.map(|partition| partition.name.clone()).collect::<Vec<_>>())
-    };
-    let path = |p: Option<&PathBuf>| p.map_or_else(|| "(null)".to_owned(), |p| p.display().to_string());
-    let root = settings.root.display();
-    [
+    let of_slurm = [
         ("BatchStartTimeout", "10 sec".to_owned()),
         ("ClusterName", core.cluster.clone()),
         ("DefMemPerNode", core.default_mem_mb.to_string()),
@@ -149,27 +141,57 @@ pub fn shown(settings: &Settings, core: &sched::Config) -> Vec<(String, String)>
         ("SelectType", "select/cons_tres".to_owned()),
         ("SelectTypeParameters", "CR_CPU_MEMORY".to_owned()),
         ("SLURM_VERSION", crate::SLURM_VERSION.to_owned()),
-        ("SLURM_CONF", path(settings.site_file.as_ref().map(|file| file.path().to_owned()).as_ref())),
-        ("SlotdCgroupBase", settings.cgroup_base.as_ref().map_or_else(|| "(null)".to_owned(), ToString::to_string)),
+        ("SLURM_CONF", or_null(settings.site_file.as_ref().map(|file| file.path().display()))),
+    ];
+    let last = [
+        ("SlurmctldHost[0]", format!("{node}({node})")),
+        ("StateSaveLocation", format!("{}/lib", settings.root.display())),
+    ];
+    let all = of_slurm.into_iter().chain(own(settings, core)).chain(last);
+    all.map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+/// What is in force for each variable that Slurm has no key for, by its name in Slurm's spelling.
+fn own(settings: &Settings, core: &sched::Config) -> Vec<(&'static str, String)> {
+    let partitions = |is_gpu: bool| {
+        let own = core.all_partitions.iter().filter(|partition| partition.is_gpu == is_gpu);
+        own.map(|partition| partition.name.clone()).collect::<Vec<_>>().join(",")
+    };
+    let yes = |is_so: bool| if is_so { "yes" } else { "no" }.to_owned();
+    let rules = settings.cgroup_rules;
+    vec![
+        ("SlotdBatchTasks", settings.batch_tasks.name().to_owned()),
+        ("SlotdCgroupBase", or_null(settings.cgroup_base.as_ref())),
         ("SlotdCpuPartitions", partitions(false)),
-        ("SlotdFeatures", list(&settings.features)),
+        ("SlotdCpus", core.host.cpu_ids.len().to_string()),
+        ("SlotdFeatures", settings.features.join(",")),
+        ("SlotdGpuForeign", if settings.avoids_used_gpus { "avoid" } else { "ignore" }.to_owned()),
+        ("SlotdGpuHide", yes(!settings.gpus_open)),
         ("SlotdGpuPartitions", partitions(true)),
+        ("SlotdGpuShards", settings.gpu_shards.to_string()),
+        ("SlotdIoWeight", or_null(rules.io_weight)),
         ("SlotdKeepDays", or_unlimited(settings.keep_days)),
         ("SlotdKeepJobs", or_unlimited(settings.keep_jobs)),
         ("SlotdLimits", limits(&core.limits)),
-        ("SlotdRoot", root.to_string()),
+        ("SlotdLog", settings.log.as_str().to_ascii_lowercase()),
+        ("SlotdMaxProcesses", rules.max_processes.to_string()),
+        ("SlotdMemoryMb", core.host.mem_mb.to_string()),
+        ("SlotdNotifyCmd", or_null(settings.notify_cmd.as_ref().map(|command| command.display()))),
+        ("SlotdNotifyTimeout", format!("{} sec", settings.notify_timeout.as_secs())),
+        ("SlotdOomKillStep", yes(rules.kill_step)),
+        ("SlotdOomScoreAdj", settings.oom_score_adj.to_string()),
+        ("SlotdRoot", settings.root.display().to_string()),
         (VERSION_KEY, env!("CARGO_PKG_VERSION").to_owned()),
-        ("SlurmctldHost[0]", format!("{node}({node})")),
-        ("StateSaveLocation", format!("{root}/lib")),
     ]
-    .into_iter()
-    .map(|(key, value)| (key.to_owned(), value))
-    .collect()
 }
 
 fn limits(limits: &[Limit]) -> String {
     let told: Vec<String> = limits.iter().map(ToString::to_string).collect();
     if told.is_empty() { "(null)".to_owned() } else { told.join("; ") }
+}
+
+fn or_null<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| "(null)".to_owned(), |value| value.to_string())
 }
 
 fn or_unlimited<T: ToString>(bound: Option<T>) -> String {

@@ -287,13 +287,8 @@ impl Variables<'_> {
     }
 
     fn batch_tasks(&self) -> Result<BatchTasks, SettingError> {
-        let parsed = self.value("SLOTD_BATCH_TASKS", "ranks, once or auto", |text| match text {
-            "auto" => Some(BatchTasks::Auto),
-            "ranks" => Some(BatchTasks::Ranks),
-            "once" => Some(BatchTasks::Once),
-            _ => None,
-        })?;
-        Ok(parsed.unwrap_or(BatchTasks::Auto))
+        let parsed = self.value("SLOTD_BATCH_TASKS", "ranks, once or auto", BatchTasks::named)?;
+        Ok(parsed.unwrap_or_default())
     }
 
     fn log(&self) -> Result<Level, SettingError> {

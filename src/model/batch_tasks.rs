@@ -17,14 +17,18 @@ pub enum BatchTasks {
 }
 
 impl BatchTasks {
-    /// `auto`, `ranks` or `once`.
-    pub fn named(word: &str) -> Option<BatchTasks> {
-        match word {
-            "auto" => Some(BatchTasks::Auto),
-            "ranks" => Some(BatchTasks::Ranks),
-            "once" => Some(BatchTasks::Once),
-            _ => None,
+    const ALL: [BatchTasks; 3] = [BatchTasks::Auto, BatchTasks::Ranks, BatchTasks::Once];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            BatchTasks::Auto => "auto",
+            BatchTasks::Ranks => "ranks",
+            BatchTasks::Once => "once",
         }
+    }
+
+    pub fn named(word: &str) -> Option<BatchTasks> {
+        BatchTasks::ALL.into_iter().find(|rule| rule.name() == word)
     }
 }
 

@@ -38,6 +38,16 @@ pub enum MaxProcesses {
     Unlimited,
 }
 
+impl fmt::Display for MaxProcesses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MaxProcesses::Half => f.write_str("half of what the host allows"),
+            MaxProcesses::Number(number) => number.fmt(f),
+            MaxProcesses::Unlimited => f.write_str("unlimited"),
+        }
+    }
+}
+
 /// What the cgroups of jobs have beside memory and CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
