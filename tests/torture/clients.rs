@@ -83,7 +83,7 @@ impl<'a> User<'a> {
             0 | 1 => plan.begin = Some(self.world.wall_clock() + rng.i64(0..4)),
             2 | 3 => plan.held = true,
             4 => plan.limit = Some(rng.u32(1..3)),
-            5..9 => plan.after = self.before(),
+            5..=8 => plan.after = self.before(),
             10 | 11 => plan.singleton = true,
             12..16 => plan.step = Some((rng.u64(20..1500), rng.i32(2..60))),
             _ => {}
@@ -212,6 +212,18 @@ impl<'a> User<'a> {
             if how == How::AllocBare {
                 self.use_bare(&job, id);
             }
+        } else if how == How::AllocBare && said.killed {
+            self.end_forgotten(&job);
+        }
+    }
+
+    /// Ends an allocation whose client was killed before it told the number: it would hold its CPUs as long as nobody
+    /// disturbs it, and two such ones can hold them all.
+    fn end_forgotten(&mut self, job: &Submission) {
+        let listed = self.world.run("squeue", &["-h", "-o", "%A %k"].map(str::to_owned));
+        let own = format!(" t{}", job.number);
+        if let Some(id) = listed.stdout.lines().find_map(|line| line.strip_suffix(&own)) {
+            self.cancel(job, None, id.trim().to_owned());
         }
     }
 
