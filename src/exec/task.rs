@@ -5,11 +5,12 @@ use crate::exec::job_files::{self, Opened, Streams};
 use crate::exec::launch_spec::{LaunchSpec, Rlimit, TaskSpec};
 use crate::exec::{LaunchError, LaunchFault};
 use crate::model::node::HostFault;
+use crate::sys::fork::{Memory, fork_into};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
-use nix::unistd::{AccessFlags, ForkResult, Pid, access, dup2_stderr, dup2_stdin, dup2_stdout, fork, setpgid};
+use nix::unistd::{AccessFlags, Pid, access, dup2_stderr, dup2_stdin, dup2_stdout, setpgid};
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
 use std::fs::{self, OpenOptions};
@@ -80,45 +81,90 @@ pub(super) struct Birth<'a> {
     pub watcher: i32,
 }
 
+impl Birth<'_> {
+    /// What the task has for memory until it executes. Where it waits for others on its way there, the watcher must not stand
+    /// still.
+    fn memory(&self) -> Memory {
+        let waits = self.gate.is_some() || self.streams.iter().any(|stream| matches!(stream, Opened::Fifo { .. }));
+        if waits { Memory::Copy } else { Memory::Parents }
+    }
+}
+
+/// What a task executes. The watcher owns it, for a task that has the watcher's memory frees nothing when it executes.
+struct Program {
+    argv: Vec<CString>,
+    env: Vec<CString>,
+    path: Option<Vec<u8>>,
+    file: Option<CString>,
+    /// What `execve` takes: `argv`, and `env`.
+    pointers: [Vec<*const libc::c_char>; 2],
+}
+
+impl Program {
+    fn new(birth: &Birth) -> Result<Program, LaunchError> {
+        let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| LaunchError::ZeroByte);
+        let argv: Vec<CString> = command(birth.spec, birth.task).into_iter().map(c_string).collect::<Result<_, _>>()?;
+        if argv.is_empty() {
+            return Err(LaunchError::NoCommand);
+        }
+        let mut vars = environment(birth.spec, birth.task);
+        let path = vars.iter().find(|(name, _)| name == b"PATH").map(|(_, value)| value.clone());
+        vars.retain(|(name, _)| name != b"SLURM_TASK_PID");
+        let mut env: Vec<CString> = Vec::with_capacity(vars.len() + 1);
+        for (mut entry, value) in vars {
+            entry.push(b'=');
+            entry.extend_from_slice(&value);
+            // Values come from a list that is divided by zero bytes, or from text in which one cannot be meant.
+            env.extend(CString::new(entry));
+        }
+        Ok(Program { argv, env, path, file: None, pointers: [Vec::new(), Vec::new()] })
+    }
+
+    /// Executes the command; returns only where that failed: what to name in the message, and why.
+    fn execute(&mut self) -> (String, Errno) {
+        self.env.extend(CString::new(format!("SLURM_TASK_PID={}", std::process::id())));
+        let name = self.argv[0].as_bytes();
+        self.file = if name.contains(&b'/') { None } else { search(name, self.path.as_deref()) };
+        let file = self.file.as_ref().unwrap_or(&self.argv[0]);
+        self.pointers = [&self.argv, &self.env].map(|words| {
+            let words = words.iter().map(|word| word.as_ptr());
+            words.chain([std::ptr::null()]).collect()
+        });
+        let [argv, env] = &self.pointers;
+        // SAFETY: the words end with a zero byte, the lists with a null pointer.
+        unsafe { libc::execve(file.as_ptr(), argv.as_ptr(), env.as_ptr()) };
+        let error = Errno::last();
+        let as_path = Path::new(OsStr::from_bytes(file.as_bytes()));
+        if let (Errno::ENOENT, Some(interpreter)) = (error, interpreter(as_path)) {
+            return (format!("bad interpreter({interpreter})"), error);
+        }
+        let shown = match (name.contains(&b'/') && name[0] != b'/', std::env::current_dir()) {
+            // `./x` is shown with the directory, as Slurm does.
+            (true, Ok(dir)) => format!("{}/{}", dir.display(), String::from_utf8_lossy(name)),
+            _ => String::from_utf8_lossy(name).into_owned(),
+        };
+        (shown, error)
+    }
+}
+
 /// Forks the task. Returns its pid; the task is in a process group of its own then.
 ///
 /// # Errors
 /// A word of the command holds a zero byte, or the fork failed.
 pub(super) fn spawn(birth: &Birth) -> Result<i32, LaunchError> {
-    let c_string = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| LaunchError::ZeroByte);
-    let argv: Vec<CString> = command(birth.spec, birth.task).into_iter().map(c_string).collect::<Result<_, _>>()?;
-    if argv.is_empty() {
-        return Err(LaunchError::NoCommand);
+    let mut program = Program::new(birth)?;
+    // SAFETY: the watcher has one thread.
+    let child = unsafe { fork_into(birth.memory(), &mut || be_task(birth, &mut program)) };
+    let child = child.map_err(LaunchError::system("fork"))?;
+    if !birth.spec.pty {
+        // Both sides do it, so that neither has to wait for the other. It fails where the child was faster.
+        let _ = setpgid(child, child);
     }
-    let vars = environment(birth.spec, birth.task);
-    let path = vars.iter().find(|(name, _)| name == b"PATH").map(|(_, value)| value.clone());
-    let mut env: Vec<CString> = Vec::with_capacity(vars.len() + 1);
-    for (mut entry, value) in vars {
-        entry.push(b'=');
-        entry.extend_from_slice(&value);
-        // Values come from a list that is divided by zero bytes, or from text in which one cannot be meant.
-        env.extend(CString::new(entry));
-    }
-    // SAFETY: the watcher has one thread, so the child may allocate and do what it likes.
-    match unsafe { fork() } {
-        Err(e) => Err(LaunchError::system("fork")(e)),
-        Ok(ForkResult::Child) => {
-            let code = be_task(birth, &argv, env, path.as_deref());
-            // SAFETY: _exit ends the process without running what the watcher registered.
-            unsafe { libc::_exit(code) }
-        }
-        Ok(ForkResult::Parent { child }) => {
-            if !birth.spec.pty {
-                // Both sides do it, so that neither has to wait for the other. It fails where the child was faster.
-                let _ = setpgid(child, child);
-            }
-            Ok(child.as_raw())
-        }
-    }
+    Ok(child.as_raw())
 }
 
 /// In the child: becomes the task. Returns the exit code where that is not possible.
-fn be_task(birth: &Birth, argv: &[CString], mut env: Vec<CString>, path: Option<&[u8]>) -> i32 {
+fn be_task(birth: &Birth, program: &mut Program) -> i32 {
     if let Some((read, write)) = birth.gate {
         wait_at(read, write);
     }
@@ -127,10 +173,7 @@ fn be_task(birth: &Birth, argv: &[CString], mut env: Vec<CString>, path: Option<
         let _ = nix::unistd::write(borrow(birth.failures), line_of(&error, &birth.spec.job_dir).as_bytes());
         return 1;
     }
-    let pid = nix::unistd::getpid();
-    env.retain(|entry| !entry.as_bytes().starts_with(b"SLURM_TASK_PID="));
-    env.extend(CString::new(format!("SLURM_TASK_PID={pid}")));
-    let (name, error) = execute(argv, &env, path);
+    let (name, error) = program.execute();
     say(&format!("error: execve(): {name}: {}", error.desc()));
     // As Slurm: 2 for a command that is not found, 13 for one that may not be run.
     error as i32
@@ -320,27 +363,6 @@ fn close_on_exec() {
         // The one that this list was read with is closed already, and refuses.
         let _ = fcntl(borrow(fd), FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
     }
-}
-
-/// Executes the command; returns only where that failed: what to name in the message, and why.
-fn execute(argv: &[CString], env: &[CString], path: Option<&[u8]>) -> (String, Errno) {
-    let name = argv[0].as_bytes();
-    let found = if name.contains(&b'/') { None } else { search(name, path) };
-    let file = found.as_ref().unwrap_or(&argv[0]);
-    let error = match nix::unistd::execve(file.as_c_str(), argv, env) {
-        Err(error) => error,
-        Ok(never) => match never {},
-    };
-    let as_path = Path::new(OsStr::from_bytes(file.as_bytes()));
-    if let (Errno::ENOENT, Some(interpreter)) = (error, interpreter(as_path)) {
-        return (format!("bad interpreter({interpreter})"), error);
-    }
-    let shown = match (name.contains(&b'/') && name[0] != b'/', std::env::current_dir()) {
-        // `./x` is shown with the directory, as Slurm does.
-        (true, Ok(dir)) => format!("{}/{}", dir.display(), String::from_utf8_lossy(name)),
-        _ => String::from_utf8_lossy(name).into_owned(),
-    };
-    (shown, error)
 }
 
 /// The first program of this name in `PATH`. Where there is none the name is tried as it is, below the working

@@ -7,6 +7,7 @@
 pub mod break_point;
 pub mod clock;
 pub mod cpus;
+pub mod fork;
 pub mod gpus;
 pub mod limits;
 pub mod lock;
