@@ -1,0 +1,19 @@
+"""Runs a program so many times as the tasks of one job of HyperQueue, on two CPUs, and prints the seconds it took:
+hq_tasks.py COUNT PROGRAM. It needs the package hyperqueue from PyPI."""
+
+import sys
+import time
+
+from hyperqueue import Job, LocalCluster
+from hyperqueue.cluster import WorkerConfig
+
+count, program = int(sys.argv[1]), sys.argv[2]
+with LocalCluster() as cluster:
+    cluster.start_worker(WorkerConfig(cores=2))
+    client = cluster.client()
+    job = Job()
+    for _ in range(count):
+        job.program([program], stdout=None, stderr=None)
+    begin = time.perf_counter()
+    client.wait_for_jobs([client.submit(job)])
+    print(f"seconds {time.perf_counter() - begin}")

@@ -1,0 +1,352 @@
+//! slotd beside what people use instead, in one run: `cargo bench --bench peers [-- PART…]`. Each figure is a line
+//! `name value unit`, each comparison a line `ratio`. What takes milliseconds is measured in turns, one of each a round,
+//! so that a busy machine is busy for all; the median counts.
+//!
+//! A peer that is not installed is left out: task-spooler (`tsp`), GNU parallel, HyperQueue (the package from PyPI, in the
+//! Python that `SLOTD_BENCH_PYTHON` names).
+
+use slotd_kit::lab::{Lab, summary, timed};
+use slotd_kit::{proc, scripts};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const CPUS: u32 = 2;
+/// Turns of what takes milliseconds.
+const ROUNDS: usize = 101;
+/// Jobs that are submitted by a call each.
+const LOOPED: usize = 2000;
+/// Tasks of one array.
+const ARRAY: usize = 5000;
+/// How often the long runs are repeated, in turns.
+const REPEATS: usize = 3;
+const IDLE: Duration = Duration::from_secs(30);
+
+/// A part and what measures it.
+type Part = (&'static str, fn(&Bench));
+
+const PARTS: [Part; 7] = [
+    ("submit", submit),
+    ("start", start),
+    ("loop", looped),
+    ("array", array),
+    ("queries", queries),
+    ("srun", srun),
+    ("idle", idle),
+];
+
+fn main() {
+    let chosen: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let load = fs::read_to_string("/proc/loadavg").expect("the load of the machine");
+    println!("load {}", load.trim());
+    let bench = Bench::new();
+    for (name, measure) in PARTS {
+        if chosen.is_empty() || chosen.iter().any(|c| c == name) {
+            measure(&bench);
+        }
+    }
+}
+
+/// The daemons and the scripts that all of them run.
+struct Bench {
+    /// Ends before its directory does.
+    spooler: Option<Spooler>,
+    lab: Lab,
+    python: Option<String>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let lab = Lab::start(CPUS);
+        scripts::executable(&lab.path("true.sh"), "#!/bin/sh\ntrue\n");
+        // Moved into its place, so that who finds it finds all of it.
+        let stamp = "#!/bin/bash\nprintf %s \"$EPOCHREALTIME\" >\"$STAMP.new\"\nmv \"$STAMP.new\" \"$STAMP\"\n";
+        scripts::executable(&lab.path("stamp.sh"), stamp);
+        let python = std::env::var("SLOTD_BENCH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+        let has = |python: &String| {
+            Command::new(python).args(["-c", "import hyperqueue"]).output().is_ok_and(|out| out.status.success())
+        };
+        Bench { spooler: Spooler::start(lab.dir.path()), python: Some(python).filter(has), lab }
+    }
+
+    fn slotd(&self, line: &str) -> String {
+        let words: Vec<&str> = line.split(' ').collect();
+        self.lab.run(words[0], &words[1..])
+    }
+
+    /// Waits until all jobs of that name are over.
+    fn drained(&self, name: &str) {
+        self.slotd(&format!("sbatch -W -J {name} -d singleton -o /dev/null true.sh"));
+    }
+
+    /// Feeds lines to a program and waits for its end.
+    fn fed(&self, program: &str, args: &[&str], lines: usize) {
+        let mut command = Command::new(program);
+        command.args(args).current_dir(self.lab.dir.path()).env("HOME", self.lab.dir.path()).env("PARALLEL_HOME", ".");
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program");
+        let text = "./true.sh\n".repeat(lines);
+        child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("it reads");
+        assert!(child.wait().expect("it is ours").success(), "{program}");
+    }
+
+    /// When the job of `stamp.sh` that this starts began, after the call did.
+    fn stamped(&self, submit: impl FnOnce(&Path)) -> Duration {
+        let stamp = self.lab.path("stamp");
+        let _ = fs::remove_file(&stamp);
+        let before = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
+        submit(&stamp);
+        let text = slotd_kit::until(|| fs::read_to_string(&stamp).ok()).expect("the job's stamp");
+        Duration::from_secs_f64(text.parse().expect("a time")).saturating_sub(before)
+    }
+}
+
+/// A server of task-spooler of its own.
+struct Spooler {
+    socket: PathBuf,
+    dir: PathBuf,
+}
+
+impl Spooler {
+    fn start(dir: &Path) -> Option<Spooler> {
+        Command::new("tsp").arg("-V").output().ok()?;
+        let spooler = Spooler { socket: dir.join("tsp"), dir: dir.to_owned() };
+        spooler.run(&["-n", "true"], &[]);
+        spooler.run(&["-w"], &[]);
+        Some(spooler)
+    }
+
+    fn run(&self, args: &[&str], env: &[(&str, &Path)]) -> Output {
+        let mut command = Command::new("tsp");
+        command.args(args).envs(env.iter().copied()).current_dir(&self.dir);
+        command.env("TS_SOCKET", &self.socket).env("TS_SLOTS", CPUS.to_string()).env("TMPDIR", &self.dir);
+        command.env("TS_MAXFINISHED", "1000000");
+        // Its server keeps the streams of the first call.
+        command.stdin(Stdio::null()).stderr(Stdio::null());
+        let out = command.output().expect("tsp");
+        assert!(out.status.success(), "tsp {args:?}");
+        out
+    }
+
+    /// Waits until no job waits or runs.
+    fn drained(&self) {
+        let busy = || String::from_utf8_lossy(&self.run(&[], &[]).stdout).lines().any(is_live);
+        assert!(slotd_kit::until(|| (!busy()).then_some(())).is_some(), "task-spooler does not end its jobs");
+        self.run(&["-C"], &[]);
+    }
+}
+
+/// Whether a line of task-spooler's list is of a job that is not over.
+fn is_live(line: &str) -> bool {
+    matches!(line.split_whitespace().nth(1), Some("queued" | "running" | "allocating"))
+}
+
+impl Drop for Spooler {
+    fn drop(&mut self) {
+        self.run(&["-K"], &[]);
+    }
+}
+
+/// What is measured in turns.
+struct Turns<'a> {
+    names: Vec<&'static str>,
+    runs: Vec<Box<dyn FnMut() -> Duration + 'a>>,
+}
+
+impl<'a> Turns<'a> {
+    fn new() -> Turns<'a> {
+        Turns { names: Vec::new(), runs: Vec::new() }
+    }
+
+    fn add(&mut self, name: &'static str, run: impl FnMut() -> Duration + 'a) {
+        self.names.push(name);
+        self.runs.push(Box::new(run));
+    }
+
+    /// The medians in milliseconds, and each beside the first.
+    fn measure(mut self, rounds: usize) {
+        let mut times: Vec<Vec<Duration>> = self.runs.iter().map(|_| Vec::new()).collect();
+        for _ in 0..rounds {
+            for (run, times) in self.runs.iter_mut().zip(&mut times) {
+                times.push(run());
+            }
+        }
+        let medians: Vec<f64> = times.into_iter().map(|times| summary(times).1).collect();
+        for (name, median) in self.names.iter().zip(&medians) {
+            println!("{name:<44} {median:9.3} ms   ratio {:6.2} of {}", median / medians[0], self.names[0]);
+        }
+    }
+}
+
+/// Prints how many a second, and that beside the first.
+fn rates(count: usize, named: Vec<(&str, Vec<Duration>)>) {
+    let rate = |times: Vec<Duration>| count as f64 / (summary(times).1 / 1000.0);
+    let rates: Vec<(&str, f64)> = named.into_iter().map(|(name, times)| (name, rate(times))).collect();
+    for (name, rate) in &rates {
+        println!("{name:<44} {rate:9.0} /s   ratio {:6.2} of {}", rate / rates[0].1, rates[0].0);
+    }
+}
+
+fn bare() -> Duration {
+    timed(|| drop(Command::new("/bin/true").output().expect("/bin/true")))
+}
+
+/// One submission of a job that runs at once, to an idle queue; what it costs until the command is over.
+fn submit(bench: &Bench) {
+    let mut turns = Turns::new();
+    if let Some(spooler) = &bench.spooler {
+        turns.add("submit task-spooler", || {
+            let took = timed(|| drop(spooler.run(&["-n", "true"], &[])));
+            spooler.run(&["-w"], &[]);
+            took
+        });
+    }
+    turns.add("submit sbatch --wrap true", || {
+        let took = timed(|| drop(bench.slotd("sbatch -J one -o /dev/null --wrap true")));
+        bench.drained("one");
+        took
+    });
+    turns.add("submit sbatch --hold", || timed(|| drop(bench.slotd("sbatch -H -J held -o /dev/null --wrap true"))));
+    turns.add("/bin/true", bare);
+    turns.measure(ROUNDS);
+    bench.slotd("scancel -n held");
+}
+
+/// From the call to the first instruction of the job's script.
+fn start(bench: &Bench) {
+    let mut turns = Turns::new();
+    if let Some(spooler) = &bench.spooler {
+        turns.add("start task-spooler", || {
+            let took = bench.stamped(|stamp| drop(spooler.run(&["-n", "./stamp.sh"], &[("STAMP", stamp)])));
+            spooler.run(&["-w"], &[]);
+            took
+        });
+    }
+    turns.add("start sbatch", || {
+        let took = bench.stamped(|stamp| {
+            drop(bench.slotd(&format!("sbatch -J one -o /dev/null --export=ALL,STAMP={} stamp.sh", stamp.display())));
+        });
+        bench.drained("one");
+        took
+    });
+    turns.measure(ROUNDS);
+}
+
+/// Short jobs, each submitted by a call of its own, until the last is over.
+fn looped(bench: &Bench) {
+    let (mut spooled, mut batch, mut xargs) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..REPEATS {
+        if let Some(spooler) = &bench.spooler {
+            spooled.push(timed(|| {
+                (0..LOOPED).for_each(|_| drop(spooler.run(&["-n", "./true.sh"], &[])));
+                spooler.drained();
+            }));
+        }
+        batch.push(timed(|| {
+            (0..LOOPED).for_each(|_| drop(bench.slotd("sbatch -J loop -o /dev/null true.sh")));
+            bench.drained("loop");
+        }));
+        xargs.push(timed(|| bench.fed("xargs", &["-P", "2", "-n", "1", "env"], LOOPED)));
+    }
+    let named = [("loop task-spooler", spooled), ("loop sbatch", batch), ("loop xargs -P 2", xargs)];
+    rates(LOOPED, named.into_iter().filter(|(_, times)| !times.is_empty()).collect());
+}
+
+/// Many short tasks by one call.
+fn array(bench: &Bench) {
+    let (mut xargs, mut array, mut parallel, mut hyperqueue) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let has_parallel = Command::new("parallel").arg("--version").output().is_ok();
+    for _ in 0..REPEATS {
+        xargs.push(timed(|| bench.fed("xargs", &["-P", "2", "-n", "1", "env"], ARRAY)));
+        let tasks = format!("sbatch -W -a 1-{ARRAY} -J array -o /dev/null true.sh");
+        array.push(timed(|| drop(bench.slotd(&tasks))));
+        if has_parallel {
+            parallel.push(timed(|| bench.fed("parallel", &["-j", "2", "--will-cite"], ARRAY)));
+        }
+        if let Some(python) = &bench.python {
+            let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bench/hq_tasks.py");
+            let mut command = Command::new(python);
+            command.arg(script).arg(ARRAY.to_string()).arg(bench.lab.path("true.sh"));
+            let out = command.current_dir(bench.lab.dir.path()).output().expect("python");
+            let text = String::from_utf8_lossy(&out.stdout).into_owned();
+            let secs = text.lines().find_map(|line| line.strip_prefix("seconds ")).expect("its seconds");
+            hyperqueue.push(Duration::from_secs_f64(secs.parse().expect("a number")));
+        }
+    }
+    let named = [
+        ("array xargs -P 2", xargs),
+        ("array sbatch -a", array),
+        ("array GNU parallel -j 2", parallel),
+        ("array HyperQueue", hyperqueue),
+    ];
+    rates(ARRAY, named.into_iter().filter(|(_, times)| !times.is_empty()).collect());
+}
+
+/// What a question costs beside a program that does nothing.
+fn queries(bench: &Bench) {
+    let job = bench.slotd("sbatch --parsable -H -J asked -o /dev/null --wrap true");
+    let job = job.trim();
+    let (one, show) = (format!("squeue -j {job}"), format!("scontrol show job {job}"));
+    let past = bench.slotd("sbatch -W --parsable -o /dev/null --wrap true");
+    let past = format!("sacct -j {}", past.trim());
+    let mut turns = Turns::new();
+    turns.add("/bin/true", bare);
+    turns.add("squeue -j ID", || timed(|| drop(bench.slotd(&one))));
+    turns.add("sinfo", || timed(|| drop(bench.slotd("sinfo"))));
+    turns.add("scontrol show job ID", || timed(|| drop(bench.slotd(&show))));
+    turns.add("sacct -j ID", || timed(|| drop(bench.slotd(&past))));
+    turns.measure(ROUNDS);
+    bench.slotd("scancel -n asked");
+}
+
+/// A step without a job of its own, and what it prints.
+fn srun(bench: &Bench) {
+    let mut turns = Turns::new();
+    turns.add("/bin/true", bare);
+    turns.add("srun true", || timed(|| drop(bench.slotd("srun true"))));
+    turns.measure(ROUNDS);
+    let data = bench.lab.path("data");
+    fs::write(&data, vec![b'x'; 256 << 20]).expect("room on the disk");
+    let piped = |program: &Path, args: &[&str]| {
+        timed(|| {
+            let mut cat = Command::new(program);
+            cat.args(args).arg("cat").arg(&data).env("SLOTD_ROOT", bench.lab.path("root"));
+            let mut cat = cat.stdout(Stdio::piped()).spawn().expect("the program");
+            let mut pipe = cat.stdout.take().expect("a pipe");
+            assert_eq!(std::io::copy(&mut pipe, &mut std::io::sink()).expect("it reads"), 256 << 20);
+            assert!(cat.wait().expect("it is ours").success());
+        })
+    };
+    let (mut plain, mut step) = (Vec::new(), Vec::new());
+    for _ in 0..2 * REPEATS + 1 {
+        plain.push(piped(Path::new("env"), &[]));
+        step.push(piped(slotd_kit::program(), &["srun"]));
+    }
+    rates(256, vec![("output cat, MB", plain), ("output srun cat, MB", step)]);
+}
+
+/// What the daemon has in memory, and how often it wakes up while nothing is to be done.
+fn idle(_: &Bench) {
+    let lab = Lab::start(CPUS);
+    lab.run("sbatch", &["-W", "-o", "/dev/null", "--wrap", "true"]);
+    let answer = slotd_kit::wire::ask(&lab.path("root"), &serde_json::json!("Ping")).expect("an answer");
+    let daemon = answer["Pong"]["pid"].as_i64().expect("a number") as i32;
+    let resident = |pid: i32| {
+        let text = fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory").to_owned();
+        line.split_whitespace().next().and_then(|kb| kb.parse::<f64>().ok()).expect("a number") / 1024.0
+    };
+    println!("{:<44} {:9.1} MB", "resident, idle", resident(daemon));
+    let before = proc::wakeups(daemon);
+    thread::sleep(IDLE);
+    println!("{:<44} {:9} in {} s", "wake-ups, idle", proc::wakeups(daemon) - before, IDLE.as_secs());
+    (0..10_000).for_each(|_| drop(lab.run("sbatch", &["-H", "-o", "/dev/null", "--wrap", "true"])));
+    println!("{:<44} {:9.1} MB", "resident, 10,000 single jobs wait", resident(daemon));
+    let mut turns = Turns::new();
+    turns.add("/bin/true", bare);
+    turns.add("squeue of 10,000 single jobs", || timed(|| drop(lab.run("squeue", &[]))));
+    turns.add("squeue --json of 10,000 single jobs", || timed(|| drop(lab.run("squeue", &["--json"]))));
+    turns.measure(11);
+}
