@@ -104,7 +104,7 @@ impl Export<'_> {
                 [("HOME", &origin.home), ("SHELL", &origin.shell), ("USER", &origin.user), ("LOGNAME", &origin.user)]
             {
                 if origin.var_os(name).is_none() {
-                    vars.set(name, value);
+                    vars.set(name, value.as_str());
                 }
             }
         }

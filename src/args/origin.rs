@@ -1,34 +1,36 @@
 //! Where and by whom a command is run: all that the command lines need to know of the process around them.
 //!
 //! Gathered once by the caller and handed in, so that everything in `args` that reads a command line is a function of
-//! its arguments.
+//! its arguments. What costs files to read is found out when it is first looked at: most commands need none of it.
 
 use crate::args::job_values::Limits;
 use crate::model::Timestamp;
 use crate::model::request::Rlimit;
+use std::cell::LazyCell;
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Origin {
-    pub cwd: PathBuf,
-    pub user: String,
+    pub cwd: LazyCell<PathBuf>,
+    pub user: LazyCell<String>,
     pub uid: u32,
-    pub group: String,
+    pub group: LazyCell<String>,
     pub gid: u32,
     /// The user's home directory.
-    pub home: String,
+    pub home: LazyCell<String>,
     /// The user's login shell.
-    pub shell: String,
+    pub shell: LazyCell<String>,
     /// The short host name.
     pub host: String,
     /// The environment, in its order. Values need not be UTF-8.
     pub env: Vec<(OsString, OsString)>,
-    pub umask: u32,
+    pub umask: LazyCell<u32>,
     /// The resource limits of this process, by the names of `--propagate`.
-    pub limits: Vec<(&'static str, Rlimit)>,
+    pub limits: LazyCell<Vec<(&'static str, Rlimit)>>,
     pub now: Timestamp,
-    pub tz: jiff::tz::TimeZone,
+    pub tz: Rc<LazyCell<jiff::tz::TimeZone>>,
 }
 
 impl Origin {
@@ -78,19 +80,19 @@ pub(crate) mod tests {
     /// The user `lab` in `/work`, at 2026-11-20T12:00:00 UTC.
     pub(crate) fn lab(env: &[(&str, &str)]) -> Origin {
         Origin {
-            cwd: PathBuf::from("/work"),
-            user: "lab".into(),
+            cwd: LazyCell::new(|| PathBuf::from("/work")),
+            user: LazyCell::new(|| "lab".into()),
             uid: 1001,
-            group: "lab".into(),
+            group: LazyCell::new(|| "lab".into()),
             gid: 1001,
-            home: "/home/lab".into(),
-            shell: "/bin/bash".into(),
+            home: LazyCell::new(|| "/home/lab".into()),
+            shell: LazyCell::new(|| "/bin/bash".into()),
             host: "vm".into(),
             env: env.iter().map(|(k, v)| (OsString::from(k), OsString::from(v))).collect(),
-            umask: 0o022,
-            limits: vec![("CORE", Rlimit { resource: 4, soft: 0, hard: 9 })],
+            umask: LazyCell::new(|| 0o022),
+            limits: LazyCell::new(|| vec![("CORE", Rlimit { resource: 4, soft: 0, hard: 9 })]),
             now: Timestamp::from_secs(1_795_176_000),
-            tz: jiff::tz::TimeZone::UTC,
+            tz: Rc::new(LazyCell::new(|| jiff::tz::TimeZone::UTC)),
         }
     }
 

@@ -72,7 +72,13 @@ fn is_trusted(owner: u32, user: u32) -> bool {
 pub struct Connection {
     socket: UnixStream,
     decoder: Decoder,
+    /// What is read goes here first.
+    chunk: Vec<u8>,
 }
+
+/// How many bytes are read at once: most answers are short, and each page of memory that is touched costs time.
+const LEAST_READ: usize = 4 << 10;
+const MOST_READ: usize = 256 << 10;
 
 impl Connection {
     /// Connects to the daemon of this root, which is this user's own or root's. To root, anybody's.
@@ -87,7 +93,7 @@ impl Connection {
         if !is_trusted(owner, nix::unistd::getuid().as_raw()) {
             return Err(ClientError::Foreign { socket: path, owner });
         }
-        Ok(Connection { socket, decoder: Decoder::new(Header::ANSWER) })
+        Ok(Connection { socket, decoder: Decoder::new(Header::ANSWER), chunk: Vec::new() })
     }
 
     /// Sends a request with its raw part.
@@ -139,11 +145,12 @@ impl Connection {
     /// # Errors
     /// What the socket says.
     pub fn fill(&mut self) -> Result<bool, ClientError> {
-        let mut chunk = [0; 65_536];
+        let len = self.decoder.missing()?.clamp(LEAST_READ, MOST_READ);
+        self.chunk.resize(len.max(self.chunk.len()), 0);
         loop {
-            match self.socket.read(&mut chunk) {
+            match self.socket.read(&mut self.chunk) {
                 Ok(n) => {
-                    self.decoder.push(&chunk[..n]);
+                    self.decoder.push(&self.chunk[..n]);
                     return Ok(n > 0);
                 }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

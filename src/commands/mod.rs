@@ -15,9 +15,12 @@ use crate::protocol::request::Request;
 use crate::spec::suggest;
 use crate::sys::paths::Paths;
 use crate::sys::{limits, proc, system, user};
+use std::cell::LazyCell;
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::rc::Rc;
 
 mod clean;
 mod daemon;
@@ -169,33 +172,32 @@ fn root_of(root: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
 /// The surroundings of this process.
 pub fn origin() -> Origin {
     let (uid, gid) = user::current();
-    let (name, shell, home) =
-        user::account(uid).unwrap_or_else(|| (uid.to_string(), PathBuf::from("/bin/sh"), PathBuf::from("/")));
     Origin {
-        cwd: working_directory(),
-        user: name,
+        cwd: LazyCell::new(working_directory),
+        user: LazyCell::new(|| user::user_name(user::current().0)),
         uid,
-        group: user::group_name(gid),
+        group: LazyCell::new(|| user::group_name(user::current().1)),
         gid,
-        home: home.to_string_lossy().into_owned(),
-        shell: shell.to_string_lossy().into_owned(),
+        home: LazyCell::new(|| user::home_and_shell(user::current().0).0),
+        shell: LazyCell::new(|| user::home_and_shell(user::current().0).1),
         host: system::probe_host_name(),
         env: std::env::vars_os().collect(),
-        umask: proc::umask(),
-        limits: limits::propagated(),
+        umask: LazyCell::new(proc::umask),
+        limits: LazyCell::new(limits::propagated),
         now: now(),
-        tz: crate::sys::zone::local(),
+        tz: Rc::new(LazyCell::new(crate::sys::zone::local)),
     }
 }
 
 /// The path by which the user knows the directory (`PWD`), if that is where we are. Of a directory that was removed it is
 /// the path that it had, as the kernel tells it (`/home/me/q (deleted)`): no job can run there, and queries need none.
 fn working_directory() -> PathBuf {
+    let place = |path: &Path| std::fs::metadata(path).ok().map(|dir| (dir.dev(), dir.ino()));
+    let is_here =
+        |shown: &PathBuf| shown.is_absolute() && place(shown).is_some_and(|it| place(Path::new(".")) == Some(it));
     let removed = || std::fs::read_link("/proc/self/cwd");
-    let real = std::env::current_dir().or_else(|_| removed()).unwrap_or_else(|_| PathBuf::from("(unreachable)"));
-    let same =
-        |shown: &PathBuf| shown.is_absolute() && std::fs::canonicalize(shown).ok() == std::fs::canonicalize(&real).ok();
-    std::env::var_os("PWD").map(PathBuf::from).filter(same).unwrap_or(real)
+    let real = || std::env::current_dir().or_else(|_| removed()).unwrap_or_else(|_| PathBuf::from("(unreachable)"));
+    std::env::var_os("PWD").map(PathBuf::from).filter(is_here).unwrap_or_else(real)
 }
 
 pub use crate::sys::clock::now;

@@ -10,10 +10,10 @@ use crate::render::size::Units;
 use crate::render::text::printable;
 use crate::render::{Columns, Ctx, FormatError, TimeFormat};
 use crate::spec::suggest;
-use crate::sys::system;
 use clap::Args;
 use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// How sacct and sstat part the fields.
@@ -36,7 +36,7 @@ impl LineOpts {
 
 /// The user's settings, and the daemon's clock.
 pub fn ctx(origin: &Origin, now: Timestamp) -> Ctx {
-    let mut ctx = Ctx::new(now, origin.tz.clone(), &system::probe_host_name());
+    let mut ctx = Ctx::new(now, Rc::clone(&origin.tz), &origin.host);
     ctx.cluster = crate::CLUSTER.to_owned();
     if let Some(format) = origin.nonempty("SLURM_TIME_FORMAT") {
         ctx.time_format = TimeFormat::parse(format);

@@ -273,12 +273,13 @@ impl Session {
         // There is one standard input, so a shell that reads it runs once, as the user's own does without a command.
         let reads_stdin = commands_of(&self.salloc.command, &self.origin.shell) == Some(Commands::Stdin);
         let (argv, ntasks) = match self.salloc.command.as_slice() {
-            [] => (vec![self.origin.shell.clone(), "-i".to_owned()], 1),
+            [] => (vec![self.origin.shell.to_string(), "-i".to_owned()], 1),
             command if view.batch_ranks && !reads_stdin => (command.to_vec(), view.request.task_count().max(1)),
             command => (command.to_vec(), 1),
         };
         let interactive = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-        let argv = if self.salloc.command.is_empty() && !interactive { vec![self.origin.shell.clone()] } else { argv };
+        let argv =
+            if self.salloc.command.is_empty() && !interactive { vec![self.origin.shell.to_string()] } else { argv };
         let options = if interactive && ntasks == 1 {
             StepOptions { pty: true, ..all_streams() }
         } else {
@@ -291,7 +292,7 @@ impl Session {
             again: false,
             request: StepRequest {
                 kind: StepKind::Interactive,
-                name: self.salloc.command.first().unwrap_or(&self.origin.shell).clone(),
+                name: self.salloc.command.first().unwrap_or_else(|| &self.origin.shell).clone(),
                 ntasks: Some(ntasks),
                 overlap: true,
                 overcommit: true,
@@ -300,7 +301,7 @@ impl Session {
             },
             argv: vec![argv],
             work_dir: self.salloc.request.work_dir.clone(),
-            umask: Some(self.origin.umask),
+            umask: Some(*self.origin.umask),
             rlimits: self.origin.propagated(None),
             streams: vec![none; ntasks as usize],
             pty: false,

@@ -188,7 +188,7 @@ impl Scancel {
 pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Scancel, CliError> {
     let (mut args, _) = choices::parse::<Scancel>(APPLET, argv, origin)?;
     if args.me {
-        args.user.get_or_insert_default().push(origin.user.clone());
+        args.user.get_or_insert_default().push(origin.user.to_string());
     }
     if args.operands.is_empty() && args.filters().iter().all(|(_, list)| list.is_empty()) {
         return Err(CliError::error(1, "No job identification provided"));

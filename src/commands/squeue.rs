@@ -169,7 +169,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Squeue, CliError> {
     args.by_step = choices.of("steps").is_some();
     args.columns = columns(&args, &choices)?;
     if args.me {
-        args.user.push(origin.user.clone());
+        args.user.push(origin.user.to_string());
     }
     Ok(args)
 }

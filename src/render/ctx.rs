@@ -4,6 +4,8 @@ use crate::model::Timestamp;
 use crate::render::size::Units;
 use crate::render::time::TimeFormat;
 use jiff::tz::TimeZone;
+use std::cell::LazyCell;
+use std::rc::Rc;
 
 /// The version that Slurm's own clients and their parsers see: the Slurm release whose output is followed, then ours.
 pub const VERSION: &str = concat!("22.05.8-slotd-", env!("CARGO_PKG_VERSION"));
@@ -23,8 +25,8 @@ pub enum Columns {
 pub struct Ctx {
     /// The daemon's clock when it answered.
     pub now: Timestamp,
-    /// The user's time zone.
-    pub tz: TimeZone,
+    /// The user's time zone, found out where a time is shown.
+    pub tz: Rc<LazyCell<TimeZone>>,
     /// `SLURM_TIME_FORMAT`.
     pub time_format: TimeFormat,
     /// The short host name: the name of the one node.
@@ -44,7 +46,7 @@ pub struct Ctx {
 
 impl Ctx {
     /// Standard settings at a moment, in a time zone, on a host.
-    pub fn new(now: Timestamp, tz: TimeZone, node: &str) -> Self {
+    pub fn new(now: Timestamp, tz: Rc<LazyCell<TimeZone>>, node: &str) -> Self {
         Ctx {
             now,
             tz,

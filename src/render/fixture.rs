@@ -12,6 +12,8 @@ use crate::model::{
 };
 use crate::render::Ctx;
 use jiff::tz::TimeZone;
+use std::cell::LazyCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// 2026-11-20T23:39:58 UTC.
@@ -26,7 +28,7 @@ pub fn at(secs_before_now: i64) -> Timestamp {
 }
 
 pub fn ctx() -> Ctx {
-    Ctx::new(now(), TimeZone::UTC, "vm")
+    Ctx::new(now(), Rc::new(LazyCell::new(|| TimeZone::UTC)), "vm")
 }
 
 /// A job of user lab (1001) in partition cpu: one CPU, 100 MB asked for by CPU, submitted 4 s ago, pending.

@@ -133,7 +133,7 @@ mod tests {
     }
 
     fn ctx(format: TimeFormat) -> Ctx {
-        let mut ctx = Ctx::new(at(1_795_217_994), TimeZone::UTC, "vm");
+        let mut ctx = Ctx { now: at(1_795_217_994), ..crate::render::fixture::ctx() };
         ctx.time_format = format;
         ctx
     }

@@ -3,7 +3,7 @@
 //! In debug builds a test may pretend another boot and another wall clock: see [`pretended`].
 
 use crate::model::{BootId, ClockBase, Moment, Timestamp};
-use crate::sys::system;
+use crate::sys::{proc, system};
 use nix::time::{ClockId, clock_gettime};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -40,8 +40,9 @@ pub fn base() -> ClockBase {
 pub fn boot_id() -> BootId {
     static BOOT: OnceLock<BootId> = OnceLock::new();
     *BOOT.get_or_init(|| {
-        let told = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        pretended::boot().map_or_else(|| told.parse().unwrap_or_default(), |(boot, _)| boot)
+        let told = || proc::read("/proc/sys/kernel/random/boot_id").ok();
+        let read = || String::from_utf8(told()?).ok()?.parse().ok();
+        pretended::boot().map(|(boot, _)| boot).or_else(read).unwrap_or_default()
     })
 }
 

@@ -7,7 +7,7 @@ use crate::sys::system;
 use nix::sys::signal;
 use nix::unistd::Pid;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{FromRawFd, OwnedFd};
 
 /// The fields of `/proc/<pid>/stat` that slotd uses.
@@ -84,9 +84,20 @@ fn parse_stat(text: &str, tick_us: u64) -> Option<Stat> {
     })
 }
 
+/// Reads a file of `/proc` that is a few lines long, at one go: the kernel tells no length, and `fs::read` begins with 32
+/// bytes.
+///
+/// # Errors
+/// There is no such file.
+pub fn read(path: &str) -> io::Result<Vec<u8>> {
+    let mut text = Vec::with_capacity(4096);
+    fs::File::open(path)?.take(u64::MAX).read_to_end(&mut text)?;
+    Ok(text)
+}
+
 /// The process's `stat`; `None` where there is no such process.
 pub fn stat(pid: i32) -> Option<Stat> {
-    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = read(&format!("/proc/{pid}/stat")).ok()?;
     parse_stat(&String::from_utf8_lossy(&text), 1_000_000 / system::ticks_per_sec().max(1))
 }
 

@@ -1,28 +1,71 @@
-//! Users and groups by number and by name, as the system's name service tells them.
+//! Users and groups by number and by name: from `/etc/passwd` and `/etc/group`, and what is not there from getent(1).
+//!
+//! The C library's own look-up loads modules of the name service, which a static program cannot do, and first asks a cache
+//! that most hosts do not run. getent asks whatever the host has (LDAP, sssd), at the price of a process.
 
-use nix::unistd::{Gid, Group, Uid, User};
+use std::process::{Command, Stdio};
+
+/// A database of the name service.
+#[derive(Debug, Clone, Copy)]
+struct Database {
+    name: &'static str,
+    path: &'static str,
+}
+
+const USERS: Database = Database { name: "passwd", path: "/etc/passwd" };
+const GROUPS: Database = Database { name: "group", path: "/etc/group" };
+
+/// The fields of a line that it can be found by: passwd(5), group(5).
+const NAME: usize = 0;
+const NUMBER: usize = 2;
+
+impl Database {
+    /// The line that has `key` in this field.
+    fn line(self, field: usize, key: &str) -> Option<String> {
+        let find = |bytes: &[u8]| parse(&String::from_utf8_lossy(bytes), field, key).map(str::to_owned);
+        let ask =
+            || Command::new("getent").args(["--", self.name, key]).stdin(Stdio::null()).stderr(Stdio::null()).output();
+        let local = std::fs::read(self.path).ok().and_then(|bytes| find(&bytes));
+        local.or_else(|| find(&ask().ok()?.stdout))
+    }
+
+    /// The name that belongs to a number; the number in digits where it has none.
+    fn name_of(self, number: u32) -> String {
+        let number = number.to_string();
+        self.line(NUMBER, &number).map_or(number, |line| part(&line, NAME).to_owned())
+    }
+}
+
+fn parse<'a>(text: &'a str, field: usize, key: &str) -> Option<&'a str> {
+    text.lines().find(|line| part(line, field) == key)
+}
+
+fn part(line: &str, field: usize) -> &str {
+    line.split(':').nth(field).unwrap_or_default()
+}
 
 /// The name of a user; the number in digits where it has none.
 pub fn user_name(uid: u32) -> String {
-    User::from_uid(Uid::from_raw(uid)).ok().flatten().map_or_else(|| uid.to_string(), |user| user.name)
+    USERS.name_of(uid)
 }
 
 /// The name of a group; the number in digits where it has none.
 pub fn group_name(gid: u32) -> String {
-    Group::from_gid(Gid::from_raw(gid)).ok().flatten().map_or_else(|| gid.to_string(), |group| group.name)
+    GROUPS.name_of(gid)
 }
 
 /// The number of a user, given by name or in digits. `None` for an unknown name.
 pub fn uid_of(name: &str) -> Option<u32> {
-    match User::from_name(name) {
-        Ok(Some(user)) => Some(user.uid.as_raw()),
-        _ => name.parse().ok(),
-    }
+    let named = || part(&USERS.line(NAME, name)?, NUMBER).parse().ok();
+    name.parse().ok().or_else(named)
 }
 
-/// The name, the login shell and the home directory of a user, where the system knows them.
-pub fn account(uid: u32) -> Option<(String, std::path::PathBuf, std::path::PathBuf)> {
-    User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| (user.name, user.shell, user.dir))
+/// The home directory and the login shell of a user; `/` and `/bin/sh` where the system knows none.
+pub fn home_and_shell(uid: u32) -> (String, String) {
+    let line = USERS.line(NUMBER, &uid.to_string()).unwrap_or_default();
+    let path =
+        |field, usual: &str| Some(part(&line, field)).filter(|path| !path.is_empty()).unwrap_or(usual).to_owned();
+    (path(5, "/"), path(6, "/bin/sh"))
 }
 
 /// This process's user and group.
@@ -41,5 +84,21 @@ mod tests {
         assert_eq!(uid_of("4000000000"), Some(4_000_000_000));
         assert_eq!(uid_of("no such user"), None);
         assert_eq!(user_name(4_000_000_001), "4000000001");
+    }
+
+    #[test]
+    fn a_line_is_found_by_the_whole_of_one_field() {
+        let text = "# a comment\n10:x:7:7::/ten:\nann:x:10:10:Ann:/home/ann:/bin/zsh\n";
+        assert_eq!(parse(text, NUMBER, "10").map(|line| part(line, NAME)), Some("ann"));
+        assert_eq!(parse(text, NAME, "10").map(|line| part(line, NUMBER)), Some("7"));
+        assert_eq!((parse(text, NAME, "an"), parse(text, NUMBER, "1")), (None, None));
+    }
+
+    /// getent itself reads the file here: what it says of who is there is what the file says.
+    #[test]
+    fn getent_answers_for_what_is_in_no_file() {
+        let elsewhere = Database { path: "/nonexistent/passwd", ..USERS };
+        assert_eq!(elsewhere.line(NUMBER, "0"), USERS.line(NUMBER, "0"));
+        assert_eq!(elsewhere.line(NAME, "root").map(|line| part(&line, NUMBER).to_owned()).as_deref(), Some("0"));
     }
 }

@@ -185,7 +185,7 @@ pub fn run(
         request: srun.step.clone(),
         argv,
         work_dir: srun.request.work_dir.clone(),
-        umask: Some(origin.umask),
+        umask: Some(*origin.umask),
         rlimits: origin.propagated(srun.propagate.as_ref()),
         streams: vec![streams; with_streams as usize],
         pty: false,
