@@ -264,12 +264,12 @@ impl Table {
 
 /// What the daemon is asked for: no more than what is shown.
 fn query(args: &Squeue, table: &Table, now: Timestamp) -> JobQuery {
-    let (planned, paths) = match table {
-        Table::Machine(_) => (true, true),
-        Table::Steps(_) => (false, false),
+    let (planned, paths, brief) = match table {
+        Table::Machine(_) => (true, true, false),
+        Table::Steps(_) => (false, false, false),
         Table::Jobs { layout, sort } => {
             let needs = |need| layout.needs(need) || sort.needs(need);
-            (needs(Need::Plan), needs(Need::Paths))
+            (needs(Need::Plan), needs(Need::Paths), layout.is_brief() && sort.is_brief())
         }
     };
     let mut query = JobQuery {
@@ -290,6 +290,7 @@ fn query(args: &Squeue, table: &Table, now: Timestamp) -> JobQuery {
         expected_starts: planned || args.start,
         without_paths: !paths,
         without_steps: matches!(table, Table::Jobs { .. }),
+        brief: brief && !args.start,
         ..JobQuery::default()
     };
     if args.start {
@@ -401,6 +402,13 @@ mod tests {
             let filter = asked(words);
             assert_eq!((filter.expected_starts, !filter.without_paths), (planned, paths), "{words:?}");
         }
+    }
+
+    #[test]
+    fn a_listing_of_usual_columns_asks_for_little() {
+        let brief: [&[&str]; 4] = [&[], &["-l"], &["-h", "-o", "%i|%j|%t"], &["-O", "jobid,state,reason"]];
+        let whole: [&[&str]; 5] = [&["--start"], &["-o", "%i %C"], &["-o", "%i", "-S", "e"], &["--json"], &["-s"]];
+        assert!(brief.iter().all(|words| asked(words).brief) && !whole.iter().any(|words| asked(words).brief));
     }
 
     #[test]

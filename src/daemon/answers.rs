@@ -1,7 +1,7 @@
 //! Answers on their way out: what clients have not read is bounded, whoever does not read.
 //!
 //! A short answer goes out whatever waits. A longer one takes room for as long as its client reads it; where there is none
-//! it is kept as what it says, and written out once there is. Who reads nothing keeps its room until another client needs it,
+//! it is kept as what it says, and written out again once there is. Who reads nothing keeps its room until another client needs it,
 //! and loses its connection then: a pager that stands still is no fault.
 
 use crate::model::Refusal;
@@ -29,6 +29,9 @@ const MIDDLING: usize = 2 << 20;
 /// Room for middling answers, and as much for long ones. A longer one goes out when no other waits.
 const ROOM_KIB: u32 = 16 << 10;
 
+/// Answers that are written out at once to see whether there is room for them.
+const ENCODERS: usize = 4;
+
 /// How long an answer waits for room.
 const ROOM_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -39,6 +42,8 @@ const READ_PATIENCE: Duration = Duration::from_secs(5);
 pub struct Answers {
     long: Room,
     middling: Room,
+    /// How many longer answers may be written out before it is known what room they take.
+    encoders: Semaphore,
 }
 
 struct Room {
@@ -58,18 +63,17 @@ impl Room {
         Room { free_kib: Semaphore::new(ROOM_KIB as usize), wanted: watch::Sender::new(0) }
     }
 
+    /// Without waiting.
+    fn place_now(&self, kib: u32) -> Option<Place<'_>> {
+        Some(Place { room: self, _kib: self.free_kib.try_acquire_many(kib).ok()? })
+    }
+
     /// `None`: it took too long.
     async fn place(&self, kib: u32) -> Option<Place<'_>> {
-        let kib = match self.free_kib.try_acquire_many(kib) {
-            Ok(free) => free,
-            Err(_) => {
-                self.wanted.send_modify(|n| *n += 1);
-                let free = timeout(ROOM_PATIENCE, self.free_kib.acquire_many(kib)).await;
-                self.wanted.send_modify(|n| *n -= 1);
-                free.ok()?.ok()?
-            }
-        };
-        Some(Place { room: self, _kib: kib })
+        self.wanted.send_modify(|n| *n += 1);
+        let free = timeout(ROOM_PATIENCE, self.free_kib.acquire_many(kib)).await;
+        self.wanted.send_modify(|n| *n -= 1);
+        Some(Place { room: self, _kib: free.ok()?.ok()? })
     }
 }
 
@@ -83,7 +87,7 @@ impl Place<'_> {
 
 impl Answers {
     pub fn new() -> Answers {
-        Answers { long: Room::new(), middling: Room::new() }
+        Answers { long: Room::new(), middling: Room::new(), encoders: Semaphore::new(ENCODERS) }
     }
 
     /// Sends an answer.
@@ -91,15 +95,23 @@ impl Answers {
     /// # Errors
     /// It cannot be written out, or the client is gone; `TimedOut` where it does not read and others need the room.
     pub async fn send(&self, socket: &UnixStream, answer: Answer, raw: Vec<u8>) -> Result<(), FrameError> {
-        if length_within(SHORT, &answer, &raw).is_some() {
-            return Ok(write(socket, &encode(&answer, &raw)?, None).await?);
+        if let Some(bytes) = Frame::encode_within(SHORT, &answer, &raw)? {
+            return Ok(write(socket, &bytes, None).await?);
         }
         let reply = Arc::new((answer, raw));
-        let length =
-            off_thread(&reply, |answer, raw| length_within(usize::MAX, answer, raw)).await?.unwrap_or_default();
-        let room = if length > MIDDLING { &self.long } else { &self.middling };
-        let kib = u32::try_from(length / 1024).unwrap_or(u32::MAX).min(ROOM_KIB);
-        match room.place(kib).await {
+        let (bytes, place) = {
+            let _turn = self.encoders.acquire().await.map_err(io::Error::other)?;
+            let bytes = off_thread(&reply, encode).await??;
+            let place = self.room(bytes.len()).place_now(kib(bytes.len()));
+            (bytes, place)
+        };
+        if place.is_some() {
+            drop(reply);
+            return Ok(write(socket, &bytes, place).await?);
+        }
+        let length = bytes.len();
+        drop(bytes);
+        match self.room(length).place(kib(length)).await {
             Some(place) => {
                 let bytes = off_thread(&reply, encode).await??;
                 drop(reply);
@@ -108,33 +120,20 @@ impl Answers {
             None => Ok(write(socket, &encode(&Answer::Refused(Refusal::Crowded), &[])?, None).await?),
         }
     }
+
+    fn room(&self, length: usize) -> &Room {
+        if length > MIDDLING { &self.long } else { &self.middling }
+    }
+}
+
+fn kib(length: usize) -> u32 {
+    u32::try_from(length / 1024).unwrap_or(u32::MAX).min(ROOM_KIB)
 }
 
 async fn off_thread<T: Send + 'static>(reply: &Arc<Reply>, work: fn(&Answer, &[u8]) -> T) -> Result<T, FrameError> {
     let reply = Arc::clone(reply);
     let done = tokio::task::spawn_blocking(move || work(&reply.0, &reply.1)).await;
     done.map_err(|e| FrameError::Io(io::Error::other(e)))
-}
-
-/// Takes as many bytes as are left, and keeps none.
-struct Left(usize);
-
-impl io::Write for Left {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// How many bytes a frame has, without its header; `None` where they are more than `most`.
-fn length_within(most: usize, answer: &Answer, raw: &[u8]) -> Option<usize> {
-    let mut left = Left(most.checked_sub(raw.len())?);
-    serde_json::to_writer(&mut left, answer).ok()?;
-    Some(most - left.0)
 }
 
 fn encode(answer: &Answer, raw: &[u8]) -> Result<Vec<u8>, FrameError> {

@@ -232,7 +232,9 @@ pub struct JobRequest {
     pub name: String,
     pub user: String,
     pub uid: u32,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub group: String,
+    #[serde(skip_serializing_if = "is_default")]
     pub gid: u32,
     /// `-p`, possibly several separated by commas; the first that fits is taken.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -293,6 +295,7 @@ pub struct JobRequest {
     pub exclude: HostList,
 
     // What.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub work_dir: String,
     /// Where the command was called: `SLURM_SUBMIT_DIR`. Not the same as `work_dir` with `--chdir`. Empty in records of
     /// before it was kept.
@@ -334,7 +337,9 @@ pub struct JobRequest {
     #[serde(skip_serializing_if = "is_default")]
     pub kill_on_invalid_dep: bool,
     /// The command line, for `SubmitLine`.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub submit_line: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub submit_host: String,
     /// umask of the submitter.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -119,6 +119,25 @@ impl Frame {
     pub fn encode<T: Serialize>(message: &T, raw: &[u8]) -> Result<Vec<u8>, FrameError> {
         let mut out = vec![0; HEADER];
         serde_json::to_writer(&mut out, message).map_err(FrameError::Content)?;
+        Self::complete(out, raw)
+    }
+
+    /// The same of a short frame; `None` where it would have more than `most` bytes. No more than these are written then.
+    ///
+    /// # Errors
+    /// As of [`Self::encode`].
+    pub fn encode_within<T: Serialize>(most: usize, message: &T, raw: &[u8]) -> Result<Option<Vec<u8>>, FrameError> {
+        let Some(room) = most.checked_sub(HEADER + raw.len()) else { return Ok(None) };
+        let mut out = Limited { bytes: vec![0; HEADER], most: HEADER + room };
+        match serde_json::to_writer(&mut out, message) {
+            Ok(()) => Self::complete(out.bytes, raw).map(Some),
+            Err(e) if e.is_io() => Ok(None),
+            Err(e) => Err(FrameError::Content(e)),
+        }
+    }
+
+    /// Writes the header before the message, and the raw part after it.
+    fn complete(mut out: Vec<u8>, raw: &[u8]) -> Result<Vec<u8>, FrameError> {
         let json = check("a message", out.len() - HEADER, MAX_JSON)?;
         check("a script with its environment", raw.len(), MAX_RAW)?;
         out[..4].copy_from_slice(&MAGIC);
@@ -146,6 +165,26 @@ impl Frame {
     /// [`FrameError::Content`].
     pub fn message<T: DeserializeOwned>(&self) -> Result<T, FrameError> {
         serde_json::from_slice(&self.json).map_err(FrameError::Content)
+    }
+}
+
+/// Takes no more bytes than `most`.
+struct Limited {
+    bytes: Vec<u8>,
+    most: usize,
+}
+
+impl io::Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > self.most {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -248,6 +287,14 @@ mod tests {
             assert_eq!(frames[0].raw, b"raw\0bytes");
             assert!(matches!(decoder.end(), FrameError::Closed));
         }
+    }
+
+    #[test]
+    fn a_frame_that_would_be_too_long_is_not_written_out() {
+        let whole = Frame::encode(&"abc", b"de").unwrap();
+        assert_eq!(Frame::encode_within(whole.len(), &"abc", b"de").unwrap(), Some(whole.clone()));
+        assert_eq!(Frame::encode_within(whole.len() - 1, &"abc", b"de").unwrap(), None);
+        assert_eq!(Frame::encode_within(1, &"abc", b"de").unwrap(), None);
     }
 
     #[test]

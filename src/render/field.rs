@@ -115,6 +115,8 @@ pub enum Cut {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     Nothing,
+    /// Less than that: a query that is brief answers it, too.
+    Brief,
     /// A forecast of the plan, for pending jobs.
     Plan,
     /// The files of the standard streams.
@@ -175,6 +177,13 @@ impl<T: Table> Field<T> {
     #[must_use]
     pub const fn needs(mut self, need: Need) -> Self {
         self.need = need;
+        self
+    }
+
+    /// A brief query answers it.
+    #[must_use]
+    pub const fn brief(mut self) -> Self {
+        self.need = Need::Brief;
         self
     }
 

@@ -180,6 +180,11 @@ impl<T: Table> Layout<T> {
         self.columns.iter().any(|column| T::fields()[column.field].need == need)
     }
 
+    /// Whether a brief query answers all of its columns.
+    pub fn is_brief(&self) -> bool {
+        self.columns.iter().all(|column| T::fields()[column.field].need == Need::Brief)
+    }
+
     fn push(&mut self, field: usize, width: usize, right: bool) {
         self.columns.push(Column { field, width, right, after: String::new() });
     }

@@ -42,6 +42,11 @@ impl<T: Table> Sort<T> {
         self.keys.iter().any(|key| T::fields()[key.field].need == need)
     }
 
+    /// Whether a brief query answers all that the order depends on.
+    pub fn is_brief(&self) -> bool {
+        self.keys.iter().all(|key| T::fields()[key.field].need == Need::Brief)
+    }
+
     /// Sorts the rows; rows that are equal keep their order.
     pub fn apply(&self, rows: &mut Vec<T::Row<'_>>, ctx: &Ctx) {
         if self.keys.is_empty() {

@@ -60,11 +60,13 @@ pub fn view_of(mut job: Job, setting: BatchTasks) -> JobView {
     view_without_steps(job, setting)
 }
 
+/// A held job has the priority 0, as in Slurm.
+fn shown_priority(job: &Job) -> u32 {
+    if job.hold == Hold::No { job.priority } else { 0 }
+}
+
 fn view_without_steps(mut job: Job, setting: BatchTasks) -> JobView {
-    // A held job has the priority 0, as in Slurm.
-    if job.hold != Hold::No {
-        job.priority = 0;
-    }
+    job.priority = shown_priority(&job);
     let request = &job.request;
     let pattern = |path: &Option<String>| path.clone().unwrap_or_default();
     JobView {
@@ -90,6 +92,15 @@ impl Core {
     pub fn view_without_steps(&self, id: JobId, now: Timestamp) -> Option<JobView> {
         let record = self.jobs.get(&id)?;
         Some(self.view_now(record, view_without_steps(record.job.without_steps(), self.config.batch_tasks), now))
+    }
+
+    /// As [`Self::view`], with no more than [`Job::brief`].
+    pub fn brief_view(&self, id: JobId, now: Timestamp) -> Option<JobView> {
+        let record = self.jobs.get(&id)?;
+        let mut job = record.job.brief();
+        job.run.reason = self.reason(id, now);
+        job.priority = shown_priority(&record.job);
+        Some(JobView { job, ..JobView::default() })
     }
 
     /// Adds what the live state knows of a record.

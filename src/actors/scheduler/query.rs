@@ -30,11 +30,13 @@ impl Handler<QueryJobs> for SchedulerActor {
     fn handle(&mut self, QueryJobs { query, ids }: QueryJobs, _: &mut Self::Context) -> Self::Result {
         let now = self.now();
         // Views are made of what is wanted alone: the queue may be long, and nothing else happens meanwhile.
-        let mut jobs: Vec<JobView> = match query.without_steps {
-            true => ids.into_iter().filter_map(|id| self.core.view_without_steps(id, now)).collect(),
-            false => ids.into_iter().filter_map(|id| self.core.view(id, now)).collect(),
+        let view = |id| match (query.brief, query.without_steps) {
+            (true, _) => self.core.brief_view(id, now),
+            (false, true) => self.core.view_without_steps(id, now),
+            (false, false) => self.core.view(id, now),
         };
-        for job in &mut jobs {
+        let mut jobs: Vec<JobView> = ids.into_iter().filter_map(view).collect();
+        for job in jobs.iter_mut().filter(|_| !query.brief) {
             match query.without_paths {
                 true => job.clear_paths(),
                 false => fill_paths(job, &self.core.config().host.name),

@@ -155,6 +155,9 @@ fn add_past(query: &JobQuery, list: &mut JobList, unknown: &mut Vec<JobId>, foun
         if !query.matches(&job) {
             continue;
         }
+        if query.brief {
+            job = JobView { job: job.brief(), ..JobView::default() };
+        }
         if query.without_paths {
             job.clear_paths();
         }

@@ -82,53 +82,62 @@ fn gres_each(gpus: Option<u64>) -> Value {
 
 /// Slurm's fields but for the texts that are kept with a job.
 static FIELDS: &[F] = &[
-    F::new(&["JobArrayID"], "JOBID", |r, c| ranked(r, r.shown.squeue_id(c))).code("i"),
-    F::new(&["JobID"], "JOBID", |r, _| r.shown.raw().0.into()).code("A"),
-    F::new(&["ArrayJobID"], "ARRAY_JOB_ID", |r, _| r.shown.array_job().0.into()).code("F"),
+    F::new(&["JobArrayID"], "JOBID", |r, c| ranked(r, r.shown.squeue_id(c))).code("i").brief(),
+    F::new(&["JobID"], "JOBID", |r, _| r.shown.raw().0.into()).code("A").brief(),
+    F::new(&["ArrayJobID"], "ARRAY_JOB_ID", |r, _| r.shown.array_job().0.into()).code("F").brief(),
     F::new(&["ArrayTaskID"], "ARRAY_TASK_ID", |r, c| match r.shown.task(c) {
         Some(text) => ranked(r, text),
         None => "N/A".into(),
     })
-    .code("K"),
-    F::new(&["Partition"], "PARTITION", |r, _| r.job.partition.clone().into()).code("P"),
-    F::new(&["Name"], "NAME", |r, _| r.job.request.name.clone().into()).code("j").own(&["JobName"]),
-    F::new(&["UserName"], "USER", |r, _| r.job.request.user.clone().into()).code("u").own(&["User"]),
-    F::new(&["UserID"], "UID", |r, _| r.job.request.uid.into()).code("U"),
+    .code("K")
+    .brief(),
+    F::new(&["Partition"], "PARTITION", |r, _| r.job.partition.clone().into()).code("P").brief(),
+    F::new(&["Name"], "NAME", |r, _| r.job.request.name.clone().into()).code("j").own(&["JobName"]).brief(),
+    F::new(&["UserName"], "USER", |r, _| r.job.request.user.clone().into()).code("u").own(&["User"]).brief(),
+    F::new(&["UserID"], "UID", |r, _| r.job.request.uid.into()).code("U").brief(),
     F::new(&["GroupName"], "GROUP", |r, _| r.job.request.group.clone().into()).code("g"),
     F::new(&["GroupID"], "GROUP", |r, _| r.job.request.gid.into()).code("G"),
-    F::new(&["StateCompact"], "ST", |r, _| r.job.run.state.code().into()).code("t").own(&["ST"]),
-    F::new(&["State"], "STATE", |r, _| r.job.run.state.name().into()).code("T"),
+    F::new(&["StateCompact"], "ST", |r, _| r.job.run.state.code().into()).code("t").own(&["ST"]).brief(),
+    F::new(&["State"], "STATE", |r, _| r.job.run.state.name().into()).code("T").brief(),
     F::new(&["TimeUsed"], "TIME", |r, c| Value::Short(Some(job::elapsed_secs(r.job, c))))
         .code("M")
         .cut(Cut::Header)
-        .own(&["Time", "Elapsed"]),
-    F::new(&["TimeLimit"], "TIME_LIMIT", |r, _| Value::Short(r.job.request.time_limit_secs)).code("l").cut(Cut::Header),
-    F::new(&["TimeLeft"], "TIME_LEFT", |r, c| Value::Short(job::time_left(r.job, c))).code("L").cut(Cut::Header),
+        .own(&["Time", "Elapsed"])
+        .brief(),
+    F::new(&["TimeLimit"], "TIME_LIMIT", |r, _| Value::Short(r.job.request.time_limit_secs))
+        .code("l")
+        .cut(Cut::Header)
+        .brief(),
+    F::new(&["TimeLeft"], "TIME_LEFT", |r, c| Value::Short(job::time_left(r.job, c)))
+        .code("L")
+        .cut(Cut::Header)
+        .brief(),
     F::new(&["StartTime"], "START_TIME", |r, _| instant(job::start_or_expected(r.job)))
         .code("S")
         .needs(Need::Plan)
         .own(&["Start"]),
     F::new(&["EndTime"], "END_TIME", |r, c| instant(job::end_or_expected(r.job, c))).code("e").needs(Need::Plan),
-    F::new(&["SubmitTime"], "SUBMIT_TIME", |r, _| instant(Some(r.job.submit))).code("V"),
-    F::new(&["NumNodes"], "NODES", one).code("D"),
+    F::new(&["SubmitTime"], "SUBMIT_TIME", |r, _| instant(Some(r.job.submit))).code("V").brief(),
+    F::new(&["NumNodes"], "NODES", one).code("D").brief(),
     F::new(&["NumCPUs"], "CPUS", |r, _| job::allocated_or_asked(r.job).cpus.into()).code("C"),
-    F::new(&["ReasonList"], "NODELIST(REASON)", |r, c| r.reason_or_nodes(c).into()).code("R").cut(Cut::Reason).own(&[
-        "NodeList(Reason)",
-        "NodeListReason",
-        "Reason",
-        "NodeList",
-    ]),
-    F::new(&["Reason"], "REASON", |r, _| r.reason().into()).code("r"),
-    F::new(&["NodeList"], "NODELIST", |r, c| job::nodes(r.job, c).to_owned().into()).code("N").cut(Cut::Never),
+    F::new(&["ReasonList"], "NODELIST(REASON)", |r, c| r.reason_or_nodes(c).into())
+        .code("R")
+        .cut(Cut::Reason)
+        .own(&["NodeList(Reason)", "NodeListReason", "Reason", "NodeList"])
+        .brief(),
+    F::new(&["Reason"], "REASON", |r, _| r.reason().into()).code("r").brief(),
+    F::new(&["NodeList"], "NODELIST", |r, c| job::nodes(r.job, c).to_owned().into()).code("N").cut(Cut::Never).brief(),
     F::new(&["BatchHost"], "EXEC_HOST", |r, c| match job::nodes(r.job, c) {
         "" => "n/a".into(),
         node => node.to_owned().into(),
     })
-    .code("B"),
+    .code("B")
+    .brief(),
     F::new(&["SchedNodes"], "SCHEDNODES", |r, c| r.sched_nodes(c).into()).code("Y").needs(Need::Plan).cut(Cut::Never),
-    F::new(&["PriorityLong"], "PRIORITY", |r, _| job::priority(r.job).into()).code("Q"),
+    F::new(&["PriorityLong"], "PRIORITY", |r, _| job::priority(r.job).into()).code("Q").brief(),
     F::new(&["Priority"], "PRIORITY", |r, _| Value::Share(f64::from(job::priority(r.job)) / f64::from(u32::MAX), 14))
-        .code("p"),
+        .code("p")
+        .brief(),
     F::new(&["Dependency"], "DEPENDENCY", |r, _| Value::or_null(job::dependency(r.job).as_deref())).code("E"),
     F::new(&["Feature", "Features"], "FEATURES", |r, _| Value::or_null(r.job.request.constraint.as_ref())).code("f"),
     F::new(&["ReqNodes"], "REQ_NODES", |r, _| r.job.request.nodelist.to_string().into()).code("n"),
@@ -154,11 +163,11 @@ static FIELDS: &[F] = &[
     F::new(&["AllocNodes"], "ALLOC_NODES", |r, _| r.job.request.submit_host.clone().into()),
     F::new(&["AllocSID"], "ALLOC_SID", zero),
     F::new(&["AssocID"], "ASSOC_ID", zero),
-    F::new(&["BatchFlag"], "BATCH_FLAG", |r, _| job::is_batch(r.job).into()),
+    F::new(&["BatchFlag"], "BATCH_FLAG", |r, _| job::is_batch(r.job).into()).brief(),
     F::new(&["BoardsPerNode"], "BOARDS_PER_NODE", not_available),
     F::new(&["BurstBuffer"], "BURST_BUFFER", null),
     F::new(&["BurstBufferState"], "BURST_BUFFER_STATE", null),
-    F::new(&["Cluster"], "CLUSTER", |_, c| c.cluster.clone().into()),
+    F::new(&["Cluster"], "CLUSTER", |_, c| c.cluster.clone().into()).brief(),
     F::new(&["ClusterFeature", "ClusterFeatures"], "CLUSTER_FEATURES", null),
     F::new(&["Container"], "CONTAINER", null),
     F::new(&["ContainerID"], "CONTAINER_ID", null),
@@ -186,7 +195,7 @@ static FIELDS: &[F] = &[
     F::new(&["NTPerCore"], "NTASKS_PER_CORE", not_available),
     F::new(&["NTPerNode"], "NTASKS_PER_NODE", |r, _| r.job.request.ntasks_per_node.unwrap_or(0).into()),
     F::new(&["NTPerSocket"], "NTASKS_PER_SOCKET", not_available),
-    F::new(&["NumTasks"], "TASKS", |r, _| r.job.request.task_count().into()),
+    F::new(&["NumTasks"], "TASKS", |r, _| r.job.request.task_count().into()).brief(),
     F::new(&["Origin"], "ORIGIN", not_available),
     F::new(&["OriginRaw"], "ORIGIN_RAW", not_available),
     F::new(&["PendingTime"], "PENDING_TIME", |r, c| {
@@ -220,21 +229,56 @@ static FIELDS: &[F] = &[
     F::new(&["tres-per-task"], "TRES_PER_TASK", |r, _| Value::or_not_available(job::tres_per_task(r.job))),
     F::new(&["Wait4Switch"], "WAIT4SWITCH", |_, _| Value::Short(Some(0))),
     // slotd's own, for lists of names.
-    F::new(&[], "JOBID", |r, c| ranked(r, r.shown.id(c))).own(&["JobID"]),
-    F::new(&[], "NTASKS", |r, _| r.job.request.task_count().into()).own(&["NTasks"]),
-    F::new(&[], "CPUS", |r, _| r.job.tres.cpus.into()).own(&["CPUS", "ReqCPUS"]),
-    F::new(&[], "REQ_MEM", |r, _| Value::Mib(r.job.tres.mem_mb)).own(&["ReqMem"]),
-    F::new(&[], "REQ_GPU", |r, _| r.job.tres.gpus.into()).own(&["ReqGPU", "ReqGPUS"]),
+    F::new(&[], "JOBID", |r, c| ranked(r, r.shown.id(c))).own(&["JobID"]).brief(),
+    F::new(&[], "NTASKS", |r, _| r.job.request.task_count().into()).own(&["NTasks"]).brief(),
+    F::new(&[], "CPUS", |r, _| r.job.tres.cpus.into()).own(&["CPUS", "ReqCPUS"]).brief(),
+    F::new(&[], "REQ_MEM", |r, _| Value::Mib(r.job.tres.mem_mb)).own(&["ReqMem"]).brief(),
+    F::new(&[], "REQ_GPU", |r, _| r.job.tres.gpus.into()).own(&["ReqGPU", "ReqGPUS"]).brief(),
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::job::Hold;
+    use crate::model::request::JobKind;
+    use crate::model::view::JobView;
+    use crate::model::{JobState, Reason};
+    use crate::render::fixture::{at, ctx, job};
+    use crate::render::squeue::rows::rows;
 
     #[test]
     fn every_letter_of_slurm_but_the_undefined_ones_has_one_field() {
         for c in ('a'..='z').chain('A'..='Z') {
             assert_eq!(Squeue::fields().iter().filter(|f| f.codes.contains(c)).count(), 1, "%{c}");
+        }
+    }
+
+    #[test]
+    fn a_brief_query_answers_what_is_told_of_it() {
+        let exit = ExitCode::status(3);
+        let jobs = [
+            job(1, "waits").limit(60).asks(|r| (r.ntasks, r.nice) = (Some(3), 5)).build(),
+            job(2, "held").reason(Reason::JobHeldUser).with(|j| j.hold = Hold::User).build(),
+            job(3, "runs").limit(90).running(7).asks(|r| r.ntasks_per_node = Some(2)).build(),
+            job(4, "suspended")
+                .running(9)
+                .with(|j| (j.run.state, j.run.suspended_at, j.run.suspended_us) = (JobState::Suspended, Some(at(3)), 5))
+                .build(),
+            job(5, "ended").ended(JobState::Failed, Reason::NonZeroExitCode, exit, 9, 4).build(),
+            job(6, "stepped").running(9).with(|j| (j.run.stepped_us, j.tres.gpus) = (2_000_000, 1)).build(),
+            job(7, "rest").rest(&[1, 2, 5], Some(2)).build(),
+            job(8, "task").task(7, 3).running(1).build(),
+            job(9, "part").part(7, &[8, 9]).asks(|r| r.kind = JobKind::Run).build(),
+        ];
+        let ctx = ctx();
+        for whole in &jobs {
+            let brief = JobView { job: whole.job.brief(), ..JobView::default() };
+            let (whole, brief) = (std::slice::from_ref(whole), std::slice::from_ref(&brief));
+            let (whole, brief) = (rows(whole, false, &[]), rows(brief, false, &[]));
+            for field in Squeue::fields().iter().filter(|field| field.need == Need::Brief) {
+                let values = |rows: &[Row<'_>]| rows.iter().map(|row| field.value(row, &ctx)).collect::<Vec<_>>();
+                assert_eq!(values(&brief), values(&whole), "{} of {}", field.title(), whole[0].job.request.name);
+            }
         }
     }
 
