@@ -69,7 +69,9 @@
 //! answers, then the notify hook. What ends or signals running processes acts at once and is recorded after, so that a
 //! full disk never protects the job that fills it; a job that is stopped before its launch never starts
 //! (`actors::scheduler::in_flight`). So a job is RUNNING in the database before its process exists, its end
-//! is there before its resources go to the next job, and `sbatch` prints a number only when the job is durable.
+//! is there before the next one with its resources has a process, and `sbatch` prints a number only when the job is durable.
+//! What a round decides is committed with what asked for it: a job that starts at once is one write to the disk, and its end
+//! is another, which starts the next.
 //!
 //! Nothing polls. Each fact asks for one scheduling round, and any number of facts share one. There is one timer, set for
 //! what is due next; an idle daemon does not wake up.

@@ -1,5 +1,6 @@
 //! `slotd db`, and what the daemon says of a database that is damaged.
 
+use slotd_kit::wal::Written;
 use slotd_kit::{Setup, Slotd};
 use std::fs;
 use std::io::Write;
@@ -53,4 +54,52 @@ fn a_damaged_database_is_refused_with_the_way_back() {
     slotd.cmd("slotd", &["db", "restore", copy.to_str().unwrap()]).ok();
     slotd.start_daemon();
     assert_eq!(slotd.state(job), "PENDING");
+}
+
+/// The least that one of some tries writes: on a machine that has much else to do the daemon may be late for one. All of
+/// them together write less than the log takes before it is begun anew.
+fn least(slotd: &Slotd, mut deed: impl FnMut()) -> Written {
+    let tries = (0..4).map(|_| {
+        let before = Written::of(&database(slotd));
+        deed();
+        Written::of(&database(slotd)) - before
+    });
+    tries.min().expect("tries")
+}
+
+#[test]
+fn a_job_that_starts_at_once_is_two_writes_to_the_disk() {
+    let slotd = Slotd::start();
+    let run = || drop(slotd.line("sbatch -W -o /dev/null --wrap true").ok());
+    run();
+    let job = least(&slotd, run);
+    // One for the submission with its start, one for the end. Pages: the record, its place among those that live, the
+    // request's jobs, what launches it with its two places, the step; then the record, the step and the two places again.
+    assert!(job <= Written { commits: 2, pages: 11 }, "{job:?}");
+}
+
+#[test]
+fn a_submission_writes_few_pages() {
+    let slotd = Slotd::start();
+    let submit = || drop(slotd.line("sbatch -H --wrap true").ok());
+    submit();
+    let same = least(&slotd, submit);
+    assert!(same <= Written { commits: 1, pages: 6 }, "{same:?}");
+    let mut number = 0;
+    let other = least(&slotd, || {
+        number += 1;
+        slotd.wrap(&["-H"], &format!("true {number}"));
+    });
+    // And the request, its name and the script.
+    assert!(other <= Written { commits: 1, pages: 9 }, "{other:?}");
+}
+
+#[test]
+fn the_end_of_a_job_and_the_start_of_the_next_are_one_write() {
+    let slotd = Setup::default().set("SLOTD_CPUS", 1).start();
+    let tasks = |count: u32| drop(slotd.line(&format!("sbatch -W -a 1-{count} -o /dev/null --wrap true")).ok());
+    tasks(1);
+    let (one, many) = (least(&slotd, || tasks(1)).commits, least(&slotd, || tasks(11)).commits);
+    // Eleven starts and eleven ends. One in three may be late.
+    assert!(many - one <= 10 + 3, "one task: {one}, eleven: {many}");
 }

@@ -292,9 +292,12 @@ pub struct GpusRead(pub Result<Vec<GpuReading>, String>);
 
 // ---- StoreActor ----
 
-/// Changes of one decision. Answered by [`Committed`] with the same number.
+/// What is to be committed, in this order and with one write to the disk. Answered by a [`Committed`] for each.
 #[derive(Message)]
 #[rtype(result = "()")]
+pub struct Commits(pub Vec<Commit>);
+
+/// Changes of one decision. Its [`Committed`] has the same number.
 pub struct Commit {
     pub seq: u64,
     pub changes: Vec<Change>,

@@ -1,7 +1,7 @@
 //! SchedulerActor: the shell around the scheduling core.
 //!
 //! Owns the core, the runners of active jobs, and who waits for news of which job. Receives the sessions' commands
-//! and the runners' facts. Sends [`Commit`] to the store, and after each commit's acknowledgement carries the effects
+//! and the runners' facts. Sends [`Commits`] to the store, and after each commit's acknowledgement carries the effects
 //! out: launches to the runners, replies, then notifications. What ends or signals running processes does not wait for
 //! it (`in_flight`). It awaits nothing. An idle one has no timer;
 //! the alarm is set for what is due next, if anything is. Stops with the daemon; if it dies the daemon ends.
@@ -20,7 +20,7 @@ use crate::sys::break_point;
 use actix::prelude::*;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot, watch};
 
 mod control;
@@ -49,12 +49,18 @@ use watchers::Watch;
 /// Messages that may wait before senders have to.
 const MAILBOX: usize = 4096;
 
+/// A round that took no longer than this is waited for: what it starts is then committed with what asked for it.
+const QUICK_ROUND: Duration = Duration::from_micros(300);
+
+/// So many commits do not wait for a round.
+const MOST_UNSENT: usize = 64;
+
 /// What a step ends by that was stopped before it began.
 const SIGTERM: i32 = 15;
 
 /// Where the scheduler's decisions go.
 pub struct SchedulerOutputs {
-    pub store: Recipient<Commit>,
+    pub store: Recipient<Commits>,
     pub notifier: Recipient<NotifyEnd>,
     /// Number of the next notice for it; `None` without a hook.
     pub next_notice: Option<u64>,
@@ -87,7 +93,10 @@ pub struct SchedulerActor {
     outputs: SchedulerOutputs,
     seq: u64,
     in_flight: InFlight<Asker>,
+    /// The store gets them after the next round.
+    unsent: Vec<Commit>,
     round_queued: bool,
+    is_round_quick: bool,
     runners: HashMap<JobId, Recipient<RunnerCommand>>,
     watchers: HashMap<JobId, Watch>,
     step_news: HashMap<StepKey, NewsSender>,
@@ -120,7 +129,9 @@ impl SchedulerActor {
             outputs,
             seq: 0,
             in_flight: InFlight::default(),
+            unsent: Vec::new(),
             round_queued: false,
+            is_round_quick: true,
             runners: HashMap::new(),
             watchers: HashMap::new(),
             step_news: HashMap::new(),
@@ -171,13 +182,24 @@ impl SchedulerActor {
             _ => None,
         };
         let changed = changes.iter().filter_map(Change::job).collect();
-        self.outputs.store.do_send(Commit { seq: self.seq, changes, texts_for, submission });
+        self.unsent.push(Commit { seq: self.seq, changes, texts_for, submission });
         self.in_flight.push(Waiting { seq: self.seq, effects: sorted.later, ended, changed, sent, asker });
+        if !(self.round_queued && self.is_round_quick) || self.unsent.len() >= MOST_UNSENT {
+            self.send_commits();
+        }
         for effect in sorted.at_once {
             self.carry_out(effect, &mut HashMap::new());
         }
         for launch in sorted.called_off {
             self.end_unlaunched(launch);
+        }
+    }
+
+    /// One message, so that one write to the disk is enough for what it has: a submission and the start that comes of it,
+    /// the end of a job and the start of the next.
+    fn send_commits(&mut self) {
+        if !self.unsent.is_empty() {
+            self.outputs.store.do_send(Commits(std::mem::take(&mut self.unsent)));
         }
     }
 
@@ -190,8 +212,8 @@ impl SchedulerActor {
 
     /// As [`Self::commit_then`], and asks for a round.
     fn commit(&mut self, out: Outbox, ctx: &mut Context<Self>) {
-        self.commit_then(out, None);
         self.ask_round(ctx);
+        self.commit_then(out, None);
     }
 
     fn ask_round(&mut self, ctx: &mut Context<Self>) {
@@ -243,9 +265,12 @@ impl Handler<Round> for SchedulerActor {
         let mut cx = Cx::at(self.now());
         let began = Instant::now();
         self.core.plan(&mut cx);
+        let took = began.elapsed();
         self.log_node();
-        self.counters.round(began.elapsed(), &self.core, cx.now, &cx.out);
+        self.counters.round(took, &self.core, cx.now, &cx.out);
+        self.is_round_quick = took <= QUICK_ROUND;
         self.commit_then(cx.out, None);
+        self.send_commits();
         if self.core.take_gpu_request() {
             self.outputs.gpus.do_send(ReadGpus);
         }

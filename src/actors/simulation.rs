@@ -201,14 +201,16 @@ impl Actor for StoreDouble {
     type Context = Context<Self>;
 }
 
-impl Handler<Commit> for StoreDouble {
+impl Handler<Commits> for StoreDouble {
     type Result = ();
 
-    fn handle(&mut self, commit: Commit, _: &mut Self::Context) {
+    fn handle(&mut self, Commits(commits): Commits, _: &mut Self::Context) {
         let mut world = self.world.borrow_mut();
         if self.epoch == world.epoch {
-            let said = world.disk.push(commit);
-            world.tell(said);
+            for commit in commits {
+                let said = world.disk.push(commit);
+                world.tell(said);
+            }
         }
     }
 }

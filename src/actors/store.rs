@@ -1,7 +1,7 @@
 //! StoreActor: the only writer of the database.
 //!
 //! Owns the writing connection, on an arbiter of its own, so that a slow disk blocks nobody else. Receives
-//! [`Commit`]. Sends [`Committed`] for each, in the order they came. Commits what is waiting as one transaction
+//! [`Commits`]. Sends [`Committed`] for each, in the order they came. Commits what is waiting as one transaction
 //! (group commit): an fsync is paid once for all submissions that arrived during the one before.
 //! A fault that may pass (a full disk, a lock, a failed fsync) loses nothing and ends nothing: what is to be committed
 //! waits, and is tried again. Only submissions do not wait: nobody has been told of them, and who made them hears of the
@@ -174,15 +174,17 @@ impl Actor for StoreActor {
 #[rtype(result = "()")]
 struct Flush;
 
-impl Handler<Commit> for StoreActor {
+impl Handler<Commits> for StoreActor {
     type Result = ();
 
-    fn handle(&mut self, commit: Commit, ctx: &mut Self::Context) {
+    fn handle(&mut self, Commits(commits): Commits, ctx: &mut Self::Context) {
         if self.backlog.is_empty() && self.backlog.fault().is_none() {
             ctx.notify(Flush);
         }
-        self.outputs.growth.count(&commit.changes);
-        self.backlog.push(commit);
+        for commit in commits {
+            self.outputs.growth.count(&commit.changes);
+            self.backlog.push(commit);
+        }
         if let Some(error) = self.backlog.fault().cloned() {
             // From before the scheduler heard of the fault.
             self.tell_fault(error);
@@ -209,6 +211,8 @@ impl Handler<Flush> for StoreActor {
                 if self.backlog.recover() {
                     self.outputs.well.do_send(StoreWell);
                 }
+                // Behind the answers.
+                self.store.empty_long_log();
             }
         }
     }
@@ -323,9 +327,9 @@ mod tests {
         // Holds for this connection; the store makes a new one after each failure of SQLite.
         store.limit_pages(40);
         let (store, mut heard) = start(store);
-        store.do_send(insert(1, large()));
+        store.do_send(Commits(vec![insert(1, large())]));
         assert_eq!(next(&mut heard).await, Said::Unstored(StoreFault::Full, Vec::new()));
-        store.do_send(insert(2, Vec::new()));
+        store.do_send(Commits(vec![insert(2, Vec::new())]));
         let rest = [next(&mut heard).await, next(&mut heard).await, next(&mut heard).await];
         assert_eq!(rest, [Said::Committed(1), Said::Committed(2), Said::Well]);
     }
@@ -336,22 +340,22 @@ mod tests {
         let mut store = place.store();
         store.limit_pages(40);
         let (store, mut heard) = start(store);
-        store.do_send(submission(1, large()));
+        store.do_send(Commits(vec![submission(1, large())]));
         assert_eq!(next(&mut heard).await, Said::Unstored(StoreFault::Full, vec![1]));
         // What the scheduler says before it has heard of it: a start, a task of it, and another submission.
         let task = Job { role: ArrayRole::Task { array_job: JobId(1), task: 3 }, ..testing::job(2) };
         let texts = Texts::SameAs(JobId(1));
         let split = Change::Insert { job: Box::new(task.clone()), texts };
         let changes = vec![split, Change::Update(Box::new(testing::job(1)))];
-        store.do_send(Commit { seq: 2, changes, texts_for: vec![JobId(1), JobId(2)], submission: None });
+        store.do_send(Commits(vec![Commit { seq: 2, changes, texts_for: vec![JobId(1), JobId(2)], submission: None }]));
         let started = Change::PutStep { job: JobId(2), step: Box::new(testing::step(StepId::Batch)) };
         let notice = Box::new(Notice::of(&task));
         let ended = Change::PutNotice { number: 1, job: task.id, notice };
         let changes = vec![started, ended];
-        store.do_send(Commit { seq: 3, changes, texts_for: Vec::new(), submission: None });
-        store.do_send(submission(4, Vec::new()));
+        store.do_send(Commits(vec![Commit { seq: 3, changes, texts_for: Vec::new(), submission: None }]));
+        store.do_send(Commits(vec![submission(4, Vec::new())]));
         assert_eq!(next(&mut heard).await, Said::Unstored(StoreFault::Full, vec![4]));
-        store.do_send(insert(5, Vec::new()));
+        store.do_send(Commits(vec![insert(5, Vec::new())]));
         for seq in 1..=5 {
             assert_eq!(next(&mut heard).await, Said::Committed(seq));
         }
@@ -366,7 +370,7 @@ mod tests {
         let store = place.store();
         let other = place.locked();
         let (store, mut heard) = start(store);
-        store.do_send(insert(1, Vec::new()));
+        store.do_send(Commits(vec![insert(1, Vec::new())]));
         assert_eq!(next(&mut heard).await, Said::Unstored(StoreFault::Locked, Vec::new()));
         drop(other);
         assert_eq!([next(&mut heard).await, next(&mut heard).await], [Said::Committed(1), Said::Well]);

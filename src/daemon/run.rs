@@ -111,6 +111,7 @@ fn start(root: PathBuf, env: &Environment, handed: Option<UnixListener>) -> Resu
         log::warn!("the database could not be copied before its shape is changed: {why}");
     }
     let store = Store::open(&file).map_err(unusable(&paths))?;
+    store.fill_log();
     Reader::open(&file).map_err(unusable(&paths))?;
     // Started before this process grows: the launcher forks cheaply because it is small.
     adopt::await_launches(paths.root()).map_err(failed("an earlier launcher"))?;

@@ -68,17 +68,14 @@ impl Reader {
     /// # Errors
     /// The database can't be read.
     pub fn first_end(&mut self) -> Result<Option<Timestamp>, StoreError> {
-        let mut first = None;
-        // By state, since the index is.
-        for state in ended() {
-            let end: Option<i64> = jobs::table
-                .filter(jobs::state.eq(state))
-                .select(diesel::dsl::min(jobs::end_us))
-                .first(&mut self.conn)
-                .map_err(StoreError::sql("read when jobs ended"))?;
-            first = [first, end].into_iter().flatten().min();
-        }
-        Ok(first.map(Timestamp))
+        let end: Option<i64> = jobs::table
+            .filter(jobs::end_us.is_not_null().and(jobs::state.eq_any(ended())))
+            .order(jobs::end_us)
+            .select(jobs::end_us.assume_not_null())
+            .first(&mut self.conn)
+            .optional()
+            .map_err(StoreError::sql("read when jobs ended"))?;
+        Ok(end.map(Timestamp))
     }
 
     /// The records that ended before `before`, by number.
@@ -180,7 +177,7 @@ impl Reader {
 fn named_by_pending(conn: &mut SqliteConnection) -> Result<BTreeSet<i64>, StoreError> {
     let texts: Vec<DependencyText> = diesel::sql_query(
         "SELECT DISTINCT requests.body -> '$.dependency' AS text FROM jobs JOIN requests USING (request_id) \
-         WHERE jobs.state = 'PENDING' AND requests.body -> '$.dependency' IS NOT NULL",
+         WHERE jobs.end_us IS NULL AND jobs.state = 'PENDING' AND requests.body -> '$.dependency' IS NOT NULL",
     )
     .load(conn)
     .map_err(StoreError::sql("read the dependencies of pending jobs"))?;

@@ -6,44 +6,114 @@ use crate::model::JobRequest;
 use crate::store::error::StoreError;
 use crate::store::row::to_json;
 use crate::store::schema::{requests, texts};
+use diesel::dsl::{exists, select};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 
 /// The smallest number of remembered requests at which those that are gone are looked for.
 const SWEEP_AT_LEAST: usize = 256;
 
-/// Which row holds a request that is in memory. Equal pointers mean the same request: while a `Weak` is kept,
-/// neither can its place be given to another request, nor can `Arc::make_mut` change it where it is.
+/// So many rows of each table are known by their hashes, the newest: a text that is older is stored again.
+const RECENT: usize = 4096;
+
+/// What is known of the rows of requests and texts.
 #[derive(Debug, Default)]
-pub(super) struct RequestCache {
-    known: HashMap<usize, (Weak<JobRequest>, i64)>,
+pub(super) struct Interned {
+    /// Which row holds a request that is in memory. Equal pointers mean the same request: while a `Weak` is kept,
+    /// neither can its place be given to another request, nor can `Arc::make_mut` change it where it is.
+    held: HashMap<usize, (Weak<JobRequest>, i64)>,
     sweep_at: usize,
+    requests: Recent,
+    texts: Recent,
 }
 
-impl RequestCache {
+/// The newest rows of a table by the hashes of their bodies. A row may be gone.
+#[derive(Debug, Default)]
+struct Recent {
+    rows: HashMap<i64, i64>,
+    /// The hashes, oldest first.
+    order: VecDeque<i64>,
+    /// What the database has of late is in it.
+    is_read: bool,
+}
+
+impl Recent {
+    /// The row whose body has this hash, if it is one of the newest; `newest` tells hashes and rows, newest first.
+    fn find(
+        &mut self,
+        hash: i64,
+        newest: impl FnOnce() -> QueryResult<Vec<(i64, i64)>>,
+    ) -> Result<Option<i64>, StoreError> {
+        if !self.is_read {
+            let rows = newest().map_err(StoreError::sql("read the newest texts"))?;
+            rows.into_iter().rev().for_each(|(hash, row)| self.put(hash, row));
+            self.is_read = true;
+        }
+        Ok(self.rows.get(&hash).copied())
+    }
+
+    fn put(&mut self, hash: i64, row: i64) {
+        if self.rows.insert(hash, row).is_none() {
+            self.order.push_back(hash);
+        }
+        if self.order.len() > RECENT
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.rows.remove(&oldest);
+        }
+    }
+}
+
+impl Interned {
     /// Forgets everything: after a rollback the rows may not exist.
     pub fn clear(&mut self) {
-        self.known.clear();
+        *self = Interned::default();
     }
 
     /// Tells that this request is the one in that row.
     pub fn remember(&mut self, request: &Arc<JobRequest>, request_id: i64) {
-        if self.known.len() >= self.sweep_at.max(SWEEP_AT_LEAST) {
-            self.known.retain(|_, (request, _)| request.strong_count() > 0);
-            self.sweep_at = self.known.len() * 2;
+        if self.held.len() >= self.sweep_at.max(SWEEP_AT_LEAST) {
+            self.held.retain(|_, (request, _)| request.strong_count() > 0);
+            self.sweep_at = self.held.len() * 2;
         }
-        self.known.insert(key(request), (Arc::downgrade(request), request_id));
+        self.held.insert(key(request), (Arc::downgrade(request), request_id));
     }
 
-    /// The row of the request; written now if there is no equal one.
-    pub fn row_of(&mut self, conn: &mut SqliteConnection, request: &Arc<JobRequest>) -> Result<i64, StoreError> {
-        if let Some((_, id)) = self.known.get(&key(request)) {
+    /// The row of the request; written now if there is no equal one of late.
+    pub fn request_row(&mut self, conn: &mut SqliteConnection, request: &Arc<JobRequest>) -> Result<i64, StoreError> {
+        if let Some((_, id)) = self.held.get(&key(request)) {
             return Ok(*id);
         }
-        let id = request_row(conn, request)?;
+        let body = to_json("requests", "body", &**request)?;
+        let hash = hash(body.as_bytes());
+        let newest =
+            || requests::table.select((requests::hash, requests::request_id)).order(requests::request_id.desc());
+        let likely = self.requests.find(hash, || newest().limit(RECENT as i64).load(conn))?;
+        let id = match likely {
+            Some(id) if is_request(conn, id, &body)? => id,
+            _ => insert_request(conn, request, hash, &body)?,
+        };
+        self.requests.put(hash, id);
         self.remember(request, id);
+        Ok(id)
+    }
+
+    /// The row of a script or an environment; written now if there is no equal one of late.
+    pub fn text_row(&mut self, conn: &mut SqliteConnection, body: &[u8]) -> Result<i64, StoreError> {
+        let hash = hash(body);
+        let newest = || texts::table.select((texts::hash, texts::text_id)).order(texts::text_id.desc());
+        let likely = self.texts.find(hash, || newest().limit(RECENT as i64).load(conn))?;
+        let id = match likely {
+            Some(id) if is_text(conn, id, body)? => id,
+            _ => diesel::insert_into(texts::table)
+                .values((texts::hash.eq(hash), texts::body.eq(body)))
+                .returning(texts::text_id)
+                .get_result(conn)
+                .map_err(StoreError::sql("store a text"))?,
+        };
+        self.texts.put(hash, id);
         Ok(id)
     }
 }
@@ -62,48 +132,30 @@ struct NewRequestRow<'a> {
     body: &'a str,
 }
 
-fn request_row(conn: &mut SqliteConnection, request: &JobRequest) -> Result<i64, StoreError> {
-    let body = to_json("requests", "body", request)?;
-    let hash = hash(body.as_bytes());
-    let equal = requests::table
-        .filter(requests::hash.eq(hash).and(requests::body.eq(&body)))
-        .select(requests::request_id)
-        .first(conn)
-        .optional()
-        .map_err(StoreError::sql("look for the request"))?;
-    match equal {
-        Some(id) => Ok(id),
-        None => diesel::insert_into(requests::table)
-            .values(NewRequestRow {
-                hash,
-                name: &request.name,
-                user: &request.user,
-                account: request.account.as_deref(),
-                body: &body,
-            })
-            .returning(requests::request_id)
-            .get_result(conn)
-            .map_err(StoreError::sql("store the request")),
-    }
+fn is_request(conn: &mut SqliteConnection, id: i64, body: &str) -> Result<bool, StoreError> {
+    select(exists(requests::table.find(id).filter(requests::body.eq(body))))
+        .get_result(conn)
+        .map_err(StoreError::sql("look for the request"))
 }
 
-/// The row of a script or an environment; written now if there is no equal one.
-pub(super) fn text_row(conn: &mut SqliteConnection, body: &[u8]) -> Result<i64, StoreError> {
-    let hash = hash(body);
-    let equal = texts::table
-        .filter(texts::hash.eq(hash).and(texts::body.eq(body)))
-        .select(texts::text_id)
-        .first(conn)
-        .optional()
-        .map_err(StoreError::sql("look for a text"))?;
-    match equal {
-        Some(id) => Ok(id),
-        None => diesel::insert_into(texts::table)
-            .values((texts::hash.eq(hash), texts::body.eq(body)))
-            .returning(texts::text_id)
-            .get_result(conn)
-            .map_err(StoreError::sql("store a text")),
-    }
+fn is_text(conn: &mut SqliteConnection, id: i64, body: &[u8]) -> Result<bool, StoreError> {
+    select(exists(texts::table.find(id).filter(texts::body.eq(body))))
+        .get_result(conn)
+        .map_err(StoreError::sql("look for a text"))
+}
+
+fn insert_request(conn: &mut SqliteConnection, request: &JobRequest, hash: i64, body: &str) -> Result<i64, StoreError> {
+    diesel::insert_into(requests::table)
+        .values(NewRequestRow {
+            hash,
+            name: &request.name,
+            user: &request.user,
+            account: request.account.as_deref(),
+            body,
+        })
+        .returning(requests::request_id)
+        .get_result(conn)
+        .map_err(StoreError::sql("store the request"))
 }
 
 /// FNV-1a, 64 bits. The standard library's hashes may change with the compiler; a stored one may not.

@@ -137,7 +137,7 @@ fn load_steps(conn: &mut SqliteConnection, rows: &[JobRow]) -> Result<(HashMap<i
 /// Every live job and every job that ended at `ended_since` or later, by number.
 pub(super) fn live_rows(conn: &mut SqliteConnection, ended_since: Timestamp) -> Result<Vec<JobRow>, StoreError> {
     let mut rows: Vec<JobRow> = jobs::table
-        .filter(jobs::state.eq_any(state_names(false)))
+        .filter(jobs::end_us.is_null().and(jobs::state.eq_any(state_names(false))))
         .select(JobRow::as_select())
         .load(conn)
         .map_err(StoreError::sql("read live jobs"))?;

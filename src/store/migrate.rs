@@ -67,9 +67,9 @@ fn known_versions() -> Vec<String> {
     all.iter().map(|migration| MigrationVersion::as_owned(&migration.name().version()).to_string()).collect()
 }
 
-/// Runs the migrations that are still missing, each in a transaction of its own.
+/// Runs the migrations that are still missing, all of them or none.
 pub(super) fn bring_up_to_date(conn: &mut SqliteConnection) -> diesel::migration::Result<()> {
-    conn.run_pending_migrations(MIGRATIONS).map(|_| ())
+    conn.immediate_transaction(|conn| conn.run_pending_migrations(MIGRATIONS).map(|_| ()))
 }
 
 #[cfg(test)]

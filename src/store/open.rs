@@ -10,21 +10,34 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 /// Each is a statement of its own, in this order: waiting for locks comes before what needs a lock.
 /// `synchronous=FULL` makes a commit survive a power failure; the group commit pays for it once.
 /// Who waits for a commit is told within two seconds that it cannot be made: the wait for a lock ends before.
 ///
 /// `secure_delete`: an environment that was dropped is not to be found in the file any more.
-const WRITER_PRAGMAS: [&str; 5] = [
+///
+/// `wal_autocheckpoint`: the store empties its log itself, when nobody waits for it ([`LOG_PAGES`]). This is for a log that has
+/// grown all the same.
+const WRITER_PRAGMAS: [&str; 6] = [
     "PRAGMA busy_timeout = 1000",
     "PRAGMA secure_delete = ON",
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA foreign_keys = ON",
+    "PRAGMA wal_autocheckpoint = 4000",
 ];
+
+/// So many pages the log has before it is copied into the database and written from its beginning again.
+pub(super) const LOG_PAGES: i64 = 1000;
+
+/// The bytes of such a log: its header, and each page with one of its own.
+const LOG_BYTES: u64 = 32 + (LOG_PAGES as u64 + 24) * (24 + 4096);
+
+/// The disk must have so many times the room, for the log to be made as large as it will be.
+const LOG_ROOM: u64 = 64;
 
 /// Of a new file: this has to come before the first table. It writes, for which a full disk may have no room later.
 pub(super) const NEW_PRAGMA: &str = "PRAGMA auto_vacuum = INCREMENTAL";
@@ -102,6 +115,28 @@ pub(super) fn source(path: &Path) -> Result<SqliteConnection, StoreError> {
     Ok(conn)
 }
 
+/// Makes the log of an open database as large as it is going to be. A commit then writes over what is there, and what it
+/// waits for is the disk alone: a file that grows is written down by the file system as well. What the log has been is
+/// untouched, and SQLite reads it as far as its sums are right.
+pub(super) fn fill_log(path: &Path) -> std::io::Result<()> {
+    let log = OpenOptions::new().write(true).open(log_of(path))?;
+    let length = log.metadata()?.len();
+    let disk = nix::sys::statvfs::fstatvfs(&log)?;
+    if length >= LOG_BYTES || disk.blocks_available().saturating_mul(disk.fragment_size()) < LOG_BYTES * LOG_ROOM {
+        return Ok(());
+    }
+    let zeros = vec![0; usize::try_from(LOG_BYTES - length).unwrap_or_default()];
+    log.write_all_at(&zeros, length)?;
+    log.sync_data()
+}
+
+/// The log beside the database.
+fn log_of(path: &Path) -> PathBuf {
+    let mut log = OsString::from(path);
+    log.push("-wal");
+    PathBuf::from(log)
+}
+
 /// Makes an empty file for its owner alone.
 pub(super) fn private(path: &Path) -> std::io::Result<std::fs::File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
@@ -118,9 +153,7 @@ fn set(path: &Path, conn: &mut SqliteConnection, pragmas: &[&str]) -> Result<(),
 fn check(path: &Path) -> Result<(), StoreError> {
     // A log beside the file may hold the newest migrations, so it has to be read as well. Where there is none the
     // file is all there is; "immutable" then keeps SQLite from making a log.
-    let mut log = OsString::from(path);
-    log.push("-wal");
-    let logged = std::fs::metadata(&log).is_ok_and(|log| log.len() > 0);
+    let logged = std::fs::metadata(log_of(path)).is_ok_and(|log| log.len() > 0);
     let mut conn = connect(path, if logged { "mode=ro" } else { "mode=ro&immutable=1" })?;
     refuse_unknown(path, &mut conn)
 }

@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
 /// A job record without its request and steps, which have tables of their own.
-#[derive(Debug, Clone, Queryable, Selectable, Insertable, AsChangeset)]
-#[diesel(table_name = jobs, primary_key(job_id), check_for_backend(Sqlite))]
+#[derive(Debug, Clone, Queryable, Selectable, Insertable)]
+#[diesel(table_name = jobs, check_for_backend(Sqlite))]
 pub(super) struct JobRow {
     pub job_id: i64,
     pub request_id: i64,

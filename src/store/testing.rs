@@ -217,8 +217,8 @@ fn role(id: JobId) -> impl Strategy<Value = ArrayRole> {
     prop_oneof![Just(ArrayRole::None), rest, task, part, Just(ArrayRole::Task { array_job: id, task: 7 })]
 }
 
-/// Any job with this number that keeps the one promise of the scheduler that queries rely on: a job that has
-/// ended has an end.
+/// Any job with this number that keeps the one promise of the scheduler that queries rely on: a job has an end if it has
+/// ended.
 pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
     let id = JobId(id);
     let words = (proptest::sample::select(&["cpu", "gpu"][..]), proptest::sample::select(Reason::ALL), state());
@@ -246,7 +246,7 @@ pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
                     reason,
                     eligible: times[0],
                     start: times[1],
-                    end: times[2].or(state.is_terminal().then_some(submit)),
+                    end: state.is_terminal().then(|| times[2].unwrap_or(submit)),
                     clock: times[3].map(|zero| ClockBase { boot: BootId(suspended_us.into()), zero }),
                     suspended_at: times[3],
                     stepped_us: suspended_us as i64 / -3,

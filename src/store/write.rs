@@ -5,7 +5,7 @@
 use crate::model::change::{Change, LaunchTexts, Texts};
 use crate::model::{Job, JobId, StepId, StoreFault, Timestamp};
 use crate::store::error::StoreError;
-use crate::store::intern::{RequestCache, text_row};
+use crate::store::intern::Interned;
 use crate::store::row::{self, JobRow, RunRow, StepRow};
 use crate::store::schema::{history, jobs, launches, steps};
 use crate::store::{load, notices, open, runs};
@@ -15,11 +15,19 @@ use diesel::sqlite::SqliteConnection;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+/// What SQLite tells of the log.
+#[derive(QueryableByName)]
+struct Checkpoint {
+    /// Its pages.
+    #[diesel(sql_type = diesel::sql_types::BigInt)]
+    log: i64,
+}
+
 /// The database, open for writing.
 pub struct Store {
     path: PathBuf,
     pub(super) conn: SqliteConnection,
-    requests: RequestCache,
+    interned: Interned,
     /// A failure of SQLite was the last that the connection was heard of.
     is_suspect: bool,
 }
@@ -31,7 +39,7 @@ impl Store {
     /// The file can't be opened, is no database of slotd, or was written by a newer slotd: then it is left untouched.
     pub fn open(path: &Path) -> Result<Store, StoreError> {
         let conn = open::writer(path)?;
-        Ok(Store { path: path.to_owned(), conn, requests: RequestCache::default(), is_suspect: false })
+        Ok(Store { path: path.to_owned(), conn, interned: Interned::default(), is_suspect: false })
     }
 
     /// Makes batches of changes durable: all with one write to the disk, each wholly or not at all.
@@ -70,15 +78,15 @@ impl Store {
     }
 
     fn commit_group(&mut self, batches: &[Vec<Change>]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
-        self.transaction(|conn, requests| {
+        self.transaction(|conn, interned| {
             let mut answers = Vec::with_capacity(batches.len());
             for batch in batches {
                 let mut told = None;
                 let answer =
-                    conn.transaction(|conn| apply_all(conn, requests, batch).inspect_err(|e| told = Some(e.clone())));
+                    conn.transaction(|conn| apply_all(conn, interned, batch).inspect_err(|e| told = Some(e.clone())));
                 if answer.is_err() {
                     // Rows that the batch wrote are gone again.
-                    requests.clear();
+                    interned.clear();
                 }
                 // After a failure that has ended the transaction the way out of the savepoint fails too, with less to say.
                 let answer = told.map_or(answer, Err);
@@ -94,7 +102,26 @@ impl Store {
     }
 
     fn commit_one(&mut self, batch: &[Change]) -> Result<(), StoreError> {
-        self.transaction(|conn, requests| apply_all(conn, requests, batch))
+        self.transaction(|conn, interned| apply_all(conn, interned, batch))
+    }
+
+    /// Makes the log as large as it is going to be, for a daemon that writes much.
+    pub fn fill_log(&self) {
+        if let Err(error) = open::fill_log(&self.path) {
+            log::warn!("{}: the log of the database grows by and by: {error}", self.path.display());
+        }
+    }
+
+    /// Copies the log into the database, once it has become long, so that it is written from its beginning again. What is in
+    /// the log is durable: nobody needs to wait for this, and where it fails, later is as good.
+    pub fn empty_long_log(&mut self) {
+        let mut run = |mode: &str| {
+            diesel::sql_query(format!("PRAGMA wal_checkpoint({mode})")).get_result::<Checkpoint>(&mut self.conn)
+        };
+        let done = run("NOOP").and_then(|state| if state.log >= open::LOG_PAGES { run("PASSIVE") } else { Ok(state) });
+        if let Err(error) = done {
+            log::debug!("{}: the log cannot be copied into the database yet: {error}", self.path.display());
+        }
     }
 
     /// Whether something can be written, for one who waits for that.
@@ -112,15 +139,15 @@ impl Store {
     /// Nothing of it was stored.
     pub(super) fn transaction<T>(
         &mut self,
-        work: impl FnOnce(&mut SqliteConnection, &mut RequestCache) -> Result<T, StoreError>,
+        work: impl FnOnce(&mut SqliteConnection, &mut Interned) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         self.replace_suspect()?;
-        let (requests, mut told) = (&mut self.requests, None);
-        let done = self.conn.immediate_transaction(|conn| work(conn, requests).inspect_err(|e| told = Some(e.clone())));
+        let (interned, mut told) = (&mut self.interned, None);
+        let done = self.conn.immediate_transaction(|conn| work(conn, interned).inspect_err(|e| told = Some(e.clone())));
         // After a failure that has ended the transaction the rollback fails too, and tells less.
         let done = told.map_or(done, Err);
         if let Err(error) = &done {
-            self.requests.clear();
+            self.interned.clear();
             self.suspect(error);
         }
         done
@@ -151,7 +178,7 @@ impl Store {
 
     /// After a change that was not one of jobs: what was known of rows may not be so any more.
     pub(super) fn forget_rows(&mut self) {
-        self.requests.clear();
+        self.interned.clear();
     }
 
     /// Every live job, and every job that ended at `ended_since` or later, with their steps, by number.
@@ -163,7 +190,7 @@ impl Store {
         let rows = load::live_rows(&mut self.conn, ended_since)?;
         let (jobs, requests) = load::assemble_rows(&mut self.conn, rows)?;
         for (request_id, request) in &requests {
-            self.requests.remember(request, *request_id);
+            self.interned.remember(request, *request_id);
         }
         for (job, why) in jobs.iter().filter_map(|job| Some((job.id, load::why_unreadable(job)?))) {
             log::error!("job {job} is set aside, since its record cannot be read: {why}");
@@ -212,14 +239,14 @@ impl Store {
     }
 }
 
-fn apply_all(conn: &mut SqliteConnection, requests: &mut RequestCache, batch: &[Change]) -> Result<(), StoreError> {
-    batch.iter().try_for_each(|change| apply(conn, requests, change))
+fn apply_all(conn: &mut SqliteConnection, interned: &mut Interned, batch: &[Change]) -> Result<(), StoreError> {
+    batch.iter().try_for_each(|change| apply(conn, interned, change))
 }
 
-fn apply(conn: &mut SqliteConnection, requests: &mut RequestCache, change: &Change) -> Result<(), StoreError> {
+fn apply(conn: &mut SqliteConnection, interned: &mut Interned, change: &Change) -> Result<(), StoreError> {
     match change {
-        Change::Insert { job, texts } => insert(conn, requests, job, texts),
-        Change::Update(job) => update(conn, requests, job),
+        Change::Insert { job, texts } => insert(conn, interned, job, texts),
+        Change::Update(job) => update(conn, interned, job),
         Change::PutStep { job, step } => put_step(conn, &StepRow::new(*job, step)?),
         Change::DropStep { job, step } => drop_step(conn, *job, *step),
         Change::EndRun { job, run } => runs::put(conn, &RunRow::new(*job, run)?),
@@ -228,23 +255,20 @@ fn apply(conn: &mut SqliteConnection, requests: &mut RequestCache, change: &Chan
     }
 }
 
-fn insert(
-    conn: &mut SqliteConnection,
-    requests: &mut RequestCache,
-    job: &Job,
-    texts: &Texts,
-) -> Result<(), StoreError> {
-    let row = JobRow::new(job, requests.row_of(conn, &job.request)?)?;
+fn insert(conn: &mut SqliteConnection, interned: &mut Interned, job: &Job, texts: &Texts) -> Result<(), StoreError> {
+    let row = JobRow::new(job, interned.request_row(conn, &job.request)?)?;
     diesel::insert_into(jobs::table).values(row).execute(conn).map_err(StoreError::sql("store a new job"))?;
     for step in &job.steps {
         put_step(conn, &StepRow::new(job.id, step)?)?;
     }
     let launch = match texts {
-        Texts::New(texts) => Some((text_row(conn, &texts.script)?, Some(text_row(conn, &texts.env)?))),
+        Texts::New(texts) => {
+            Some((interned.text_row(conn, &texts.script)?, Some(interned.text_row(conn, &texts.env)?)))
+        }
         // A task finds the row of its array by itself.
         Texts::SameAs(other) if job.array_job_id() == Some(*other) => None,
         Texts::SameAs(other) => load::launch_row(conn, *other)?,
-        Texts::Script(script) => Some((text_row(conn, script)?, None)),
+        Texts::Script(script) => Some((interned.text_row(conn, script)?, None)),
         Texts::None => None,
     };
     if let Some((script, env)) = launch {
@@ -260,13 +284,18 @@ fn insert(
     Ok(())
 }
 
-fn update(conn: &mut SqliteConnection, requests: &mut RequestCache, job: &Job) -> Result<(), StoreError> {
-    let row = JobRow::new(job, requests.row_of(conn, &job.request)?)?;
-    let changed = diesel::update(jobs::table.find(row.job_id))
-        .set(&row)
-        .execute(conn)
-        .map_err(StoreError::sql("store a job's state"))?;
-    if changed == 0 { Err(StoreError::Missing { what: format!("job {}", job.id) }) } else { Ok(()) }
+fn update(conn: &mut SqliteConnection, interned: &mut Interned, job: &Job) -> Result<(), StoreError> {
+    let JobRow { job_id, request_id, body } = JobRow::new(job, interned.request_row(conn, &job.request)?)?;
+    let failed = StoreError::sql("store a job's state");
+    let this = jobs::table.find(job_id);
+    let changed = diesel::update(this).set(jobs::body.eq(body)).execute(conn).map_err(&failed)?;
+    if changed == 0 {
+        return Err(StoreError::Missing { what: format!("job {}", job.id) });
+    }
+    // By itself, since it hardly ever changes, and each change of it is one of its index.
+    let moves = this.filter(jobs::request_id.ne(request_id));
+    diesel::update(moves).set(jobs::request_id.eq(request_id)).execute(conn).map_err(&failed)?;
+    Ok(())
 }
 
 fn put_step(conn: &mut SqliteConnection, row: &StepRow) -> Result<(), StoreError> {

@@ -35,8 +35,8 @@ impl Handler<SubmitJob> for SchedulerActor {
         self.counters.jobs.submitted += 1;
         m.news.into_iter().for_each(|news| self.watch(id, news));
         let (client, answer) = oneshot::channel();
-        self.commit_then(cx.out, Some(Asker::Submission(id, vec![client])));
         self.ask_round(ctx);
+        self.commit_then(cx.out, Some(Asker::Submission(id, vec![client])));
         answer_submission(id, told(answer))
     }
 }

@@ -32,17 +32,20 @@ impl Handler<CheckInvariants> for SchedulerActor {
 /// A store that acknowledges when it is told to.
 struct SlowStore {
     commits: mpsc::UnboundedSender<Commit>,
+    /// How many come at once.
+    together: mpsc::UnboundedSender<usize>,
 }
 
 impl Actor for SlowStore {
     type Context = Context<Self>;
 }
 
-impl Handler<Commit> for SlowStore {
+impl Handler<Commits> for SlowStore {
     type Result = ();
 
-    fn handle(&mut self, commit: Commit, _: &mut Self::Context) {
-        let _ = self.commits.send(commit);
+    fn handle(&mut self, Commits(commits): Commits, _: &mut Self::Context) {
+        let _ = self.together.send(commits.len());
+        commits.into_iter().for_each(|commit| drop(self.commits.send(commit)));
     }
 }
 
@@ -92,6 +95,7 @@ fn config() -> crate::sched::Config {
 struct Lab {
     scheduler: Addr<SchedulerActor>,
     commits: mpsc::UnboundedReceiver<Commit>,
+    together: mpsc::UnboundedReceiver<usize>,
     told: mpsc::UnboundedReceiver<NotifyEnd>,
     alarm: watch::Receiver<Option<Timestamp>>,
     forecasts: Arc<Semaphore>,
@@ -110,10 +114,11 @@ impl Lab {
 
     fn of(next_notice: Option<u64>, runners: RunnerSeed) -> Lab {
         let (sender, commits) = mpsc::unbounded_channel();
+        let (counter, together) = mpsc::unbounded_channel();
         let (hook, told) = mpsc::unbounded_channel();
         let (set, alarm) = watch::channel(None);
         let forecasts = Arc::new(Semaphore::new(1));
-        let store = SlowStore { commits: sender }.start();
+        let store = SlowStore { commits: sender, together: counter }.start();
         let outputs = SchedulerOutputs {
             store: store.recipient(),
             notifier: Hook(hook).start().recipient(),
@@ -127,7 +132,7 @@ impl Lab {
             cgroups: None,
         };
         let scheduler = SchedulerActor::new(Core::new(config()), outputs, Vec::new(), Outbox::default()).start();
-        Lab { scheduler, commits, told, alarm, forecasts }
+        Lab { scheduler, commits, together, told, alarm, forecasts }
     }
 
     fn submit(&self, change: impl FnOnce(&mut JobRequest)) -> actix::prelude::Request<SchedulerActor, SubmitJob> {
@@ -160,6 +165,13 @@ async fn a_number_is_told_only_when_the_job_is_durable() {
     assert_eq!(commit.changes.len(), 1);
     lab.scheduler.do_send(Committed { seq: commit.seq, result: Ok(Vec::new()) });
     assert_eq!(answer.await.expect("an answer"), Ok(JobId(1)));
+}
+
+#[actix_rt::test]
+async fn a_submission_and_the_start_that_comes_of_it_are_committed_together() {
+    let mut lab = Lab::new();
+    let _answer = lab.submit(|request| request.hold = false);
+    assert_eq!(lab.together.recv().await, Some(2));
 }
 
 #[actix_rt::test]

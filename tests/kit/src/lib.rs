@@ -14,6 +14,7 @@ pub mod limits;
 pub mod loads;
 pub mod proc;
 pub mod scripts;
+pub mod wal;
 pub mod wire;
 
 use serde_json::{Value, json};

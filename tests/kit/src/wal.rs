@@ -1,0 +1,41 @@
+//! What a database has written: SQLite's log (`-wal`), read as its documentation of the file format tells.
+
+use std::fs;
+use std::ops::Sub;
+use std::path::Path;
+
+/// The log's own header, and that of each page in it.
+const HEADER: usize = 32;
+const PAGE_HEADER: usize = 24;
+
+/// What was written since the log was last begun anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Written {
+    /// Transactions: each is one write that is waited for.
+    pub commits: usize,
+    pub pages: usize,
+}
+
+impl Written {
+    /// Of the database at `path`, which somebody has open.
+    pub fn of(path: &Path) -> Written {
+        let log = fs::read(path.with_extension("db-wal")).expect("a log");
+        let number = |at: usize| u32::from_be_bytes(log[at..at + 4].try_into().expect("four bytes"));
+        let salt = &log[16..24];
+        let page_size = number(8) as usize;
+        let pages = (HEADER..).step_by(PAGE_HEADER + page_size).take_while(|at| log.get(at + 8..at + 16) == Some(salt));
+        // The last page of a transaction tells how many the database has then.
+        pages.fold(Written { commits: 0, pages: 0 }, |sum, at| Written {
+            commits: sum.commits + usize::from(number(at + 4) > 0),
+            pages: sum.pages + 1,
+        })
+    }
+}
+
+impl Sub for Written {
+    type Output = Written;
+
+    fn sub(self, before: Written) -> Written {
+        Written { commits: self.commits - before.commits, pages: self.pages - before.pages }
+    }
+}
