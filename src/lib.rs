@@ -43,8 +43,8 @@
 //! ```
 //!
 //! Commands are imperative (`SubmitJob`) and have an answer. Facts are in the past tense (`JobEnded`) and have none. All
-//! of them stand in `actors/messages.rs`, by receiver. The launcher is a small process of its own that forks one watcher
-//! for each step. A watcher outlives the daemon and writes down how its tasks ended; the next daemon adopts it.
+//! of them stand in `actors/messages.rs`, by receiver. The launcher is a small process of its own that forks a watcher
+//! for a step that finds none waiting. A watcher outlives the daemon and writes down how its tasks ended; the next daemon adopts it.
 //!
 //! # Life of a job
 //!

@@ -336,7 +336,8 @@ impl Handler<StepNews> for RunnerActor {
                 }
             }
             None if self.steps.contains_key(&step) => self.look_again(step, false, ctx),
-            None => {}
+            // Of the watcher and not of the step.
+            Some(StepEvent::Stays) | None => {}
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::exec::launch_spec;
 use crate::exec::launcher;
-use crate::exec::step_handle::{Identity, Opening, StepHandle};
+use crate::exec::step_handle::{self, Identity, Opening, StepHandle};
 use crate::model::{ExitRecord, StepId, StepKey};
 use crate::sys::paths::DAEMON_LOCK;
 use crate::sys::{lock, proc, socket};
@@ -48,7 +48,8 @@ pub fn inspect(job_dir: &Path, step: StepId, run: u32) -> io::Result<Adoption> {
         match socket::connect(&job_dir.join(launch_spec::socket_name(step, run))) {
             Ok(connection) => {
                 let identity = Identity { job_dir: job_dir.to_owned(), step, run };
-                return Ok(Adoption::Running(StepHandle::serve(connection, identity, Opening::default())?));
+                let connection = step_handle::asynchronous(connection)?;
+                return Ok(Adoption::Running(StepHandle::serve(connection, identity, Opening::default())));
             }
             Err(e) if attempt == 1 && e.kind() == io::ErrorKind::NotFound => return Ok(Adoption::NeverLaunched),
             Err(e) if attempt == 1 && e.kind() == io::ErrorKind::ConnectionRefused => return Ok(Adoption::Lost),

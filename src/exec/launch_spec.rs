@@ -169,6 +169,8 @@ pub enum StepEvent {
     },
     /// The answer to `StepCommand::Usage`.
     Usage(StepUsage),
+    /// Comes just before `Ended`: the watcher stays after it, and takes another launch over the same line.
+    Stays,
     /// No process of the step is left. The last event.
     Ended(ExitRecord),
     /// Nothing was launched: this step of this run was launched before. The last event.

@@ -147,6 +147,16 @@ fn is_alive(pid: i32) -> bool {
     crate::sys::proc::stat(pid).is_some_and(|s| s.state != b'Z' || threads() > 1)
 }
 
+/// Waits until this process is gone.
+async fn gone(pid: i32) {
+    let gone = async {
+        while is_alive(pid) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, gone).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_batch_script_runs_and_its_end_is_told_and_written_down() {
     let lab = lab();
@@ -599,12 +609,7 @@ async fn a_step_that_was_never_launched_is_told_from_a_lost_one() {
     }
     assert!(matches!(adopt::inspect(&job_dir, StepId::Batch, 0).unwrap(), Adoption::Lost));
     assert!(adopt::kill_leftovers(lab.dir.path(), spec.step) >= 1);
-    let gone = async {
-        while is_alive(left) {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, gone).await.unwrap();
+    gone(left).await;
 }
 
 #[tokio::test]
@@ -615,12 +620,7 @@ async fn a_launcher_that_was_killed_is_replaced_and_its_steps_go_on() {
     line_in(&lab.path("ready")).await;
     let old = lab.launcher.pid();
     assert!(crate::sys::proc::kill(old as i32, libc::SIGKILL));
-    let gone = async {
-        while is_alive(old as i32) {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, gone).await.unwrap();
+    gone(old as i32).await;
     let mut after =
         lab.launch(&LaunchSpec { step: StepKey { job: JobId(7), step: StepId::Num(1) }, ..lab.step(&["true"]) });
     assert_eq!(end_of(&mut after).await.exit, ExitCode::OK);
@@ -678,4 +678,73 @@ async fn what_the_daemon_found_wrong_stands_in_the_output() {
     let record = lab.run(&spec).await;
     assert_eq!((record.launch_error.as_deref(), record.host_fault), (Some("cgroup /x: is none"), None));
     assert_eq!(lab.out(), "slurmstepd: error: cgroup /x: is none\n");
+}
+
+/// A step of its own with this number.
+fn numbered(lab: &Lab, number: u32, argv: &[&str]) -> LaunchSpec {
+    LaunchSpec { step: StepKey { job: JobId(7), step: StepId::Num(number) }, ..lab.step(argv) }
+}
+
+/// Runs a step; its watcher, and how it ended.
+async fn watched(lab: &Lab, spec: &LaunchSpec) -> (i32, ExitRecord) {
+    let mut handle = lab.launch(spec);
+    let (watcher, _) = start_of(&mut handle).await;
+    (watcher, end_of(&mut handle).await)
+}
+
+#[tokio::test]
+async fn a_watcher_takes_one_step_after_the_other_and_counts_each_for_itself() {
+    let lab = lab();
+    let burn = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; head -c 3000000 /dev/zero | cat >/dev/null; exit 3";
+    let (watcher, first) = watched(&lab, &numbered(&lab, 0, &["sh", "-c", burn])).await;
+    let (same, second) = watched(&lab, &numbered(&lab, 1, &["true"])).await;
+    assert_eq!(same, watcher);
+    assert_eq!((first.exit, second.exit), (ExitCode::status(3), ExitCode::OK));
+    let cpu = |record: &ExitRecord| record.usage.user_us + record.usage.system_us;
+    assert!(cpu(&second) < cpu(&first), "{second:?}");
+    let read = |record: &ExitRecord| record.usage.tasks.read.max;
+    assert!(read(&first) >= 3_000_000 && read(&second) < 1_000_000, "{first:?} {second:?}");
+    // What one step has set is not the next one's.
+    let spec = LaunchSpec { umask: Some(0o77), ..numbered(&lab, 2, &["true"]) };
+    assert_eq!(watched(&lab, &spec).await.0, watcher);
+    let spec = numbered(&lab, 3, &["sh", "-c", "umask; ulimit -n; ls /proc/$PPID/fd | wc -l >&2; pwd"]);
+    assert_eq!(watched(&lab, &spec).await.0, watcher);
+    let said = lab.out();
+    assert_eq!(said.lines().next(), Some("0022"));
+    // It is the same with a new watcher.
+    assert!(crate::sys::proc::kill(watcher, libc::SIGKILL));
+    gone(watcher).await;
+    let (other, _) = watched(&lab, &LaunchSpec { run: 1, ..spec }).await;
+    assert_ne!(other, watcher);
+    assert_eq!(lab.out(), said);
+}
+
+#[tokio::test]
+async fn a_watcher_that_has_grown_or_was_killed_takes_no_other_step() {
+    let lab = lab();
+    let large =
+        LaunchSpec { env: [b"A=", &vec![b'x'; 100_000][..], b"\0"].concat().repeat(200), ..lab.step(&["true"]) };
+    let mut watchers = vec![watched(&lab, &large).await.0];
+    for number in 1..4 {
+        let (watcher, record) = watched(&lab, &numbered(&lab, number, &["true"])).await;
+        assert_eq!(record.exit, ExitCode::OK);
+        assert!(!watchers.contains(&watcher), "{watcher} of {watchers:?}");
+        assert!(crate::sys::proc::kill(watcher, libc::SIGKILL));
+        gone(watcher).await;
+        watchers.push(watcher);
+    }
+}
+
+#[tokio::test]
+async fn watchers_that_wait_end_with_their_daemon_and_hold_up_the_next_until_then() {
+    let lab = lab();
+    let (watcher, _) = watched(&lab, &numbered(&lab, 0, &["true"])).await;
+    let root = lab.dir.path().to_owned();
+    assert!(crate::sys::proc::kill(lab.launcher.pid() as i32, libc::SIGKILL));
+    let lock = launcher::lock_path(&root);
+    let waits = crate::sys::lock::take_within(&lock, Duration::from_millis(50)).unwrap_err();
+    assert_eq!(waits.kind(), std::io::ErrorKind::TimedOut);
+    drop(lab.launcher);
+    tokio::task::spawn_blocking(move || adopt::await_launches(&root)).await.unwrap().unwrap();
+    gone(watcher).await;
 }

@@ -3,7 +3,9 @@
 //! The daemon does not fork: a fork costs milliseconds once a process has grown, and a re-executed runner for each
 //! job costs an exec and a dynamic link. So the daemon starts `slotd __launcher` once, while both are small, and
 //! hands it the far end of a socket pair for each step. The launcher forks a watcher around it (`watcher`), with
-//! no exec, and forgets it. It keeps no state: where it dies another one is started, and no job notices.
+//! no exec, and forgets it. It keeps no state: where it dies another one is started, and no job notices. A watcher
+//! whose step is over waits a second for another launch of the same daemon (`idle_watchers`), so that one short job after
+//! the other costs no fork but its own, and that one without a copy of any memory (`sys::fork`).
 //!
 //! Measured with small programs side by side (2 cores, one job after the other, from the call to the end of the job in
 //! the daemon, against the bare script by posix_spawn at 0.8 ms; `cargo bench --bench launch` measures whole jobs):
@@ -11,18 +13,19 @@
 //! | way | best of four runs | others, busy machine | |
 //! |---|---|---|---|
 //! | a runner for each job, executed anew | 2.6 x | 6 to 7 x | exec, dynamic link and start of the runtime for each job |
-//! | launcher and forked watcher: this one | 2.0 x | 4 to 6 x | two forks, one exec |
+//! | launcher and forked watcher: this one, for the first steps | 2.0 x | 4 to 6 x | two forks, one exec |
 //! | one launcher that forks the task itself | 1.4 x | 3 to 5 x | one fork, one exec |
 //!
-//! The last is the cheapest, and was not taken: its launcher would be the parent of every task, so that one process
+//! The last was not taken: its launcher would be the parent of every task, so that one process
 //! holds the exit codes, the orphans and the output of all jobs, and its death loses them all. A watcher for each step
 //! costs half a millisecond and about 130 KiB of private memory, and confines every mishap to its step. Three hundred
 //! launches at once took 0.8 ms each: no more than the scripts alone, one after the other.
 
 use crate::exec::error::{LaunchError, LaunchFault};
+use crate::exec::idle_watchers::IdleWatchers;
 use crate::exec::launch_spec::{LaunchSpec, StepEvent};
-use crate::exec::peer::{Peer, tell};
-use crate::exec::step_handle::{Identity, Opening, StepHandle};
+use crate::exec::peer::{Peer, flush, tell};
+use crate::exec::step_handle::{self, Identity, Opening, StepHandle};
 use crate::exec::{watcher, wire};
 use crate::model::ExitRecord;
 use crate::model::node::HostFault;
@@ -38,7 +41,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The first argument that makes `slotd` a launcher.
 pub const LAUNCHER_ARG: &str = "__launcher";
@@ -52,6 +55,7 @@ pub struct Launcher {
     /// far the daemon raised its own since.
     nofile: u64,
     process: Mutex<Process>,
+    idle: Arc<IdleWatchers>,
 }
 
 #[derive(Debug)]
@@ -74,7 +78,8 @@ impl Launcher {
     pub(super) fn start_program(program: &Path, root: &Path) -> io::Result<Launcher> {
         let nofile = getrlimit(Resource::RLIMIT_NOFILE)?.0;
         let process = Process::start(program, root, nofile)?;
-        Ok(Launcher { program: program.to_owned(), root: root.to_owned(), nofile, process: Mutex::new(process) })
+        let (program, root) = (program.to_owned(), root.to_owned());
+        Ok(Launcher { program, root, nofile, process: Mutex::new(process), idle: Arc::default() })
     }
 
     /// The process id of the launcher.
@@ -96,9 +101,13 @@ impl Launcher {
     }
 
     fn hand_over(&self, spec: &LaunchSpec, bytes: Vec<u8>, fds: Vec<OwnedFd>) -> io::Result<StepHandle> {
+        let mut opening = Opening { bytes, fds, for_launcher: None, idle: Some(Arc::clone(&self.idle)) };
+        let identity = Identity { job_dir: spec.job_dir.clone(), step: spec.step.step, run: spec.run };
+        if let Some(line) = self.idle.take() {
+            return Ok(StepHandle::serve(line, identity, opening));
+        }
         let (ours, theirs) = UnixStream::pair()?;
         let theirs = OwnedFd::from(theirs);
-        let mut opening = Opening { bytes, fds, for_launcher: None };
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         let mut result = process.hand_over(&theirs);
         if result.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::WouldBlock) {
@@ -112,8 +121,7 @@ impl Launcher {
             }
             Err(e) => return Err(e),
         }
-        let identity = Identity { job_dir: spec.job_dir.clone(), step: spec.step.step, run: spec.run };
-        StepHandle::serve(ours, identity, opening)
+        Ok(StepHandle::serve(step_handle::asynchronous(ours)?, identity, opening))
     }
 }
 
@@ -160,12 +168,17 @@ impl Drop for Process {
     }
 }
 
-/// `<root>/run/launcher.lock`, locked. Launchers and the watchers that they have just forked share it; a new daemon
+/// `<root>/run/launcher.lock`, locked. Launchers and the watchers that wait for a launch share it; a new daemon
 /// waits for all of them. The lock ends when the last copy of the descriptor is closed.
 pub(super) fn lock_file(root: &Path, kind: lock::Kind) -> io::Result<File> {
     let dir = root.join("run");
     fs::create_dir_all(&dir).map_err(|e| io::Error::new(e.kind(), format!("could not make {}: {e}", dir.display())))?;
-    lock::take(&dir.join("launcher.lock"), kind)
+    lock::take(&lock_path(root), kind)
+}
+
+/// Where that is.
+pub(super) fn lock_path(root: &Path) -> PathBuf {
+    root.join("run/launcher.lock")
 }
 
 /// The launcher process: `slotd __launcher <root> <soft limit on descriptors>`, its socket as standard input. Never returns to the caller: in
@@ -218,7 +231,7 @@ fn serve(root: &Path, nofile: Option<u64>) -> io::Result<()> {
         match unsafe { fork() } {
             Ok(ForkResult::Child) => {
                 drop(control_socket);
-                watcher::watch(control, lock)
+                watcher::watch(control, lock, root)
             }
             Ok(ForkResult::Parent { .. }) => {}
             Err(e) => could_not_fork(control, e),
@@ -237,4 +250,5 @@ fn could_not_fork(control: OwnedFd, error: nix::errno::Errno) {
     let record = ExitRecord::launch_failed(error.to_string(), clock::now()).by_host(Some(fault));
     let mut peer = Peer::new(UnixStream::from(control), wire::decoder()).ok();
     tell(&mut peer, &StepEvent::Ended(record));
+    flush(&mut peer);
 }

@@ -1,7 +1,7 @@
 //! What the processes of a step use, as its watcher sees it: each task with everything that descends from it.
 //!
-//! CPU time, faults, reads and writes of what ended are known exactly, since it was waited for: the kernel adds them to
-//! those of the watcher's dead children. What nobody waited for is known as of the last look (`unwaited`).
+//! CPU time, faults, reads and writes of what ended are known exactly, since it was waited for. What nobody waited
+//! for is known as of the last look (`unwaited`).
 //!
 //! Memory is what is resident: anonymous and shared memory and the parts of files that are mapped, each page once,
 //! however many processes of the step share it. What only lies in the page cache does not count. It is known as often as
@@ -33,6 +33,8 @@ pub(super) struct Meter {
     tasks: Vec<Task>,
     /// To which task a process was seen to belong, by its place in `tasks`.
     owners: HashMap<i32, usize>,
+    /// What those used that have ended, as far as somebody waited for them.
+    dead: Usage,
     dead_io: Io,
     unwaited: Unwaited,
     /// What the processes had done at the last look.
@@ -92,6 +94,16 @@ impl Amounts {
 }
 
 impl Meter {
+    /// `dead_io`: of processes that this one has waited for before.
+    pub(super) fn new(dead_io: Io) -> Meter {
+        Meter { dead_io, ..Meter::default() }
+    }
+
+    /// What all processes have read and written that were waited for.
+    pub(super) fn dead_io(&self) -> Io {
+        self.dead_io
+    }
+
     pub(super) fn add_task(&mut self, rank: u32, pid: i32) {
         self.tasks.push(Task { rank, pid, ..Task::default() });
     }
@@ -99,7 +111,7 @@ impl Meter {
     /// Looks at all processes of the step, which are all below this one. `memory_kb` is what their cgroup tells.
     pub(super) fn look(&mut self, memory_kb: Option<u64>) -> Look {
         let processes = self.processes();
-        let mut usage = StepUsage { total: dead_usage(), ..StepUsage::default() };
+        let mut usage = StepUsage { total: self.dead, ..StepUsage::default() };
         let mut owners = HashMap::new();
         let mut living = vec![(0u64, Amounts::default()); self.tasks.len()];
         let mut resident = Vec::new();
@@ -201,6 +213,10 @@ impl Meter {
 
     /// This child of the watcher was waited for: a task, or what has lost its parents.
     pub(super) fn reaped(&mut self, pid: i32, used: &libc::rusage) {
+        let micros = |time: libc::timeval| u64::try_from(TimeVal::from(time).num_microseconds()).unwrap_or(0);
+        self.dead.user_us += micros(used.ru_utime);
+        self.dead.system_us += micros(used.ru_stime);
+        self.dead.max_rss_kb = self.dead.max_rss_kb.max(u64::try_from(used.ru_maxrss).unwrap_or(0));
         let all = proc::io_of_dead_children();
         let io = all.minus(self.dead_io);
         self.dead_io = all;
@@ -213,7 +229,7 @@ impl Meter {
 
     /// What all of it used, when no process is left.
     pub(super) fn of_the_dead(&mut self) -> Usage {
-        let mut usage = dead_usage();
+        let mut usage = self.dead;
         self.count_unwaited(&[], &usage);
         usage.user_us += self.unwaited.lost().user_us;
         usage.system_us += self.unwaited.lost().system_us;
@@ -222,8 +238,8 @@ impl Meter {
     }
 
     fn add_peaks(&self, usage: &mut Usage) {
-        // A task begins as a copy of the watcher, and the kernel remembers that as its peak.
-        let is_own = usage.max_rss_kb <= peak_kb(UsageWho::RUSAGE_SELF) && self.peak_rss_kb > 0;
+        // A task begins with the watcher's memory, and the kernel remembers that as its peak.
+        let is_own = usage.max_rss_kb <= own_peak_kb() && self.peak_rss_kb > 0;
         usage.max_rss_kb = if is_own { self.peak_rss_kb } else { usage.max_rss_kb.max(self.peak_rss_kb) };
         let over = |amount: fn(&Task) -> u64| Spread::over(self.tasks.iter().map(|task| (task.rank, amount(task))));
         usage.tasks = TaskUsage {
@@ -251,21 +267,9 @@ fn is_growth(peak_kb: u64, now_kb: u64) -> bool {
     now_kb.saturating_mul(100) > peak_kb.saturating_mul(100 + GROWTH_PERCENT)
 }
 
-/// The largest resident memory of one process.
-fn peak_kb(who: UsageWho) -> u64 {
-    getrusage(who).map_or(0, |used| u64::try_from(used.max_rss()).unwrap_or(0))
-}
-
-/// What all processes that have ended used, as far as somebody waited for them.
-fn dead_usage() -> Usage {
-    let Ok(used) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return Usage::default() };
-    let micros = |time: TimeVal| u64::try_from(time.num_microseconds()).unwrap_or(0);
-    Usage {
-        max_rss_kb: peak_kb(UsageWho::RUSAGE_CHILDREN),
-        user_us: micros(used.user_time()),
-        system_us: micros(used.system_time()),
-        ..Usage::default()
-    }
+/// The most memory that was ever resident of this process.
+fn own_peak_kb() -> u64 {
+    getrusage(UsageWho::RUSAGE_SELF).map_or(0, |used| u64::try_from(used.max_rss()).unwrap_or(0))
 }
 
 #[cfg(test)]

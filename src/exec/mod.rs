@@ -1,6 +1,6 @@
 //! Starting, watching and stopping processes.
 //!
-//! One small `launcher` process serves the daemon; it forks one `watcher` for each step, which starts the tasks,
+//! One small `launcher` process serves the daemon; it forks a `watcher` for a step, which starts the tasks,
 //! outlives the daemon and writes down how they ended. A new daemon finds them by `adopt`. Nothing here decides
 //! when something runs, and nothing here knows the database.
 
@@ -9,6 +9,7 @@ pub mod affinity;
 pub mod cgroup;
 pub mod environment;
 mod error;
+mod idle_watchers;
 pub mod job_dirs;
 mod job_files;
 pub mod launch_mark;

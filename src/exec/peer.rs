@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// One that listens.
 pub(super) struct Peer {
     pub(super) socket: UnixStream,
-    incoming: Decoder,
+    pub(super) incoming: Decoder,
     pub(super) outgoing: Vec<u8>,
 }
 
@@ -40,9 +40,15 @@ impl Peer {
         Ok(())
     }
 
+    /// Queues a message, to be flushed.
+    pub(super) fn queue(&mut self, message: &impl Serialize) -> io::Result<()> {
+        self.outgoing.extend_from_slice(&wire::encode(message)?);
+        Ok(())
+    }
+
     /// Queues a message, and sends what it can. An error means that the other end is gone.
     pub(super) fn push(&mut self, message: &impl Serialize) -> io::Result<()> {
-        self.outgoing.extend_from_slice(&wire::encode(message)?);
+        self.queue(message)?;
         self.flush()
     }
 
@@ -75,9 +81,17 @@ impl Peer {
     }
 }
 
-/// Queues an event for who listens, if there is one.
+/// Queues an event for who listens, if there is one. It leaves with the next flush: what belongs together wakes the other
+/// side once.
 pub(super) fn tell(peer: &mut Option<Peer>, event: &StepEvent) {
-    if peer.as_mut().is_some_and(|connected| connected.push(event).is_err()) {
+    if peer.as_mut().is_some_and(|connected| connected.queue(event).is_err()) {
+        *peer = None;
+    }
+}
+
+/// Sends what it can of what is queued.
+pub(super) fn flush(peer: &mut Option<Peer>) {
+    if peer.as_mut().is_some_and(|connected| connected.flush().is_err()) {
         *peer = None;
     }
 }
@@ -85,6 +99,7 @@ pub(super) fn tell(peer: &mut Option<Peer>, event: &StepEvent) {
 /// Tells the last event and waits until it has left; true where it has.
 pub(super) fn tell_last(peer: &mut Option<Peer>, event: &StepEvent) -> bool {
     tell(peer, event);
+    flush(peer);
     let deadline = Instant::now() + Duration::from_secs(5);
     while let Some(connected) = peer {
         if connected.outgoing.is_empty() {
@@ -92,9 +107,7 @@ pub(super) fn tell_last(peer: &mut Option<Peer>, event: &StepEvent) -> bool {
         }
         let Some(left) = deadline.checked_duration_since(Instant::now()) else { return false };
         poll(&mut [PollFd::new(connected.socket.as_fd(), PollFlags::POLLOUT)], Some(left));
-        if connected.flush().is_err() {
-            *peer = None;
-        }
+        flush(peer);
     }
     false
 }

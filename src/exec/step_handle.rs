@@ -2,6 +2,7 @@
 //!
 //! Dropping both halves closes the connection and nothing else: the step goes on, and `adopt::inspect` finds it again.
 
+use crate::exec::idle_watchers::IdleWatchers;
 use crate::exec::launch_spec::{StepCommand, StepEvent};
 use crate::exec::{adopt, wire};
 use crate::model::StepId;
@@ -9,6 +10,7 @@ use crate::sys::socket;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
@@ -64,23 +66,26 @@ impl StepHandle {
 
     /// Takes a connection over. `identity` says where the exit record of this step would be.
     ///
-    /// # Errors
-    /// The socket cannot be made asynchronous.
-    ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub(super) fn serve(
-        socket: std::os::unix::net::UnixStream,
-        identity: Identity,
-        opening: Opening,
-    ) -> io::Result<StepHandle> {
-        socket.set_nonblocking(true)?;
-        let socket = UnixStream::from_std(socket)?;
+    pub(super) fn serve(socket: UnixStream, identity: Identity, opening: Opening) -> StepHandle {
         let (command_in, commands) = mpsc::unbounded_channel();
         let (events, event_out) = mpsc::unbounded_channel();
         tokio::spawn(Connection { socket, identity, opening, commands, events }.run());
-        Ok(StepHandle { commands: StepCommands(command_in), events: StepEvents(event_out) })
+        StepHandle { commands: StepCommands(command_in), events: StepEvents(event_out) }
     }
+}
+
+/// A socket of the event loop.
+///
+/// # Errors
+/// It cannot be made asynchronous.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub(super) fn asynchronous(socket: std::os::unix::net::UnixStream) -> io::Result<UnixStream> {
+    socket.set_nonblocking(true)?;
+    UnixStream::from_std(socket)
 }
 
 /// Which launch a connection belongs to.
@@ -98,6 +103,8 @@ pub(super) struct Opening {
     pub fds: Vec<OwnedFd>,
     /// The watcher's end of the connection, still to be handed to a launcher that was too busy to take it.
     pub for_launcher: Option<(OwnedFd, OwnedFd)>,
+    /// Where the connection goes if the watcher stays for another step.
+    pub idle: Option<Arc<IdleWatchers>>,
 }
 
 struct Connection {
@@ -108,20 +115,37 @@ struct Connection {
     events: mpsc::UnboundedSender<StepEvent>,
 }
 
+/// How a connection ends.
+enum Parting {
+    /// The last event was passed on, or nobody listens any more.
+    Over,
+    /// The last event was passed on, and the watcher waits for another step.
+    Stays,
+    /// The peer is gone, without a last event.
+    Lost,
+}
+
 impl Connection {
     async fn run(mut self) {
-        let told_the_end = self.exchange().await.unwrap_or(false);
-        if !told_the_end {
-            // The watcher writes the record before it says so and leaves: the file may know more than we were told.
-            let Identity { job_dir, step, run } = &self.identity;
-            if let Ok(Some(record)) = adopt::read_record(job_dir, *step, *run) {
-                let _ = self.events.send(StepEvent::Ended(record));
+        match self.exchange().await.unwrap_or(Parting::Lost) {
+            Parting::Over => {}
+            Parting::Stays => {
+                if let Some(idle) = self.opening.idle {
+                    idle.put(self.socket);
+                }
+            }
+            Parting::Lost => {
+                // The watcher writes the record before it says so and leaves: the file may know more than we were told.
+                let Identity { job_dir, step, run } = &self.identity;
+                if let Ok(Some(record)) = adopt::read_record(job_dir, *step, *run) {
+                    let _ = self.events.send(StepEvent::Ended(record));
+                }
             }
         }
     }
 
-    /// Until the peer is gone or nobody listens any more; true where the last event was passed on.
-    async fn exchange(&mut self) -> io::Result<bool> {
+    /// Until the peer is gone or nobody listens any more.
+    async fn exchange(&mut self) -> io::Result<Parting> {
         if let Some((launcher, peer)) = self.opening.for_launcher.take() {
             // SAFETY: the descriptor is owned by the AsyncFd and thus open as long as it is registered.
             let launcher = unsafe { AsyncFd::register_with_interest(launcher, Interest::WRITABLE)? };
@@ -137,21 +161,28 @@ impl Connection {
 
         let mut decoder = wire::decoder();
         let mut buf = [0u8; 8192];
+        let mut parting = Parting::Over;
         loop {
             tokio::select! {
                 ready = self.socket.readable() => {
                     ready?;
                     match self.socket.try_read(&mut buf) {
-                        Ok(0) => return Ok(false),
+                        Ok(0) => return Ok(Parting::Lost),
                         Ok(n) => decoder.push(&buf[..n]),
                         Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
                         Err(e) => return Err(e),
                     }
                     while let Some(event) = wire::next_message(&mut decoder)? {
+                        if event == StepEvent::Stays {
+                            parting = Parting::Stays;
+                            continue;
+                        }
                         let last = matches!(event, StepEvent::Ended(_) | StepEvent::Refused(_));
                         let heard = self.events.send(event).is_ok();
-                        if last || !heard {
-                            return Ok(true);
+                        if last {
+                            return Ok(parting);
+                        } else if !heard {
+                            return Ok(Parting::Over);
                         }
                     }
                 }
@@ -161,7 +192,7 @@ impl Connection {
                         socket::send_all_async(&self.socket, &bytes, &[]).await?;
                     }
                 }
-                () = self.events.closed() => return Ok(true),
+                () = self.events.closed() => return Ok(Parting::Over),
             }
         }
     }

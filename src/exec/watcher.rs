@@ -3,16 +3,16 @@
 //!
 //! ```text
 //!   read the launch ─► bind <step>.<run>.sock ─►   release the launcher's lock ─► start the tasks
-//!        │ daemon gone          │ exists already                                   │ cannot       │
-//!        ▼                      ▼                                                  ▼              ▼
-//!   nothing happened         Refused                                    record ◄─ kill ◄── last task ended
-//!                                                                          │
-//!                                                                          └─► Ended, remove the socket, exit
+//!    ▲   │ daemon gone          │ exists already                                   │ cannot       │
+//!    │   ▼                      ▼                                                  ▼              ▼
+//!    │  exit                 Refused                                    record ◄─ kill ◄── last task ended
+//!    │                                                                     │
+//!    └──────────────────── share the lock again, Stays, Ended ◄────────────┴─► remove the socket
 //! ```
 //!
 //! It is forked by the launcher, has one thread and sleeps in `poll`. It needs neither launcher nor daemon once it
-//! has the launch: a new daemon connects to its socket. It never looks at a database and decides about nothing but
-//! when the step is over. As a subreaper it gets every process that leaves its parents, so that nothing of a step
+//! has the launch: a new daemon connects to its socket. Where the daemon that sent the launch is still there at its end,
+//! the watcher takes another one from it, which saves a fork. It never looks at a database and decides about nothing but when the step is over. As a subreaper it gets every process that leaves its parents, so that nothing of a step
 //! outlives it, and the times of all of them count.
 
 mod commands;
@@ -21,15 +21,15 @@ mod starting;
 
 use crate::exec::cgroup::StepCgroup;
 use crate::exec::job_files;
-use crate::exec::launch_spec::{LaunchSpec, StepCommand, StepEvent, socket_name};
+use crate::exec::launch_spec::{LaunchSpec, Rlimit, StepCommand, StepEvent, socket_name};
 use crate::exec::meter::{Meter, Pace};
-use crate::exec::peer::{Peer, poll, tell, tell_last};
-use crate::exec::{LaunchError, LaunchFault};
-use crate::exec::{adopt, wire};
+use crate::exec::peer::{Peer, flush, poll, tell, tell_last};
+use crate::exec::{LaunchError, LaunchFault, adopt, launcher, wire};
 use crate::model::node::HostFault;
 use crate::model::{ExitCode, ExitRecord, Timestamp};
 use crate::protocol::frame::Decoder;
 use crate::sys::clock::{self, now};
+use crate::sys::proc::{self, Io};
 use crate::sys::{break_point, limits, socket};
 use commands::signal_all;
 use nix::poll::{PollFd, PollFlags};
@@ -39,6 +39,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long processes that do not die of SIGKILL (stuck in the kernel) are waited for, as Slurm's UnkillableStepTimeout.
@@ -47,37 +48,74 @@ const UNKILLABLE: Duration = Duration::from_secs(60);
 /// How long the processes of a client that died have after SIGTERM and SIGHUP.
 const CLIENT_GONE_GRACE: Duration = Duration::from_millis(500);
 
-/// Becomes the watcher of the step that comes over `control`. `lock` is the launcher's.
-pub(super) fn watch(control: OwnedFd, lock: File) -> ! {
+/// A watcher with a larger launch ends with its step: the kernel counts what it has had as memory of its tasks.
+const SMALL_LAUNCH: usize = 256 << 10;
+
+/// What a watcher keeps from one step to the next.
+struct Post {
+    /// `<root>/run/launcher.lock`
+    lock: PathBuf,
+    /// Clock ticks from boot to its start.
+    start_ticks: u64,
+    /// The limit on descriptors before it was raised.
+    nofile: Option<Rlimit>,
+    /// What the processes of earlier steps have read and written.
+    dead_io: Io,
+}
+
+/// What a watcher gets its launches by.
+struct Line {
+    control: UnixStream,
+    incoming: Decoder,
+    /// Shared while it waits for a launch.
+    lock: File,
+}
+
+/// Becomes the watcher of the step that comes over `control`, and then of others. `lock` is the launcher's.
+pub(super) fn watch(control: OwnedFd, lock: File, root: &Path) -> ! {
     // A watcher has nobody to tell of its own mishaps but the daemon, which sees the connection end.
-    let _ = run(control, lock);
+    let _ = serve(Line { control: control.into(), incoming: wire::decoder(), lock }, root);
     // SAFETY: the process ends here, without the launcher's exit handlers.
     unsafe { libc::_exit(0) }
 }
 
-fn run(control: OwnedFd, lock: File) -> io::Result<()> {
+fn serve(line: Line, root: &Path) -> io::Result<()> {
     become_watcher()?;
     break_point::reach("watcher begins");
-    let nofile = limits::raise_descriptors();
-    let Some((spec, handed, early)) = read_launch(&control)? else { return Ok(()) };
+    let mut post = Post {
+        lock: launcher::lock_path(root),
+        start_ticks: proc::start_ticks(std::process::id().cast_signed()).unwrap_or(0),
+        nofile: limits::raise_descriptors(),
+        dead_io: Io::default(),
+    };
+    let mut next = Some(line);
+    while let Some(line) = next {
+        next = run(line, &mut post)?;
+    }
+    Ok(())
+}
+
+/// Watches one step. The line to the next one, where it stays.
+fn run(line: Line, post: &mut Post) -> io::Result<Option<Line>> {
+    let Some((spec, handed, line)) = read_launch(line)? else { return Ok(None) };
     break_point::reach("launch read");
-    let mut peer = Some(Peer::new(UnixStream::from(control), early)?);
+    let mut peer = Some(Peer::new(line.control, line.incoming)?);
     let started = now();
     let (dir, listener) = match claim(&spec) {
         Ok(claimed) => claimed,
         Err(NotClaimed::LaunchedBefore(why)) => {
             tell_last(&mut peer, &StepEvent::Refused(why));
-            return Ok(());
+            return Ok(None);
         }
         Err(NotClaimed::Failed(why)) => {
             tell_last(&mut peer, &StepEvent::Ended(failed_record(&spec, &why, started)));
-            return Ok(());
+            return Ok(None);
         }
     };
     break_point::reach("step claimed");
     listener.set_nonblocking(true)?;
     // From here on a new daemon can see that this step was launched.
-    drop(lock);
+    drop(line.lock);
 
     let name = socket_name(spec.step.step, spec.run);
     let (signals, client) = match sources(&spec, &handed).map_err(LaunchError::system("watch the step")) {
@@ -85,11 +123,12 @@ fn run(control: OwnedFd, lock: File) -> io::Result<()> {
         Err(why) => {
             let _ = std::fs::remove_file(socket::short_path(&dir, &name));
             tell_last(&mut peer, &StepEvent::Ended(failed_record(&spec, &why, started)));
-            return Ok(());
+            return Ok(None);
         }
     };
-    let mut watcher = Watcher::new(spec, peer, listener, signals, client, started);
-    if let Err(error) = watcher.start(handed, nofile) {
+    let mut watcher = Watcher::new(spec, peer, listener, signals, client, post);
+    watcher.started = started;
+    if let Err(error) = watcher.start(handed, post) {
         // The tasks that were made stand at the gate: nothing of the user's has run.
         watcher.launch_failed(error.to_string(), host_fault_of(&error, &watcher.spec));
     }
@@ -101,8 +140,8 @@ fn run(control: OwnedFd, lock: File) -> io::Result<()> {
     watcher.read_commands();
     let record = watcher.run_to_end();
     break_point::reach("step over");
-    watcher.finish(&record, &dir, &name);
-    Ok(())
+    post.dead_io = watcher.meter.dead_io();
+    Ok(watcher.finish(&record, &dir, &name, post))
 }
 
 /// Of a step of which nothing was started.
@@ -171,27 +210,29 @@ fn become_watcher() -> io::Result<()> {
     Ok(())
 }
 
-/// The launch, its descriptors, and what came behind it: commands may follow at once. `None` where the daemon went away
-/// before it had sent all of it.
-fn read_launch(control: &OwnedFd) -> io::Result<Option<(LaunchSpec, Vec<OwnedFd>, Decoder)>> {
+/// The launch, its descriptors, and the line, with what came behind it: commands may follow at once. `None` where the
+/// daemon went away before it had sent all of it.
+fn read_launch(mut line: Line) -> io::Result<Option<(LaunchSpec, Vec<OwnedFd>, Line)>> {
+    line.control.set_nonblocking(false)?;
     let mut frames = Vec::with_capacity(3);
-    let mut decoder = wire::decoder();
     let mut fds = Vec::new();
     let mut buf = vec![0u8; 64 << 10];
-    while frames.len() < 3 {
-        let n = socket::receive(control, &mut buf, &mut fds)?;
-        if n == 0 {
-            return Ok(None);
-        }
-        decoder.push(&buf[..n]);
-        while frames.len() < 3
-            && let Some(frame) = decoder.next_frame()?
-        {
+    loop {
+        while let Some(frame) = line.incoming.next_frame()? {
+            // A command that was on its way when the step before ended.
+            if frames.is_empty() && frame.message::<StepCommand>().is_ok() {
+                continue;
+            }
             frames.push(frame.json);
+            if let [json, script, env] = frames.as_mut_slice() {
+                return Ok(Some((wire::decode_launch(json, script, std::mem::take(env))?, fds, line)));
+            }
+        }
+        match socket::receive(&line.control, &mut buf, &mut fds)? {
+            0 => return Ok(None),
+            n => line.incoming.push(&buf[..n]),
         }
     }
-    let env = frames.pop().unwrap_or_default();
-    Ok(Some((wire::decode_launch(&frames[0], &frames[1], env)?, fds, decoder)))
 }
 
 struct Task {
@@ -222,6 +263,8 @@ enum Source {
 
 struct Watcher {
     spec: LaunchSpec,
+    /// Of the watcher.
+    start_ticks: u64,
     listener: UnixListener,
     signals: SignalFd,
     peer: Option<Peer>,
@@ -255,6 +298,8 @@ struct Watcher {
     suspended_at: Option<Instant>,
     timed_out: bool,
     stopped: bool,
+    /// At the end of the step it is as good as a new watcher to the daemon that has sent the launch.
+    may_stay: bool,
     pace: Pace,
 }
 
@@ -265,7 +310,7 @@ impl Watcher {
         listener: UnixListener,
         signals: SignalFd,
         client: Option<Peer>,
-        started: Timestamp,
+        post: &Post,
     ) -> Watcher {
         Watcher {
             cgroup: spec.cgroup.clone().map(StepCgroup::at),
@@ -276,12 +321,13 @@ impl Watcher {
             stderr: None,
             starting: None,
             started_event: None,
-            started,
+            started: now(),
             started_at: clock::monotonic(),
             launch_error: None,
             host_fault: None,
             early: Vec::new(),
-            meter: Meter::default(),
+            meter: Meter::new(post.dead_io),
+            start_ticks: post.start_ticks,
             kill: None,
             warned: false,
             told_end: false,
@@ -289,6 +335,7 @@ impl Watcher {
             suspended_at: None,
             timed_out: false,
             stopped: false,
+            may_stay: spec.env.len() + spec.script.as_ref().map_or(0, Vec::len) < SMALL_LAUNCH,
             pace: Pace::new(Instant::now()),
             spec,
             listener,
@@ -296,7 +343,7 @@ impl Watcher {
         }
     }
 
-    /// Until no process of the step is left.
+    /// Until no process of the step is left, or only such as cannot die.
     fn run_to_end(&mut self) -> ExitRecord {
         loop {
             let none_left = self.reap();
@@ -306,6 +353,7 @@ impl Watcher {
             if let Some(kill) = &self.kill {
                 let gave_up = kill.since.elapsed() > UNKILLABLE + (kill.hard_from - kill.since);
                 if none_left || gave_up {
+                    self.may_stay &= none_left;
                     // A task that could not be made may have died before its reason was read.
                     while self.read_starting() {}
                     return self.record();
@@ -348,7 +396,12 @@ impl Watcher {
     }
 
     /// Waits until something can be done, at most so long. What is ready, in the order in which it is handled.
-    fn ready(&self, until: Duration) -> Vec<Source> {
+    fn ready(&mut self, until: Duration) -> Vec<Source> {
+        flush(&mut self.peer);
+        if let Some(client) = &mut self.client {
+            // That it is gone shows when it is read from.
+            let _ = client.flush();
+        }
         let mut entries = vec![(self.signals.as_fd(), PollFlags::POLLIN, Source::Children)];
         if let Some((pipe, _)) = &self.starting {
             entries.push((pipe.as_fd(), PollFlags::POLLIN, Source::Starting));
@@ -407,11 +460,11 @@ impl Watcher {
         self.tasks.iter().filter_map(ended).collect()
     }
 
-    /// Tells the daemon and the client. That one of them is gone shows when it is read from.
+    /// Tells the daemon and the client, before the watcher sleeps again.
     fn announce(&mut self, event: &StepEvent) {
         tell(&mut self.peer, event);
         if let Some(client) = &mut self.client {
-            let _ = client.push(event);
+            let _ = client.queue(event);
         }
     }
 
@@ -424,6 +477,7 @@ impl Watcher {
             return;
         }
         self.peer = Peer::new(socket, wire::decoder()).ok();
+        self.may_stay = false;
         if let Some(mut event) = self.started_event.clone() {
             if let StepEvent::Started { suspended, .. } = &mut event {
                 *suspended = self.suspended_at.is_some();
@@ -456,5 +510,32 @@ impl Watcher {
     fn begin_killing(&mut self) {
         let now = Instant::now();
         self.kill = Some(Kill { since: now, hard_from: now });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::lock;
+    use std::io::Write;
+
+    #[test]
+    fn a_command_for_the_step_before_is_not_taken_for_a_launch() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = lock::share_now(&dir.path().join("lock")).unwrap();
+        let (mut daemon, control) = UnixStream::pair().unwrap();
+        let sent = LaunchSpec { run: 7, script: Some(b"x".to_vec()), env: b"A=1\0".to_vec(), ..LaunchSpec::default() };
+        let late = [StepCommand::KillAll, StepCommand::Notice("n".to_owned()), StepCommand::Usage];
+        let mut incoming = wire::decoder();
+        incoming.push(&wire::encode(&late[0]).unwrap());
+        for command in &late[1..] {
+            daemon.write_all(&wire::encode(command).unwrap()).unwrap();
+        }
+        daemon.write_all(&wire::encode_launch(&sent).unwrap()).unwrap();
+        daemon.write_all(&wire::encode(&StepCommand::Resume).unwrap()).unwrap();
+        let (spec, _, line) = read_launch(Line { control, incoming, lock }).unwrap().unwrap();
+        assert_eq!(spec, sent);
+        let mut peer = Peer::new(line.control, line.incoming).unwrap();
+        assert_eq!(peer.receive::<StepCommand>().0, [StepCommand::Resume]);
     }
 }

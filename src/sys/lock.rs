@@ -16,15 +16,23 @@ pub enum Kind {
     Shared,
 }
 
+/// For `map_err`.
+fn failed(path: &Path) -> impl Fn(io::Error) -> io::Error {
+    move |e| io::Error::new(e.kind(), format!("could not lock {}: {e}", path.display()))
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
+    options.open(path).map_err(failed(path))
+}
+
 /// Locks a file, which is made for its user alone where it is missing.
 ///
 /// # Errors
 /// It cannot be made, or is a link. The text names the path.
 pub fn take(path: &Path, kind: Kind) -> io::Result<File> {
-    let named = |e: io::Error| io::Error::new(e.kind(), format!("could not lock {}: {e}", path.display()));
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    let file = options.open(path).map_err(named)?;
+    let file = open(path)?;
     loop {
         let taken = match kind {
             Kind::Exclusive => file.lock(),
@@ -32,8 +40,20 @@ pub fn take(path: &Path, kind: Kind) -> io::Result<File> {
         };
         match taken {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            other => return other.map(|()| file).map_err(named),
+            other => return other.map(|()| file).map_err(failed(path)),
         }
+    }
+}
+
+/// Shares a lock, unless somebody has it alone.
+///
+/// # Errors
+/// It cannot be made, or had at once. The text names the path.
+pub fn share_now(path: &Path) -> io::Result<File> {
+    let file = open(path)?;
+    match file.try_lock_shared() {
+        Ok(()) => Ok(file),
+        Err(e) => Err(failed(path)(e.into())),
     }
 }
 

@@ -248,7 +248,7 @@ impl Foreground<'_> {
             match event {
                 StepEvent::TaskEnded { rank, exit } => self.task_ended(rank, exit, observer),
                 StepEvent::Ended(record) => return Some(Box::new(record)),
-                StepEvent::Started { .. } | StepEvent::Usage(_) | StepEvent::Refused(_) => {}
+                StepEvent::Started { .. } | StepEvent::Usage(_) | StepEvent::Stays | StepEvent::Refused(_) => {}
             }
         }
         None

@@ -1,15 +1,15 @@
 //! How the tasks and the step end: reaping, what was used, and the record.
 
-use super::Watcher;
+use super::{Line, Post, Watcher};
 use crate::exec::cgroup::StepCgroup;
 use crate::exec::job_files;
 use crate::exec::launch_spec::{LaunchSpec, StepEvent, StepUsage};
 use crate::exec::meter::Look;
-use crate::exec::peer::{poll, tell_last};
+use crate::exec::peer::{Peer, poll, tell, tell_last};
 use crate::model::tres::Usage;
 use crate::model::{ExitCode, ExitRecord, StepId};
 use crate::sys::clock::{self, now};
-use crate::sys::{break_point, socket};
+use crate::sys::{break_point, lock, socket};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -121,8 +121,9 @@ impl Watcher {
         }
     }
 
-    /// Makes the record last, removes the mark of the running step, and tells the end: in this order.
-    pub(super) fn finish(&mut self, record: &ExitRecord, dir: &File, socket: &str) {
+    /// Makes the record last, removes the mark of the running step, and tells the end: in this order. The line to the next
+    /// launch, where the watcher stays.
+    pub(super) fn finish(mut self, record: &ExitRecord, dir: &File, socket: &str, post: &Post) -> Option<Line> {
         self.stderr = None;
         if let Some(cgroup) = self.cgroup.take() {
             // Where a process could not be killed it is left, and the daemon removes it with the job's.
@@ -141,6 +142,12 @@ impl Watcher {
             }
             break_point::reach("end recorded");
             let ended = StepEvent::Ended(record.clone());
+            // Before it is told: from then on the daemon may send a launch, and the next daemon has to wait for it.
+            let stays = self.may_stay && written.is_ok();
+            let lock = stays.then(|| lock::share_now(&post.lock).ok()).flatten();
+            if lock.is_some() {
+                tell(&mut self.peer, &StepEvent::Stays);
+            }
             // First who records it, then who only waits for it.
             let told = tell_last(&mut self.peer, &ended);
             tell_last(&mut self.client, &ended);
@@ -155,13 +162,14 @@ impl Watcher {
                 .as_ref()
                 .is_err_and(|e| matches!(e.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded));
             if written.is_ok() || (told && !disk_is_full) {
-                return;
+                let Peer { socket: control, incoming, .. } = self.peer.filter(|_| told)?;
+                return lock.map(|lock| Line { control, incoming, lock });
             }
             // Whoever was told need not be told again.
             self.peer = None;
             // The job directory was removed, or nobody finds it any more, and with it everybody who could ask is gone.
             if !is_at(dir, &self.spec.job_dir) {
-                return;
+                return None;
             }
             // The result is kept here until the disk has room again, a daemon comes, or SIGTERM. From here on: one that came
             // while the step ran was none of the watcher's business.
@@ -170,7 +178,7 @@ impl Watcher {
             awaited.extend(told_to_end.fd.as_ref().map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)));
             poll(&mut awaited, Some(Duration::from_secs(5)));
             if told_to_end.has_come() {
-                return;
+                return None;
             }
             self.accept();
         }

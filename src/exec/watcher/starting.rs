@@ -1,6 +1,6 @@
 //! How a step starts: its files, its tasks, and the word that all of them run.
 
-use super::{Task, Watcher};
+use super::{Post, Task, Watcher};
 use crate::exec::job_files::{self, Files, Streams};
 use crate::exec::launch_spec::{Rlimit, SignalScope, StepCommand, StepEvent};
 use crate::exec::task::{self, Birth};
@@ -29,7 +29,7 @@ fn pipe(flags: OFlag) -> Result<(OwnedFd, OwnedFd), LaunchError> {
 
 impl Watcher {
     /// Forks the tasks. After an error, which is a failure of the launch, none of them has run anything of the user's.
-    pub(super) fn start(&mut self, handed: Vec<OwnedFd>, nofile: Option<Rlimit>) -> Result<(), LaunchError> {
+    pub(super) fn start(&mut self, handed: Vec<OwnedFd>, post: &Post) -> Result<(), LaunchError> {
         let spec = &self.spec;
         let mask = spec.umask.unwrap_or(0o022) & 0o777;
         nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask as libc::mode_t));
@@ -58,7 +58,7 @@ impl Watcher {
             self.stderr = unsafe { BorrowedFd::borrow_raw(*fd) }.try_clone_to_owned().ok();
         }
         let (read, write) = pipe(OFlag::O_NONBLOCK)?;
-        self.make_tasks(&streams, write.as_raw_fd(), nofile)?;
+        self.make_tasks(&streams, write.as_raw_fd(), post.nofile)?;
         // From here on their limits run.
         (self.started, self.started_at) = (clock::now(), clock::monotonic());
         self.starting = Some((File::from(read), Vec::new()));
@@ -128,10 +128,9 @@ impl Watcher {
             self.launch_failed(text, fault);
             return false;
         }
-        let pid = std::process::id() as i32;
         let event = StepEvent::Started {
-            pid,
-            start_ticks: proc::start_ticks(pid).unwrap_or(0),
+            pid: std::process::id().cast_signed(),
+            start_ticks: self.start_ticks,
             task_pids: self.tasks.iter().map(|t| t.pid).collect(),
             started: self.started,
             started_us: u64::try_from(self.started_at.as_micros()).ok(),
