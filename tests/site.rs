@@ -212,3 +212,20 @@ fn an_account_has_no_more_than_its_limit_and_keeps_nobody_else_waiting() {
     slotd.line("scontrol reconfigure").ok();
     slotd.wait_end(fit);
 }
+
+#[test]
+fn a_job_that_names_several_partitions_waits_in_each_and_starts_where_it_first_can() {
+    let slotd = with_file("[[partition]]\nname = \"a\"\ncpus = \"0-1\"\n[[partition]]\nname = \"b\"\ncpus = \"2-3\"\n");
+    let [left, right] = ["a", "b"].map(|name| slotd.endless(&["-p", name, "-c", "2"]));
+    let job = slotd.wrap(&["-p", "a,b", "-c", "2"], "echo $SLURM_JOB_PARTITION");
+    let gone = slotd.wrap(&["-p", "a,b", "-c", "2"], "true");
+    slotd.wait_reason(job, "Resources");
+    assert_eq!(slotd.line(&format!("squeue -h -p b -t PD -j {job} -o %P")).ok().text(), "a,b");
+    slotd.line(&format!("scancel {gone}")).ok();
+    assert_eq!(slotd.line(&format!("sacct -X -n -P -r b -j {gone} -o Partition")).ok().text(), "a,b");
+    slotd.line(&format!("scancel {right}")).ok();
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.line(&format!("sacct -X -n -P -j {job} -o Partition")).ok().text(), "b");
+    assert_eq!(slotd.output(job).trim(), "b");
+    slotd.line(&format!("scancel {left}")).ok();
+}

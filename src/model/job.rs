@@ -85,7 +85,7 @@ pub struct Job {
     /// The array as submitted: for `SLURM_ARRAY_TASK_COUNT` and its like.
     #[serde(default, with = "arc", skip_serializing_if = "is_default")]
     pub request: Arc<JobRequest>,
-    /// The partition that was chosen.
+    /// Where it runs, or all that it waits for, with commas between them.
     pub partition: String,
     /// What is reserved while it runs.
     pub tres: Tres,
@@ -131,6 +131,16 @@ impl Job {
     /// The number of the first step that srun makes in it.
     pub fn first_step(&self) -> u32 {
         u32::from(self.request.kind == JobKind::Run)
+    }
+
+    /// The partitions that it may go to: one, once it runs.
+    pub fn partitions(&self) -> impl Iterator<Item = &str> {
+        self.partition.split(',')
+    }
+
+    /// Whether it is open which partition it goes to.
+    pub fn has_several_partitions(&self) -> bool {
+        self.partition.contains(',')
     }
 
     /// The number that the user knows the job by: the array's for array records.

@@ -146,6 +146,11 @@ impl Partition {
         self.priority_tier.unwrap_or(1)
     }
 
+    /// The time limit in it of a job that asks for this one.
+    pub fn limit_for(&self, asked_secs: Option<u64>) -> Option<u64> {
+        asked_secs.or(self.default_time_secs).or(self.max_time_secs)
+    }
+
     /// What all its jobs together may have.
     pub fn bounds(&self) -> Tres {
         Tres {

@@ -107,7 +107,7 @@ impl JobQuery {
     pub fn matches(&self, job: &Job) -> bool {
         (self.jobs.is_empty() || self.jobs.iter().any(|r| names_record(r, job.id, &job.role)))
             && self.matches_request(&job.request)
-            && among(&self.partitions, job.partition.as_str())
+            && (self.partitions.is_empty() || job.partitions().any(|name| among(&self.partitions, name)))
             && (!self.on_node || job.run.state != JobState::Pending)
             && self.cpus.is_none_or(|(least, most)| (least..=most).contains(&job.tres.cpus))
             && self.matches_time_and_state(job)

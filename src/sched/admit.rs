@@ -19,6 +19,7 @@ use crate::model::refusal::Place;
 use crate::model::request::{GpuRequest, JobKind, MemRequest};
 use crate::model::topology::Topology;
 use crate::model::{ArrayRole, Job, JobId, JobRequest, Partition, Refusal, Timestamp, Tres};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a job reserves while it runs, worked out from its request: `ntasks * cpus-per-task`
@@ -125,11 +126,14 @@ fn check_gpus(request: &JobRequest, tres: &Tres, partition: &Partition, host: &H
     }
 }
 
-struct Admitted {
-    partition: String,
-    tres: Tres,
-    /// The time limit of a job that names none.
-    limit_secs: Option<u64>,
+/// Where a job may go.
+pub(super) struct Admitted {
+    /// As in [`Job::partition`].
+    pub partition: String,
+    /// What it takes in the first of them.
+    pub tres: Tres,
+    /// Its time limit, as far as it is the same in all of them.
+    pub limit_secs: Option<u64>,
 }
 
 impl Core {
@@ -168,7 +172,7 @@ impl Core {
         let (id, cpus, partition) = (JobId(self.next_id), admitted.tres.cpus, admitted.partition.clone());
         let job = new_job(id, s.request, admitted, s.client, now);
         let waits = self.waits_of(&job, &known).map(Box::new);
-        let forecast = self.forecast_with(&Record { job, waits, place: None, start_order: 0 }, now);
+        let forecast = self.forecast_with(&Record { job, waits, places: Box::default(), start_order: 0 }, now);
         Ok(Trial { estimate: Estimate { id, start: None, cpus, partition }, forecast })
     }
 
@@ -191,26 +195,40 @@ impl Core {
                 return Err(Refusal::ArrayTooLarge { array: array.clone(), last, max });
             }
         }
-        let partitions = self.partitions_for(request)?;
-        let mut first_refusal = None;
-        for partition in partitions {
+        self.admit_to(&self.partitions_for(request)?, request, |partition| {
             if let PartitionState::Drain | PartitionState::Inactive = partition.state {
                 let (name, state) = (partition.name.clone(), partition.state);
-                first_refusal.get_or_insert(Refusal::PartitionNotAvailable { name, state });
-                continue;
+                return Err(Refusal::PartitionNotAvailable { name, state });
             }
             let tres = size(request, partition, &self.config);
-            match check_size(request, &tres, partition, &self.config) {
-                Ok(()) => {
-                    let limit_secs = partition.default_time_secs.or(partition.max_time_secs);
-                    return Ok(Admitted { partition: partition.name.clone(), tres, limit_secs });
+            check_size(request, &tres, partition, &self.config).map(|()| tres)
+        })
+    }
+
+    /// Those of the partitions that take a job with this request, or why the first does not.
+    pub(super) fn admit_to(
+        &self,
+        partitions: &[&Partition],
+        request: &JobRequest,
+        takes: impl Fn(&Partition) -> Result<Tres, Refusal>,
+    ) -> Result<Admitted, Refusal> {
+        let (mut names, mut sizes, mut limits, mut refusals) = (Vec::new(), Vec::new(), BTreeSet::new(), Vec::new());
+        for partition in partitions {
+            match takes(partition) {
+                Ok(_) if names.contains(&partition.name.as_str()) => {}
+                Ok(tres) => {
+                    names.push(&partition.name);
+                    sizes.push(tres);
+                    limits.insert(partition.limit_for(request.time_limit_secs));
                 }
-                Err(refusal) => {
-                    first_refusal.get_or_insert(refusal);
-                }
+                Err(refusal) => refusals.push(refusal),
             }
         }
-        Err(first_refusal.unwrap_or_else(|| self.unknown_partition("")))
+        let Some(tres) = sizes.first().copied() else {
+            return Err(refusals.into_iter().next().unwrap_or_else(|| self.unknown_partition("")));
+        };
+        let limit_secs = limits.first().copied().flatten().filter(|_| limits.len() == 1);
+        Ok(Admitted { partition: names.join(","), tres, limit_secs })
     }
 
     fn check_hosts(&self, request: &JobRequest) -> Result<(), Refusal> {
@@ -233,6 +251,11 @@ impl Core {
             }
             Some(names) => names.split(',').map(|name| self.partition(name)).collect(),
         }
+    }
+
+    /// Those of a job that are there.
+    pub(super) fn partitions_of(&self, job: &Job) -> Vec<&Partition> {
+        job.partitions().filter_map(|name| self.partition(name).ok()).collect()
     }
 
     fn partition(&self, name: &str) -> Result<&Partition, Refusal> {
@@ -262,14 +285,18 @@ impl Core {
         Refusal::UnknownPartition { name: name.to_owned(), known }
     }
 
-    /// The size of a job with another request or in another partition, for `scontrol update`.
-    pub(super) fn resized(&self, request: &JobRequest, partition: &str) -> Option<Tres> {
-        let found = self.config.partitions.iter().find(|known| known.name == partition)?;
-        let tres = size(request, found, &self.config);
-        let place =
-            Seating { exclusive: false, limits: LimitSet::default(), ..Seating::of(request, partition, &self.config) };
-        let want = Want::sized(request, tres, place);
-        self.ledger.whole().fits(&want, &self.config.host).then_some(tres)
+    /// The partitions that take a job that is known, with another request or as it is.
+    ///
+    /// # Errors
+    /// None of them has that much.
+    pub(super) fn readmit(&self, request: &JobRequest, partitions: &[&Partition]) -> Result<Admitted, Refusal> {
+        self.admit_to(partitions, request, |partition| {
+            let tres = size(request, partition, &self.config);
+            let place = Seating::of(request, &partition.name, &self.config);
+            let want = Want::sized(request, tres, Seating { exclusive: false, limits: LimitSet::default(), ..place });
+            let fits = self.ledger.whole().fits(&want, &self.config.host);
+            if fits { Ok(tres) } else { Err(Refusal::ConfigNotAvailable) }
+        })
     }
 }
 
@@ -284,7 +311,7 @@ fn new_job(
         Some(array) => ArrayRole::Rest { tasks: array.tasks.clone(), limit: array.limit },
         None => ArrayRole::None,
     };
-    request.time_limit_secs = request.time_limit_secs.or(admitted.limit_secs);
+    request.time_limit_secs = admitted.limit_secs;
     // In Slurm a priority of 0 means held.
     let is_held = request.hold || request.priority == Some(0);
     Job {

@@ -146,10 +146,10 @@ impl Core {
         let new_id = self.allot_id();
         let Some(record) = self.jobs.get_mut(&id) else { return new_id };
         // Of what the indices go by, only the number of tasks changes on the compact record.
-        if record.job.run.state == JobState::Pending
-            && let Some(load) = self.loads.get_mut(&record.job.partition)
-        {
-            load.1 = load.1.saturating_sub(gone.len() as u64);
+        for name in record.job.partitions().filter(|_| record.job.run.state == JobState::Pending) {
+            if let Some(load) = self.loads.get_mut(name) {
+                load.1 = load.1.saturating_sub(gone.len() as u64);
+            }
         }
         match &mut record.job.role {
             ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => match gone.single() {

@@ -10,9 +10,12 @@
 //! holds a reservation: whoever passes must not delay any of them. Jobs of partitions that have the same part stand in one
 //! line.
 //!
+//! A job that may go to several partitions stands in several lines. What is kept for it is kept where it is expected to start
+//! first, and does not keep itself from starting elsewhere.
+//!
 //! One [`Round`] serves the plan itself and the forecast for `squeue --start`: they can't disagree.
 
-use super::queue::{Queue, QueueKey, Shape};
+use super::queue::{Place, Queue, QueueKey, Shape};
 use super::room::{Part, Room, Want};
 use crate::model::partition::Host;
 use crate::model::{JobId, Timestamp};
@@ -39,6 +42,14 @@ pub struct Reservation {
     spare: Option<Room>,
 }
 
+/// A reservation, and for whom.
+#[derive(Debug)]
+struct Kept {
+    line: usize,
+    job: JobId,
+    reservation: Reservation,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
@@ -57,7 +68,9 @@ pub enum Verdict {
 pub struct Round {
     now: Timestamp,
     /// One for each line with a blocked job.
-    reservations: Vec<(usize, Reservation)>,
+    reservations: Vec<Kept>,
+    /// Of the blocked jobs, the places that they have in other lines and that were not looked at yet.
+    elsewhere: Vec<Place>,
     /// Whether a record had to wait: from then on whole shapes are passed over.
     by_shape: bool,
     /// What was considered last.
@@ -65,12 +78,24 @@ pub struct Round {
     /// Its shape, behind the first that had to wait, while it does not have to.
     shape: Option<Shape>,
     /// Of the other shapes that are worth a look, the record that is next. `None`: none had to wait yet.
-    heads: Option<BinaryHeap<Reverse<(QueueKey, Shape)>>>,
+    heads: Option<BinaryHeap<Reverse<Head>>>,
 }
+
+/// A record that is next. `IsAlone`: of its shape only this one is worth a look.
+type Head = (QueueKey, Shape, IsAlone);
+type IsAlone = bool;
 
 impl Round {
     pub fn new(now: Timestamp) -> Self {
-        Round { now, reservations: Vec::new(), by_shape: false, at: None, shape: None, heads: None }
+        Round {
+            now,
+            reservations: Vec::new(),
+            elsewhere: Vec::new(),
+            by_shape: false,
+            at: None,
+            shape: None,
+            heads: None,
+        }
     }
 
     /// Whether a job was found blocked: what is considered from now on stands behind it.
@@ -81,7 +106,7 @@ impl Round {
     /// What this round keeps for the first job that it found blocked.
     #[cfg(test)]
     pub fn reservation(&self) -> Option<&Reservation> {
-        self.reservations.first().map(|(_, reservation)| reservation)
+        self.reservations.first().map(|kept| &kept.reservation)
     }
 
     /// The next record that is to be considered: the first one that might start, or is the first blocked one of its line.
@@ -95,61 +120,85 @@ impl Round {
             return self.at;
         }
         let from = self.at?;
-        let (heads, last) = (self.heads.take(), self.shape.take());
+        let (heads, last, elsewhere) = (self.heads.take(), self.shape.take(), std::mem::take(&mut self.elsewhere));
         let is_worth = |shape: &Shape| {
             let want = shape.want();
             let is_first = !self.has_reservation(&want, room) && is_below_limits(&want, room, host);
-            is_first || self.passing(&want, shape.limit, room, host).is_some()
+            is_first || self.passing(None, &want, shape.limit, room, host).is_some()
         };
-        let next_of = |shape: Shape, at| queue.after_of(&shape, at).map(|key| Reverse((key, shape)));
+        let next_of = |shape: Shape, at| queue.after_of(&shape, at).map(|key| Reverse((key, shape, false)));
         let mut heads = heads.unwrap_or_else(|| {
             let is_wide_enough = |shape: &&Shape| shape.needs_cpus() <= most || room.lines() > self.reservations.len();
             let shapes = queue.shapes().take_while(is_wide_enough).filter(|shape| is_worth(shape));
             shapes.filter_map(|shape| next_of(shape.clone(), from)).collect()
         });
         heads.extend(last.and_then(|shape| next_of(shape, from)));
+        heads.extend(elsewhere.into_iter().map(|Place { key, shape }| Reverse((key, shape, true))));
         let found = loop {
-            let Some(Reverse((key, shape))) = heads.pop() else { break None };
-            if !is_worth(&shape) {
-                continue;
+            let Some(Reverse((key, shape, is_alone))) = heads.pop() else { break None };
+            match (is_worth(&shape), queue.contains(&key)) {
+                // With all others of its shape it is looked at anyway.
+                (true, _) if is_alone => {}
+                (false, true) if is_alone => break Some((key, None)),
+                (true, true) => break Some((key, Some(shape))),
+                // It has moved, or has left.
+                (true, false) => heads.extend(next_of(shape, key)),
+                (false, _) => {}
             }
-            if queue.contains(&key) {
-                break Some((key, shape));
-            }
-            // It has moved, or has left.
-            heads.extend(next_of(shape, key));
         };
         self.heads = Some(heads);
         let (key, shape) = found?;
-        (self.at, self.shape) = (Some(key), Some(shape));
+        (self.at, self.shape) = (Some(key), shape);
         self.at
     }
 
     fn has_reservation(&self, want: &Want, room: &Room) -> bool {
         let line = room.line(want.place.partition);
-        self.reservations.iter().any(|(known, _)| *known == line)
+        self.reservations.iter().any(|kept| kept.line == line)
     }
 
-    /// Whether the record that [`Round::next`] gave may start in `room`. `running` is asked for when a job is found
-    /// blocked as the first of its line; it must include what this round has started.
+    /// Whether the record that [`Round::next`] gave may start in `room`; `places` are all that it has. `running` is asked for
+    /// when a job is found blocked as the first of its line; it must include what this round has started.
     pub fn consider(
         &mut self,
-        want: &Want,
-        limit_secs: Option<u64>,
+        key: QueueKey,
+        places: &[Place],
         room: &Room,
         host: &Host,
         running: impl FnOnce() -> Vec<Running>,
     ) -> Verdict {
-        let is_first = !self.has_reservation(want, room) && is_below_limits(want, room, host);
-        if is_first && !room.fits(want, host) {
-            self.reservations.push((room.line(want.place.partition), reserve(want, room, running(), host)));
+        let Some(Place { shape, .. }) = places.iter().find(|place| place.key == key) else { return self.wait() };
+        let (want, limit_secs) = (shape.want(), shape.limit);
+        let is_first = !self.has_reservation(&want, room) && is_below_limits(&want, room, host);
+        if is_first && !room.fits(&want, host) {
+            if self.reservations.iter().all(|kept| kept.job != key.id) {
+                let kept = self.earliest(key, places, room, host, &running());
+                self.reservations.extend(kept);
+            }
+            self.elsewhere.extend(places.iter().filter(|place| place.key > key).cloned());
             return self.wait();
         }
-        let Some(part) = self.passing(want, limit_secs, room, host) else { return self.wait() };
+        let Some(part) = self.passing(Some(key.id), &want, limit_secs, room, host) else { return self.wait() };
+        // What was kept for itself stays so to the end of the pass: nothing becomes free meanwhile.
         let now = self.now;
-        let delayed = self.reservations.iter_mut().filter(|(_, kept)| !ends_before(now, kept, limit_secs));
-        delayed.filter_map(|(_, kept)| kept.spare.as_mut()).for_each(|spare| spare.take(&part));
+        let delayed = self.reservations.iter_mut().filter(|kept| !ends_before(now, &kept.reservation, limit_secs));
+        delayed.filter_map(|kept| kept.reservation.spare.as_mut()).for_each(|spare| spare.take(&part));
         Verdict::Start(part)
+    }
+
+    /// What is kept for a blocked job: where it is expected to start first, of the lines in which it is the first too.
+    fn earliest(&self, key: QueueKey, places: &[Place], room: &Room, host: &Host, running: &[Running]) -> Option<Kept> {
+        let own = places.iter().filter(|place| place.key >= key && place.key.tier == key.tier);
+        let blocked = own.filter(|place| {
+            let want = place.shape.want();
+            !self.has_reservation(&want, room) && is_below_limits(&want, room, host) && !room.fits(&want, host)
+        });
+        let kept = blocked.map(|place| {
+            let want = place.shape.want();
+            let reservation = reserve(&want, room, running.to_vec(), host);
+            Kept { line: room.line(want.place.partition), job: key.id, reservation }
+        });
+        kept.min_by_key(|kept| kept.reservation.at.map_or(i64::MAX, |at| at.0))
     }
 
     /// All of its shape have to.
@@ -159,20 +208,29 @@ impl Round {
     }
 
     /// Keeps for a job what it could start with, since it may not start yet.
-    pub fn hold(&mut self, part: &Part, room: &Room) {
+    pub fn hold(&mut self, job: JobId, part: &Part, room: &Room) {
         let line = room.line(part.place.partition);
-        if self.reservations.iter().all(|(known, _)| *known != line) {
+        if self.reservations.iter().all(|kept| kept.line != line) {
             let mut spare = room.clone();
             spare.take(part);
-            self.reservations.push((line, Reservation { at: Some(self.now), spare: Some(spare) }));
+            let reservation = Reservation { at: Some(self.now), spare: Some(spare) };
+            self.reservations.push(Kept { line, job, reservation });
             self.by_shape = true;
         }
     }
 
-    /// What a job gets, if it may start: it fits, and does not delay the blocked ones before it.
-    fn passing(&self, want: &Want, limit_secs: Option<u64>, room: &Room, host: &Host) -> Option<Part> {
-        let kept = self.reservations.iter().filter(|(_, kept)| !ends_before(self.now, kept, limit_secs));
-        let spares: Option<Vec<&Room>> = kept.map(|(_, kept)| kept.spare.as_ref()).collect();
+    /// What a job gets, if it may start: it fits, and does not delay the blocked ones before it. `None`: any job.
+    fn passing(
+        &self,
+        job: Option<JobId>,
+        want: &Want,
+        limit_secs: Option<u64>,
+        room: &Room,
+        host: &Host,
+    ) -> Option<Part> {
+        let others = self.reservations.iter().filter(|kept| Some(kept.job) != job).map(|kept| &kept.reservation);
+        let kept = others.filter(|kept| !ends_before(self.now, kept, limit_secs));
+        let spares: Option<Vec<&Room>> = kept.map(|kept| kept.spare.as_ref()).collect();
         room.pick_in_all(&spares?, want, host)
     }
 }

@@ -4,11 +4,12 @@
 //! It decides nothing: the rules are in the other files, as further `impl Core` blocks.
 
 use super::array::ArrayGroup;
+use super::choice::Choice;
 use super::gpu_use::GpuUse;
 use super::index::NameGroup;
 use super::ledger::Ledger;
 use super::node::Node;
-use super::queue::{Place, Queue, QueueKey, Shape, rank};
+use super::queue::{Place, Queue, QueueKey, rank};
 use super::room::Part;
 use super::steps::StepWait;
 use super::types::{Config, Cx, Effect};
@@ -29,8 +30,8 @@ pub(super) struct Record {
     pub job: Job,
     /// Of a pending job with a dependency.
     pub waits: Option<Box<Waits>>,
-    /// Its place in the queue, while nothing but resources is missing.
-    pub place: Option<Place>,
+    /// Its places in the queue, while nothing but resources is missing: one for each partition that it may go to.
+    pub places: Box<[Place]>,
     /// Of a running job: how many had started before it.
     pub start_order: u64,
 }
@@ -156,7 +157,7 @@ impl Core {
         self.last_round
     }
 
-    /// Records that wait for nothing but resources.
+    /// Records that wait for nothing but resources; one that may go to several partitions counts for each, as in Slurm.
     pub fn queue_length(&self) -> usize {
         self.queue.len()
     }
@@ -198,7 +199,7 @@ impl Core {
     pub(super) fn add_record(&mut self, job: Job, waits: Option<Box<Waits>>) {
         let id = job.id;
         self.clients.extend(job.client.map(|client| (client.process, id)));
-        self.jobs.insert(id, Record { job, waits: None, place: None, start_order: 0 });
+        self.jobs.insert(id, Record { job, waits: None, places: Box::default(), start_order: 0 });
         self.put_waits(id, waits);
         self.index(id);
     }
@@ -236,9 +237,7 @@ impl Core {
         self.index(id);
         self.note_in_array(id, from, now);
         if to != JobState::Pending {
-            if let Some(place) = self.jobs.get_mut(&id).and_then(|record| record.place.take()) {
-                self.queue.remove(&place);
-            }
+            self.leave_queue(id);
             self.clear_waits(id);
             self.expiring.remove(&id);
             self.note_gpu_wait(id, false);
@@ -270,29 +269,39 @@ impl Core {
     /// Looks at a record again: whether it belongs into the queue, and where.
     pub(super) fn refresh(&mut self, id: JobId, now: Timestamp) {
         let Some(record) = self.jobs.get(&id) else { return };
-        let job = &record.job;
-        let gate = self.gate(record, now);
-        let is_pending = job.run.state == JobState::Pending;
-        let is_waiting = is_pending && gate.is_none();
-        let waits_for_gpus = is_pending && gate == Some(Reason::Resources);
-        let place = is_waiting.then(|| Place { key: self.queue_key(job), shape: Shape::of(job, &self.config) });
-        if let Some(record) = self.jobs.get_mut(&id) {
-            match (&record.place, &place) {
-                (Some(old), Some(new)) if old == new => {}
-                (Some(old), Some(new)) => self.queue.shift(old, new),
-                (Some(old), None) => self.queue.remove(old),
-                (None, Some(new)) => self.queue.insert(new),
-                (None, None) => {}
+        let (mut places, mut waits_for_gpus) = (Vec::new(), false);
+        if record.job.run.state == JobState::Pending && self.gate_anywhere(record, now).is_none() {
+            for choice in Choice::all(&record.job, &self.config) {
+                match self.gate_in(&choice, now) {
+                    None => places.push(self.place_of(&choice)),
+                    Some(reason) => waits_for_gpus |= reason == Reason::Resources,
+                }
             }
-            record.place = place;
-            if is_waiting && record.job.run.eligible.is_none() {
+        }
+        if let Some(record) = self.jobs.get_mut(&id) {
+            if *record.places != *places {
+                self.queue.replace(&record.places, &places);
+                record.places = places.into();
+            }
+            if !record.places.is_empty() && record.job.run.eligible.is_none() {
                 record.job.run.eligible = Some(now);
             }
         }
         self.note_gpu_wait(id, waits_for_gpus);
     }
 
-    pub(super) fn queue_key(&self, job: &Job) -> QueueKey {
+    fn leave_queue(&mut self, id: JobId) {
+        let Some(record) = self.jobs.get_mut(&id) else { return };
+        let places = std::mem::take(&mut record.places);
+        self.queue.replace(&places, &[]);
+    }
+
+    pub(super) fn place_of(&self, choice: &Choice) -> Place {
+        Place { key: self.queue_key(choice), shape: choice.shape() }
+    }
+
+    fn queue_key(&self, choice: &Choice) -> QueueKey {
+        let job = choice.job;
         let turn = match (&job.role, job.array_job_id().and_then(|array| self.arrays.get(&array))) {
             (ArrayRole::Rest { .. } | ArrayRole::Part { .. }, Some(group)) => group.last_served.max(job.id.0),
             (ArrayRole::Rest { .. } | ArrayRole::Part { .. }, None) => job.id.0,
@@ -301,9 +310,8 @@ impl Core {
             (ArrayRole::None | ArrayRole::Task { .. }, _) => job.id.0,
         };
         let task = if let ArrayRole::Task { task, .. } = job.role { task } else { 0 };
-        let partition = self.config.partitions.iter().find(|partition| partition.name == job.partition);
-        let tier = Reverse(partition.map_or(1, Partition::tier));
-        QueueKey { tier, priority: Reverse(rank(&job.request)), turn, task, id: job.id }
+        let tier = Reverse(choice.partition.map_or(1, Partition::tier));
+        QueueKey { tier, priority: Reverse(rank(&job.request)), turn, task, id: job.id, choice: choice.at }
     }
 
     /// Tells those who wait for the jobs whose state has changed, and those who wait for them in turn, and so on.
@@ -336,7 +344,7 @@ impl Core {
     pub(super) fn refresh_singletons(&mut self, name: &(u32, String), now: Timestamp) {
         let Some(group) = self.names.get(&name.0).and_then(|names| names.get(&name.1)) else { return };
         let is_moved = |id: &JobId| {
-            self.jobs.get(id).is_some_and(|record| record.place.is_some() || self.is_singleton_free(&record.job))
+            self.jobs.get(id).is_some_and(|record| !record.places.is_empty() || self.is_singleton_free(&record.job))
         };
         let moved: Vec<JobId> = group.singletons.iter().map(|(_, id)| *id).take_while(is_moved).collect();
         for id in moved {
@@ -375,12 +383,10 @@ impl Core {
         self.note_gpu_wait(id, false);
         self.clear_waits(id);
         self.unindex(id);
+        self.leave_queue(id);
         let Some(record) = self.jobs.remove(&id) else { return };
         if let Some(client) = record.job.client {
             self.clients.remove(&(client.process, id));
-        }
-        if let Some(place) = &record.place {
-            self.queue.remove(place);
         }
         self.step_waits.remove(&id);
         if let Some(array) = record.job.array_job_id()

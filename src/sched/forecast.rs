@@ -6,8 +6,9 @@
 //! A [`Forecast`] is a copy of what is needed for that: it is taken in a moment, and worked out wherever there is time.
 
 use super::backfill::{Round, Running, Verdict};
+use super::choice::Choice;
 use super::core::{Core, Record};
-use super::queue::{Place, Queue, QueueKey, Shape};
+use super::queue::{Place, Queue, QueueKey};
 use super::room::{Part, Room};
 use super::timers::is_late;
 use super::types::Estimate;
@@ -39,8 +40,11 @@ pub struct Forecast {
 /// A pending record that has nothing to wait for but resources, its begin time, or other tasks of its array.
 #[derive(Debug, Clone)]
 struct Waiting {
-    place: Place,
-    begin: Option<Timestamp>,
+    id: JobId,
+    /// One for each partition that it may go to.
+    places: Vec<Place>,
+    /// When it may start in each; `None`: now.
+    begins: Vec<Option<Timestamp>>,
     tasks: usize,
     /// With the number of its tasks that may run at once.
     array: Option<(JobId, Option<u32>)>,
@@ -55,7 +59,14 @@ pub struct Trial {
 }
 
 /// When which records are expected to start.
-pub type Starts = BTreeMap<JobId, Timestamp>;
+pub type Starts = BTreeMap<JobId, ExpectedStart>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpectedStart {
+    pub at: Timestamp,
+    /// In which of the partitions that the job names.
+    pub choice: u16,
+}
 
 impl Core {
     /// What a forecast needs. It costs what the jobs cost that it is about, however many wait behind them.
@@ -87,16 +98,28 @@ impl Core {
         if job.run.state != JobState::Pending {
             return None;
         }
-        let begin = match self.gate(record, now) {
+        let begin = match self.gate_anywhere(record, now) {
             None | Some(Reason::JobArrayTaskLimit) => None,
             Some(Reason::BeginTime) => Some(job.request.begin?),
-            Some(Reason::PartitionDown) => Some(self.opens(job, now)?),
             Some(_) => return None,
         };
+        let (mut places, mut begins) = (Vec::new(), Vec::new());
+        for choice in Choice::all(job, &self.config) {
+            let opens = match self.gate_in(&choice, now) {
+                None => None,
+                Some(Reason::PartitionDown) => Some(self.opens_in(&choice, now)),
+                Some(_) => Some(None),
+            };
+            match opens {
+                None => begins.push(begin),
+                Some(Some(opens)) => begins.push(begin.max(Some(opens))),
+                Some(None) => continue,
+            }
+            places.push(self.place_of(&choice));
+        }
         let limit = job.request.array.as_ref().and_then(|array| array.limit);
         let array = job.array_job_id().map(|array| (array, limit));
-        let place = Place { key: self.queue_key(job), shape: Shape::of(job, &self.config) };
-        Some(Waiting { place, begin, tasks: job.pending_tasks(), array })
+        (!places.is_empty()).then(|| Waiting { id: job.id, places, begins, tasks: job.pending_tasks(), array })
     }
 
     /// What a forecast needs if this record came next.
@@ -144,40 +167,43 @@ impl Future {
         for array in running.iter().filter_map(|(_, array)| *array) {
             arrays.entry(array).or_default().1 += 1;
         }
-        for Waiting { place, array, .. } in &waiting {
+        for Waiting { id, array, .. } in &waiting {
             if let Some((array, _)) = array {
-                arrays.entry(*array).or_default().0.push(place.key.id);
+                arrays.entry(*array).or_default().0.push(*id);
             }
         }
-        let later = waiting.iter().filter_map(|one| Some((one.begin?, one.place.key.id))).collect();
-        let ids: Vec<JobId> = waiting.iter().filter(|one| one.begin.is_none()).map(|one| one.place.key.id).collect();
-        let waiting = waiting.into_iter().map(|one| (one.place.key.id, one)).collect();
+        let later = waiting.iter().flat_map(|one| one.begins.iter().filter_map(|begin| Some(((*begin)?, one.id))));
+        let later = later.collect();
+        let ids: Vec<JobId> = waiting.iter().map(|one| one.id).collect();
+        let waiting = waiting.into_iter().map(|one| (one.id, one)).collect();
         let (queue, starts) = (Queue::default(), Starts::new());
         let mut future = Future { now, host, room, running, waiting, arrays, queue, later, turn, started, starts };
         ids.into_iter().for_each(|id| future.enter(id));
         future
     }
 
-    /// A record whose time has come stands in the queue, unless its array has as many tasks running as it may.
+    /// A record stands in the queue where its time has come, unless its array has as many tasks running as it may.
     fn enter(&mut self, id: JobId) {
-        let Some(Waiting { place, array, begin, .. }) = self.waiting.get(&id) else { return };
+        let Some(Waiting { places, array, begins, .. }) = self.waiting.get(&id) else { return };
         let is_full = array.is_some_and(|(array, limit)| {
             let load = self.arrays.get(&array).map_or(0, |(_, load)| *load);
             limit.is_some_and(|limit| load >= limit)
         });
-        if !is_full && begin.is_none_or(|begin| begin <= self.now) && !self.queue.contains(&place.key) {
-            self.queue.insert(place);
+        for (place, begin) in places.iter().zip(begins).filter(|_| !is_full) {
+            if begin.is_none_or(|begin| begin <= self.now) && !self.queue.contains(&place.key) {
+                self.queue.insert(place);
+            }
         }
     }
 
     fn run(mut self) -> Starts {
         let mut starts = 0;
         for _ in 0..MAX_MOMENTS {
-            // As in the plan: with several lines a start may show that another job can start too.
+            // As in the plan: a start may show that another job can start too.
             loop {
-                let started = self.one_round();
+                let (started, has_chosen) = self.one_round();
                 starts += started;
-                if started == 0 || self.room.lines() == 1 {
+                if started == 0 || !(has_chosen || self.room.is_shown_by_starts()) {
                     break;
                 }
             }
@@ -188,37 +214,40 @@ impl Future {
         self.starts
     }
 
-    fn one_round(&mut self) -> usize {
+    /// How many have started, and whether one of them had several lines to choose from.
+    fn one_round(&mut self) -> (usize, bool) {
         let mut round = Round::new(self.now);
-        let mut started = 0;
-        while let Some(QueueKey { id, .. }) = round.next(&self.queue, &self.room, &self.host) {
-            let Some(Waiting { place, .. }) = self.waiting.get(&id) else { continue };
-            let shape = place.shape.clone();
+        let (mut started, mut has_chosen) = (0, false);
+        while let Some(key) = round.next(&self.queue, &self.room, &self.host) {
+            let Some(Waiting { places, .. }) = self.waiting.get(&key.id) else { continue };
             let running = || self.running.iter().map(|(running, _)| running.clone()).collect();
-            match round.consider(&shape.want(), shape.limit, &self.room, &self.host, running) {
+            match round.consider(key, places, &self.room, &self.host, running) {
                 Verdict::Start(part) => {
-                    self.start(id, part, shape.limit);
+                    has_chosen |= places.len() > 1;
+                    self.start(key, part);
                     started += 1;
                 }
                 Verdict::Wait => {}
             }
         }
-        started
+        (started, has_chosen)
     }
 
-    fn start(&mut self, id: JobId, part: Part, limit: Option<u64>) {
+    fn start(&mut self, key: QueueKey, part: Part) {
         self.room.take(&part);
+        let id = key.id;
         let Some(waiting) = self.waiting.get_mut(&id) else { return };
-        self.starts.entry(id).or_insert(self.now);
+        self.starts.entry(id).or_insert(ExpectedStart { at: self.now, choice: key.choice });
         self.started += 1;
+        let limit = waiting.places.iter().find(|place| place.key == key).and_then(|place| place.shape.limit);
         let end = limit.map(|limit| self.now.plus_secs(limit.max(1)));
         let running = Running { id, end, order: self.started, part };
         let array = waiting.array.map(|(array, _)| array);
         self.running.push((running, array));
-        self.queue.remove(&waiting.place);
+        self.queue.replace(&waiting.places, &[]);
         // What is left of an array has its next turn behind all others.
         waiting.tasks = waiting.tasks.saturating_sub(1);
-        waiting.place.key.turn = self.turn;
+        waiting.places.iter_mut().for_each(|place| place.key.turn = self.turn);
         if waiting.tasks == 0 {
             self.waiting.remove(&id);
         } else {
@@ -234,9 +263,9 @@ impl Future {
         *load = load.saturating_add_signed(by);
         let (records, load) = (std::mem::take(records), *load);
         for id in &records {
-            let Some(Waiting { place, array, .. }) = self.waiting.get(id) else { continue };
+            let Some(Waiting { places, array, .. }) = self.waiting.get(id) else { continue };
             match array.and_then(|(_, limit)| limit) {
-                Some(limit) if load >= limit => self.queue.remove(place),
+                Some(limit) if load >= limit => self.queue.replace(places, &[]),
                 Some(_) => self.enter(*id),
                 None => {}
             }
@@ -251,7 +280,8 @@ impl Future {
         let end = self.running.iter().filter_map(|(running, _)| running.end).min();
         let begin = self.later.first().map(|(at, _)| *at);
         // With nobody left but those whose time has not come it does not matter who ends.
-        let end = end.filter(|_| self.waiting.len() > self.later.len());
+        let is_due = |begin: &Option<Timestamp>| begin.is_none_or(|begin| begin <= self.now);
+        let end = end.filter(|_| self.waiting.values().any(|one| one.begins.iter().any(is_due)));
         let Some(next) = end.into_iter().chain(begin).min() else { return false };
         self.now = next.max(self.now);
         let (gone, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.running)

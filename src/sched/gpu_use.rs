@@ -6,8 +6,8 @@
 //! GPUs, the readings tell too what they use of them.
 
 use super::cards::{Elsewhere, GpuWant};
+use super::choice::Choice;
 use super::core::Core;
-use super::room::Want;
 use crate::model::gpu::{GpuReading, GpuShare};
 use crate::model::tres::{Allocation, GpuUsage};
 use crate::model::{Job, JobId, JobState, Timestamp};
@@ -76,8 +76,10 @@ impl Core {
         (self.gpu_use.read, self.gpu_use.failure, self.gpu_use.readings) = (Some(now), failure, readings);
         self.count_gpu_use();
         self.note_elsewhere();
-        let is_asker = |job: &Job| job.run.state == JobState::Pending && self.goes_by_readings(&self.gpus_wanted(job));
-        let askers: Vec<JobId> = self.jobs().filter(|job| is_asker(job)).map(|job| job.id).collect();
+        let goes_by_readings =
+            |job: &Job| Choice::all(job, &self.config).any(|choice| self.goes_by_readings(&choice.want().gpu));
+        let pending = self.jobs().filter(|job| job.run.state == JobState::Pending);
+        let askers: Vec<JobId> = pending.filter(|job| goes_by_readings(job)).map(|job| job.id).collect();
         for id in askers {
             self.refresh(id, now);
         }
@@ -135,15 +137,10 @@ impl Core {
         self.goes_by_readings(want) && !self.gpu_use.is_fresh(now)
     }
 
-    fn gpus_wanted<'a>(&'a self, job: &'a Job) -> GpuWant<'a> {
-        let partition = self.config.partitions.iter().find(|partition| partition.name == job.partition);
-        let among = partition.and_then(|partition| partition.gpus.as_ref());
-        GpuWant { among, ..Want::of(job, &self.config).gpu }
-    }
-
-    /// What keeps a job from starting though no other job has what it needs.
-    pub(super) fn gpus_in_use(&self, job: &Job) -> Option<String> {
-        let want = self.gpus_wanted(job);
+    /// What keeps a job from starting in a partition though no other job has what it needs.
+    pub(super) fn gpus_in_use(&self, choice: &Choice) -> Option<String> {
+        let among = choice.partition.and_then(|partition| partition.gpus.as_ref());
+        let want = GpuWant { among, ..choice.want().gpu };
         if !self.goes_by_readings(&want) {
             return None;
         }

@@ -39,11 +39,11 @@ impl Core {
             }
         }
         let (running, pending) = load_of(job);
-        if running + pending > 0 {
-            if !self.loads.contains_key(&job.partition) {
-                self.loads.insert(job.partition.clone(), (0, 0));
+        for name in job.partitions().filter(|_| running + pending > 0) {
+            if !self.loads.contains_key(name) {
+                self.loads.insert(name.to_owned(), (0, 0));
             }
-            if let Some(load) = self.loads.get_mut(&job.partition) {
+            if let Some(load) = self.loads.get_mut(name) {
                 *load = (load.0 + running, load.1 + pending);
             }
         }
@@ -97,8 +97,10 @@ impl Core {
             }
         }
         let (running, pending) = load_of(job);
-        if let Some(load) = self.loads.get_mut(&job.partition) {
-            *load = (load.0.saturating_sub(running), load.1.saturating_sub(pending));
+        for name in job.partitions() {
+            if let Some(load) = self.loads.get_mut(name) {
+                *load = (load.0.saturating_sub(running), load.1.saturating_sub(pending));
+            }
         }
         self.active.remove(&id);
         if job.array_job_id().is_some()
@@ -164,7 +166,7 @@ impl Core {
     }
 }
 
-/// What a record adds to the running and to the waiting jobs of its partition.
+/// What a record adds to the running and to the waiting jobs of each of its partitions.
 pub(super) fn load_of(job: &Job) -> (u64, u64) {
     (u64::from(job.run.state.is_active()), job.pending_tasks() as u64)
 }

@@ -1,9 +1,10 @@
 //! What must always be true of the state: the tests check it after each step.
 
 use super::cards::Cards;
-use super::core::Core;
+use super::choice::Choice;
+use super::core::{Core, Record};
 use super::index::load_of;
-use super::queue::Shape;
+use super::queue::Place;
 use crate::model::{ArrayRole, Job, JobState, Tres};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -95,7 +96,7 @@ impl Core {
 
     /// The queue holds pending records only, each at its place.
     fn check_queue(&self) -> Result<(), String> {
-        let keyed = self.jobs.values().filter(|record| record.place.is_some()).count();
+        let keyed = self.jobs.values().map(|record| record.places.len()).sum::<usize>();
         if keyed != self.queue.len() {
             return Err(format!("{keyed} records think they are in the queue, which has {}", self.queue.len()));
         }
@@ -103,13 +104,17 @@ impl Core {
             let Some(record) = self.jobs.get(&key.id) else {
                 return Err(format!("job {} is in the queue and not in memory", key.id));
             };
-            if record.job.run.state != JobState::Pending || record.place.as_ref().is_none_or(|place| place.key != key) {
+            if record.job.run.state != JobState::Pending || record.places.iter().all(|place| place.key != key) {
                 return Err(format!("job {} is {} and in the queue", key.id, record.job.run.state));
             }
         }
-        let places = self.jobs.values().filter_map(|record| Some((&record.job, record.place.as_ref()?)));
-        if let Some((job, _)) = places.clone().find(|(job, place)| Shape::of(job, &self.config) != place.shape) {
-            return Err(format!("job {} waits among those of another shape", job.id));
+        let places = self.jobs.values().flat_map(|record| record.places.iter().map(move |place| (record, place)));
+        let is_true = |(record, place): &(&Record, &Place)| {
+            let mut choices = Choice::all(&record.job, &self.config);
+            choices.any(|choice| self.place_of(&choice) == **place)
+        };
+        if let Some((record, _)) = places.clone().find(|found| !is_true(found)) {
+            return Err(format!("job {} waits in another place than its own", record.job.id));
         }
         self.queue.check(places.map(|(_, place)| place))
     }
@@ -119,8 +124,10 @@ impl Core {
         let mut loads: HashMap<String, (u64, u64)> = HashMap::new();
         for job in self.jobs() {
             let (running, pending) = load_of(job);
-            let load = loads.entry(job.partition.clone()).or_default();
-            *load = (load.0 + running, load.1 + pending);
+            for name in job.partitions() {
+                let load = loads.entry(name.to_owned()).or_default();
+                *load = (load.0 + running, load.1 + pending);
+            }
         }
         let differs = |(name, load): &(&String, &(u64, u64))| loads.get(*name).copied().unwrap_or_default() != **load;
         match self.loads.iter().find(differs) {

@@ -4,6 +4,7 @@
 //! kept in the record's reason while the job is COMPLETING, so that it also survives a restart of the daemon. Only
 //! OUT_OF_MEMORY is preferred to CANCELLED.
 
+use super::admit::Admitted;
 use super::core::Core;
 use super::depend::Known;
 use super::types::{Cx, Effect, EndCause, StopCause};
@@ -344,6 +345,17 @@ impl Core {
         }
     }
 
+    /// A job that named several partitions may go to each of them again.
+    fn choose_anew(&mut self, id: JobId) {
+        let Some(job) = self.job(id) else { return };
+        let names_several = job.request.partition.as_ref().is_some_and(|names| names.contains(','));
+        let partitions = names_several.then(|| self.partitions_for(&job.request).ok()).flatten();
+        let admitted = partitions.and_then(|partitions| self.readmit(&job.request, &partitions).ok());
+        if let Some(Admitted { partition, tres, .. }) = admitted {
+            self.reshape(id, |job| (job.partition, job.tres) = (partition, tres));
+        }
+    }
+
     /// A job that ran, or has ended, is PENDING again with its number. `run` is what is remembered of the run; without
     /// one there was none.
     pub(super) fn back_to_queue(&mut self, id: JobId, run: Option<Run>, cx: &mut Cx) {
@@ -354,6 +366,7 @@ impl Core {
         }
         self.refuse_waiting_steps(id, cx);
         self.keep_only_singleton(id);
+        self.choose_anew(id);
         if let Some(record) = self.jobs.get_mut(&id) {
             let job = &mut record.job;
             if let Some(mut run) = run {

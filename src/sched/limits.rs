@@ -49,6 +49,10 @@ impl Limits {
         Limits { limits: limits.into(), used: vec![Load::default(); limits.len()] }
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.limits.is_empty()
+    }
+
     /// Why one more job with so many CPUs would be over a limit of these.
     pub fn reached(&self, set: LimitSet, cpus: u32) -> Option<Reason> {
         set.iter().filter_map(|at| Some((self.limits.get(at)?, self.used.get(at)?))).find_map(|(limit, used)| {

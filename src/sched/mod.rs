@@ -10,6 +10,7 @@
 //! | `core` | the state, and the one function that changes a job's state |
 //! | `index` | the records by name, by array, and those that hold resources |
 //! | `admit` | whether a submission is taken, and its sizes |
+//! | `choice` | what a job would be in each of its partitions |
 //! | `room`, `cards`, `ledger` | what is free, who shares which GPU, and who has which CPU |
 //! | `limits` | how far the limits on accounts and names are used |
 //! | `gpu_use` | what others than jobs have of the GPUs, and what jobs use of theirs |
@@ -36,6 +37,7 @@ mod array;
 mod backfill;
 mod blockers;
 mod cards;
+mod choice;
 mod control;
 mod core;
 mod depend;

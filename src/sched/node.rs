@@ -5,7 +5,6 @@
 //! and again while others can be launched is held, so that no job can keep the node drained.
 
 use super::core::Core;
-use super::room::Want;
 use super::types::{Cx, Effect, StopCause};
 use crate::model::job::Hold;
 use crate::model::node::{HostFault, LaunchAtDeath};
@@ -213,8 +212,9 @@ impl Core {
         keys.sort_by_key(|key| failing.failed.contains(&key.id));
         let starts = self.starts;
         for key in keys {
-            let ready = self.jobs.get(&key.id).filter(|record| self.gate(record, cx.now).is_none());
-            let Some(want) = ready.map(|record| Want::of(&record.job, &self.config)) else { continue };
+            let Some(record) = self.jobs.get(&key.id) else { continue };
+            let Some(choice) = self.open_choice(record, key, cx.now) else { continue };
+            let want = choice.want();
             if self.lacks_reading(&want.gpu, cx.now) {
                 // The answer asks for a round.
                 self.gpu_use.want();

@@ -1,13 +1,15 @@
 //! Which jobs start now.
 
 use super::backfill::{Round, Running, Verdict};
+use super::choice::Choice;
 use super::core::Core;
 use super::queue::QueueKey;
-use super::room::{Part, Want};
+use super::room::Part;
 use super::types::{Cx, Effect};
 use crate::model::diagnostics::RoundFacts;
 use crate::model::request::JobKind;
 use crate::model::{Job, JobId, JobState, Reason, Timestamp};
+use std::sync::Arc;
 
 /// When a job that holds resources gives them back by its time limit. One that is overdue, or is ending already, is
 /// expected to be gone in a moment; one that is suspended stays for ever.
@@ -43,10 +45,9 @@ impl Core {
     pub(super) fn plan_by(&mut self, pass: fn(&mut Core, &mut Cx), cx: &mut Cx) {
         self.last_round = RoundFacts::default();
         self.purge(cx);
-        // A start may let others go (`after:12`), and so may the end of one that could not wait. Where partitions have
-        // parts of their own, which CPUs a job got may show that another one delays nobody.
-        let several_lines = self.ledger.room().lines() > 1;
-        let seen = |core: &Core| (core.queue.arrivals(), core.starts * u64::from(several_lines));
+        // A start may let others go (`after:12`), and so may the end of one that could not wait.
+        let looks_again = self.ledger.room().is_shown_by_starts();
+        let seen = |core: &Core| (core.queue.arrivals(), core.starts * u64::from(looks_again));
         loop {
             let before = seen(self);
             pass(self, cx);
@@ -96,18 +97,13 @@ impl Core {
 
     fn try_start(&mut self, key: QueueKey, round: &mut Round, cx: &mut Cx) -> Tried {
         let Some(record) = self.jobs.get(&key.id) else { return Tried::Stale };
-        if self.gate(record, cx.now).is_some() {
-            return Tried::Stale;
-        }
-        let job = &record.job;
-        let want = Want::of(job, &self.config);
+        let Some(choice) = self.open_choice(record, key, cx.now) else { return Tried::Stale };
         let (room, host) = (self.ledger.room(), &self.config.host);
-        let verdict = round.consider(&want, job.request.time_limit_secs, room, host, || self.running_jobs(cx.now));
-        match verdict {
+        match round.consider(key, &record.places, room, host, || self.running_jobs(cx.now)) {
             Verdict::Wait => Tried::Waits,
-            Verdict::Start(part) if self.lacks_reading(&want.gpu, cx.now) => {
+            Verdict::Start(part) if self.lacks_reading(&choice.want().gpu, cx.now) => {
                 // It will start in a moment, and nobody else takes its place until then.
-                round.hold(&part, room);
+                round.hold(key.id, &part, room);
                 self.gpu_use.want();
                 Tried::Waits
             }
@@ -121,6 +117,10 @@ impl Core {
     /// Starts a pending record, or one task of a compact one, with this part of what is free.
     pub(super) fn start(&mut self, id: JobId, part: Part, cx: &mut Cx) -> bool {
         let Some(record) = self.jobs.get(&id) else { return false };
+        if record.places.len() > 1 {
+            // What it kept from starting in another line may start now.
+            self.queue.look_again();
+        }
         let task = self.next_task(&record.job, record.waits.as_deref(), cx.now);
         let own = match task {
             Some(task) => match self.split_task(id, task) {
@@ -129,6 +129,7 @@ impl Core {
             },
             None => id,
         };
+        self.go_to(own, part.place.partition);
         let alloc = part.alloc.clone();
         self.ledger.take(own, part);
         self.starts += 1;
@@ -154,6 +155,21 @@ impl Core {
         self.save_start(own, id, cx);
         self.arm(own, cx.now);
         true
+    }
+
+    /// Of the partitions that a job may go to, it takes this one.
+    fn go_to(&mut self, id: JobId, partition: Option<usize>) {
+        let Some(job) = self.job(id).filter(|job| job.has_several_partitions()) else { return };
+        let place = |choice: &Choice| choice.want().place.partition;
+        let chosen = Choice::all(job, &self.config).find(|choice| place(choice) == partition);
+        let Some(Choice { partition: Some(partition), tres, limit_secs, .. }) = chosen else { return };
+        let name = partition.name.clone();
+        self.reshape(id, |job| {
+            (job.partition, job.tres) = (name, tres);
+            if job.request.time_limit_secs != limit_secs {
+                Arc::make_mut(&mut job.request).time_limit_secs = limit_secs;
+            }
+        });
     }
 
     fn save_start(&mut self, own: JobId, from: JobId, cx: &mut Cx) {

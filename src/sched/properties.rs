@@ -1,7 +1,8 @@
 //! Thousands of random queues with random facts, and what must hold of all of them.
 
 use super::backfill::{Round, Verdict};
-use super::room::Want;
+use super::choice::Choice;
+use super::queue::{Place, QueueKey};
 use super::testing::*;
 use super::*;
 use crate::model::dependency::{Dependency, DependencyKind};
@@ -59,7 +60,7 @@ struct Shape {
     /// Its account is one with a limit.
     limited: bool,
     /// Where there are as many.
-    partition: usize,
+    partitions: Vec<usize>,
 }
 
 /// Only what is out of the ordinary, so that a failing case can be read.
@@ -78,7 +79,7 @@ impl std::fmt::Debug for Shape {
             ("limited", self.limited),
         ];
         flags.iter().filter(|(_, is_on)| *is_on).try_for_each(|(name, _)| write!(f, " {name}"))?;
-        write!(f, " in {}", self.partition)?;
+        write!(f, " in {:?}", self.partitions)?;
         let (limit, array, begin) = (self.limit, self.array, self.begin);
         limit.iter().try_for_each(|limit| write!(f, " limit {limit}"))?;
         array.iter().try_for_each(|(last, limit)| write!(f, " array 0-{last}%{limit:?}"))?;
@@ -114,7 +115,7 @@ fn shape() -> impl Strategy<Value = Shape> {
     let depends = prop::option::weighted(0.3, (kinds, any::<usize>()));
     let rare = || prop::bool::weighted(0.1);
     let flags = (rare(), rare(), prop::bool::weighted(0.3), rare(), rare(), prop::bool::weighted(0.2), rare());
-    let site = (any::<bool>(), 0usize..5, prop::bool::weighted(0.3));
+    let site = (any::<bool>(), some_partitions(), prop::bool::weighted(0.3));
     let when = (prop::option::weighted(0.1, 1u64..300), prop::option::weighted(0.2, 1u32..5));
     let parts = (size, limit, array, depends, flags, when, site);
     parts.prop_map(|(size, limit, array, depends, flags, when, site)| Shape {
@@ -135,7 +136,7 @@ fn shape() -> impl Strategy<Value = Shape> {
         begin: when.0,
         priority: when.1,
         sharing: site.0,
-        partition: site.1,
+        partitions: site.1,
         limited: site.2,
     })
 }
@@ -217,7 +218,7 @@ fn request(d: &Double, shape: Shape) -> Ask {
             r.sharing = Sharing::Oversubscribe;
         }
         r.account = shape.limited.then(|| LIMITED.to_owned());
-        r.partition = d.core.config().partitions.get(shape.partition).map(|partition| partition.name.clone());
+        r.partition = names(d, &shape.partitions);
     })
 }
 
@@ -328,6 +329,7 @@ fn restart(d: &mut Double) {
 fn check_reasons(d: &Double) {
     let config = d.core.config();
     let host = &config.host;
+    let choices = |job| Choice::all(job, config);
     for job in d.core.jobs().filter(|job| job.run.state == JobState::Pending) {
         let reason = d.reason(job.id);
         let text = d.core.view(job.id, d.now).map(|view| view.dependency).unwrap_or_default();
@@ -338,20 +340,23 @@ fn check_reasons(d: &Double) {
             Reason::DependencyNeverSatisfied => text.contains("(failed)"),
             Reason::BeginTime => job.request.begin.is_some_and(|begin| begin > d.now),
             Reason::JobArrayTaskLimit => group.is_some_and(|g| g.limit.is_some_and(|limit| g.active >= limit)),
-            Reason::Resources | Reason::Exclusive => !d.core.ledger.room().fits(&Want::of(job, config), host),
+            Reason::Resources | Reason::Exclusive => {
+                choices(job).any(|choice| !d.core.ledger.room().fits(&choice.want(), host))
+            }
             Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit => {
-                let want = Want::of(job, config);
                 let rooms = [d.core.ledger.room(), d.core.ledger.whole()];
-                rooms.iter().any(|room| room.limit_reached(&want.place, want.tres.cpus, host) == Some(reason))
+                choices(job).map(|choice| choice.want()).any(|want| {
+                    rooms.iter().any(|room| room.limit_reached(&want.place, want.tres.cpus, host) == Some(reason))
+                })
             }
             // Another one that waits for the same is before it, or it would delay one.
-            Reason::Priority => d.core.jobs[&job.id].place.as_ref().is_some_and(|own| {
-                let want = Want::of(job, config);
+            Reason::Priority => d.core.jobs[&job.id].places.iter().any(|own| {
+                let want = own.shape.want();
                 let room = d.core.ledger.room();
-                let line = |job: &Job| room.line(Want::of(job, config).place.partition);
-                let is_before = |other: &Job| line(other) == line(job) || room.fits(&want, host);
-                let earlier = d.core.queue.iter().take_while(|key| *key < own.key);
-                earlier.filter_map(|key| d.core.job(key.id)).any(is_before)
+                let line = |place: &Place| room.line(place.shape.want().place.partition);
+                let is_before = |other: &Place| line(other) == line(own) || room.fits(&want, host);
+                let earlier = d.core.queue.iter().take_while(|key| *key < own.key).filter(|key| key.id != job.id);
+                earlier.filter_map(|key| place(d, key)).any(is_before)
             }),
             _ => false,
         };
@@ -359,28 +364,39 @@ fn check_reasons(d: &Double) {
     }
 }
 
+/// The place that this key is about.
+fn place(d: &Double, key: QueueKey) -> Option<&Place> {
+    d.core.jobs[&key.id].places.iter().find(|place| place.key == key)
+}
+
 /// The first blocked jobs of the lines with the latest moment at which each starts: those that nobody of another line is
 /// before who waits for one of the same CPUs.
 fn reservations(d: &Double) -> Vec<(JobId, Option<Timestamp>)> {
     let (config, room) = (d.core.config(), d.core.ledger.room());
     let (host, partitions) = (&config.host, &config.partitions);
-    let mut before: Vec<(usize, Want)> = Vec::new();
+    let mut before: Vec<&Place> = Vec::new();
     let mut found = Vec::new();
-    for job in d.core.queue.iter().filter_map(|key| d.core.job(key.id)) {
-        let want = Want::of(job, config);
-        let line = room.line(want.place.partition);
-        let meets = |known: &Want| {
-            let partition = |want: &Want| &partitions[want.place.partition.expect("a partition that is there")];
-            match (&partition(known).cpus, &partition(&want).cpus) {
-                (Some(others), Some(own)) => !own.is_disjoint(others),
-                (None, _) | (_, None) => true,
-            }
+    for key in d.core.queue.iter() {
+        let places = &d.core.jobs[&key.id].places;
+        let partition = |place: &Place| {
+            let at = place.shape.want().place.partition;
+            (room.line(at), &partitions[at.expect("a partition that is there")])
         };
-        let is_free = before.iter().all(|(other, known)| *other != line && !meets(known));
-        before.push((line, want));
+        let meets = |own: &Place, other: &Place| {
+            let ((line, own), (other_line, other)) = (partition(own), partition(other));
+            let shares = match (&own.cpus, &other.cpus) {
+                (Some(own), Some(other)) => !own.is_disjoint(other),
+                (None, _) | (_, None) => true,
+            };
+            line == other_line || shares
+        };
+        let is_free = !before.iter().any(|other| places.iter().any(|own| meets(own, other)));
+        let is_first = places.iter().all(|place| place.key >= key);
+        before.extend(places.iter().filter(|_| is_first));
         let mut round = Round::new(d.now);
-        if is_free && round.consider(&want, None, room, host, || d.core.running_jobs(d.now)) == Verdict::Wait {
-            found.extend(round.reservation().map(|reservation| (job.id, reservation.at)));
+        let running = || d.core.running_jobs(d.now);
+        if is_free && is_first && round.consider(key, places, room, host, running) == Verdict::Wait {
+            found.extend(round.reservation().map(|reservation| (key.id, reservation.at)));
         }
     }
     found
@@ -523,12 +539,12 @@ proptest! {
     #[test]
     fn the_first_blocked_job_starts_no_later_than_reserved(
         is_divided in any::<bool>(),
-        before in prop::collection::vec((1..=CPUS, 1u64..200, 0usize..5), 1..8),
-        behind in prop::collection::vec((1..=CPUS, prop::option::of(1u64..300), 1u64..40, 0usize..5), 1..25),
+        before in prop::collection::vec((1..=CPUS, 1u64..200, some_partitions()), 1..8),
+        behind in prop::collection::vec((1..=CPUS, prop::option::of(1u64..300), 1u64..40, some_partitions()), 1..25),
     ) {
         let mut d = host_of(is_divided);
-        for (cpus, limit, partition) in before {
-            let _ = d.try_submit(ask_in(&d, partition).cpus(cpus).limit(limit));
+        for (cpus, limit, partitions) in before {
+            let _ = d.try_submit(ask_in(&d, &partitions).cpus(cpus).limit(limit));
         }
         d.plan();
         let mut promised: BTreeMap<JobId, Timestamp> = BTreeMap::new();
@@ -538,8 +554,8 @@ proptest! {
                 None => d.now > **at,
             }).map_or(Ok(()), |broken| Err(TestCaseError::fail(format!("{broken:?} was not kept"))))
         };
-        for (cpus, limit, gap, partition) in behind {
-            let _ = d.try_submit(ask_in(&d, partition).cpus(cpus).with(|r| r.time_limit_secs = limit));
+        for (cpus, limit, gap, partitions) in behind {
+            let _ = d.try_submit(ask_in(&d, &partitions).cpus(cpus).with(|r| r.time_limit_secs = limit));
             d.plan();
             for (id, at) in reservations(&d) {
                 // Jobs without a limit may have passed while another was first: then nothing could be promised yet.
@@ -565,11 +581,11 @@ proptest! {
     #[test]
     fn jobs_start_when_the_forecast_says(
         is_divided in any::<bool>(),
-        jobs in prop::collection::vec((1..=CPUS, 1u64..100, (prop::bool::weighted(0.1), any::<bool>()), 0usize..5), 1..25),
+        jobs in prop::collection::vec((1..=CPUS, 1u64..100, (prop::bool::weighted(0.1), any::<bool>()), some_partitions()), 1..25),
     ) {
         let mut d = host_of(is_divided);
-        for (cpus, limit, (exclusive, limited), partition) in jobs {
-            let ask = ask_in(&d, partition).cpus(cpus).limit(limit);
+        for (cpus, limit, (exclusive, limited), partitions) in jobs {
+            let ask = ask_in(&d, &partitions).cpus(cpus).limit(limit);
             let ask = ask.with(|request| request.account = limited.then(|| LIMITED.to_owned()));
             let _ = d.try_submit(if exclusive { ask.exclusive() } else { ask });
         }
@@ -579,15 +595,26 @@ proptest! {
             end_all_at(&mut d, end);
         }
         for (id, at) in starts {
-            prop_assert_eq!(d.store.jobs[&id].run.start, Some(at));
+            prop_assert_eq!(d.store.jobs[&id].run.start, Some(at.at));
         }
     }
 }
 
-/// A request for a partition of a divided host, without GPUs.
-fn ask_in(d: &Double, partition: usize) -> Ask {
-    let name = d.core.config().partitions.get(partition).map(|partition| partition.name.clone());
-    ask().gpus(0).with(|r| r.partition = name)
+/// The partitions of these numbers, as far as there are as many.
+fn names(d: &Double, partitions: &[usize]) -> Option<String> {
+    let there = partitions.iter().filter_map(|at| d.core.config().partitions.get(*at));
+    let names: Vec<&str> = there.map(|partition| partition.name.as_str()).collect();
+    (!names.is_empty()).then(|| names.join(","))
+}
+
+fn some_partitions() -> impl Strategy<Value = Vec<usize>> {
+    prop_oneof![3 => (0usize..5).prop_map(|one| vec![one]), 1 => prop::collection::vec(0usize..5, 2..4)]
+}
+
+/// A request for partitions of a divided host, without GPUs.
+fn ask_in(d: &Double, partitions: &[usize]) -> Ask {
+    let names = names(d, partitions);
+    ask().gpus(0).with(|r| r.partition = names)
 }
 
 fn end_by_limit(job: &Job) -> Option<Timestamp> {

@@ -9,9 +9,8 @@
 
 use super::cards::GpuWant;
 use super::room::{Seating, Want};
-use super::types::Config;
 use crate::model::gpu::GpuShare;
-use crate::model::{Job, JobId, JobRequest, Tres};
+use crate::model::{JobId, JobRequest, Tres};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -20,10 +19,10 @@ use std::ops::Bound;
 /// submission, and not 0, which in Slurm means held.
 pub const DEFAULT_PRIORITY: u32 = 1;
 
-/// The place of a record in the queue; the smallest is first.
+/// The place of a record in the queue, one for each partition that it may go to; the smallest is first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueueKey {
-    /// Of its partition.
+    /// Of the partition.
     pub tier: Reverse<u32>,
     pub priority: Reverse<i64>,
     /// The number of the job or of the array's last started task.
@@ -31,6 +30,8 @@ pub struct QueueKey {
     /// The task of an array, where it has a record of its own: tasks with one turn start in their order.
     pub task: u32,
     pub id: JobId,
+    /// Which of the partitions that the job names.
+    pub choice: u16,
 }
 
 /// What the order goes by: the priority less the nice value, which may be below zero.
@@ -59,11 +60,10 @@ pub struct Shape {
 }
 
 impl Shape {
-    pub fn of(job: &Job, config: &Config) -> Self {
-        let Want { tres, gpu, place } = Want::of(job, config);
-        let Tres { cpus, mem_mb, .. } = tres;
+    pub fn of(want: &Want, limit: Option<u64>) -> Self {
+        let Want { tres: Tres { cpus, mem_mb, .. }, gpu, place } = *want;
         let (gpus, gpu_share, gpu_model) = (gpu.count, gpu.share, gpu.model.map(str::to_owned));
-        Shape { cpus, mem_mb, gpus, gpu_share, gpu_model, place, limit: job.request.time_limit_secs }
+        Shape { cpus, mem_mb, gpus, gpu_share, gpu_model, place, limit }
     }
 
     pub fn want(&self) -> Want<'_> {
@@ -99,7 +99,8 @@ pub struct Place {
     pub shape: Shape,
 }
 
-/// The records that only wait for resources, in their order: all of them, and those of each shape.
+/// The records that only wait for resources, in their order: all of them, and those of each shape. One that may go to
+/// several partitions stands in it as often.
 ///
 /// A round so looks at each shape that does not fit once, however many jobs of it there are.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -111,16 +112,24 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Puts a record in that was not in the queue.
+    /// Puts a record into a line in which it was not.
     pub fn insert(&mut self, place: &Place) {
         self.enter(place);
         self.arrivals += 1;
     }
 
-    /// Gives a record that is in the queue another place.
-    pub fn shift(&mut self, old: &Place, new: &Place) {
-        self.remove(old);
-        self.enter(new);
+    /// Gives a record other places than it has.
+    pub fn replace(&mut self, old: &[Place], new: &[Place]) {
+        old.iter().for_each(|place| self.remove(place));
+        for place in new {
+            let is_known = old.iter().any(|old| old.key.choice == place.key.choice);
+            if is_known { self.enter(place) } else { self.insert(place) }
+        }
+    }
+
+    /// What is in it may start though it could not before: the round has to be repeated.
+    pub fn look_again(&mut self) {
+        self.arrivals += 1;
     }
 
     fn enter(&mut self, Place { key, shape }: &Place) {
@@ -132,7 +141,7 @@ impl Queue {
         };
     }
 
-    /// How often something has come in: tells whether a round has to be repeated.
+    /// How often something has come in, or may start of a sudden: tells whether a round has to be repeated.
     pub fn arrivals(&self) -> u64 {
         self.arrivals
     }

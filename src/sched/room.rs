@@ -53,10 +53,6 @@ impl Seating {
 }
 
 impl<'a> Want<'a> {
-    pub fn of(job: &'a Job, config: &Config) -> Self {
-        Want::sized(&job.request, job.tres, Seating::of(&job.request, &job.partition, config))
-    }
-
     /// What a job with this request needs that comes to this.
     pub fn sized(request: &'a JobRequest, tres: Tres, place: Seating) -> Self {
         let share = request.gpu.share();
@@ -135,6 +131,12 @@ impl Room {
     /// Jobs of partitions in the same line wait for the same resources.
     pub fn line(&self, partition: Option<usize>) -> usize {
         partition.and_then(|at| self.layout.lines.get(at)).copied().unwrap_or_default()
+    }
+
+    /// Whether a start can show that another job may start too that was looked at before it: which CPUs a job got may show
+    /// that another one delays nobody, and a job at its limit keeps nothing for itself any more.
+    pub fn is_shown_by_starts(&self) -> bool {
+        self.lines() > 1 || !self.limits.is_empty()
     }
 
     /// How many lines there are.

@@ -319,6 +319,10 @@ impl Double {
         self.core.reason(id, self.now)
     }
 
+    pub fn expected_start(&self, id: JobId) -> Option<Timestamp> {
+        self.core.forecast(self.now).starts().get(&id).map(|start| start.at)
+    }
+
     /// The records that were to be launched or granted since the last look.
     pub fn started(&mut self) -> Vec<JobId> {
         let mut ids = Vec::new();

@@ -3,6 +3,7 @@
 mod admission;
 mod arrays;
 mod backfill;
+mod choices;
 mod control;
 mod dependencies;
 mod ends;

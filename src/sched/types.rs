@@ -1,5 +1,6 @@
 //! The words between the core and its caller: facts and commands in, changes and effects out.
 
+use super::forecast::ExpectedStart;
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::change::{Change, LaunchTexts};
 use crate::model::job::{Client, ClientProcess};
@@ -245,6 +246,15 @@ pub struct Estimate {
     pub start: Option<Timestamp>,
     pub cpus: u32,
     pub partition: String,
+}
+
+impl Estimate {
+    /// With what the forecast says.
+    pub fn with(self, start: Option<ExpectedStart>) -> Estimate {
+        let chosen = start.and_then(|start| self.partition.split(',').nth(usize::from(start.choice)));
+        let partition = chosen.map_or_else(|| self.partition.clone(), str::to_owned);
+        Estimate { start: start.map(|start| start.at), partition, ..self }
+    }
 }
 
 /// What sinfo and the like want to know about the present load.

@@ -4,7 +4,7 @@
 //! Slurm's further keys, those that decide about the start follow the first rule and those that only describe the job
 //! the second. All keys of one command are checked before any is applied.
 
-use super::admit::check_tasks;
+use super::admit::{Admitted, check_tasks};
 use super::core::Core;
 use super::lengths::check_request;
 use super::queue::shown_priority;
@@ -137,13 +137,12 @@ impl Core {
         if job.run.state != JobState::Pending {
             return Ok(Changed { request, partition: job.partition.clone(), tres: job.tres });
         }
-        let partitions = if moves {
-            self.partitions_for(&request)?.into_iter().map(|partition| partition.name.clone()).collect()
-        } else {
-            vec![job.partition.clone()]
-        };
-        let fit = partitions.into_iter().find_map(|name| Some((self.resized(&request, &name)?, name)));
-        let (tres, partition) = fit.ok_or(Refusal::ConfigNotAvailable)?;
+        let partitions = if moves { self.partitions_for(&request)? } else { self.partitions_of(job) };
+        let Admitted { partition, tres, limit_secs } =
+            self.readmit(&request, &partitions).map_err(|_| Refusal::ConfigNotAvailable)?;
+        if job.has_several_partitions() {
+            request.time_limit_secs = limit_secs;
+        }
         Ok(Changed { request, partition, tres })
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Paths stay as they were written: filling in patterns takes `spec`, and is done by the caller.
 
+use super::choice::Choice;
 use super::core::{Core, Record};
 use super::types::PartitionLoad;
 use crate::model::batch_tasks::BatchTasks;
@@ -110,7 +111,8 @@ impl Core {
             view.dependency = self.dependency_text(&record.job, waits, now);
         }
         if view.run.state == JobState::Pending {
-            let known = self.gpus_in_use(&record.job).or(view.run.system_comment.take());
+            let in_use = Choice::all(&record.job, &self.config).find_map(|choice| self.gpus_in_use(&choice));
+            let known = in_use.or(view.run.system_comment.take());
             let reason = view.run.reason;
             view.run.system_comment = known.or_else(|| self.waits_in_words(record, reason, now));
             view.expected_start = view.request.begin.filter(|begin| *begin > now);

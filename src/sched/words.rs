@@ -2,7 +2,6 @@
 
 use super::backfill::{Running, waits_for};
 use super::core::{Core, Record};
-use super::room::Want;
 use crate::model::tres::Allocation;
 use crate::model::{Job, JobState, Reason, Timestamp, Tres};
 
@@ -15,7 +14,7 @@ impl Core {
     pub(super) fn waits_in_words(&self, record: &Record, reason: Reason, now: Timestamp) -> Option<String> {
         let (Reason::Resources | Reason::Exclusive) = reason else { return None };
         let (room, host) = (self.ledger.room(), &self.config.host);
-        let want = Want::of(&record.job, &self.config);
+        let want = self.waits_in(record, now)?.0.want();
         let lacks = room.lacks(&want, host);
         let holders = waits_for(&want, room, self.running_jobs(now), host);
         let (named, others) = holders.split_at(holders.len().min(MOST_NAMED));

@@ -191,7 +191,8 @@ fn candidates(filter: &JobQuery) -> Candidates<'_> {
         query = query.filter(requests::account.eq_any(&filter.accounts));
     }
     if !filter.partitions.is_empty() {
-        query = query.filter(jobs::partition.eq_any(&filter.partitions));
+        // A job that never started may have named several.
+        query = query.filter(jobs::partition.eq_any(&filter.partitions).or(jobs::partition.like("%,%")));
     }
     query
 }

@@ -221,7 +221,8 @@ fn role(id: JobId) -> impl Strategy<Value = ArrayRole> {
 /// ended.
 pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
     let id = JobId(id);
-    let words = (proptest::sample::select(&["cpu", "gpu"][..]), proptest::sample::select(Reason::ALL), state());
+    let words =
+        (proptest::sample::select(&["cpu", "gpu", "gpu,cpu"][..]), proptest::sample::select(Reason::ALL), state());
     let hold = proptest::sample::select(&[Hold::No, Hold::User, Hold::Admin][..]);
     let times = (timestamp(), vec(option::of(timestamp()), 4), stored_u64());
     let numbers = (any::<u32>(), any::<u32>(), any::<u32>(), exit(), exit(), option::of(any::<u32>()));

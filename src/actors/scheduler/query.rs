@@ -49,7 +49,7 @@ impl Handler<QueryJobs> for SchedulerActor {
             if let Some(forecast) = forecast {
                 let starts = forecast.starts().await;
                 for view in jobs.iter_mut().filter(|view| is_pending(view)) {
-                    view.expected_start = starts.get(&view.id).copied().or(view.expected_start);
+                    view.expected_start = starts.get(&view.id).map(|start| start.at).or(view.expected_start);
                 }
             }
             JobList { jobs, now, unknown: Vec::new() }

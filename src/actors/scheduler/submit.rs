@@ -53,7 +53,7 @@ impl Handler<TestSubmission> for SchedulerActor {
         Box::pin(async move {
             let (estimate, starts) = trial?;
             let start = starts.await.get(&estimate.id).copied();
-            Ok(Estimate { start, ..estimate })
+            Ok(estimate.with(start))
         })
     }
 }

@@ -101,7 +101,7 @@ fn the_forecast_goes_by_the_limits() {
     let mut d = limited();
     let [_, _, third] = [60, 70, 10].map(|limit| d.submit(of_lab().limit(limit)));
     d.plan();
-    assert_eq!(d.core.forecast(d.now).starts().get(&third), Some(&d.now.plus_secs(60)));
+    assert_eq!(d.expected_start(third), Some(d.now.plus_secs(60)));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_partition_opens_by_a_timer_and_closes_again() {
     d.plan();
     assert_eq!((d.state(first), d.reason(first)), (JobState::Pending, Reason::PartitionDown));
     assert_eq!(d.core.next_due(), Some(start.plus_secs(3600)));
-    assert_eq!(d.core.forecast(d.now).starts().get(&first), Some(&start.plus_secs(3600)));
+    assert_eq!(d.expected_start(first), Some(start.plus_secs(3600)));
     d.wait(3600);
     assert_eq!((d.state(first), d.reason(second)), (JobState::Running, Reason::Resources));
     // What waits when it closes goes on waiting until the next morning.

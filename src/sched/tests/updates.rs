@@ -9,17 +9,19 @@ fn unknown(name: &str) -> Refusal {
 }
 
 #[test]
-fn of_several_partitions_the_first_that_is_named_is_taken() {
+fn a_new_list_of_partitions_is_taken_as_a_whole() {
     let mut d = Double::new(4, 1000, 2);
     let id = d.submit(ask().held());
     let update = |d: &mut Double, names: &str| {
         let key = [Update::Partition(names.into())];
         d.act(|core, cx| core.update(&JobRef::job(id), &key, &[], cx))
     };
-    for (names, chosen) in [("gpu,cpu", "gpu"), ("cpu,gpu", "cpu")] {
+    // The size is that in the first, which gives each job a GPU or does not.
+    for (names, gpus) in [("gpu,cpu", 1), ("cpu,gpu", 0), ("cpu", 0)] {
         update(&mut d, names).unwrap();
         let job = d.core.job(id).unwrap();
-        assert_eq!((job.partition.as_str(), job.request.partition.as_deref()), (chosen, Some(names)));
+        assert_eq!((job.partition.as_str(), job.tres.gpus), (names, gpus));
+        assert_eq!(job.request.partition.as_deref(), Some(names));
     }
     assert_eq!(update(&mut d, "cpu,nope"), Err(unknown("nope")));
 }

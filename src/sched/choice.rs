@@ -1,0 +1,50 @@
+//! The partitions that a job may go to, and what it would be in each.
+//!
+//! A pending job that names several stands in the line of each, and starts in the one that lets it start first.
+
+use super::admit::size;
+use super::queue::Shape;
+use super::room::{Seating, Want};
+use super::types::Config;
+use crate::model::{Job, Partition, Tres};
+
+/// One of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Choice<'a> {
+    pub job: &'a Job,
+    /// Its place among those that the job names.
+    pub at: u16,
+    /// `None`: it is not there any more.
+    pub partition: Option<&'a Partition>,
+    /// What the job takes there.
+    pub tres: Tres,
+    /// Its time limit there.
+    pub limit_secs: Option<u64>,
+    place: Seating,
+}
+
+impl<'a> Choice<'a> {
+    /// All of a job, in the order in which it names them. A job that runs has one.
+    pub fn all(job: &'a Job, config: &'a Config) -> impl Iterator<Item = Choice<'a>> {
+        let is_settled = !job.has_several_partitions();
+        job.partitions().zip(0..).map(move |(name, at)| {
+            let place = Seating::of(&job.request, name, config);
+            let partition = place.partition.and_then(|at| config.partitions.get(at));
+            let (tres, limit_secs) = match partition.filter(|_| !is_settled) {
+                Some(partition) => {
+                    (size(&job.request, partition, config), partition.limit_for(job.request.time_limit_secs))
+                }
+                None => (job.tres, job.request.time_limit_secs),
+            };
+            Choice { job, at, partition, tres, limit_secs, place }
+        })
+    }
+
+    pub fn want(&self) -> Want<'a> {
+        Want::sized(&self.job.request, self.tres, self.place)
+    }
+
+    pub fn shape(&self) -> Shape {
+        Shape::of(&self.want(), self.limit_secs)
+    }
+}
