@@ -30,6 +30,9 @@ pub struct Recovered {
     pub untold: Vec<(u64, Notice)>,
 }
 
+/// By how many earlier jobs it is told how long those without a time limit take.
+const REMEMBERED: usize = 1000;
+
 /// How many records that were found are committed at once.
 const BATCH: usize = 1000;
 
@@ -101,9 +104,10 @@ pub fn recover(
     let targets = sched::dependency_targets(
         jobs.iter().filter(|job| job.run.state == JobState::Pending).map(|job| &job.request.dependency),
     );
-    let ended =
-        Reader::open(&paths.db()).and_then(|mut reader| ended_facts(&mut reader, &targets)).map_err(unusable(paths))?;
+    let mut reader = Reader::open(&paths.db()).map_err(unusable(paths))?;
+    let ended = ended_facts(&mut reader, &targets).map_err(unusable(paths))?;
     let mut core = Core::recover(config, jobs, ended, next_id, daemon_start);
+    core.remember(&reader.completed_last(REMEMBERED).map_err(unusable(paths))?);
     core.set_clock(clock::base());
     core.set_drain(node_order::read(paths));
     let opening = reboot::bury(&mut core, paths, last_commit, daemon_start);

@@ -1,7 +1,7 @@
 //! EASY backfill: the first blocked job holds a reservation, and later ones may only pass it if they do not delay it.
 //!
-//! The reservation: running jobs are assumed to end at their time limits, in that order, and those without a limit
-//! after all others, the oldest first. The job is expected to start when enough of them have ended; what is then
+//! The reservation: running jobs are assumed to end at their time limits, or after as long as earlier jobs of their name took
+//! where they have none, in that order, and those of which nothing is known after all others, the oldest first. The job is expected to start when enough of them have ended; what is then
 //! left over is spare. A later job may start if it ends, by its own limit, before that moment, or if it takes no more
 //! than what is spare. So whatever starts, the jobs that the blocked one waits for stay the same, and it starts no
 //! later than reserved.
@@ -15,6 +15,7 @@
 //!
 //! One [`Round`] serves the plan itself and the forecast for `squeue --start`: they can't disagree.
 
+use super::plan::ExpectedEnd;
 use super::queue::{Place, Queue, QueueKey, Shape};
 use super::room::{Part, Room, Want};
 use crate::model::partition::Host;
@@ -26,8 +27,7 @@ use std::collections::BinaryHeap;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Running {
     pub id: JobId,
-    /// By its time limit; `None` has none.
-    pub end: Option<Timestamp>,
+    pub end: ExpectedEnd,
     /// Who started before whom, also within one moment.
     pub order: u64,
     pub part: Part,
@@ -251,7 +251,7 @@ fn ends_before(now: Timestamp, reservation: &Reservation, limit_secs: Option<u64
 /// The reservation of a job that does not fit into the room that there is now.
 fn reserve(want: &Want, now: &Room, running: Vec<Running>, host: &Host) -> Reservation {
     let mut room = now.clone();
-    let at = end_until_it_fits(want, &mut room, running, host).last().and_then(|last| last.end);
+    let at = end_until_it_fits(want, &mut room, running, host).last().and_then(|last| last.end.at());
     // A job that fits not even then waits for the host to change: nothing is spare, and its start is unknown.
     let Some(part) = room.pick_beside(now, want, host) else { return Reservation { at: None, spare: None } };
     room.take(&part);
@@ -260,12 +260,12 @@ fn reserve(want: &Want, now: &Room, running: Vec<Running>, host: &Host) -> Reser
 
 /// The running jobs that have to end, in the order in which they are expected to; all of them where that is not enough.
 fn end_until_it_fits(want: &Want, room: &mut Room, mut running: Vec<Running>, host: &Host) -> Vec<Running> {
-    running.sort_by_key(|r| (r.end.is_none(), r.end, r.order));
+    running.sort_by_key(|r| (r.end.at().is_none(), r.end.at(), r.order));
     for at in 0..running.len() {
         let (r, next) = (&running[at], running.get(at + 1));
         room.give(&r.part);
         // Jobs that end together are all gone at that moment.
-        if r.end.is_some() && next.is_some_and(|next| next.end == r.end) {
+        if r.end.at().is_some() && next.is_some_and(|next| next.end.at() == r.end.at()) {
             continue;
         }
         if room.fits(want, host) {

@@ -5,6 +5,7 @@
 
 use super::array::ArrayGroup;
 use super::choice::Choice;
+use super::experience::Experience;
 use super::gpu_use::GpuUse;
 use super::index::NameGroup;
 use super::ledger::Ledger;
@@ -68,6 +69,7 @@ pub struct Core {
     pub(super) step_waits: BTreeMap<JobId, VecDeque<StepWait>>,
     /// Records whose state has changed and whose dependents have not been told yet.
     pub(super) changed: VecDeque<JobId>,
+    pub(super) experience: Experience,
     pub(super) last_round: RoundFacts,
     /// Whether the node takes jobs.
     pub(super) node: Node,
@@ -117,6 +119,7 @@ impl Core {
             expiring: BTreeSet::new(),
             step_waits: BTreeMap::new(),
             changed: VecDeque::new(),
+            experience: Experience::default(),
             last_round: RoundFacts::default(),
             node: Node::default(),
             launched_at_death: None,

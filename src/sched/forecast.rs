@@ -1,6 +1,7 @@
 //! When pending jobs are expected to start: the plan itself, carried out in thought.
 //!
-//! Every running job is taken to use its time limit to the full, and nothing new to come. The same [`Round`] decides
+//! Every running job is taken to use its time limit to the full, or to take as long as earlier jobs of its name where it has
+//! none, and nothing new to come. The same [`Round`] decides
 //! as in the plan, in the same order, so `squeue --start` shows what the plan says.
 //!
 //! A [`Forecast`] is a copy of what is needed for that: it is taken in a moment, and worked out wherever there is time.
@@ -8,6 +9,7 @@
 use super::backfill::{Round, Running, Verdict};
 use super::choice::Choice;
 use super::core::{Core, Record};
+use super::plan::ExpectedEnd;
 use super::queue::{Place, Queue, QueueKey};
 use super::room::{Part, Room};
 use super::timers::is_late;
@@ -45,6 +47,8 @@ struct Waiting {
     places: Vec<Place>,
     /// When it may start in each; `None`: now.
     begins: Vec<Option<Timestamp>>,
+    /// How long jobs of its name took.
+    usual_secs: Option<u64>,
     tasks: usize,
     /// With the number of its tasks that may run at once.
     array: Option<(JobId, Option<u32>)>,
@@ -66,6 +70,8 @@ pub struct ExpectedStart {
     pub at: Timestamp,
     /// In which of the partitions that the job names.
     pub choice: u16,
+    /// It goes by how long earlier jobs took.
+    pub is_estimate: bool,
 }
 
 impl Core {
@@ -119,7 +125,15 @@ impl Core {
         }
         let limit = job.request.array.as_ref().and_then(|array| array.limit);
         let array = job.array_job_id().map(|array| (array, limit));
-        (!places.is_empty()).then(|| Waiting { id: job.id, places, begins, tasks: job.pending_tasks(), array })
+        let usual_secs = self.experience.expected_secs(&job.request);
+        (!places.is_empty()).then(|| Waiting {
+            id: job.id,
+            places,
+            begins,
+            usual_secs,
+            tasks: job.pending_tasks(),
+            array,
+        })
     }
 
     /// What a forecast needs if this record came next.
@@ -158,6 +172,8 @@ struct Future {
     turn: u32,
     started: u64,
     starts: Starts,
+    /// A job has ended, as far as it goes here, after as long as earlier ones took.
+    is_estimate: bool,
 }
 
 impl Future {
@@ -177,7 +193,20 @@ impl Future {
         let ids: Vec<JobId> = waiting.iter().map(|one| one.id).collect();
         let waiting = waiting.into_iter().map(|one| (one.id, one)).collect();
         let (queue, starts) = (Queue::default(), Starts::new());
-        let mut future = Future { now, host, room, running, waiting, arrays, queue, later, turn, started, starts };
+        let mut future = Future {
+            now,
+            host,
+            room,
+            running,
+            waiting,
+            arrays,
+            queue,
+            later,
+            turn,
+            started,
+            starts,
+            is_estimate: false,
+        };
         ids.into_iter().for_each(|id| future.enter(id));
         future
     }
@@ -237,10 +266,19 @@ impl Future {
         self.room.take(&part);
         let id = key.id;
         let Some(waiting) = self.waiting.get_mut(&id) else { return };
-        self.starts.entry(id).or_insert(ExpectedStart { at: self.now, choice: key.choice });
+        self.starts.entry(id).or_insert(ExpectedStart {
+            at: self.now,
+            choice: key.choice,
+            is_estimate: self.is_estimate,
+        });
         self.started += 1;
         let limit = waiting.places.iter().find(|place| place.key == key).and_then(|place| place.shape.limit);
-        let end = limit.map(|limit| self.now.plus_secs(limit.max(1)));
+        let after = |secs: u64| self.now.plus_secs(secs.max(1));
+        let end = match (limit, waiting.usual_secs) {
+            (Some(limit), _) => ExpectedEnd::ByLimit(after(limit)),
+            (None, Some(usual)) => ExpectedEnd::AsEarlier(after(usual)),
+            (None, None) => ExpectedEnd::Unknown,
+        };
         let running = Running { id, end, order: self.started, part };
         let array = waiting.array.map(|(array, _)| array);
         self.running.push((running, array));
@@ -277,7 +315,7 @@ impl Future {
 
     /// To the next moment at which something changes; false where nothing does any more.
     fn advance(&mut self) -> bool {
-        let end = self.running.iter().filter_map(|(running, _)| running.end).min();
+        let end = self.running.iter().filter_map(|(running, _)| running.end.at()).min();
         let begin = self.later.first().map(|(at, _)| *at);
         // With nobody left but those whose time has not come it does not matter who ends.
         let is_due = |begin: &Option<Timestamp>| begin.is_none_or(|begin| begin <= self.now);
@@ -286,9 +324,10 @@ impl Future {
         self.now = next.max(self.now);
         let (gone, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.running)
             .into_iter()
-            .partition(|(running, _)| running.end.is_some_and(|end| end <= next));
+            .partition(|(running, _)| running.end.at().is_some_and(|end| end <= next));
         self.running = left;
         for (running, array) in gone {
+            self.is_estimate |= running.end.is_estimate();
             self.room.give(&running.part);
             self.change_load(array, -1);
         }

@@ -322,7 +322,23 @@ impl Core {
         if self.transition(id, ending.state, cx.now) {
             self.save(id, cx);
             self.refuse_waiting_steps(id, cx);
+            self.note_length(id);
             cx.out.effects.push(Effect::Ended(id));
+        }
+    }
+
+    /// What is expected of later jobs of the name.
+    fn note_length(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(&id).map(|record| &record.job) else { return };
+        if job.run.state == JobState::Completed && job.run.start.is_some() {
+            self.experience.note(&job.request, job.elapsed(job.run.end.unwrap_or_default()).as_secs());
+        }
+    }
+
+    /// What an earlier daemon saw: jobs that ended well, the latest last.
+    pub fn remember(&mut self, ended: &[Job]) {
+        for job in ended {
+            self.experience.note(&job.request, job.elapsed(job.run.end.unwrap_or_default()).as_secs());
         }
     }
 

@@ -20,6 +20,7 @@
 //! | `array` | the compact records of arrays and the tasks that leave them |
 //! | `backfill`, `plan` | which jobs start now |
 //! | `forecast` | when the others are expected to |
+//! | `experience` | how long jobs of a name took |
 //! | `words` | what a job waits for, in words |
 //! | `lifecycle` | how jobs end, and the requeue rule |
 //! | `control`, `update` | cancel, signal, hold, release, requeue, suspend, resume, update |
@@ -41,6 +42,7 @@ mod choice;
 mod control;
 mod core;
 mod depend;
+mod experience;
 mod forecast;
 mod found;
 mod gpu_use;

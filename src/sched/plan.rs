@@ -11,26 +11,54 @@ use crate::model::request::JobKind;
 use crate::model::{Job, JobId, JobState, Reason, Timestamp};
 use std::sync::Arc;
 
-/// When a job that holds resources gives them back by its time limit. One that is overdue, or is ending already, is
-/// expected to be gone in a moment; one that is suspended stays for ever.
-pub fn expected_end(job: &Job, now: Timestamp) -> Option<Timestamp> {
-    let soon = Timestamp(now.0.saturating_add(1_000_000));
-    match job.run.state {
-        JobState::Completing => Some(soon),
-        JobState::Running => {
-            let suspended = std::time::Duration::from_micros(job.run.suspended_us);
-            let end = job.run.start?.plus_secs(job.request.time_limit_secs?).plus(suspended);
-            let end = end.plus_us(job.run.stepped_us);
-            Some(end.max(soon))
+/// When a job that holds resources gives them back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpectedEnd {
+    /// It has no time limit, or is suspended.
+    Unknown,
+    /// By its time limit. One that is overdue, or is ending already, is expected to be gone in a moment.
+    ByLimit(Timestamp),
+    /// As earlier jobs of its name took. One that takes longer already may take for ever.
+    AsEarlier(Timestamp),
+}
+
+impl ExpectedEnd {
+    pub fn at(self) -> Option<Timestamp> {
+        match self {
+            ExpectedEnd::Unknown => None,
+            ExpectedEnd::ByLimit(at) | ExpectedEnd::AsEarlier(at) => Some(at),
         }
-        JobState::Suspended => None,
+    }
+
+    pub fn is_estimate(self) -> bool {
+        matches!(self, ExpectedEnd::AsEarlier(_))
+    }
+}
+
+/// `usual_secs`: how long jobs of its name took.
+pub fn expected_end(job: &Job, usual_secs: Option<u64>, now: Timestamp) -> ExpectedEnd {
+    let soon = Timestamp(now.0.saturating_add(1_000_000));
+    let after = |secs| {
+        let suspended = std::time::Duration::from_micros(job.run.suspended_us);
+        Some(job.run.start?.plus_secs(secs).plus(suspended).plus_us(job.run.stepped_us))
+    };
+    match job.run.state {
+        JobState::Completing => ExpectedEnd::ByLimit(soon),
+        JobState::Running => match job.request.time_limit_secs {
+            Some(limit) => after(limit).map_or(ExpectedEnd::Unknown, |end| ExpectedEnd::ByLimit(end.max(soon))),
+            None => {
+                let end = usual_secs.and_then(after).filter(|end| *end >= soon);
+                end.map_or(ExpectedEnd::Unknown, ExpectedEnd::AsEarlier)
+            }
+        },
+        JobState::Suspended => ExpectedEnd::Unknown,
         JobState::Pending
         | JobState::Completed
         | JobState::Failed
         | JobState::Cancelled
         | JobState::Timeout
         | JobState::OutOfMemory
-        | JobState::NodeFail => Some(now),
+        | JobState::NodeFail => ExpectedEnd::ByLimit(now),
     }
 }
 
@@ -192,7 +220,8 @@ impl Core {
             .filter_map(|record| {
                 let job = &record.job;
                 let part = self.ledger.held(job.id)?.clone();
-                Some(Running { id: job.id, end: expected_end(job, now), order: record.start_order, part })
+                let end = expected_end(job, self.experience.expected_secs(&job.request), now);
+                Some(Running { id: job.id, end, order: record.start_order, part })
             })
             .collect()
     }

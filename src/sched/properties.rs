@@ -555,7 +555,11 @@ proptest! {
             }).map_or(Ok(()), |broken| Err(TestCaseError::fail(format!("{broken:?} was not kept"))))
         };
         for (cpus, limit, gap, partitions) in behind {
-            let _ = d.try_submit(ask_in(&d, &partitions).cpus(cpus).with(|r| r.time_limit_secs = limit));
+            let _ = d.try_submit(ask_in(&d, &partitions).cpus(cpus).with(|r| {
+                r.time_limit_secs = limit;
+                // Nothing is known of the end of one without a limit.
+                r.name = limit.map_or_else(|| "endless".to_owned(), |_| r.name.clone());
+            }));
             d.plan();
             for (id, at) in reservations(&d) {
                 // Jobs without a limit may have passed while another was first: then nothing could be promised yet.

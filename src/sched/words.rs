@@ -2,6 +2,7 @@
 
 use super::backfill::{Running, waits_for};
 use super::core::{Core, Record};
+use super::plan::ExpectedEnd;
 use crate::model::tres::Allocation;
 use crate::model::{Job, JobState, Reason, Timestamp, Tres};
 
@@ -28,13 +29,14 @@ impl Core {
     fn holder(&self, Running { id, end, part, .. }: &Running, lacks: &Tres, now: Timestamp) -> String {
         let held = amounts(&of_kinds(&part.alloc, lacks));
         let job = self.job(*id);
+        let tell = |end: &Timestamp| self.config.zone.tell(*end, now).unwrap_or_default();
         let until = match (job.map(|job| job.run.state), end) {
             (Some(JobState::Completing), _) => "and is about to end".to_owned(),
             (Some(JobState::Suspended), _) => "and is suspended".to_owned(),
-            (_, None) => "and has no time limit".to_owned(),
-            (_, Some(end)) => {
-                let end = self.config.zone.tell(*end, now).unwrap_or_default();
-                format!("until {end} by its time limit")
+            (_, ExpectedEnd::Unknown) => "and has no time limit".to_owned(),
+            (_, ExpectedEnd::ByLimit(end)) => format!("until {} by its time limit", tell(end)),
+            (_, ExpectedEnd::AsEarlier(end)) => {
+                format!("until about {} if it takes as long as earlier ones", tell(end))
             }
         };
         let label = job.map_or_else(|| id.to_string(), Job::label);

@@ -5,7 +5,7 @@
 //! the last of them.
 
 use crate::model::dependency::{Dependency, DependencyTerm};
-use crate::model::{JobId, JobRef, JobState, Timestamp};
+use crate::model::{Job, JobId, JobRef, JobState, Timestamp};
 use crate::store::error::StoreError;
 use crate::store::load;
 use crate::store::row::{from_json, job_id};
@@ -31,6 +31,13 @@ pub struct EndedRecords {
 
 fn ended() -> Vec<&'static str> {
     JobState::ALL.into_iter().filter(|state| state.is_terminal()).map(JobState::name).collect()
+}
+
+#[diesel::dsl::auto_type]
+fn completed_by_end() -> _ {
+    let name: &'static str = JobState::Completed.name();
+    let is_completed = jobs::end_us.is_not_null().and(jobs::state.eq(name));
+    jobs::table.filter(is_completed).order(jobs::end_us.desc()).select(jobs::job_id)
 }
 
 #[derive(QueryableByName)]
@@ -76,6 +83,21 @@ impl Reader {
             .optional()
             .map_err(StoreError::sql("read when jobs ended"))?;
         Ok(end.map(Timestamp))
+    }
+
+    /// The records that ended well last, at most `count` of them, the latest last.
+    ///
+    /// # Errors
+    /// The database can't be read.
+    pub fn completed_last(&mut self, count: usize) -> Result<Vec<Job>, StoreError> {
+        let ids: Vec<i64> = completed_by_end()
+            .limit(i64::try_from(count).unwrap_or(i64::MAX))
+            .load(&mut self.conn)
+            .map_err(StoreError::sql("look for the jobs that ended last"))?;
+        let ids = ids.into_iter().map(|id| job_id("jobs", id)).collect::<Result<Vec<_>, _>>()?;
+        let (mut found, _) = load::assemble(&mut self.conn, &ids)?;
+        found.sort_by_key(|job| job.run.end);
+        Ok(found)
     }
 
     /// The records that ended before `before`, by number.
@@ -366,6 +388,30 @@ mod tests {
 
     fn task(id: u32, task: u32, end_secs: i64) -> Job {
         Job { role: ArrayRole::Task { array_job: JobId(10), task }, ..done(id, end_secs) }
+    }
+
+    #[test]
+    fn the_last_that_ended_well_are_found_by_their_ends() {
+        let place = Place::new();
+        let mut store = place.store();
+        let failed = ended_job(3, JobState::Failed, 1, 300);
+        put(&mut store, [done(1, 400), done(2, 100), failed, done(4, 200), job(5)].iter().map(insert).collect());
+        let mut reader = place.reader();
+        assert_eq!(ids(&reader.completed_last(2).unwrap()), [4, 1]);
+        assert_eq!(ids(&reader.completed_last(9).unwrap()), [2, 4, 1]);
+        let query = completed_by_end().limit(1);
+        let sql = format!("EXPLAIN QUERY PLAN {}", diesel::debug_query::<diesel::sqlite::Sqlite, _>(&query));
+        let plan: Vec<Plan> = diesel::sql_query(sql).load(&mut store.conn).unwrap();
+        assert!(
+            plan.iter().all(|step| step.detail.contains("USING") && step.detail.contains("jobs_by_end")),
+            "{plan:?}"
+        );
+    }
+
+    #[derive(QueryableByName, Debug)]
+    struct Plan {
+        #[diesel(sql_type = Text)]
+        detail: String,
     }
 
     #[test]

@@ -9,6 +9,10 @@ use crate::model::{JobId, JobRef, JobState, StepId, StepKey};
 use actix::prelude::*;
 use tokio::sync::oneshot;
 
+/// Of a job whose expected start goes by no limit.
+const ESTIMATE: &str =
+    "its start is an estimate: jobs before it are expected to take as long as earlier ones of their names";
+
 /// How many records are looked at at once: others are served in between.
 const LOOKED_AT: usize = 8192;
 
@@ -49,7 +53,11 @@ impl Handler<QueryJobs> for SchedulerActor {
             if let Some(forecast) = forecast {
                 let starts = forecast.starts().await;
                 for view in jobs.iter_mut().filter(|view| is_pending(view)) {
-                    view.expected_start = starts.get(&view.id).map(|start| start.at).or(view.expected_start);
+                    let Some(start) = starts.get(&view.id) else { continue };
+                    view.expected_start = Some(start.at);
+                    if start.is_estimate && view.run.system_comment.is_none() {
+                        view.run.system_comment = Some(ESTIMATE.to_owned());
+                    }
                 }
             }
             JobList { jobs, now, unknown: Vec::new() }

@@ -54,6 +54,49 @@ fn a_blocked_job_says_in_words_who_holds_what_until_when() {
 }
 
 #[test]
+fn a_job_without_a_time_limit_is_expected_to_take_as_long_as_earlier_ones_of_its_name() {
+    let mut d = Double::new(4, 1000, 0);
+    let fit = || ask().cpus(3).with(|request| request.name = "fit".to_owned());
+    for secs in [100, 300, 9000] {
+        let id = d.submit(fit());
+        d.plan();
+        d.wait(secs);
+        d.exit(id, 0);
+    }
+    // One that fails says nothing.
+    let failed = d.submit(fit());
+    d.plan();
+    d.exit(failed, 1);
+    let start = d.now;
+    let running = d.submit(fit());
+    d.plan();
+    let wide = d.submit(ask().cpus(4));
+    let after = d.submit(ask().cpus(4));
+    let short = d.submit(ask().limit(299));
+    let long = d.submit(ask().limit(301));
+    d.plan();
+    // Who ends before the wide one is expected to start may pass it.
+    assert_eq!((d.state(short), d.state(long)), (JobState::Running, JobState::Pending));
+    let starts = d.core.forecast(d.now).starts();
+    let told = |id: JobId| starts.get(&id).map(|start| (start.at, start.is_estimate));
+    assert_eq!((told(wide), told(after)), (Some((start.plus_secs(300), true)), None));
+    let words = |d: &Double| d.core.view(wide, d.now).and_then(|view| view.job.run.system_comment).unwrap();
+    let about = d.core.config().zone.tell(start.plus_secs(300), start).unwrap();
+    let told = format!("job {running} holds 3 CPUs until about {about} if it takes as long as earlier ones");
+    assert!(words(&d).contains(&told), "{}", words(&d));
+    // One that takes longer already may take for ever.
+    d.wait(300);
+    assert_eq!(d.expected_start(wide), None);
+    assert!(words(&d).contains("has no time limit"), "{}", words(&d));
+    // The next daemon is told of those that ended well.
+    let ended: Vec<Job> = d.store.jobs.values().filter(|job| job.run.state == JobState::Completed).cloned().collect();
+    let mut core = Core::new(d.core.config().clone());
+    core.remember(&ended);
+    let usual = |core: &Core| core.experience.expected_secs(&fit().0);
+    assert_eq!((usual(&core), usual(&d.core)), (Some(300), Some(300)));
+}
+
+#[test]
 fn the_words_tell_of_jobs_that_have_no_time_limit_are_suspended_or_about_to_end() {
     let mut d = Double::new(4, 1000, 0);
     let told = |d: &Double, id| d.core.view(id, d.now).and_then(|view| view.job.run.system_comment).unwrap();

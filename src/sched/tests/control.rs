@@ -151,7 +151,8 @@ fn a_suspended_job_has_its_clock_stopped() {
     assert_eq!(view.step_elapsed(batch, d.now).as_secs(), 10);
     let limit = Effect::SetTimeLimit { job: id, limit_secs: Some(100), start, suspended_us: 50_000_000 };
     assert_eq!(d.effects[1..], [Effect::Suspend(id), Effect::Resume(id), limit]);
-    assert_eq!(plan::expected_end(d.core.job(id).unwrap(), d.now), Some(start.plus_secs(150)));
+    let end = plan::expected_end(d.core.job(id).unwrap(), None, d.now);
+    assert_eq!(end, plan::ExpectedEnd::ByLimit(start.plus_secs(150)));
 }
 
 #[test]
