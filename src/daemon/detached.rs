@@ -2,6 +2,7 @@
 
 use crate::daemon::log_file;
 use crate::exec::launcher::LAUNCHER_ARG;
+use crate::exec::watcher;
 use crate::sys::paths::Paths;
 use crate::sys::{lock, proc};
 use nix::sys::signal::{Signal, kill};
@@ -67,11 +68,13 @@ fn has_open(pid: i32, file: &fs::Metadata) -> bool {
     fds.flatten().any(|fd| fs::metadata(fd.path()).is_ok_and(is_it))
 }
 
-/// How many steps of jobs run in the root. Their watchers are forks of the daemon's launcher and outlive both; the launcher
+/// How many steps of jobs run in the root: watchers that have one. Those are forks of the daemon's launcher and outlive both; the launcher
 /// itself is the daemon's child.
 pub fn running_steps(paths: &Paths, daemon: Option<i32>) -> usize {
     let is_watcher = |pid: &i32| {
-        is_of_launcher(*pid, paths.root()) && proc::stat(*pid).is_some_and(|stat| Some(stat.ppid) != daemon)
+        is_of_launcher(*pid, paths.root())
+            && proc::stat(*pid).is_some_and(|stat| Some(stat.ppid) != daemon)
+            && !watcher::is_idle(*pid)
     };
     proc::all_pids().into_iter().filter(is_watcher).count()
 }

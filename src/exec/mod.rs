@@ -24,7 +24,7 @@ mod runner_script;
 pub mod step_handle;
 mod task;
 pub mod tie;
-mod watcher;
+pub mod watcher;
 pub mod wire;
 
 pub use adopt::Adoption;

@@ -33,14 +33,22 @@ use crate::sys::proc::{self, Io};
 use crate::sys::{break_point, limits, socket};
 use commands::signal_all;
 use nix::poll::{PollFd, PollFlags};
+use nix::sys::prctl::set_name;
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// The name of this process, as `ps -o comm` shows it, while it has a step.
+const HAS_STEP: &CStr = c"slotd-step";
+
+/// Its name while it waits for another launch.
+const WAITS: &CStr = c"slotd-idle";
 
 /// How long processes that do not die of SIGKILL (stuck in the kernel) are waited for, as Slurm's UnkillableStepTimeout.
 const UNKILLABLE: Duration = Duration::from_secs(60);
@@ -79,6 +87,11 @@ pub(super) fn watch(control: OwnedFd, lock: File, root: &Path) -> ! {
     unsafe { libc::_exit(0) }
 }
 
+/// Whether the process, a watcher, has no step.
+pub fn is_idle(pid: i32) -> bool {
+    proc::read(&format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_ascii_end() == WAITS.to_bytes())
+}
+
 fn serve(line: Line, root: &Path) -> io::Result<()> {
     become_watcher()?;
     break_point::reach("watcher begins");
@@ -91,6 +104,7 @@ fn serve(line: Line, root: &Path) -> io::Result<()> {
     let mut next = Some(line);
     while let Some(line) = next {
         next = run(line, &mut post)?;
+        let _ = set_name(WAITS);
     }
     Ok(())
 }
@@ -98,6 +112,7 @@ fn serve(line: Line, root: &Path) -> io::Result<()> {
 /// Watches one step. The line to the next one, where it stays.
 fn run(line: Line, post: &mut Post) -> io::Result<Option<Line>> {
     let Some((spec, handed, line)) = read_launch(line)? else { return Ok(None) };
+    let _ = set_name(HAS_STEP);
     break_point::reach("launch read");
     let mut peer = Some(Peer::new(line.control, line.incoming)?);
     let started = now();
@@ -197,7 +212,7 @@ fn claim(spec: &LaunchSpec) -> Result<(File, UnixListener), NotClaimed> {
 /// A process of its own: no terminal, no signals but SIGCHLD, none of the launcher's descriptors in use.
 fn become_watcher() -> io::Result<()> {
     let _ = nix::unistd::setsid();
-    let _ = nix::sys::prctl::set_name(c"slotd-step");
+    let _ = set_name(HAS_STEP);
     nix::sys::prctl::set_child_subreaper(true)?;
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     // Ignored SIGCHLD, the launcher's way, would reap the tasks unseen.
