@@ -129,6 +129,15 @@ impl Core {
         })
     }
 
+    /// Who comes first of those that wait for the same resources. Who is at a limit keeps nobody waiting.
+    pub(super) fn first_in_line(&self, choice: &Choice) -> Option<QueueKey> {
+        let (room, host) = (self.ledger.room(), &self.config.host);
+        let line = room.line(choice.want().place.partition);
+        self.queue.first_of(|Lane { place, cpus }| {
+            room.line(place.partition) == line && room.limit_reached(place, *cpus, host).is_none()
+        })
+    }
+
     /// Why a job waits in this partition, where it only waits for resources.
     ///
     /// Among those that wait for the same resources the first one is told so (Resources, or Exclusive where the host is not
@@ -139,12 +148,7 @@ impl Core {
         if let Some(reason) = room.limit_reached(&want.place, want.tres.cpus, host) {
             return reason;
         }
-        let line = room.line(want.place.partition);
-        // Who is at a limit keeps nobody waiting.
-        let first = self.queue.first_of(|Lane { place, cpus }| {
-            room.line(place.partition) == line && room.limit_reached(place, *cpus, host).is_none()
-        });
-        if first.is_some_and(|first| first.id != id) {
+        if self.first_in_line(choice).is_some_and(|first| first.id != id) {
             return Reason::Priority;
         }
         if room.fits(&want, host) {

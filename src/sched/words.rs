@@ -3,7 +3,10 @@
 use super::backfill::{Running, waits_for};
 use super::core::{Core, Record};
 use super::plan::ExpectedEnd;
+use super::queue::QueueKey;
+use super::room::Want;
 use crate::model::tres::Allocation;
+use crate::model::view::JobView;
 use crate::model::{Job, JobState, Reason, Timestamp, Tres};
 
 /// So many jobs are named.
@@ -14,16 +17,42 @@ impl Core {
     /// limit`. `None`: it has another reason.
     pub(super) fn waits_in_words(&self, record: &Record, reason: Reason, now: Timestamp) -> Option<String> {
         let (Reason::Resources | Reason::Exclusive) = reason else { return None };
+        let (choice, _) = self.waits_in(record, now)?;
+        let (lacks, holders) = self.lacks_in_words(&choice.want(), now)?;
+        Some(format!("waits for {lacks}; {holders}"))
+    }
+
+    /// Adds to the view of one that others go before whom it waits behind, and for what. It costs a look at all that runs:
+    /// for a job that is asked for alone.
+    pub fn tell_who_is_before(&self, view: &mut JobView, now: Timestamp) {
+        if view.run.reason == Reason::Priority && view.run.system_comment.is_none() {
+            view.run.system_comment = self.jobs.get(&view.id).and_then(|record| self.behind_in_words(record, now));
+        }
+    }
+
+    fn behind_in_words(&self, record: &Record, now: Timestamp) -> Option<String> {
+        let (choice, _) = self.waits_in(record, now)?;
+        let is_other = |key: &QueueKey| key.id != record.job.id;
+        let first = self.first_in_line(&choice).filter(is_other).or_else(|| self.queue.first().filter(is_other))?;
+        let label = self.job(first.id).map_or_else(|| first.id.to_string(), Job::label);
+        if self.ledger.room().fits(&choice.want(), &self.config.host) {
+            return Some(format!("there is room for it, and it would delay job {label}, which waits before it"));
+        }
+        let (lacks, holders) = self.lacks_in_words(&choice.want(), now)?;
+        Some(format!("waits behind job {label} for {lacks}; {holders}"))
+    }
+
+    /// What a job lacks that does not fit, and who has it until when.
+    fn lacks_in_words(&self, want: &Want, now: Timestamp) -> Option<(String, String)> {
         let (room, host) = (self.ledger.room(), &self.config.host);
-        let want = self.waits_in(record, now)?.0.want();
-        let lacks = room.lacks(&want, host);
-        let holders = waits_for(&want, room, self.running_jobs(now), host);
+        let lacks = room.lacks(want, host);
+        let holders = waits_for(want, room, self.running_jobs(now), host);
         let (named, others) = holders.split_at(holders.len().min(MOST_NAMED));
         let mut words: Vec<String> = named.iter().map(|holder| self.holder(holder, &lacks, now)).collect();
         if !others.is_empty() {
             words.push(format!("{} more ha{} to end", others.len(), if others.len() == 1 { "s" } else { "ve" }));
         }
-        Some(format!("waits for {}; {}", amounts(&lacks), words.join("; "))).filter(|_| !named.is_empty())
+        (!named.is_empty()).then(|| (amounts(&lacks), words.join("; ")))
     }
 
     fn holder(&self, Running { id, end, part, .. }: &Running, lacks: &Tres, now: Timestamp) -> String {

@@ -46,6 +46,9 @@ impl Handler<QueryJobs> for SchedulerActor {
                 false => fill_paths(job, &self.core.config().host.name),
             }
         }
+        if let [alone] = &mut jobs[..] {
+            self.core.tell_who_is_before(alone, now);
+        }
         let is_pending = |view: &JobView| view.run.state == JobState::Pending;
         let forecast = query.expected_starts && jobs.iter().any(is_pending);
         let forecast = forecast.then(|| self.forecasts.present(&self.core, now));

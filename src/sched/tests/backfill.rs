@@ -54,6 +54,28 @@ fn a_blocked_job_says_in_words_who_holds_what_until_when() {
 }
 
 #[test]
+fn a_job_behind_others_says_in_words_whom_it_waits_behind_when_asked_alone() {
+    let mut d = Double::new(4, 1000, 0);
+    let told = |d: &Double, id| {
+        let mut view = d.core.view(id, d.now).unwrap();
+        assert_eq!((view.run.reason, view.run.system_comment.take()), (Reason::Priority, None));
+        d.core.tell_who_is_before(&mut view, d.now);
+        view.job.run.system_comment.unwrap()
+    };
+    // It is 8:00.
+    let running = d.submit(ask().cpus(3).limit(3600));
+    d.plan();
+    let first = d.submit(ask().cpus(4));
+    let [wide, narrow] = [2, 1].map(|cpus| d.submit(ask().cpus(cpus)));
+    d.plan();
+    let words =
+        format!("waits behind job {first} for 2 CPUs; job {running} holds 3 CPUs until 09:00 by its time limit");
+    assert_eq!(told(&d, wide), words);
+    let words = format!("there is room for it, and it would delay job {first}, which waits before it");
+    assert_eq!(told(&d, narrow), words);
+}
+
+#[test]
 fn a_job_without_a_time_limit_is_expected_to_take_as_long_as_earlier_ones_of_its_name() {
     let mut d = Double::new(4, 1000, 0);
     let fit = || ask().cpus(3).with(|request| request.name = "fit".to_owned());
