@@ -85,7 +85,7 @@ fn a_wrong_file_is_refused_with_its_line_and_what_would_be_understood() {
     let text = file("[[partition]]\nname = \"a\"\nmax_tiem = 5\n");
     assert!(text.contains("/slotd.toml:3: max_tiem is no key of a partition: did you mean max_time?"), "{text}");
     let text = file("[[partition]]\nname = \"a\"\ncpus = \"0-9\"\n");
-    assert!(text.contains("/slotd.toml: partition a: there is no CPU "), "{text}");
+    assert!(text.contains("/slotd.toml:3: partition a: there is no CPU "), "{text}");
 }
 
 #[test]
@@ -134,6 +134,8 @@ fn a_partition_is_changed_until_the_file_is_read_again() {
     assert_eq!(slotd.line("sinfo -h -p night -o %a|%l").ok().text(), "down|infinite");
     let said = slotd.line("scontrol update PartitionName=nope State=UP").fails(1).stderr;
     assert!(said.starts_with("slurm_update error: Invalid partition name specified"), "{said}");
+    let said = slotd.line("scontrol update PartitionName=day Xyzzy=1").fails(1).stderr;
+    assert!(said.contains("keys: CPUs, GPUs, Memory, MaxCPUsPerNode"), "{said}");
     let said = slotd.line("scontrol update PartitionName=day CPUs=99").fails(1).stderr;
     assert!(said.contains("there is no CPU 99"), "{said}");
 }

@@ -246,6 +246,7 @@ impl Actor for SchedulerActor {
         ctx.set_mailbox_capacity(MAILBOX);
         let opening = std::mem::take(&mut self.opening);
         self.commit_then(opening, None);
+        self.log_beyond();
         for job in std::mem::take(&mut self.adopt) {
             let host = self.core.config().host.clone();
             self.tell_runner(job.id, RunnerCommand::Adopt(AdoptJob { job: Box::new(job), host }));

@@ -21,8 +21,8 @@ pub const DEFAULT_MEM_MB: u64 = 512;
 pub fn core_config(settings: &Settings, gpus: Vec<Gpu>) -> Result<sched::Config, DaemonError> {
     let site = settings.site_file.as_ref().map(SiteFile::read).transpose()?.unwrap_or_default();
     let host = find_host(settings, &site, gpus)?;
+    check_cpus(settings, &site, &host)?;
     let all = partitions(settings, site.partitions);
-    check_cpus(settings, &all, &host)?;
     let mut config = sched::Config {
         partitions: Vec::new(),
         all_partitions: Vec::new(),
@@ -47,6 +47,7 @@ fn capacity(
     settings: &Settings,
     (variable, ours): (&'static str, Option<Capacity>),
     (key, theirs): (&str, Option<Capacity>),
+    line: Option<usize>,
     there: u64,
 ) -> Result<u64, DaemonError> {
     let nothing_left = format!("fewer that are kept back: this host has {there}");
@@ -57,22 +58,22 @@ fn capacity(
         }
         (None, Some(theirs)) => theirs.of(there).ok_or_else(|| {
             let path = settings.site_file.as_ref().map(|file| file.path().to_owned()).unwrap_or_default();
-            SiteError { path, line: None, what: format!("{key} = {theirs}: expected {nothing_left}") }.into()
+            SiteError { path, line, what: format!("{key} = {theirs}: expected {nothing_left}") }.into()
         }),
         (None, None) => Ok(there),
     }
 }
 
 /// Refuses partitions over CPUs that jobs may not use.
-fn check_cpus(settings: &Settings, partitions: &[Partition], host: &Host) -> Result<(), DaemonError> {
-    for partition in partitions {
+fn check_cpus(settings: &Settings, site: &Site, host: &Host) -> Result<(), DaemonError> {
+    for partition in &site.partitions {
         let missing = partition.cpus.iter().flatten().find(|cpu| !host.cpu_ids.contains(cpu));
         if let Some(missing) = missing {
             let there: Vec<String> = host.cpu_ids.iter().map(u32::to_string).collect();
             let path = settings.site_file.as_ref().map(|file| file.path().to_owned()).unwrap_or_default();
             let what =
                 format!("partition {}: there is no CPU {missing}, there are {}", partition.name, there.join(","));
-            return Err(SiteError { path, line: None, what }.into());
+            return Err(SiteError { path, line: site.lines.of(&partition.name, "cpus"), what }.into());
         }
     }
     Ok(())
@@ -81,11 +82,13 @@ fn check_cpus(settings: &Settings, partitions: &[Partition], host: &Host) -> Res
 fn find_host(settings: &Settings, site: &Site, gpus: Vec<Gpu>) -> Result<Host, DaemonError> {
     let found = cpus::probe().map_err(failed("the CPUs of this machine"))?;
     let there = found.cpus().len() as u64;
-    let count = capacity(settings, ("SLOTD_CPUS", settings.cpus), ("cpus", site.cpus), there)?;
+    let line = |key| site.lines.of_host(key);
+    let count = capacity(settings, ("SLOTD_CPUS", settings.cpus), ("cpus", site.cpus), line("cpus"), there)?;
     // Numbers beyond the real ones are booked like any other, and never bound to.
     let cpu_ids = sched::count_out(u32::try_from(count).unwrap_or(u32::MAX), &found);
     let total_mb = memory::probe_total_mb();
-    let mem_mb = capacity(settings, ("SLOTD_MEMORY_MB", settings.mem_mb), ("memory_mb", site.mem_mb), total_mb)?;
+    let (ours, theirs) = (("SLOTD_MEMORY_MB", settings.mem_mb), ("memory_mb", site.mem_mb));
+    let mem_mb = capacity(settings, ours, theirs, line("memory_mb"), total_mb)?;
     Ok(Host {
         name: system::probe_host_name(),
         topology: found,

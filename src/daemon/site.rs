@@ -6,9 +6,9 @@
 use crate::model::Partition;
 use crate::model::limit::Limit;
 use crate::spec::capacity::{self, Capacity};
-use crate::spec::partition::{self, PartitionError};
+use crate::spec::partition::{self, PartitionError, Written};
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,6 +24,27 @@ pub struct Site {
     pub mem_mb: Option<Capacity>,
     pub partitions: Vec<Partition>,
     pub limits: Vec<Limit>,
+    pub lines: Lines,
+}
+
+/// Where the file says what: the line of each key, and of each partition under no key.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Lines(BTreeMap<(String, String), usize>);
+
+impl Lines {
+    fn note(&mut self, partition: &str, key: &str, line: Option<usize>) {
+        self.0.extend(line.map(|line| ((partition.to_owned(), key.to_owned()), line)));
+    }
+
+    /// The line of a key of a partition.
+    pub fn of(&self, partition: &str, key: &str) -> Option<usize> {
+        self.0.get(&(partition.to_owned(), key.to_owned())).copied()
+    }
+
+    /// The line of a key of the host.
+    pub fn of_host(&self, key: &str) -> Option<usize> {
+        self.of("", key)
+    }
 }
 
 /// A file that cannot be used.
@@ -103,21 +124,27 @@ fn parse(text: &str) -> Result<Site, Wrong> {
             .map(Some)
             .ok_or_else(|| (at, format!("{key} = {}: expected {}", value.get_ref(), capacity::forms(what, most))))
     };
+    let mut lines = Lines::default();
+    for (key, value) in [("cpus", &file.cpus), ("memory_mb", &file.memory_mb)] {
+        lines.note("", key, value.as_ref().and_then(|value| line(value.span().start)));
+    }
     let cpus = capacity("cpus", "a number of CPUs", MOST_CPUS, file.cpus)?;
     let mem_mb = capacity("memory_mb", "a number of megabytes", MOST_MB, file.memory_mb)?;
     let mut partitions: Vec<Partition> = Vec::new();
     for entry in file.partition {
-        let at = line(entry.span().start);
-        let partition = read_partition(entry.into_inner(), at, &line)?;
+        let (at, entry) = (line(entry.span().start), entry.into_inner());
+        let keys: Vec<_> = entry.keys().map(|key| (key.get_ref().clone(), line(key.span().start))).collect();
+        let partition = read_partition(entry, at, &line)?;
         if partitions.iter().any(|known| known.name == partition.name) {
             return Err((at, format!("partition {} is there twice: give one of them another name", partition.name)));
         }
+        keys.iter().for_each(|(key, at)| lines.note(&partition.name, key, *at));
         partitions.push(partition);
     }
-    let defaults: BTreeSet<&str> = partitions.iter().filter(|p| p.is_default).map(|p| p.name.as_str()).collect();
-    if defaults.len() > 1 {
-        let names: Vec<&str> = defaults.into_iter().collect();
-        return Err((None, format!("one partition may be the default, and these are: {}", names.join(", "))));
+    let defaults: Vec<&str> = partitions.iter().filter(|p| p.is_default).map(|p| p.name.as_str()).collect();
+    if let [_, second, ..] = defaults[..] {
+        let what = format!("one partition may be the default, and these are: {}", defaults.join(", "));
+        return Err((lines.of(second, "default"), what));
     }
     if let Some(entry) = file.limit.get(Limit::MOST) {
         return Err((line(entry.span().start), format!("there may be {} limits", Limit::MOST)));
@@ -127,7 +154,7 @@ fn parse(text: &str) -> Result<Site, Wrong> {
         read_limit(entry.into_inner(), at, &line)
     });
     let limits = limits.collect::<Result<_, _>>()?;
-    Ok(Site { cpus, mem_mb, partitions, limits })
+    Ok(Site { cpus, mem_mb, partitions, limits, lines })
 }
 
 /// A value as it would be written after `KEY=`.
@@ -199,7 +226,7 @@ fn set(
     at: Option<usize>,
 ) -> Result<(), Wrong> {
     let text = as_text(value).ok_or_else(|| wrong("a text, a whole number, true or false"))?;
-    partition::set(partition, key, &text).map_err(|error| match error {
+    partition::set(partition, key, &text, Written::InFile).map_err(|error| match error {
         PartitionError::Expected(forms) => wrong(forms),
         PartitionError::UnknownKey(hint) => (at, format!("{key} is no key of a partition: {hint}")),
     })
@@ -222,6 +249,8 @@ mod tests {
         )
         .unwrap();
         assert_eq!((site.cpus, site.mem_mb), (Some(Capacity::KeptBack(2)), Some(Capacity::Percent(90))));
+        let lines = &site.lines;
+        assert_eq!((lines.of_host("memory_mb"), lines.of("day", "cpus")), (Some(2), Some(6)));
         let [day, night] = &site.partitions[..] else { panic!("{site:?}") };
         assert_eq!((day.cpus.clone(), day.max_time_secs, day.is_default), (Some((0..4).collect()), Some(7200), true));
         assert_eq!((night.max_cpus, night.over_subscribe), (Some(2), OverSubscribe::Force(2)));
@@ -269,7 +298,10 @@ mod tests {
             assert!(told.contains(what), "{text}: {told}");
         }
         let two = "[[partition]]\nname = \"a\"\ndefault = true\n[[partition]]\nname = \"b\"\ndefault = true\n";
-        assert_eq!(parse(two).unwrap_err().1, "one partition may be the default, and these are: a, b");
+        assert_eq!(
+            parse(two).unwrap_err(),
+            (Some(6), "one partition may be the default, and these are: a, b".to_owned())
+        );
     }
 
     #[test]

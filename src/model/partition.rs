@@ -162,6 +162,23 @@ impl Partition {
         }
     }
 
+    /// What it was given that this host does not have, in words. Its jobs do without, until the host has it.
+    pub fn beyond(&self, host: &Host) -> Vec<String> {
+        let Partition { name, .. } = self;
+        let there: BTreeSet<u32> = host.gpus.iter().map(|gpu| gpu.id).collect();
+        let gpus = self.gpus.iter().flatten().filter(|id| !there.contains(id)).map(|id| format!("GPU {id}"));
+        let more = |what: &str, own: Option<u64>, there: u64| {
+            own.filter(|own| *own > there).map(|own| format!("{own} {what} (there are {there})"))
+        };
+        let amounts = [
+            more("CPUs", self.max_cpus.map(u64::from), host.cpu_ids.len() as u64),
+            more("MB of memory", self.max_mem_mb, host.mem_mb),
+            more("GPUs", self.max_gpus.map(u64::from), there.len() as u64),
+        ];
+        let missing = gpus.chain(amounts.into_iter().flatten());
+        missing.map(|what| format!("partition {name} may use {what}, which this host does not have")).collect()
+    }
+
     /// Its CPUs of a host.
     pub fn cpus_of<'a>(&self, host: &'a Host) -> impl Iterator<Item = &'a u32> {
         host.cpu_ids.iter().filter(|cpu| self.cpus.as_ref().is_none_or(|own| own.contains(cpu)))
@@ -264,5 +281,28 @@ impl Host {
         }
         let known = known.into_iter().map(str::to_owned).collect();
         Err(Refusal::MissingFeature { wanted: wanted.to_string(), known })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_host_does_not_have_is_told() {
+        let gpus = [0, 1].map(|id| Gpu { id, ..Gpu::default() }).to_vec();
+        let host = Host { cpu_ids: vec![0, 1], mem_mb: 100, gpus, ..Host::default() };
+        let own = Partition {
+            name: "a".to_owned(),
+            gpus: Some([1, 7].into()),
+            max_mem_mb: Some(101),
+            ..Partition::default()
+        };
+        let told = ["GPU 7", "101 MB of memory (there are 100)"]
+            .map(|what| format!("partition a may use {what}, which this host does not have"));
+        assert_eq!(own.beyond(&host), told);
+        assert_eq!(own.capacity(&host).mem_mb, 100);
+        let whole = Partition { max_cpus: Some(2), max_gpus: Some(2), ..Partition::default() };
+        assert_eq!(whole.beyond(&host), Vec::<String>::new());
     }
 }

@@ -25,7 +25,7 @@ impl Core {
         let mut total = Tres::ZERO;
         let mut cpus = BTreeMap::new();
         let mut gpus = Cards::of(&self.config.host);
-        let mut used: HashMap<usize, Tres> = HashMap::new();
+        let mut used: HashMap<usize, (Tres, BTreeSet<u32>)> = HashMap::new();
         for job in self.jobs() {
             if job.run.state.is_active() != self.active.contains(&job.id) {
                 return Err(format!("job {} is {} and the index of active jobs disagrees", job.id, job.run.state));
@@ -57,8 +57,11 @@ impl Core {
                 if !is_own(&partition.cpus, &alloc.cpu_ids) || !is_own(&partition.gpus, &alloc.gpu_ids) {
                     return Err(format!("job {} has {alloc:?} in {partition:?}", job.id));
                 }
-                let used = used.entry(at).or_default();
-                *used = used.plus(&alloc.tres);
+                let (sum, own) = used.entry(at).or_default();
+                *sum = sum.plus(&alloc.tres);
+                own.extend(&alloc.cpu_ids);
+                // Those that its jobs share count once.
+                let used = Tres { cpus: own.len() as u32, ..*sum };
                 if used.minus(&partition.bounds()) != Tres::ZERO {
                     return Err(format!("jobs have {used:?} of {partition:?}"));
                 }

@@ -174,11 +174,9 @@ impl Core {
         if !self.transition(own, JobState::Running, cx.now) {
             return false;
         }
-        if own != id {
-            // The array has had its turn.
-            for compact in self.pending_compact_of(own) {
-                self.refresh(compact, cx.now);
-            }
+        // The array has had its turn.
+        for compact in self.pending_compact_of(own) {
+            self.refresh(compact, cx.now);
         }
         self.save_start(own, id, cx);
         self.arm(own, cx.now);

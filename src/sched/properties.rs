@@ -429,7 +429,12 @@ fn host_of(is_divided: bool) -> Double {
                 Partition { is_default: true, ..named("all") },
                 Partition { cpus: cpus(&[0, 1]), max_mem_mb: Some(500), ..named("left") },
                 Partition { cpus: cpus(&[1, 2, 3]), over_subscribe: OverSubscribe::Force(2), ..named("crowded") },
-                Partition { max_cpus: Some(2), gpus: cpus(&[1]), ..named("few") },
+                Partition {
+                    max_cpus: Some(2),
+                    gpus: cpus(&[1]),
+                    over_subscribe: OverSubscribe::Yes(2),
+                    ..named("few")
+                },
                 Partition { cpus: cpus(&[3]), over_subscribe: OverSubscribe::Yes(3), is_gpu: true, ..named("willing") },
             ];
         }

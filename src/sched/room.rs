@@ -84,6 +84,35 @@ struct Layout {
     lines: Vec<usize>,
 }
 
+/// What the jobs of a partition hold. CPUs that they share count once.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Holding {
+    tres: Tres,
+    /// Of each CPU, how many of them are on it.
+    cpus: BTreeMap<u32, u32>,
+}
+
+impl Holding {
+    fn take(&mut self, alloc: &Allocation) {
+        self.tres = self.tres.plus(&alloc.tres);
+        alloc.cpu_ids.iter().for_each(|cpu| *self.cpus.entry(*cpu).or_default() += 1);
+    }
+
+    fn give(&mut self, alloc: &Allocation) {
+        self.tres = self.tres.minus(&alloc.tres);
+        for cpu in &alloc.cpu_ids {
+            match self.cpus.get_mut(cpu) {
+                Some(jobs) if *jobs > 1 => *jobs -= 1,
+                _ => drop(self.cpus.remove(cpu)),
+            }
+        }
+    }
+
+    fn used(&self) -> Tres {
+        Tres { cpus: self.cpus.len() as u32, ..self.tres }
+    }
+}
+
 /// Used and free resources at one moment, real or expected.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Room {
@@ -94,8 +123,7 @@ pub struct Room {
     beyond: u32,
     used: Tres,
     pub gpus: Cards,
-    /// What the jobs of each partition hold.
-    by_partition: Vec<Tres>,
+    by_partition: Vec<Holding>,
     limits: Limits,
     /// CPUs of each partition that nobody uses.
     empty: Vec<u32>,
@@ -115,7 +143,7 @@ impl Room {
             layout: Arc::new(Layout { partitions: partitions.to_vec(), lines }),
             cpus: host.cpu_ids.iter().map(|cpu| (*cpu, Vec::new())).collect(),
             gpus: Cards::of(host),
-            by_partition: vec![Tres::ZERO; partitions.len()],
+            by_partition: vec![Holding::default(); partitions.len()],
             limits: Limits::new(limits),
             ..Room::default()
         };
@@ -161,11 +189,26 @@ impl Room {
         self.cpus.keys().copied().filter(move |cpu| self.has_seat(*cpu, place.seats) && is_among(own, *cpu))
     }
 
+    /// The same, as far as the partition may have them: those that it has already and shares, and of the others the
+    /// emptiest ones, so many as it may have more.
+    fn allowed_seats(&self, place: &Seating) -> BTreeSet<u32> {
+        let more = self.allowed(place).cpus as usize;
+        let own = place.partition.and_then(|at| self.by_partition.get(at));
+        let (own, mut others): (Vec<u32>, Vec<u32>) =
+            self.seats(place).partition(|cpu| own.is_some_and(|own| own.cpus.contains_key(cpu)));
+        // One that is shared by nobody gets the best places, however few they may be.
+        if place.seats > 1 && others.len() > more {
+            others.sort_by_key(|cpu| (self.cpus.get(cpu).map_or(0, Vec::len), *cpu));
+            others.truncate(more);
+        }
+        own.into_iter().chain(others).collect()
+    }
+
     fn free_cpus(&self, place: &Seating) -> u32 {
         let empty = place.partition.and_then(|at| self.empty.get(at));
         let seats = match (place.seats, empty) {
-            (1, Some(empty)) => *empty,
-            (_, Some(_)) => self.seats(place).count() as u32,
+            (1, Some(empty)) => (*empty).min(self.allowed(place).cpus),
+            (_, Some(_)) => self.allowed_seats(place).len() as u32,
             (_, None) => 0,
         };
         seats.saturating_sub(self.beyond)
@@ -186,7 +229,7 @@ impl Room {
 
     /// What the partition may still give to its jobs, whatever is free.
     fn allowed(&self, place: &Seating) -> Tres {
-        let used = place.partition.and_then(|at| self.by_partition.get(at)).copied().unwrap_or_default();
+        let used = place.partition.and_then(|at| self.by_partition.get(at)).map(Holding::used).unwrap_or_default();
         self.partition(place).map_or(Tres::ZERO, |partition| partition.bounds().minus(&used))
     }
 
@@ -221,8 +264,7 @@ impl Room {
     fn lacks_amounts(&self, want: &Want, host: &Host) -> Tres {
         let cpus = self.taken_cpus(&want.place, want.tres.cpus, host);
         let allowed = self.allowed(&want.place);
-        let has_cpus = cpus <= self.free_cpus(&want.place).min(allowed.cpus)
-            && (!want.place.exclusive || self.is_empty_for(&want.place));
+        let has_cpus = cpus <= self.free_cpus(&want.place) && (!want.place.exclusive || self.is_empty_for(&want.place));
         let has_mem = want.tres.mem_mb <= host.mem_mb.saturating_sub(self.used.mem_mb).min(allowed.mem_mb);
         Tres {
             cpus: if has_cpus { 0 } else { cpus },
@@ -266,8 +308,9 @@ impl Room {
         }
         let gpu_ids = self.pick_gpus(others, beside, want, host)?;
         let (place, count) = (want.place, self.taken_cpus(&want.place, want.tres.cpus, host));
-        let is_free = |cpu: &u32| others.iter().all(|other| other.has_seat(*cpu, place.seats));
-        let cpu_ids = self.pick_cpus(self.seats(&place).filter(is_free).collect(), beside, count as usize, host);
+        let mut free = self.allowed_seats(&place);
+        others.iter().for_each(|other| free = &free & &other.allowed_seats(&place));
+        let cpu_ids = self.pick_cpus(free, beside, count as usize, host);
         let gpus = want.gpu.share.of(gpu_ids.len() as u32);
         let tres = Tres { cpus: count, mem_mb: want.tres.mem_mb, ..gpus };
         let alloc = Allocation { tres, cpu_ids, gpu_ids, gpu_share: want.gpu.share };
@@ -321,7 +364,7 @@ impl Room {
         self.gpus.take(&alloc.gpu_ids, alloc.gpu_share);
         self.used = self.used.plus(&alloc.tres);
         if let Some(own) = place.partition.and_then(|at| self.by_partition.get_mut(at)) {
-            *own = own.plus(&alloc.tres);
+            own.take(alloc);
         }
         self.limits.take(place.limits, alloc.tres.cpus);
         self.count_empty();
@@ -342,7 +385,7 @@ impl Room {
         self.gpus.give(&alloc.gpu_ids, alloc.gpu_share);
         self.used = self.used.minus(&alloc.tres);
         if let Some(own) = place.partition.and_then(|at| self.by_partition.get_mut(at)) {
-            *own = own.minus(&alloc.tres);
+            own.give(alloc);
         }
         self.limits.give(place.limits, alloc.tres.cpus);
         self.count_empty();

@@ -6,7 +6,7 @@ use crate::model::limit::Limit;
 use crate::model::node::NodeReason;
 use crate::model::partition::Host;
 use crate::model::{Partition, Refusal, Timestamp};
-use crate::spec::partition::{self, PartitionError};
+use crate::spec::partition::{self, PartitionError, Written};
 
 impl Core {
     /// The configuration was read again.
@@ -27,7 +27,7 @@ impl Core {
             return Err(self.unknown_partition(name));
         };
         for (key, value) in settings {
-            partition::set(&mut all[at], key, value).map_err(|error| {
+            partition::set(&mut all[at], key, value, Written::ToScontrol).map_err(|error| {
                 Refusal::Configuration(match error {
                     PartitionError::Expected(forms) => format!("{key}={value}: expected {forms}"),
                     PartitionError::UnknownKey(hint) => format!("{key} is no key of a partition: {hint}"),

@@ -7,8 +7,15 @@ use crate::model::partition::{OverSubscribe, PartitionState};
 use crate::spec::{array, hours, mem, suggest, time};
 use std::collections::BTreeSet;
 
-/// A key, what its values look like, and how one is put in. `None`: it makes no sense.
-struct Key(&'static str, &'static str, fn(&mut Partition, &str) -> Option<()>);
+/// A key as the file spells it, as Slurm does, what its values look like, and how one is put in. `None`: it makes no sense.
+struct Key(&'static str, &'static str, &'static str, fn(&mut Partition, &str) -> Option<()>);
+
+/// Where a key was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    InFile,
+    ToScontrol,
+}
 
 const LIMITS: &str = "minutes, hours:minutes:seconds, days-hours or UNLIMITED";
 const COUNT: &str = "a whole number from 1 on, or UNLIMITED";
@@ -16,29 +23,32 @@ const NUMBERS: &str = "numbers and ranges, such as 0-3,6, or ALL";
 const AMOUNT: &str = "megabytes, or a number with K, M, G or T, from 1M on, or UNLIMITED";
 
 const KEYS: [Key; 13] = [
-    Key("cpus", NUMBERS, |p, text| put(&mut p.cpus, numbers(text))),
-    Key("gpus", NUMBERS, |p, text| put(&mut p.gpus, numbers(text))),
-    Key("memory", AMOUNT, |p, text| put(&mut p.max_mem_mb, megabytes(text))),
-    Key("max_cpus_per_node", COUNT, |p, text| put(&mut p.max_cpus, count(text))),
-    Key("max_gpus", COUNT, |p, text| put(&mut p.max_gpus, count(text))),
-    Key("max_time", LIMITS, |p, text| put(&mut p.max_time_secs, time::parse_limit(text).ok())),
-    Key("default_time", "minutes, hours:minutes:seconds, days-hours or NONE", |p, text| {
+    Key("cpus", "CPUs", NUMBERS, |p, text| put(&mut p.cpus, numbers(text))),
+    Key("gpus", "GPUs", NUMBERS, |p, text| put(&mut p.gpus, numbers(text))),
+    Key("memory", "Memory", AMOUNT, |p, text| put(&mut p.max_mem_mb, megabytes(text))),
+    Key("max_cpus_per_node", "MaxCPUsPerNode", COUNT, |p, text| put(&mut p.max_cpus, count(text))),
+    Key("max_gpus", "MaxGPUs", COUNT, |p, text| put(&mut p.max_gpus, count(text))),
+    Key("max_time", "MaxTime", LIMITS, |p, text| put(&mut p.max_time_secs, time::parse_limit(text).ok())),
+    Key("default_time", "DefaultTime", "minutes, hours:minutes:seconds, days-hours or NONE", |p, text| {
         put(&mut p.default_time_secs, if is(text, "none") { Some(None) } else { time::parse_limit(text).ok() })
     }),
-    Key("def_mem_per_cpu", AMOUNT, |p, text| put(&mut p.def_mem_per_cpu_mb, megabytes(text))),
-    Key("priority_tier", "a whole number from 0 to 65533", |p, text| {
+    Key("def_mem_per_cpu", "DefMemPerCPU", AMOUNT, |p, text| put(&mut p.def_mem_per_cpu_mb, megabytes(text))),
+    Key("priority_tier", "PriorityTier", "a whole number from 0 to 65533", |p, text| {
         put(&mut p.priority_tier, text.parse().ok().filter(|tier| *tier <= 65_533).map(Some))
     }),
-    Key("over_subscribe", "NO, EXCLUSIVE, YES, YES:n, FORCE or FORCE:n, n from 1 to 1000", |p, text| {
-        put(&mut p.over_subscribe, over_subscribe(text))
-    }),
-    Key("allowed_hours", "two times of the day that differ, such as 18:00-08:00, or ALL", |p, text| {
+    Key(
+        "over_subscribe",
+        "OverSubscribe",
+        "NO, EXCLUSIVE, YES, YES:n, FORCE or FORCE:n, n from 1 to 1000",
+        |p, text| put(&mut p.over_subscribe, over_subscribe(text)),
+    ),
+    Key("allowed_hours", "AllowedHours", "two times of the day that differ, such as 18:00-08:00, or ALL", |p, text| {
         put(&mut p.allowed_hours, if is(text, "all") { Some(None) } else { hours::parse(text).map(Some) })
     }),
-    Key("state", "UP, DOWN, DRAIN or INACTIVE", |p, text| {
+    Key("state", "State", "UP, DOWN, DRAIN or INACTIVE", |p, text| {
         put(&mut p.state, PartitionState::ALL.into_iter().find(|state| is(text, state.name())))
     }),
-    Key("default", "YES or NO", |p, text| put(&mut p.is_default, yes_or_no(text))),
+    Key("default", "Default", "YES or NO", |p, text| put(&mut p.is_default, yes_or_no(text))),
 ];
 
 fn put<T>(place: &mut T, value: Option<T>) -> Option<()> {
@@ -59,10 +69,13 @@ pub enum PartitionError {
 ///
 /// # Errors
 /// The key is not known, or the value makes no sense.
-pub fn set(partition: &mut Partition, key: &str, value: &str) -> Result<(), PartitionError> {
+pub fn set(partition: &mut Partition, key: &str, value: &str, written: Written) -> Result<(), PartitionError> {
     let plain = |key: &str| key.replace('_', "").to_ascii_lowercase();
-    let Some(Key(_, forms, put)) = KEYS.iter().find(|Key(name, ..)| plain(name) == plain(key)) else {
-        let names = KEYS.iter().map(|Key(name, ..)| *name);
+    let Some(Key(_, _, forms, put)) = KEYS.iter().find(|Key(name, ..)| plain(name) == plain(key)) else {
+        let names = KEYS.iter().map(|Key(in_file, of_slurm, ..)| match written {
+            Written::InFile => *in_file,
+            Written::ToScontrol => *of_slurm,
+        });
         return Err(PartitionError::UnknownKey(suggest::one_of("keys", key, names)));
     };
     put(partition, value.trim()).ok_or(PartitionError::Expected(forms))
@@ -138,7 +151,7 @@ mod tests {
 
     fn with(key: &str, value: &str) -> Result<Partition, PartitionError> {
         let mut partition = Partition::default();
-        set(&mut partition, key, value).map(|()| partition)
+        set(&mut partition, key, value, Written::InFile).map(|()| partition)
     }
 
     #[test]
@@ -152,7 +165,7 @@ mod tests {
         assert_eq!(with("allowed_hours", "18:00-08:00").unwrap().allowed_hours.unwrap().to_string(), "18:00-08:00");
         let open = Partition { max_cpus: Some(4), ..Partition::default() };
         let mut partition = open;
-        set(&mut partition, "MaxCPUsPerNode", "UNLIMITED").unwrap();
+        set(&mut partition, "MaxCPUsPerNode", "UNLIMITED", Written::ToScontrol).unwrap();
         assert_eq!(partition, Partition::default());
     }
 
@@ -175,6 +188,16 @@ mod tests {
             assert!(matches!(with(key, value), Err(PartitionError::Expected(_))), "{key}={value}");
         }
         assert_eq!(with("max_tme", "1"), Err(PartitionError::UnknownKey("did you mean max_time?".to_owned())));
+    }
+
+    #[test]
+    fn an_unknown_key_is_answered_with_the_keys_as_they_are_spelled_there() {
+        let hint = |written| match set(&mut Partition::default(), "xyzzy", "1", written) {
+            Err(PartitionError::UnknownKey(hint)) => hint,
+            other => panic!("{other:?}"),
+        };
+        assert!(hint(Written::InFile).starts_with("keys: cpus, gpus, memory, max_cpus_per_node"));
+        assert!(hint(Written::ToScontrol).starts_with("keys: CPUs, GPUs, Memory, MaxCPUsPerNode"));
     }
 
     #[test]

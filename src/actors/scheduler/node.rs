@@ -60,6 +60,7 @@ impl Handler<ChangeSite> for SchedulerActor {
             SiteChange::Node(reason) => self.core.set_drain(reason),
         }
         self.log_node();
+        self.log_beyond();
         self.forecasts.outdate();
         self.ask_round(ctx);
         Ok(())
@@ -67,6 +68,14 @@ impl Handler<ChangeSite> for SchedulerActor {
 }
 
 impl SchedulerActor {
+    /// Tells the log what partitions were given that is not there. It may come back, so that it is no fault.
+    pub(super) fn log_beyond(&self) {
+        let config = self.core.config();
+        for words in config.partitions.iter().flat_map(|partition| partition.beyond(&config.host)) {
+            log::warn!("{words}");
+        }
+    }
+
     /// Tells the log once what keeps the node from taking jobs, and once that it takes them again.
     pub(super) fn log_node(&mut self) {
         let trouble = self.core.node_trouble().map(|trouble| trouble.text.clone());

@@ -9,7 +9,7 @@ use crate::model::node::NodeOrder;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::spec::error::shown;
-use crate::spec::partition::{self, PartitionError};
+use crate::spec::partition::{self, PartitionError, Written};
 
 /// The words after `update`, if they are about a partition or the node.
 pub(super) fn read(words: &[String]) -> Option<Result<Command, CliError>> {
@@ -43,7 +43,7 @@ fn partition(name: &str, settings: Vec<(String, String)>) -> Result<Command, Cli
     // What makes no sense is told before the daemon is asked.
     let mut trial = Partition::default();
     for (key, value) in &settings {
-        partition::set(&mut trial, key, value).map_err(|error| match error {
+        partition::set(&mut trial, key, value, Written::ToScontrol).map_err(|error| match error {
             PartitionError::UnknownKey(hint) => refused(&format!("{key}={value}"), Some(hint)),
             PartitionError::Expected(forms) => bare(format!("Invalid {key} value: {}", shown(value)))
                 .and(Mark::Bare, "Request aborted")

@@ -97,6 +97,18 @@ fn what_is_kept_for_a_blocked_job_has_its_place_under_the_limit() {
 }
 
 #[test]
+fn jobs_share_the_cpus_of_a_partition_that_has_so_many_whichever_they_are() {
+    let mut d = divided([Partition { max_cpus: Some(2), over_subscribe: OverSubscribe::Yes(2), ..named("few") }]);
+    let shared = || in_partition("few").cpus(2).with(|request| request.sharing = request::Sharing::Oversubscribe);
+    let [first, second, third] = [(); 3].map(|()| d.submit(shared()));
+    d.plan();
+    assert_eq!(d.started(), [first, second]);
+    assert_eq!((cpus_of(&d, first), cpus_of(&d, second)), (vec![0, 1], vec![0, 1]));
+    d.exit(first, 0);
+    assert_eq!((d.started(), cpus_of(&d, third)), (vec![third], vec![0, 1]));
+}
+
+#[test]
 fn the_forecast_goes_by_the_limits() {
     let mut d = limited();
     let [_, _, third] = [60, 70, 10].map(|limit| d.submit(of_lab().limit(limit)));
