@@ -47,6 +47,7 @@ mod srun_allocation;
 mod srun_interactive;
 mod srun_modes;
 mod srun_options;
+mod submit;
 mod timeout;
 mod trust;
 mod update;

@@ -45,6 +45,7 @@ pub mod sprio;
 pub mod squeue;
 pub mod srun;
 pub mod sstat;
+mod submit;
 mod tasks;
 #[cfg(test)]
 mod tests_launch;

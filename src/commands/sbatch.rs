@@ -185,13 +185,13 @@ impl Sbatch {
     }
 }
 
-fn refuse(error: &SpecError) -> CliError {
+pub(super) fn refuse(error: &SpecError) -> CliError {
     let exit = if error.usage { APPLET.usage_exit } else { 1 };
     CliError::error(exit, error.to_string())
 }
 
 /// The script of `--wrap`. The command stands in its fourth line, as in Slurm's, so that errors of the shell name it.
-fn wrapped(command: &str) -> String {
+pub(super) fn wrapped(command: &str) -> String {
     format!("#!/bin/sh\n# This script was created by sbatch --wrap.\n\n{command}\n")
 }
 
@@ -291,7 +291,7 @@ pub fn run(argv: &[OsString]) -> Done {
     submit(sbatch, &origin)
 }
 
-fn read(text: Text<'_>) -> io::Result<Vec<u8>> {
+pub(super) fn read(text: Text<'_>) -> io::Result<Vec<u8>> {
     match text {
         Text::Stdin => {
             let stdin = io::stdin();

@@ -2,7 +2,7 @@
 
 use crate::args::error::{CliError, Mark};
 use crate::commands::pages::completions::SHELLS;
-use crate::commands::{COMMANDS, Done, Entry, clean, daemon, db, install, pages};
+use crate::commands::{COMMANDS, Done, Entry, clean, daemon, db, install, pages, submit};
 use crate::spec::error::shown;
 use crate::spec::suggest;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -37,6 +37,8 @@ enum Verb {
         #[command(subcommand)]
         verb: db::DbVerb,
     },
+    /// Submit many jobs, each a line of JSON on standard input, and answer each with a line
+    Submit(submit::SubmitArgs),
     /// Print the names of the commands, a line each
     Commands,
     /// Write the man pages into a directory
@@ -114,6 +116,7 @@ fn run(verb: Verb) -> Done {
         Verb::Uninstall(args) => install::uninstall(&args),
         Verb::Clean(args) => clean::run(&args),
         Verb::Db { verb } => db::run(&verb),
+        Verb::Submit(args) => submit::run(&args),
         Verb::Commands => {
             COMMANDS.iter().for_each(|entry| println!("{}", entry.name()));
             Ok(0)

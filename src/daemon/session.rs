@@ -11,17 +11,15 @@ use crate::daemon::history::History;
 use crate::daemon::requests::Requests;
 use crate::daemon::settings::Settings;
 use crate::daemon::wire::FrameReader;
-use crate::exec;
 use crate::model::change::LaunchTexts;
 use crate::model::job::ClientProcess;
-use crate::model::request::JobKind;
 use crate::model::{Job, JobId, JobRef, Refusal, StepId, Timestamp};
 use crate::protocol::answer::Answer;
 use crate::protocol::frame::{Frame, FrameError};
-use crate::protocol::request::{Request, StepLaunch, Submit};
-use crate::sched::{EndedJob, Submission, dependency_targets};
+use crate::protocol::request::{Request, StepLaunch};
+use crate::sched::EndedJob;
+use crate::sys::limits;
 use crate::sys::paths::Paths;
-use crate::sys::{break_point, limits};
 use actix::Addr;
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
@@ -35,6 +33,7 @@ use tokio::time::timeout;
 mod changes;
 mod lists;
 mod site;
+mod submit;
 
 /// What sessions talk to.
 pub struct Hub {
@@ -186,6 +185,7 @@ impl Session {
                 plain(Answer::Pong { version: env!("CARGO_PKG_VERSION").to_owned(), pid: std::process::id() })
             }
             Request::Submit(submit) => return self.submit(*submit, raw).await,
+            Request::SubmitMany(many) => return self.submit_many(many, raw).await,
             Request::Jobs(query) => return self.jobs(query).await,
             Request::Accounting(query) => return self.accounting(query).await,
             Request::Usage(ask) => return self.usage(ask).await,
@@ -275,58 +275,6 @@ impl Session {
             log::error!("the database could not tell of dependencies: {}", e.0);
             Vec::new()
         }))
-    }
-
-    async fn submit(&mut self, submit: Submit, mut raw: Vec<u8>) -> Replied {
-        if submit.script_len > raw.len() {
-            let why = "malformed message: the script is shorter than announced";
-            return Ok(refused(Refusal::Malformed(why.to_owned())));
-        }
-        let env = raw.split_off(submit.script_len);
-        let texts = LaunchTexts { script: raw, env };
-        // What it waits for must not be removed before the wait is durable.
-        let _in_use = match submit.request.dependency.is_empty() {
-            true => None,
-            false => Some(Arc::clone(&self.hub.past_in_use).read_owned().await),
-        };
-        let ended = self.facts_of(dependency_targets([&submit.request.dependency])).await?;
-        let client = submit.client;
-        let script = (submit.request.kind == JobKind::Batch).then(|| texts.script.clone());
-        let submission = Submission { request: submit.request, texts, client: Some(client), ended };
-        if submit.test_only {
-            return Ok(plain(match self.hub.scheduler.send(TestSubmission(submission)).await? {
-                Ok(estimate) => Answer::WouldStart {
-                    job: estimate.id,
-                    at: estimate.start,
-                    cpus: estimate.cpus,
-                    partition: estimate.partition,
-                },
-                Err(refused) => Answer::Refused(refused),
-            }));
-        }
-        let waits = submit.wait || client.holds;
-        let message = SubmitJob { submission, again: submit.again, news: waits.then(|| self.news.clone()) };
-        let promised = self.hub.scheduler.send(message).await?;
-        break_point::reach("submission promised");
-        Ok(plain(match promised {
-            Ok(job) => {
-                self.held.allocation = client.holds.then_some((job, client.process));
-                if let Some(script) = script {
-                    self.store_script(job, script).await;
-                }
-                Answer::Submitted { job }
-            }
-            Err(refused) => Answer::Refused(refused),
-        }))
-    }
-
-    /// Puts the script of a job that is durable into the job's directory. The job runs without that file, too.
-    async fn store_script(&self, job: JobId, script: Vec<u8>) {
-        let job_dir = self.hub.paths.job_dir(job);
-        let stored = tokio::task::spawn_blocking(move || exec::store_script(&job_dir, &script)).await;
-        if let Ok(Err(why)) = stored {
-            log::warn!("job {job}: {why}");
-        }
     }
 
     async fn launch_step(&mut self, launch: Box<StepLaunch>, env: Vec<u8>, fds: Vec<OwnedFd>) -> Replied {

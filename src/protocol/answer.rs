@@ -14,6 +14,8 @@ pub enum Answer {
     Submitted {
         job: JobId,
     },
+    /// In the order of the jobs that were handed in.
+    SubmittedMany(Vec<Result<JobId, Refusal>>),
     /// `--test-only`.
     WouldStart {
         job: JobId,

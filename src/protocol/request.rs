@@ -8,13 +8,16 @@ use crate::model::{JobId, JobRef, JobRequest, StepId, StepRequest, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// One request. The raw part of its frame is empty but for [`Request::Submit`] and [`Request::LaunchStep`].
+/// One request. The raw part of its frame is empty but for [`Request::Submit`], [`Request::SubmitMany`] and
+/// [`Request::LaunchStep`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Request {
     /// Is the daemon there? Answered by `Pong`.
     Ping,
     /// A job. Raw part: the script (`script_len` bytes), then the environment (`KEY=VALUE\0` entries).
     Submit(Box<Submit>),
+    /// Many batch jobs. Raw part: the environment that they share (`env_len` bytes), then their scripts in the same order.
+    SubmitMany(SubmitMany),
     /// Jobs that wait, run or have lately ended; of those that are named, and of a window, older ones too.
     Jobs(JobQuery),
     /// Records of the database.
@@ -82,6 +85,7 @@ impl Request {
             Request::Submit(submit) if submit.test_only => ("REQUEST_JOB_WILL_RUN", 4012),
             Request::Submit(submit) if submit.client.holds => ("REQUEST_RESOURCE_ALLOCATION", 4001),
             Request::Submit(_) => ("REQUEST_SUBMIT_BATCH_JOB", 4003),
+            Request::SubmitMany(_) => ("REQUEST_SUBMIT_BATCH_JOBS", 9007),
             Request::Jobs(_) => ("REQUEST_JOB_INFO", 2003),
             Request::Accounting(_) => ("DBD_GET_JOBS_COND", 1444),
             Request::Node => ("REQUEST_NODE_INFO", 2007),
@@ -126,6 +130,20 @@ pub struct Submit {
     /// to answer.
     #[serde(default)]
     pub again: bool,
+}
+
+/// Jobs of one process, each of which is taken or refused by itself.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct SubmitMany {
+    pub jobs: Vec<OneOfMany>,
+    pub env_len: usize,
+    pub client: ClientProcess,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct OneOfMany {
+    pub request: JobRequest,
+    pub script_len: usize,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -261,6 +261,7 @@ pub const SLOTD_FORMS: &[(&str, &str)] = &[
     ("slotd uninstall", "[OPTIONS]"),
     ("slotd clean", "--older-than AGE [--dry-run]"),
     ("slotd db", "check|backup FILE|restore FILE|vacuum"),
+    ("slotd submit", "[OPTIONS of sbatch] <LINES"),
     ("slotd commands", ""),
     ("slotd man", "DIR"),
     ("slotd completions", "bash|zsh|fish DIR"),
@@ -282,6 +283,12 @@ pub const SLOTD_COMMANDS: &[(&str, &str)] = &[
          --help lists the options.",
     ),
     ("uninstall", "Removes all that. Jobs and history stay, unless --purge-runtime is given."),
+    (
+        "submit",
+        "Submits many jobs: each line of standard input is one, as a JSON object with script or wrap, and perhaps name, args and \
+         options, and is answered with a line, {\"line\":1,\"job\":17} or {\"line\":1,\"error\":\"...\"}. The options are \
+         sbatch's and hold for all. The exit code is 1 where a line is no job.",
+    ),
     ("commands", "Prints the names of the commands, a line each: the links that an installation needs."),
     ("man", "Writes the man pages of all commands into a directory, which is made where it is missing."),
     (

@@ -1,0 +1,102 @@
+//! Submissions: of one job, and of many at once.
+
+use super::{Replied, Session, plain, refused};
+use crate::actors::messages::*;
+use crate::daemon::answers::Reply;
+use crate::exec;
+use crate::model::change::LaunchTexts;
+use crate::model::job::Client;
+use crate::model::request::JobKind;
+use crate::model::{JobId, Refusal};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::{Submit, SubmitMany};
+use crate::sched::{Submission, dependency_targets};
+use crate::sys::break_point;
+use std::sync::Arc;
+
+/// What the bytes of a request are refused with that are fewer than it says.
+fn too_short() -> Option<Reply> {
+    refused(Refusal::Malformed("malformed message: the script is shorter than announced".to_owned()))
+}
+
+impl Session {
+    pub(super) async fn submit(&mut self, submit: Submit, mut raw: Vec<u8>) -> Replied {
+        if submit.script_len > raw.len() {
+            return Ok(too_short());
+        }
+        let env = raw.split_off(submit.script_len);
+        let texts = LaunchTexts { script: raw, env };
+        // What it waits for must not be removed before the wait is durable.
+        let _in_use = match submit.request.dependency.is_empty() {
+            true => None,
+            false => Some(Arc::clone(&self.hub.past_in_use).read_owned().await),
+        };
+        let ended = self.facts_of(dependency_targets([&submit.request.dependency])).await?;
+        let client = submit.client;
+        let script = (submit.request.kind == JobKind::Batch).then(|| texts.script.clone());
+        let submission = Submission { request: submit.request, texts, client: Some(client), ended };
+        if submit.test_only {
+            return Ok(plain(match self.hub.scheduler.send(TestSubmission(submission)).await? {
+                Ok(estimate) => Answer::WouldStart {
+                    job: estimate.id,
+                    at: estimate.start,
+                    cpus: estimate.cpus,
+                    partition: estimate.partition,
+                },
+                Err(refused) => Answer::Refused(refused),
+            }));
+        }
+        let waits = submit.wait || client.holds;
+        let message = SubmitJob { submission, again: submit.again, news: waits.then(|| self.news.clone()) };
+        let promised = self.hub.scheduler.send(message).await?;
+        break_point::reach("submission promised");
+        Ok(plain(match promised {
+            Ok(job) => {
+                self.held.allocation = client.holds.then_some((job, client.process));
+                if let Some(script) = script {
+                    self.store_script(job, script).await;
+                }
+                Answer::Submitted { job }
+            }
+            Err(refused) => Answer::Refused(refused),
+        }))
+    }
+
+    /// Puts the script of a job that is durable into the job's directory. The job runs without that file, too.
+    async fn store_script(&self, job: JobId, script: Vec<u8>) {
+        let job_dir = self.hub.paths.job_dir(job);
+        let stored = tokio::task::spawn_blocking(move || exec::store_script(&job_dir, &script)).await;
+        if let Ok(Err(why)) = stored {
+            log::warn!("job {job}: {why}");
+        }
+    }
+
+    /// Each is decided by itself, all are committed together. Their scripts are in the database alone until they start.
+    pub(super) async fn submit_many(&mut self, many: SubmitMany, raw: Vec<u8>) -> Replied {
+        let SubmitMany { jobs, env_len, client } = many;
+        let announced = jobs.iter().fold(env_len, |sum, job| sum.saturating_add(job.script_len));
+        if announced > raw.len() {
+            return Ok(too_short());
+        }
+        let _in_use = match jobs.iter().all(|job| job.request.dependency.is_empty()) {
+            true => None,
+            false => Some(Arc::clone(&self.hub.past_in_use).read_owned().await),
+        };
+        let client = Some(Client { process: client, ..Client::default() });
+        let (env, mut scripts) = raw.split_at(env_len);
+        let mut promised = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let (script, rest) = scripts.split_at(job.script_len);
+            scripts = rest;
+            let ended = self.facts_of(dependency_targets([&job.request.dependency])).await?;
+            let texts = LaunchTexts { script: script.to_vec(), env: env.to_vec() };
+            let submission = Submission { request: job.request, texts, client, ended };
+            promised.push(self.hub.scheduler.send(SubmitJob { submission, again: false, news: None }));
+        }
+        let mut answers = Vec::with_capacity(promised.len());
+        for answer in promised {
+            answers.push(answer.await?);
+        }
+        Ok(plain(Answer::SubmittedMany(answers)))
+    }
+}
