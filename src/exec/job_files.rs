@@ -10,9 +10,9 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::linkat;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The batch script in the directory of its job.
@@ -30,10 +30,30 @@ enum Old {
     Goes,
 }
 
+/// The mode of a file that only the user may read and run.
+const PROGRAM: u32 = 0o700;
+
 /// Writes a file of the job directory that only the user may read and run.
 pub(super) fn write_program(path: &Path, text: &[u8]) -> Result<(), LaunchError> {
+    // The script is mostly there since its submission.
+    if is_program(path, text) {
+        return Ok(());
+    }
     // Always a new file in the place of the old one, which a process of an earlier run may have open for execution.
-    put(path, text, 0o700, Old::Goes).map_err(LaunchError::own_file("write", path))
+    put(path, text, PROGRAM, Old::Goes).map_err(LaunchError::own_file("write", path))
+}
+
+/// Whether this is just such a file, with this text.
+fn is_program(path: &Path, text: &[u8]) -> bool {
+    let Ok(mut file) = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+    else {
+        return false;
+    };
+    let is_like_it = file.metadata().is_ok_and(|there| {
+        there.is_file() && there.mode() & 0o7777 == PROGRAM && there.len() == text.len() as u64 && there.nlink() == 1
+    });
+    let mut there = vec![0; text.len()];
+    is_like_it && file.read_exact(&mut there).is_ok() && there == text
 }
 
 /// Puts a file in its place, whole or not at all. It has no name before, so that nothing of it stays where the disk is
@@ -118,7 +138,7 @@ pub(super) fn forget_job(spec: &LaunchSpec) -> io::Result<()> {
 pub fn store_script(job_dir: &Path, script: &[u8]) -> Result<(), LaunchError> {
     make_job_dir(job_dir)?;
     let path = &job_dir.join(SCRIPT);
-    put(path, script, 0o700, Old::Stays).map_err(LaunchError::own_file("write", path))
+    put(path, script, PROGRAM, Old::Stays).map_err(LaunchError::own_file("write", path))
 }
 
 /// For `map_err`: a step cannot start in its working directory.
@@ -291,6 +311,7 @@ impl Files {
 mod tests {
     use super::*;
     use crate::model::ExitCode;
+    use std::os::unix::fs::PermissionsExt;
 
     fn output(path: &Path, append: bool) -> Stream {
         Stream::File { path: path.to_owned(), append }
@@ -321,6 +342,34 @@ mod tests {
             TaskSpec { stdin: Stream::File { path: dir.path().join("none"), append: false }, ..TaskSpec::default() };
         let error = Files::default().streams(&task, &[], 2).unwrap_err().to_string();
         assert!(error.starts_with("could not open stdin file") && error.ends_with("No such file or directory"));
+    }
+
+    #[test]
+    fn a_script_that_is_there_as_it_was_submitted_is_not_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join(SCRIPT);
+        store_script(dir.path(), b"true").unwrap();
+        let inode = || fs::metadata(&script).unwrap().ino();
+        let (first, mode) = (inode(), |mode| fs::set_permissions(&script, fs::Permissions::from_mode(mode)).unwrap());
+        write_program(&script, b"true").unwrap();
+        assert_eq!(inode(), first);
+        // What somebody has changed is written as it was submitted, in another file.
+        let changes: [&dyn Fn(); 4] = [
+            &|| fs::write(&script, "evil").unwrap(),
+            &|| fs::write(&script, "longer").unwrap(),
+            &|| mode(0o600),
+            &|| {
+                fs::rename(&script, dir.path().join("moved")).unwrap();
+                std::os::unix::fs::symlink("moved", &script).unwrap();
+            },
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            change();
+            write_program(&script, b"true").unwrap();
+            let there = fs::symlink_metadata(&script).unwrap();
+            assert!(there.is_file() && there.mode() & 0o777 == 0o700, "change {number}");
+            assert_eq!(fs::read(&script).unwrap(), b"true", "change {number}");
+        }
     }
 
     fn names_in(dir: &Path) -> Vec<String> {
