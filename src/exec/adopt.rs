@@ -31,7 +31,9 @@ pub enum Adoption {
 /// Blocks until no launch of an earlier daemon is under way. To be called once by a new daemon, before its first
 /// `inspect` and before it starts a launcher; off the event loop, although it returns within milliseconds.
 pub fn await_launches(root: &Path) -> io::Result<()> {
-    launcher::lock_file(root, lock::Kind::Exclusive).map(drop)
+    let _alone = launcher::lock_file(root, lock::Kind::Exclusive)?;
+    launcher::forget_idle(root);
+    Ok(())
 }
 
 /// Looks what became of a step. Connects to it where it runs, so needs a tokio runtime.

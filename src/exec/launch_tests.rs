@@ -9,7 +9,7 @@ use crate::protocol::request::Stream;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -707,16 +707,33 @@ async fn a_watcher_takes_one_step_after_the_other_and_counts_each_for_itself() {
     // What one step has set is not the next one's.
     let spec = LaunchSpec { umask: Some(0o77), ..numbered(&lab, 2, &["true"]) };
     assert_eq!(watched(&lab, &spec).await.0, watcher);
-    let spec = numbered(&lab, 3, &["sh", "-c", "umask; ulimit -n; ls /proc/$PPID/fd | wc -l >&2; pwd"]);
-    assert_eq!(watched(&lab, &spec).await.0, watcher);
-    let said = lab.out();
-    assert_eq!(said.lines().next(), Some("0022"));
+    let spec = numbered(&lab, 3, &["sh", "-c", "umask; ulimit -n; pwd; exec sleep 600"]);
+    // What it has open while a step runs, and what the step has said.
+    let reused = while_it_runs(&lab, &spec).await;
+    assert!(reused.2.starts_with("0022\n"), "{reused:?}");
+    assert_eq!(reused.0, watcher);
     // It is the same with a new watcher.
     assert!(crate::sys::proc::kill(watcher, libc::SIGKILL));
     gone(watcher).await;
-    let (other, _) = watched(&lab, &LaunchSpec { run: 1, ..spec }).await;
-    assert_ne!(other, watcher);
-    assert_eq!(lab.out(), said);
+    let new = while_it_runs(&lab, &LaunchSpec { run: 1, ..spec }).await;
+    assert_ne!(new.0, watcher);
+    assert_eq!((new.1, new.2), (reused.1, reused.2));
+}
+
+/// The watcher, how many descriptors it has, and three lines of output of a step that is ended then.
+async fn while_it_runs(lab: &Lab, spec: &LaunchSpec) -> (i32, usize, String) {
+    let mut handle = lab.launch(spec);
+    let (watcher, _) = start_of(&mut handle).await;
+    let open = fs::read_dir(format!("/proc/{watcher}/fd")).unwrap().count();
+    let said = async {
+        while lab.out().lines().count() < 3 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, said).await.unwrap();
+    handle.send(StepCommand::KillAll);
+    end_of(&mut handle).await;
+    (watcher, open, lab.out())
 }
 
 #[tokio::test]
@@ -747,4 +764,37 @@ async fn watchers_that_wait_end_with_their_daemon_and_hold_up_the_next_until_the
     drop(lab.launcher);
     tokio::task::spawn_blocking(move || adopt::await_launches(&root)).await.unwrap().unwrap();
     gone(watcher).await;
+}
+
+#[tokio::test]
+async fn the_socket_of_a_watcher_goes_from_step_to_step_and_what_a_dead_one_leaves_is_removed() {
+    let lab = lab();
+    let idle = || {
+        let names = fs::read_dir(lab.path("run")).unwrap().map(|entry| entry.unwrap().file_name());
+        names.filter(|name| name.to_str().unwrap().starts_with("idle.")).count()
+    };
+    let mut seen = Vec::new();
+    for number in 0..2 {
+        let mut handle = lab.launch(&numbered(&lab, number, &["sleep", "600"]));
+        let (watcher, _) = start_of(&mut handle).await;
+        let socket = lab.job_dir().join(format!("{number}.0.sock"));
+        seen.push((watcher, fs::metadata(&socket).unwrap().ino()));
+        assert_eq!(idle(), 0);
+        handle.send(StepCommand::KillAll);
+        end_of(&mut handle).await;
+        assert_eq!((socket.exists(), idle()), (false, 1));
+    }
+    assert_eq!(seen[0], seen[1]);
+    // It was there before.
+    let mut again = lab.launch(&numbered(&lab, 0, &["true"]));
+    assert!(matches!(next(&mut again).await, Some(StepEvent::Refused(_))));
+    gone(seen[0].0).await;
+    assert_eq!(idle(), 0);
+    let (watcher, _) = watched(&lab, &numbered(&lab, 2, &["true"])).await;
+    assert!(crate::sys::proc::kill(watcher, libc::SIGKILL));
+    assert!(crate::sys::proc::kill(lab.launcher.pid() as i32, libc::SIGKILL));
+    gone(watcher).await;
+    assert_eq!(idle(), 1);
+    adopt::await_launches(lab.dir.path()).unwrap();
+    assert_eq!(idle(), 0);
 }

@@ -181,6 +181,24 @@ pub(super) fn lock_path(root: &Path) -> PathBuf {
     root.join("run/launcher.lock")
 }
 
+/// What the names of the sockets of idle watchers begin with.
+const IDLE: &str = "idle.";
+
+/// `<root>/run/idle.<pid>.sock`, the socket of a watcher that waits for a launch.
+pub(super) fn idle_socket(root: &Path, pid: u32) -> PathBuf {
+    root.join(format!("run/{IDLE}{pid}.sock"))
+}
+
+/// Removes those that killed watchers have left. None may be waiting.
+pub(super) fn forget_idle(root: &Path) {
+    let Ok(entries) = fs::read_dir(root.join("run")) else { return };
+    let is_idle = |entry: &fs::DirEntry| entry.file_name().as_encoded_bytes().starts_with(IDLE.as_bytes());
+    for entry in entries.flatten().filter(is_idle) {
+        // One that cannot be removed is in nobody's way.
+        let _ = fs::remove_file(entry.path());
+    }
+}
+
 /// The launcher process: `slotd __launcher <root> <soft limit on descriptors>`, its socket as standard input. Never returns to the caller: in
 /// each forked watcher the process ends with the step.
 pub fn launcher_main(args: &[String]) -> ! {

@@ -7,7 +7,7 @@
 //!    │   ▼                      ▼                                                  ▼              ▼
 //!    │  exit                 Refused                                    record ◄─ kill ◄── last task ended
 //!    │                                                                     │
-//!    └──────────────────── share the lock again, Stays, Ended ◄────────────┴─► remove the socket
+//!    └── share the lock again, Stays, Ended ◄── move the socket away ◄─────┴─► remove the socket, Ended, exit
 //! ```
 //!
 //! It is forked by the launcher, has one thread and sleeps in `poll`. It needs neither launcher nor daemon once it
@@ -32,6 +32,8 @@ use crate::sys::clock::{self, now};
 use crate::sys::proc::{self, Io};
 use crate::sys::{break_point, limits, socket};
 use commands::signal_all;
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::prctl::set_name;
 use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocmask};
@@ -69,6 +71,19 @@ struct Post {
     nofile: Option<Rlimit>,
     /// What the processes of earlier steps have read and written.
     dead_io: Io,
+    /// Its socket, while it has no step. Each step has it in the directory of its job: to move a file costs far less than to
+    /// make one and to remove it.
+    idle: Option<UnixListener>,
+    /// Where it is then.
+    idle_path: PathBuf,
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        if self.idle.is_some() {
+            let _ = std::fs::remove_file(&self.idle_path);
+        }
+    }
 }
 
 /// What a watcher gets its launches by.
@@ -100,6 +115,8 @@ fn serve(line: Line, root: &Path) -> io::Result<()> {
         start_ticks: proc::start_ticks(std::process::id().cast_signed()).unwrap_or(0),
         nofile: limits::raise_descriptors(),
         dead_io: Io::default(),
+        idle: None,
+        idle_path: launcher::idle_socket(root, std::process::id()),
     };
     let mut next = Some(line);
     while let Some(line) = next {
@@ -116,7 +133,7 @@ fn run(line: Line, post: &mut Post) -> io::Result<Option<Line>> {
     break_point::reach("launch read");
     let mut peer = Some(Peer::new(line.control, line.incoming)?);
     let started = now();
-    let (dir, listener) = match claim(&spec) {
+    let (dir, listener) = match claim(&spec, post) {
         Ok(claimed) => claimed,
         Err(NotClaimed::LaunchedBefore(why)) => {
             tell_last(&mut peer, &StepEvent::Refused(why));
@@ -128,7 +145,6 @@ fn run(line: Line, post: &mut Post) -> io::Result<Option<Line>> {
         }
     };
     break_point::reach("step claimed");
-    listener.set_nonblocking(true)?;
     // From here on a new daemon can see that this step was launched.
     drop(line.lock);
 
@@ -191,13 +207,13 @@ enum NotClaimed {
 }
 
 /// Makes the mark of the running step, its socket in the job directory, which no other launch of it may make.
-fn claim(spec: &LaunchSpec) -> Result<(File, UnixListener), NotClaimed> {
+fn claim(spec: &LaunchSpec, post: &mut Post) -> Result<(File, UnixListener), NotClaimed> {
     let dir = job_files::make_job_dir(&spec.job_dir)
         .and_then(|()| File::open(&spec.job_dir).map_err(LaunchError::own_file("open the directory", &spec.job_dir)))
         .map_err(NotClaimed::Failed)?;
     let name = socket_name(spec.step.step, spec.run);
     let path = socket::short_path(&dir, &name);
-    let listener = UnixListener::bind(&path).map_err(|e| match e.kind() {
+    let listener = listen(&path, post).map_err(|e| match e.kind() {
         io::ErrorKind::AddrInUse => NotClaimed::LaunchedBefore(format!("step {} was launched before", spec.step)),
         _ => NotClaimed::Failed(LaunchError::own_file("make", &spec.job_dir.join(&name))(e)),
     })?;
@@ -207,6 +223,26 @@ fn claim(spec: &LaunchSpec) -> Result<(File, UnixListener), NotClaimed> {
         return Err(NotClaimed::LaunchedBefore(format!("step {} has ended already", spec.step)));
     }
     Ok((dir, listener))
+}
+
+/// Listens at a path where nothing is, with the socket of the step before or with a new one.
+fn listen(path: &Path, post: &mut Post) -> io::Result<UnixListener> {
+    let moved = match &post.idle {
+        Some(_) => renameat2(AT_FDCWD, &post.idle_path, AT_FDCWD, path, RenameFlags::RENAME_NOREPLACE),
+        None => Err(Errno::ENOENT),
+    };
+    match (moved, post.idle.take()) {
+        (Ok(()), Some(listener)) => return Ok(listener),
+        // Another file system, or one that cannot do it.
+        (_, Some(_)) => drop(std::fs::remove_file(&post.idle_path)),
+        (_, None) => {}
+    }
+    if moved == Err(Errno::EEXIST) {
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
+    let listener = UnixListener::bind(path)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 /// A process of its own: no terminal, no signals but SIGCHLD, none of the launcher's descriptors in use.

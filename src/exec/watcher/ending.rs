@@ -121,9 +121,20 @@ impl Watcher {
         }
     }
 
+    /// Takes the mark of the running step away.
+    fn unclaim(&mut self, socket: &Path, post: &mut Post) {
+        // Who has connected for this step has nothing to do with the next one.
+        while self.listener.accept().is_ok() {}
+        let kept = self.may_stay.then(|| self.listener.try_clone()).and_then(Result::ok);
+        match kept {
+            Some(listener) if std::fs::rename(socket, &post.idle_path).is_ok() => post.idle = Some(listener),
+            _ => drop(std::fs::remove_file(socket)),
+        }
+    }
+
     /// Makes the record last, removes the mark of the running step, and tells the end: in this order. The line to the next
     /// launch, where the watcher stays.
-    pub(super) fn finish(mut self, record: &ExitRecord, dir: &File, socket: &str, post: &Post) -> Option<Line> {
+    pub(super) fn finish(mut self, record: &ExitRecord, dir: &File, socket: &str, post: &mut Post) -> Option<Line> {
         self.stderr = None;
         if let Some(cgroup) = self.cgroup.take() {
             // Where a process could not be killed it is left, and the daemon removes it with the job's.
@@ -136,15 +147,15 @@ impl Watcher {
                 Some(_) => job_files::forget_job(&self.spec),
                 None => job_files::write_record(&self.spec, record),
             };
+            self.may_stay &= written.is_ok();
             if written.is_ok() {
                 // Without a record the socket stays: it says that the step did run.
-                let _ = std::fs::remove_file(socket::short_path(dir, socket));
+                self.unclaim(&socket::short_path(dir, socket), post);
             }
             break_point::reach("end recorded");
             let ended = StepEvent::Ended(record.clone());
             // Before it is told: from then on the daemon may send a launch, and the next daemon has to wait for it.
-            let stays = self.may_stay && written.is_ok();
-            let lock = stays.then(|| lock::share_now(&post.lock).ok()).flatten();
+            let lock = self.may_stay.then(|| lock::share_now(&post.lock).ok()).flatten();
             if lock.is_some() {
                 tell(&mut self.peer, &StepEvent::Stays);
             }
