@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The whole host: a job with --exclusive has all CPUs, fills them as it likes, and nobody else is on the host meanwhile.
+# It returns it clean: what it leaves over is ended, and told.
 . "$(dirname "$0")/lib.sh"
 
 own_daemon SLOTD_CPUS=4 </dev/null
@@ -10,10 +11,11 @@ cat >lease.sbatch <<'EOF'
 #SBATCH -J lease -o lease.out --exclusive --mem=64M
 echo "$SLURM_JOB_CPUS_PER_NODE CPUs for $SLURM_TASKS_PER_NODE tasks"
 srun -n "$SLURM_TASKS_PER_NODE" sh -c 'echo task' | sort | uniq -c | tr -s ' '
+sleep 1000 &
 touch full
 while [ ! -e enough ]; do sleep 0.1; done
 EOF
-sbatch lease.sbatch >/dev/null
+lease=$(sbatch --parsable lease.sbatch)
 sbatch -J other -o /dev/null --mem 64M --wrap 'exec sleep 100' >/dev/null
 full() { [[ -e full ]] && echo yes || echo no; }
 until_is yes full
@@ -22,3 +24,5 @@ expect "what it filled" "4 CPUs for 4 tasks| 4 task" "$(paste -s -d '|' lease.ou
 touch enough
 until_is "other" running
 expect "returned, and sold again" "other" "$(running)"
+expect "what it left over" "SystemComment=1 process was left over at its end, and was killed" \
+    "$(scontrol show job "$lease" | grep -o 'SystemComment=.*[^ ]')"

@@ -175,6 +175,9 @@ impl RunnerActor {
         if let Some(why) = &record.launch_error {
             log::warn!("job {}: the launch failed: {why}", self.key(step));
         }
+        if let Some(words) = record.left_over_in_words() {
+            log::info!("job {}: {words}", self.key(step));
+        }
         if step == StepId::Batch {
             self.main = Some(record);
             // What the batch script leaves behind ends with it, as in Slurm.

@@ -362,7 +362,8 @@ async fn stragglers_do_not_outlive_the_step() {
     let script =
         "sleep 600 & echo $! >a; setsid sh -c 'sleep 600 & echo $! >b' & while [ ! -s b ]; do sleep 0.01; done";
     let record = lab.run(&lab.batch(script)).await;
-    assert_eq!(record.exit, ExitCode::OK);
+    assert_eq!((record.exit, record.left_over), (ExitCode::OK, 2));
+    assert_eq!(lab.run(&LaunchSpec { run: 1, ..lab.batch("true") }).await.left_over, 0);
     for name in ["a", "b"] {
         let pid: i32 = fs::read_to_string(lab.path(name)).unwrap().trim().parse().unwrap();
         assert!(!is_alive(pid), "{name}");

@@ -329,6 +329,8 @@ struct Watcher {
     started: Timestamp,
     started_at: Duration,
     launch_error: Option<String>,
+    /// Processes that its tasks left behind when they had ended by themselves.
+    left_over: u32,
     /// The launch failed by a fault of the host, and nothing of the user's has run.
     host_fault: Option<HostFault>,
     /// Commands that came while the tasks were made.
@@ -375,6 +377,7 @@ impl Watcher {
             started: now(),
             started_at: clock::monotonic(),
             launch_error: None,
+            left_over: 0,
             host_fault: None,
             early: Vec::new(),
             meter: Meter::new(post.dead_io),
@@ -399,6 +402,9 @@ impl Watcher {
         loop {
             let none_left = self.reap();
             if self.kill.is_none() && self.tasks.iter().all(|t| t.exit.is_some()) {
+                if !none_left {
+                    self.left_over = proc::descendants(std::process::id().cast_signed()).len() as u32;
+                }
                 self.begin_killing();
             }
             if let Some(kill) = &self.kill {

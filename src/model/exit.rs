@@ -2,7 +2,7 @@
 
 use crate::model::node::HostFault;
 use crate::model::tres::Usage;
-use crate::model::{ClockBase, StepId, Timestamp};
+use crate::model::{ClockBase, StepId, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -85,6 +85,9 @@ pub struct ExitRecord {
     /// It was the host that could not start any, and no process of the user has run: the job is to be launched again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_fault: Option<HostFault>,
+    /// Processes that its tasks left behind when they had ended by themselves. They were killed.
+    #[serde(skip_serializing_if = "is_default")]
+    pub left_over: u32,
     /// By rank.
     pub tasks: Vec<ExitCode>,
 }
@@ -99,6 +102,15 @@ pub struct Trace {
 }
 
 impl ExitRecord {
+    /// What was left behind, in words.
+    pub fn left_over_in_words(&self) -> Option<String> {
+        match self.left_over {
+            0 => None,
+            1 => Some("1 process was left over at its end, and was killed".to_owned()),
+            n => Some(format!("{n} processes were left over at its end, and were killed")),
+        }
+    }
+
     /// Of processes that are gone at this moment, of which no more is known than this.
     pub fn gone(exit: ExitCode, at: Timestamp) -> Self {
         ExitRecord { exit, started: at, ended: at, ..ExitRecord::default() }

@@ -157,7 +157,7 @@ impl Core {
             JobState::Completed | JobState::Cancelled => false,
             JobState::Pending | JobState::Running | JobState::Suspended | JobState::Completing => false,
         };
-        job.run.system_comment = record.launch_error;
+        job.run.system_comment = record.left_over_in_words().or(record.launch_error);
         if is_failure && job.runs_again() {
             let run = job.run.clone().ended_as(ending.exit, record.usage, record.ended);
             let run = RunState { state: ending.state, reason: ending.reason, ..run };

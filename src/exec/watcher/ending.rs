@@ -117,6 +117,7 @@ impl Watcher {
             client_gone: self.client_gone,
             launch_error: self.launch_error.clone(),
             host_fault: self.host_fault,
+            left_over: self.left_over,
             tasks,
         }
     }
