@@ -1,7 +1,7 @@
 //! `squeue`: jobs that wait and run.
 
 use super::output::{self, ctx, default_columns, format_error};
-use super::{Done, Entry, ask, ask_for_jobs, origin, unexpected};
+use super::{Done, Entry, ask_for_jobs, origin};
 use crate::args::choices::{Applet, Choices, Reader, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::extra;
@@ -11,15 +11,14 @@ use crate::args::origin::Origin;
 use crate::args::value::{Names, hosts, job, named, value};
 use crate::commands::pages::texts;
 use crate::model::query::{JobQuery, names_record};
-use crate::model::view::JobList;
+use crate::model::view::{JobList, JobView};
 use crate::model::{JobId, JobRef, JobState, Refusal, Timestamp};
-use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::field::{Need, helpformat};
 use crate::render::layout;
-use crate::render::squeue::{self as render, Layout, Options, Sort, Steps, View, print, print_steps};
+use crate::render::squeue::{self as render, Layout, Listing, Options, Sort, Steps, View, print_steps};
 use crate::render::time::date_line;
-use crate::render::{Columns, json};
+use crate::render::{Columns, Ctx, json};
 use crate::spec;
 use crate::spec::error::shown;
 use crate::spec::states::StateFilter;
@@ -332,28 +331,43 @@ fn once(args: &Squeue, table: &Table, origin: &Origin) -> Done {
         eprintln!("squeue: error: Invalid user: {user}\n");
     }
     let request = Request::Jobs(query(args, table, super::now()));
-    if let Table::Machine(machine) = table {
-        return document(args, *machine, &request, origin);
-    }
-    // Their order is that of the user: all of them are needed.
-    let mut list = match ask(&request, &[])?.0 {
-        Answer::Jobs(list) => list,
-        other => return Err(unexpected(&other)),
-    };
-    refuse_unknown(args, &list.unknown)?;
-    let ctx = ctx(origin, list.now);
-    choose_steps(args, &mut list);
     let header = !args.noheader;
-    let listing = match table {
-        Table::Machine(_) => String::new(),
-        Table::Steps(layout) => print_steps(&list.jobs, layout, header, &ctx),
+    let (listing, ctx) = match table {
+        Table::Machine(machine) => return document(args, *machine, &request, origin),
+        Table::Steps(layout) => {
+            let mut jobs = Vec::new();
+            let ctx = ask_for_parts(args, &request, origin, |part, _| jobs.extend(part))?;
+            (print_steps(&jobs, layout, header, &ctx), ctx)
+        }
         Table::Jobs { layout, sort } => {
             let (layout, sort) = (layout.clone(), sort.clone());
-            print(&list.jobs, &Options { layout, header, each_task: args.array, sort, refs: &args.jobs }, &ctx)
+            let options = Options { layout, header, each_task: args.array, sort, refs: &args.jobs };
+            let mut listing = Listing::new(options);
+            let ctx = ask_for_parts(args, &request, origin, |part, ctx| listing.add(part, ctx))?;
+            (listing.end(&ctx), ctx)
         }
     };
     let date = if table.is_dated(args) { date_line(&ctx) } else { String::new() };
     output::print(&(date + &listing))
+}
+
+/// The jobs, some at a time, all as seen at the moment of the first.
+fn ask_for_parts(
+    args: &Squeue,
+    request: &Request,
+    origin: &Origin,
+    mut take: impl FnMut(Vec<JobView>, &Ctx),
+) -> Result<Ctx, CliError> {
+    let mut unknown = Vec::new();
+    let mut first: Option<Ctx> = None;
+    ask_for_jobs(request, |mut list| {
+        choose_steps(args, &mut list);
+        unknown.append(&mut list.unknown);
+        take(list.jobs, first.get_or_insert_with(|| ctx(origin, list.now)));
+        Ok(())
+    })?;
+    refuse_unknown(args, &unknown)?;
+    Ok(first.unwrap_or_else(|| ctx(origin, super::now())))
 }
 
 /// A query is about jobs: which steps of them are shown is decided here.

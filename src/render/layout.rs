@@ -240,8 +240,8 @@ impl<T: Table> Layout<T> {
 
 /// A listing whose rows come some at a time.
 ///
-/// A table with bars is as wide as its widest cells: it is kept as the text of its cells, and printed at the end. All others
-/// are printed as they come.
+/// A table with bars is as wide as its widest cells: it is kept as the text of its cells, and printed at the end. So are
+/// lines whose order is known at the end. All others are printed as they come.
 #[derive(Debug, Clone)]
 pub struct Printer<T: Table> {
     layout: Layout<T>,
@@ -249,9 +249,12 @@ pub struct Printer<T: Table> {
     has_begun: bool,
     /// The line before.
     last: String,
-    /// Of a table with bars: the text of all cells, where each ends, and the width of each column.
+    /// Nothing is printed before the end.
+    keeps: bool,
+    /// Of what is kept: the text of all cells of a table with bars, or of all lines, and where each of these ends.
     text: String,
     ends: Vec<usize>,
+    /// Of a table with bars: of each column.
     widths: Vec<usize>,
 }
 
@@ -259,13 +262,21 @@ impl<T: Table> Printer<T> {
     pub fn new(layout: Layout<T>, header: bool) -> Self {
         let widths = vec![0; layout.columns.len()];
         let (last, text, ends) = Default::default();
-        Printer { layout, header, has_begun: false, last, text, ends, widths }
+        let keeps = layout.is_barred();
+        Printer { layout, header, has_begun: false, last, keeps, text, ends, widths }
+    }
+
+    /// Of rows that come in another order than they are printed in: see [`Self::end_in`].
+    pub fn unordered(layout: Layout<T>, header: bool) -> Self {
+        Printer { keeps: true, ..Printer::new(layout, header) }
     }
 
     /// Takes rows. What can be printed now.
     pub fn add(&mut self, rows: &[T::Row<'_>], ctx: &Ctx) -> String {
         let mut out = String::new();
-        self.begin(&mut out, ctx);
+        if !self.keeps {
+            self.begin(&mut out, ctx);
+        }
         for row in rows {
             let cells = self.layout.cells(row, ctx);
             if self.layout.is_barred() {
@@ -274,6 +285,12 @@ impl<T: Table> Printer<T> {
             }
             let start = out.len();
             self.layout.line(&mut out, &cells, false);
+            if self.keeps {
+                self.text.push_str(&out);
+                self.ends.push(self.text.len());
+                out.clear();
+                continue;
+            }
             if !self.layout.merges_equal {
                 continue;
             }
@@ -287,20 +304,37 @@ impl<T: Table> Printer<T> {
     }
 
     /// What is left to print.
-    pub fn end(mut self, ctx: &Ctx) -> String {
-        let mut out = String::new();
+    pub fn end(self, ctx: &Ctx) -> String {
+        let rows = 0..self.kept_rows();
+        self.print_kept(rows, ctx)
+    }
+
+    /// What was kept, in this order: each row by its place among those that came, from 0 on.
+    pub fn end_in(self, order: &[u32], ctx: &Ctx) -> String {
+        self.print_kept(order.iter().map(|place| *place as usize), ctx)
+    }
+
+    /// How many texts are kept of a row.
+    fn texts(&self) -> usize {
+        if self.layout.is_barred() { self.widths.len().max(1) } else { 1 }
+    }
+
+    fn kept_rows(&self) -> usize {
+        self.ends.len() / self.texts()
+    }
+
+    fn print_kept(mut self, rows: impl Iterator<Item = usize>, ctx: &Ctx) -> String {
+        let mut out = String::with_capacity(self.text.len() * 2);
         self.begin(&mut out, ctx);
-        let columns = self.widths.len().max(1);
-        let mut from = 0;
-        for row in self.ends.chunks(columns) {
-            let start = out.len();
-            for (i, (end, width)) in row.iter().zip(&self.widths).enumerate() {
-                out.push_str(if i > 0 { " | " } else { "" });
-                pad(&mut out, &self.text[from..*end], *width, false);
-                from = *end;
+        let (count, is_barred) = (self.texts(), self.layout.is_barred());
+        let start = |text: usize| if text == 0 { 0 } else { self.ends[text - 1] };
+        for first in rows.map(|row| row * count) {
+            let texts = (first..first + count).map(|text| &self.text[start(text)..self.ends[text]]);
+            if is_barred {
+                bars(&mut out, texts, &self.widths);
+            } else {
+                out.extend(texts);
             }
-            out.truncate(start + out[start..].trim_end_matches(' ').len());
-            out.push('\n');
         }
         out
     }
@@ -313,8 +347,9 @@ impl<T: Table> Printer<T> {
             out.push_str(&time::date_line(ctx));
         }
         if self.layout.is_barred() {
-            let titles: Vec<_> = self.layout.fields().map(|(_, field)| Cow::Borrowed(field.title())).collect();
-            return self.keep(&titles);
+            let titles: Vec<&str> = self.layout.fields().map(|(_, field)| field.title()).collect();
+            self.widen(titles.iter().copied());
+            return bars(out, titles.into_iter(), &self.widths);
         }
         let titles: Vec<_> = self.layout.fields().map(|(_, field)| Cow::Borrowed(field.header)).collect();
         self.layout.line(out, &titles, true);
@@ -325,13 +360,30 @@ impl<T: Table> Printer<T> {
         }
     }
 
+    fn widen<'a>(&mut self, texts: impl Iterator<Item = &'a str>) {
+        for (text, widest) in texts.zip(&mut self.widths) {
+            *widest = (*widest).max(width(text));
+        }
+    }
+
     fn keep(&mut self, cells: &[Cow<'_, str>]) {
-        for (cell, widest) in cells.iter().zip(&mut self.widths) {
-            *widest = (*widest).max(width(cell));
+        self.widen(cells.iter().map(|cell| &**cell));
+        for cell in cells {
             self.text.push_str(cell);
             self.ends.push(self.text.len());
         }
     }
+}
+
+/// A line of a table with bars.
+fn bars<'a>(out: &mut String, cells: impl Iterator<Item = &'a str>, widths: &[usize]) {
+    let start = out.len();
+    for (i, (cell, width)) in cells.zip(widths).enumerate() {
+        out.push_str(if i > 0 { " | " } else { "" });
+        pad(out, cell, *width, false);
+    }
+    out.truncate(start + out[start..].trim_end_matches(' ').len());
+    out.push('\n');
 }
 
 /// The text as it stands in a column of this width; 0 is no limit.

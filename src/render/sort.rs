@@ -53,12 +53,14 @@ impl<T: Table> Sort<T> {
             return;
         }
         // Each value is worked out once, not once a comparison.
-        let values = |row: &T::Row<'_>| -> Vec<Value> {
-            self.keys.iter().map(|key| T::fields()[key.field].value(row, ctx)).collect()
-        };
+        let values = |row: &T::Row<'_>| self.values(row, ctx).collect::<Vec<_>>();
         let mut keyed: Vec<_> = std::mem::take(rows).into_iter().map(|row| (values(&row), row)).collect();
         keyed.sort_by(|(a, _), (b, _)| self.compare(a, b));
         rows.extend(keyed.into_iter().map(|(_, row)| row));
+    }
+
+    fn values(&self, row: &T::Row<'_>, ctx: &Ctx) -> impl Iterator<Item = Value> {
+        self.keys.iter().map(move |key| T::fields()[key.field].value(row, ctx))
     }
 
     fn compare(&self, a: &[Value], b: &[Value]) -> Ordering {
@@ -67,6 +69,43 @@ impl<T: Table> Sort<T> {
             if key.descends { order.reverse() } else { order }
         };
         a.iter().zip(b).zip(&self.keys).map(by).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+    }
+}
+
+/// The order of rows that come some at a time.
+#[derive(Debug, Clone)]
+pub struct Order<T: Table> {
+    sort: Sort<T>,
+    /// By row: a value for each key of the order.
+    values: Vec<Value>,
+    /// By row: the number that decides where all values are equal.
+    numbers: Vec<u32>,
+}
+
+impl<T: Table> Order<T> {
+    pub fn by(sort: Sort<T>) -> Self {
+        Order { sort, values: Vec::new(), numbers: Vec::new() }
+    }
+
+    /// Takes the next row.
+    pub fn add(&mut self, row: &T::Row<'_>, number: u32, ctx: &Ctx) {
+        self.values.extend(self.sort.values(row, ctx));
+        self.numbers.push(number);
+    }
+
+    /// The rows in their order, each by its place among those that came, from 0 on. Equal ones stay as they came.
+    pub fn places(&self) -> Vec<u32> {
+        let keys = self.sort.keys.len();
+        let row = |place: u32| {
+            let place = place as usize;
+            (&self.values[place * keys..(place + 1) * keys], self.numbers[place])
+        };
+        let mut places: Vec<u32> = (0..).take(self.numbers.len()).collect();
+        places.sort_by(|a, b| {
+            let ((a, first), (b, second)) = (row(*a), row(*b));
+            self.sort.compare(a, b).then(first.cmp(&second))
+        });
+        places
     }
 }
 

@@ -8,4 +8,4 @@ mod view;
 pub use fields::Squeue;
 pub use rows::Row;
 pub use steps::{Steps, default_layout, print_steps};
-pub use view::{Layout, Options, Sort, View, print};
+pub use view::{Layout, Listing, Options, Sort, View};

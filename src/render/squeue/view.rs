@@ -1,7 +1,9 @@
 //! The listings of squeue: the default views, and any format or list of names.
 
-use crate::model::JobRef;
 use crate::model::view::JobView;
+use crate::model::{ArrayRole, JobRef};
+use crate::render::layout::Printer;
+use crate::render::sort::Order;
 use crate::render::squeue::fields::Squeue;
 use crate::render::squeue::rows::rows;
 use crate::render::{Columns, Ctx, layout, sort};
@@ -73,11 +75,41 @@ impl Default for Options<'_> {
     }
 }
 
-/// The jobs, which are taken as chosen already, as squeue prints them.
-pub fn print(jobs: &[JobView], options: &Options<'_>, ctx: &Ctx) -> String {
-    let mut rows = rows(jobs, options.each_task, options.refs);
-    options.sort.apply(&mut rows, ctx);
-    options.layout.print(&rows, options.header, ctx)
+/// A listing of jobs, which are taken as chosen already, and come some at a time: of most no more is kept than their text.
+pub struct Listing<'a> {
+    each_task: bool,
+    refs: &'a [JobRef],
+    /// Which records of an array share a row is known at the end.
+    of_arrays: Vec<JobView>,
+    order: Order<Squeue>,
+    printer: Printer<Squeue>,
+}
+
+impl<'a> Listing<'a> {
+    pub fn new(options: Options<'a>) -> Self {
+        let Options { layout, header, each_task, sort, refs } = options;
+        let (order, printer) = (Order::by(sort), Printer::unordered(layout, header));
+        Listing { each_task, refs, of_arrays: Vec::new(), order, printer }
+    }
+
+    pub fn add(&mut self, jobs: Vec<JobView>, ctx: &Ctx) {
+        let (plain, of_arrays): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.role == ArrayRole::None);
+        self.take(&plain, ctx);
+        self.of_arrays.extend(of_arrays);
+    }
+
+    fn take(&mut self, jobs: &[JobView], ctx: &Ctx) {
+        let rows = rows(jobs, self.each_task, self.refs);
+        rows.iter().for_each(|row| self.order.add(row, row.job.id.0, ctx));
+        self.printer.add(&rows, ctx);
+    }
+
+    /// The whole of it. Rows that the order leaves equal come by the numbers of their jobs.
+    pub fn end(mut self, ctx: &Ctx) -> String {
+        let of_arrays = std::mem::take(&mut self.of_arrays);
+        self.take(&of_arrays, ctx);
+        self.printer.end_in(&self.order.places(), ctx)
+    }
 }
 
 #[cfg(test)]
@@ -87,6 +119,12 @@ mod tests {
     use crate::render::field::Table;
     use crate::render::fixture::{at, ctx, job};
     use proptest::prelude::*;
+
+    fn print(jobs: &[JobView], options: &Options<'_>, ctx: &Ctx) -> String {
+        let mut listing = Listing::new(options.clone());
+        jobs.iter().for_each(|job| listing.add(vec![job.clone()], ctx));
+        listing.end(ctx)
+    }
 
     /// The queue of the recorded `squeue`: one waiting, one running, one array that waits.
     fn queue() -> Vec<JobView> {
