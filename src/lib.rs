@@ -120,7 +120,7 @@ pub const CLUSTER: &str = "slotd";
 /// The version of Slurm whose command lines and output slotd follows.
 pub const SLURM_VERSION: &str = "22.05.8";
 
-/// Runs the process: the daemon, the launcher, or a command by the name that it is called by.
-pub fn main() -> std::process::ExitCode {
-    commands::main()
+/// Runs the process to its end: the daemon, the launcher, or a command by the name that it is called by.
+pub fn main() -> ! {
+    std::process::exit(commands::main().into())
 }

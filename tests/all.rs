@@ -8,6 +8,7 @@ mod break_points;
 mod cancellation;
 mod cgroup;
 mod cli_basic;
+mod client_cost;
 mod clocks;
 mod compound_scheduling;
 mod constraint;

@@ -44,6 +44,11 @@ impl CliError {
         CliError::new(Mark::Fatal, exit, text)
     }
 
+    /// The exit code of the process; 1 for what is none.
+    pub fn code(&self) -> u8 {
+        u8::try_from(self.exit).unwrap_or(1)
+    }
+
     /// `--help` and its like: a text for standard output, and nothing else is done.
     pub fn output(text: impl Into<String>) -> Self {
         CliError { output: text.into(), ..CliError::default() }

@@ -14,12 +14,12 @@ use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::spec::suggest;
 use crate::sys::paths::Paths;
-use crate::sys::{limits, proc, system, user};
+use crate::sys::{limits, memory, proc, start, system, user};
+use nix::sys::signal::SigHandler;
 use std::cell::LazyCell;
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::rc::Rc;
 
 mod clean;
@@ -101,16 +101,17 @@ fn find(word: &str) -> Option<Entry> {
     COMMANDS.into_iter().find(|entry| entry.name() == word)
 }
 
-/// Runs the process.
-pub fn main() -> ExitCode {
+/// Runs the process. Its exit code.
+pub fn main() -> u8 {
+    start::open_standard_streams();
     let mut args: Vec<OsString> = std::env::args_os().collect();
     if args.get(1).is_some_and(|arg| arg == crate::exec::launcher::LAUNCHER_ARG) {
+        start::on_broken_pipe(SigHandler::SigIgn);
         let rest: Vec<String> = args[2..].iter().map(|a| a.to_string_lossy().into_owned()).collect();
         crate::exec::launcher::launcher_main(&rest);
     }
     // A reader that goes away (`squeue | head`) ends the command as it does any other program.
-    // SAFETY: no thread runs yet.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    start::on_broken_pipe(SigHandler::SigDfl);
     let name = args.first().map(|arg| Path::new(arg).file_name().unwrap_or_default().to_os_string());
     let mut entry = name.as_deref().and_then(|name| find(&name.to_string_lossy()));
     if entry.is_none() {
@@ -121,16 +122,17 @@ pub fn main() -> ExitCode {
         }
         args.remove(0);
     }
-    let Some(entry) = entry else { return ExitCode::from(2) };
+    let Some(entry) = entry else { return 2 };
+    memory::keep_freed();
     match (entry.run)(&args) {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => code,
         Err(error) => {
             if let Err(error) = output::print(&error.output) {
                 output::tell(entry.name(), &error);
-                return ExitCode::FAILURE;
+                return 1;
             }
             output::tell(entry.name(), &error);
-            ExitCode::from(u8::try_from(error.exit).unwrap_or(1))
+            error.code()
         }
     }
 }
@@ -268,8 +270,8 @@ pub fn ask_for_jobs(request: &Request, mut take: impl FnMut(JobList) -> Result<(
     loop {
         match conn.receive()?.0 {
             Answer::Refused(why) => return Err(CliError::error(1, why.to_string())),
-            Answer::SomeJobs(list) => take(list)?,
-            Answer::Jobs(last) => return take(last),
+            Answer::SomeJobs(list) => take(list.whole())?,
+            Answer::Jobs(last) => return take(last.whole()),
             other => return Err(unexpected(&other)),
         }
     }

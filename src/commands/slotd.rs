@@ -10,7 +10,6 @@ use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 const TRY_HELP: &str = "Try \"slotd --help\" for more information";
 
@@ -70,7 +69,7 @@ fn command() -> clap::Command {
 }
 
 /// `slotd WORDS...`, where the first word is no Slurm command.
-pub fn main(words: &[OsString]) -> ExitCode {
+pub fn main(words: &[OsString]) -> u8 {
     let spelled = match words.first().and_then(|word| word.to_str()) {
         Some("help") => vec!["--help".into()],
         Some("version") => vec!["--version".into()],
@@ -85,10 +84,10 @@ pub fn main(words: &[OsString]) -> ExitCode {
         Err(error) => Err(misused(&error)),
     };
     match done {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => code,
         Err(error) => {
             super::output::tell("slotd", &error);
-            ExitCode::from(u8::try_from(error.exit).unwrap_or(1))
+            error.code()
         }
     }
 }

@@ -95,7 +95,9 @@ impl Answers {
     /// # Errors
     /// It cannot be written out, or the client is gone; `TimedOut` where it does not read and others need the room.
     pub async fn send(&self, socket: &UnixStream, answer: Answer, raw: Vec<u8>) -> Result<(), FrameError> {
-        if let Some(bytes) = Frame::encode_within(SHORT, &answer, &raw)? {
+        let is_part = matches!(answer, Answer::SomeJobs(_));
+        let short = if is_part { None } else { Frame::encode_within(SHORT, &answer, &raw)? };
+        if let Some(bytes) = short {
             return Ok(write(socket, &bytes, None).await?);
         }
         let reply = Arc::new((answer, raw));

@@ -176,42 +176,6 @@ impl Job {
         }
     }
 
-    /// What the usual columns of a queue show, and nothing else: the rest is several times as much.
-    pub fn brief(&self) -> Job {
-        let whole = &*self.request;
-        let request = JobRequest {
-            kind: whole.kind,
-            name: whole.name.clone(),
-            user: whole.user.clone(),
-            uid: whole.uid,
-            ntasks: whole.ntasks,
-            ntasks_per_node: whole.ntasks_per_node,
-            time_limit_secs: whole.time_limit_secs,
-            ..JobRequest::default()
-        };
-        let run = &self.run;
-        Job {
-            id: self.id,
-            role: self.role.clone(),
-            request: Arc::new(request),
-            partition: self.partition.clone(),
-            tres: self.tres,
-            priority: self.priority,
-            submit: self.submit,
-            run: RunState {
-                state: run.state,
-                reason: run.reason,
-                start: run.start,
-                end: run.end,
-                stepped_us: run.stepped_us,
-                suspended_at: run.suspended_at,
-                suspended_us: run.suspended_us,
-                ..RunState::default()
-            },
-            ..Job::default()
-        }
-    }
-
     /// Takes note of the clocks as they stand now, for its run and the steps that are not over.
     pub fn catch_up(&mut self, clock: ClockBase) {
         self.run.catch_up(clock);

@@ -5,6 +5,7 @@
 pub mod array;
 pub mod batch_tasks;
 pub mod binding;
+pub mod brief;
 pub mod change;
 pub mod constraint;
 pub mod dependency;

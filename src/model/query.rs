@@ -73,7 +73,7 @@ pub struct JobQuery {
     /// Steps are not asked for: a job may have thousands.
     #[serde(skip_serializing_if = "is_default")]
     pub without_steps: bool,
-    /// No more than [`Job::brief`] has, and neither paths nor steps: a listing of a long queue shows little of each job.
+    /// No more than [`crate::model::brief::BriefJob`] has: a listing of a long queue shows little of each job.
     #[serde(skip_serializing_if = "is_default")]
     pub brief: bool,
 }

@@ -2,6 +2,7 @@
 //!
 //! `render` turns these into text. A view is data on its own: it needs no clock but `now`, which it carries.
 
+use crate::model::brief::BriefJob;
 use crate::model::node::NodeReason;
 use crate::model::partition::Host;
 use crate::model::{Job, JobId, Partition, Step, Timestamp, Tres, is_default};
@@ -42,6 +43,12 @@ impl Deref for JobView {
 
     fn deref(&self) -> &Job {
         &self.job
+    }
+}
+
+impl From<Job> for JobView {
+    fn from(job: Job) -> Self {
+        JobView { job, ..JobView::default() }
     }
 }
 
@@ -109,10 +116,33 @@ pub struct NodeView {
     pub now: Timestamp,
 }
 
+impl JobList {
+    /// With what is told in brief among the jobs.
+    #[must_use]
+    pub fn whole(mut self) -> JobList {
+        let brief = std::mem::take(&mut self.brief).into_iter().map(|BriefJob(view)| view);
+        if self.jobs.is_empty() {
+            // The same memory: nothing is copied.
+            self.jobs = brief.collect();
+        } else {
+            self.jobs.extend(brief);
+        }
+        self
+    }
+
+    /// An answer of this moment, without jobs.
+    pub fn at(now: Timestamp) -> JobList {
+        JobList { jobs: Vec::new(), brief: Vec::new(), now, unknown: Vec::new() }
+    }
+}
+
 /// The answer to a job query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobList {
     pub jobs: Vec<JobView>,
+    /// In place of `jobs`, where the query was brief.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub brief: Vec<BriefJob>,
     /// The daemon's clock when it answered.
     pub now: Timestamp,
     /// Ids that were asked for and are not known.

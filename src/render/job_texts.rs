@@ -202,9 +202,9 @@ pub fn show(job: &JobView, place: Place) -> Vec<(&'static str, String)> {
 }
 
 /// The members of `squeue --json`; an empty text for none.
-pub fn queue(job: &JobView) -> Value {
-    let member = |text: &JobText| Some((text.queue?.to_owned(), (text.get)(job).unwrap_or_default().into()));
-    Value::Object(TEXTS.iter().filter_map(member).collect())
+pub fn queue(job: &JobView) -> Vec<(&'static str, Value)> {
+    let member = |text: &JobText| Some((text.queue?, (text.get)(job).unwrap_or_default().into()));
+    TEXTS.iter().filter_map(member).collect()
 }
 
 /// Writes the texts into a record of `sacct --json`.

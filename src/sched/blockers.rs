@@ -106,7 +106,11 @@ impl Core {
 
     /// Why a job waits, or why it ended as it did; worked out now.
     pub fn reason(&self, id: JobId, now: Timestamp) -> Reason {
-        let Some(record) = self.jobs.get(&id) else { return Reason::None };
+        self.jobs.get(&id).map_or(Reason::None, |record| self.reason_of(record, now))
+    }
+
+    /// The same of its record.
+    pub(super) fn reason_of(&self, record: &Record, now: Timestamp) -> Reason {
         if record.job.run.state != JobState::Pending {
             return record.job.run.reason;
         }

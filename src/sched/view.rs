@@ -6,6 +6,7 @@ use super::choice::Choice;
 use super::core::{Core, Record};
 use super::types::PartitionLoad;
 use crate::model::batch_tasks::BatchTasks;
+use crate::model::brief::BriefJob;
 use crate::model::job::Hold;
 use crate::model::view::JobView;
 use crate::model::{Job, JobId, JobState, Partition, Step, StepId, Timestamp, Tres};
@@ -95,13 +96,13 @@ impl Core {
         Some(self.view_now(record, view_without_steps(record.job.without_steps(), self.config.batch_tasks), now))
     }
 
-    /// As [`Self::view`], with no more than [`Job::brief`].
-    pub fn brief_view(&self, id: JobId, now: Timestamp) -> Option<JobView> {
+    /// As [`Self::view`], for a listing of the queue.
+    pub fn brief(&self, id: JobId, now: Timestamp) -> Option<BriefJob> {
         let record = self.jobs.get(&id)?;
-        let mut job = record.job.brief();
-        job.run.reason = self.reason(id, now);
-        job.priority = shown_priority(&record.job);
-        Some(JobView { job, ..JobView::default() })
+        let mut brief = BriefJob::of(&record.job);
+        brief.0.run.reason = self.reason_of(record, now);
+        brief.0.priority = shown_priority(&record.job);
+        Some(brief)
     }
 
     /// Adds what the live state knows of a record.

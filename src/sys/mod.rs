@@ -16,6 +16,7 @@ pub mod ownership;
 pub mod paths;
 pub mod proc;
 pub mod socket;
+pub mod start;
 pub mod system;
 pub mod user;
 pub mod zone;

@@ -34,13 +34,15 @@ impl Handler<QueryJobs> for SchedulerActor {
     fn handle(&mut self, QueryJobs { query, ids }: QueryJobs, _: &mut Self::Context) -> Self::Result {
         let now = self.now();
         // Views are made of what is wanted alone: the queue may be long, and nothing else happens meanwhile.
-        let view = |id| match (query.brief, query.without_steps) {
-            (true, _) => self.core.brief_view(id, now),
-            (false, true) => self.core.view_without_steps(id, now),
-            (false, false) => self.core.view(id, now),
+        if query.brief {
+            let brief = ids.into_iter().filter_map(|id| self.core.brief(id, now)).collect();
+            return Box::pin(async move { JobList { brief, ..JobList::at(now) } });
+        }
+        let mut jobs: Vec<JobView> = match query.without_steps {
+            true => ids.into_iter().filter_map(|id| self.core.view_without_steps(id, now)).collect(),
+            false => ids.into_iter().filter_map(|id| self.core.view(id, now)).collect(),
         };
-        let mut jobs: Vec<JobView> = ids.into_iter().filter_map(view).collect();
-        for job in jobs.iter_mut().filter(|_| !query.brief) {
+        for job in &mut jobs {
             match query.without_paths {
                 true => job.clear_paths(),
                 false => fill_paths(job, &self.core.config().host.name),
@@ -63,7 +65,7 @@ impl Handler<QueryJobs> for SchedulerActor {
                     }
                 }
             }
-            JobList { jobs, now, unknown: Vec::new() }
+            JobList { jobs, ..JobList::at(now) }
         })
     }
 }
@@ -133,7 +135,7 @@ impl Handler<QueryUsage> for SchedulerActor {
                 }
                 processes.push((key, usage.pids));
             }
-            (JobList { jobs, now, unknown }, processes)
+            (JobList { jobs, unknown, ..JobList::at(now) }, processes)
         })
     }
 }

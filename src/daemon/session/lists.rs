@@ -5,6 +5,7 @@ use super::{Replied, Session, plain, refused};
 use crate::actors::SchedulerActor;
 use crate::actors::messages::*;
 use crate::model::Refusal;
+use crate::model::brief::BriefJob;
 use crate::model::query::{JobQuery, names_record};
 use crate::model::view::{JobList, JobView};
 use crate::model::{JobId, JobRef};
@@ -19,6 +20,9 @@ const MANY_JOBS: usize = 64;
 
 /// How many jobs one part of a long answer has at most: about a megabyte.
 const PART: usize = 512;
+
+/// The same where little is told of each: no more than both sides have in the caches of their CPUs.
+const BRIEF_PART: usize = 256;
 
 impl Session {
     /// What the database knows, some at a time.
@@ -37,7 +41,7 @@ impl Session {
                 Ok(jobs) => refreshed(&hub.scheduler, jobs).await?,
                 Err(e) => return Ok(refused(Refusal::Database(e.0))),
             };
-            let list = JobList { jobs, now: (hub.clock)(), unknown: Vec::new() };
+            let list = JobList { jobs, ..JobList::at((hub.clock)()) };
             if parts.len() == 0 {
                 return Ok(plain(Answer::Jobs(list)));
             }
@@ -64,7 +68,7 @@ impl Session {
         }
         let mut ids = [live.as_slice(), &gone].concat();
         ids.sort_unstable();
-        let mut parts = ids.chunks(PART);
+        let mut parts = ids.chunks(if query.brief { BRIEF_PART } else { PART });
         loop {
             let (here, gone): (Vec<JobId>, Vec<JobId>) =
                 parts.next().unwrap_or_default().iter().partition(|id| live.binary_search(id).is_ok());
@@ -105,7 +109,8 @@ impl Session {
         }
         // Those that are named are few.
         let ids = live.to_vec();
-        let jobs = self.hub.scheduler.send(QueryJobs { query: Arc::clone(query), ids }).await?.jobs;
+        let brief = Arc::new(JobQuery { brief: true, ..JobQuery::default() });
+        let jobs = self.hub.scheduler.send(QueryJobs { query: brief, ids }).await?.whole().jobs;
         Ok(missing(query, &jobs))
     }
 
@@ -156,7 +161,8 @@ fn add_past(query: &JobQuery, list: &mut JobList, unknown: &mut Vec<JobId>, foun
             continue;
         }
         if query.brief {
-            job = JobView { job: job.brief(), ..JobView::default() };
+            list.brief.push(BriefJob::of(&job));
+            continue;
         }
         if query.without_paths {
             job.clear_paths();
@@ -167,4 +173,5 @@ fn add_past(query: &JobQuery, list: &mut JobList, unknown: &mut Vec<JobId>, foun
         list.jobs.push(job);
     }
     list.jobs.sort_by_key(|job| job.id);
+    list.brief.sort_by_key(|job| job.0.id);
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 /// The document with the statistics. `commits` and `daemon_start` are slotd's own.
 pub fn diagnostics(d: &Diagnostics) -> Value {
-    let statistics = merged(&[daemon(d), cycles(d), backfill(d), requests(d)]);
+    let statistics = merged([daemon(d), cycles(d), backfill(d), requests(d)]);
     document_of("openapi/v0.0.38", "statistics", statistics)
 }
 
@@ -55,7 +55,7 @@ fn requests(d: &Diagnostics) -> Value {
 
 fn rpc(name_key: &str, name: &str, id_key: &str, id: u32, tally: Tally) -> Value {
     let times = json!({ "count": tally.count, "average_time": tally.mean_us(), "total_time": tally.total_us });
-    merged(&[json!({ (name_key): name, (id_key): id }), times])
+    merged([json!({ (name_key): name, (id_key): id }), times])
 }
 
 fn commits(tally: &Tally) -> Value {

@@ -2,7 +2,8 @@
 
 use crate::model::Timestamp;
 use crate::render::ctx::VERSION;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 /// The document with one list.
 pub fn document(plugin: &str, list: &str, records: Vec<Value>) -> Value {
@@ -22,9 +23,9 @@ pub fn document_of(plugin: &str, name: &str, value: Value) -> Value {
 }
 
 /// One object with the members of all these.
-pub fn merged(parts: &[Value]) -> Value {
-    let members = parts.iter().filter_map(Value::as_object).flatten();
-    members.map(|(key, value)| (key.clone(), value.clone())).collect()
+pub fn merged(parts: impl IntoIterator<Item = Value>) -> Value {
+    let members = |part| if let Value::Object(members) = part { members } else { Map::new() };
+    Value::Object(parts.into_iter().flat_map(members).collect())
 }
 
 /// Seconds since 1970; 0 for none.
@@ -48,7 +49,7 @@ pub fn minutes(secs: Option<u64>) -> Value {
 }
 
 /// The document as text, indented, with a line break at its end.
-pub fn text(value: &Value) -> String {
+pub fn text(value: &impl Serialize) -> String {
     // A tree of maps with text keys can always be written.
     serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
 }

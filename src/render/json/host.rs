@@ -25,7 +25,7 @@ pub fn nodes(n: &NodeView, ctx: &Ctx) -> Value {
 }
 
 fn node(n: &NodeView, ctx: &Ctx) -> Value {
-    merged(&[system(n, ctx), taken(n, ctx), absent()])
+    merged([system(n, ctx), taken(n, ctx), absent()])
 }
 
 fn system(n: &NodeView, ctx: &Ctx) -> Value {

@@ -13,6 +13,7 @@ mod document;
 mod host;
 mod parts;
 mod queue;
+mod record;
 mod yaml;
 
 pub use accounting::{accounting_parts, accounting_records, steps};

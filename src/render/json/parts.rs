@@ -2,6 +2,7 @@
 
 use crate::render::json::document::{document, text};
 use crate::render::json::yaml::{item, yaml};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// In which form a document is written.
@@ -39,7 +40,7 @@ impl Parts {
     }
 
     /// Takes records. What can be printed now.
-    pub fn add(&mut self, records: &[Value]) -> String {
+    pub fn add<R: Serialize>(&mut self, records: impl IntoIterator<Item = R>) -> String {
         let mut out = String::new();
         for record in records {
             let is_first = !std::mem::replace(&mut self.has_records, true);
@@ -47,12 +48,13 @@ impl Parts {
                 out.push_str(&self.before);
             }
             match self.form {
-                Form::Yaml => out.push_str(&item(record)),
+                Form::Yaml => out.push_str(&item(&json!(record))),
                 Form::Json => {
                     out.push_str(if is_first { "" } else { ",\n" });
-                    let record = text(record);
-                    let lines = record.trim_end().lines().map(|line| format!("    {line}")).collect::<Vec<_>>();
-                    out.push_str(&lines.join("\n"));
+                    for (i, line) in text(&record).trim_end().split('\n').enumerate() {
+                        out.push_str(if i == 0 { "    " } else { "\n    " });
+                        out.push_str(line);
+                    }
                 }
             }
         }

@@ -4,8 +4,9 @@ use crate::model::request::{MemRequest, Sharing};
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, ExitCode};
 use crate::render::array::Shown;
-use crate::render::json::document::{document, epoch, merged, minutes, or_empty, text_of};
+use crate::render::json::document::{document, epoch, minutes, or_empty, text_of};
 use crate::render::json::parts::{Form, Parts};
+use crate::render::json::record::{Members, Record, members};
 use crate::render::show::ranges;
 use crate::render::{Ctx, job as facts, job_texts, tres};
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ const PLUGIN: &str = "openapi/v0.0.38";
 
 /// The document with these jobs.
 pub fn jobs(jobs: &[JobView], ctx: &Ctx) -> Value {
-    document(PLUGIN, "jobs", jobs_records(jobs, ctx))
+    document(PLUGIN, "jobs", jobs_records(jobs, ctx).map(Value::from).collect())
 }
 
 /// The document, of jobs that come some at a time.
@@ -23,8 +24,8 @@ pub fn jobs_parts(form: Form) -> Parts {
 }
 
 /// The records of a document.
-pub fn jobs_records(jobs: &[JobView], ctx: &Ctx) -> Vec<Value> {
-    jobs.iter().map(|j| job(j, ctx)).collect()
+pub fn jobs_records(jobs: &[JobView], ctx: &Ctx) -> impl Iterator<Item = Record> {
+    jobs.iter().map(|j| job(j, ctx))
 }
 
 /// Slurm's raw wait status.
@@ -32,11 +33,11 @@ fn wait_status(exit: ExitCode) -> Value {
     (i64::from(exit.status) * 256 + i64::from(exit.signal)).into()
 }
 
-fn job(j: &JobView, ctx: &Ctx) -> Value {
-    merged(&[identity(j, ctx), job_texts::queue(j), request(j, ctx), life(j, ctx), place(j, ctx), absent()])
+fn job(j: &JobView, ctx: &Ctx) -> Record {
+    Record::of([identity(j, ctx), job_texts::queue(j), request(j, ctx), life(j, ctx), place(j, ctx), absent()])
 }
 
-fn identity(j: &JobView, ctx: &Ctx) -> Value {
+fn identity(j: &JobView, ctx: &Ctx) -> Members {
     let q = &j.request;
     let shown = Shown::of(j.id, &j.role);
     let (task, limit) = match &j.role {
@@ -50,14 +51,14 @@ fn identity(j: &JobView, ctx: &Ctx) -> Value {
         Shown::Task { array, .. } => (array.0, String::new()),
         Shown::Tasks { array, .. } => (array.0, shown.task(ctx).unwrap_or_default()),
     };
-    json!({
+    members! {
         "job_id": j.id.0, "array_job_id": array, "array_task_id": task, "array_task_string": tasks,
         "array_max_tasks": limit.unwrap_or(0), "name": q.name, "user_id": q.uid, "user_name": q.user,
         "group_id": q.gid, "group_name": q.group, "cluster": ctx.cluster, "partition": j.partition,
-    })
+    }
 }
 
-fn request(j: &JobView, ctx: &Ctx) -> Value {
+fn request(j: &JobView, ctx: &Ctx) -> Members {
     let q = &j.request;
     let (per_cpu, per_node) = match q.mem {
         MemRequest::PerCpu(mb) => (mb.into(), Value::Null),
@@ -68,7 +69,7 @@ fn request(j: &JobView, ctx: &Ctx) -> Value {
         Sharing::Exclusive => "none".into(),
         Sharing::Oversubscribe => "oversubscribe".into(),
     };
-    json!({
+    members! {
         "batch_flag": facts::is_batch(j), "command": facts::command(j).unwrap_or_default(),
         "current_working_directory": q.work_dir, "standard_error": j.std_err, "standard_input": j.std_in,
         "standard_output": j.std_out, "tasks": q.task_count(), "cpus_per_task": q.cpus_per_task,
@@ -84,13 +85,13 @@ fn request(j: &JobView, ctx: &Ctx) -> Value {
         "priority": facts::priority(j), "dependency": facts::dependency(j).unwrap_or_default(),
         "time_limit": minutes(q.time_limit_secs), "time_minimum": q.time_min_secs.map_or(0, |s| s.div_ceil(60)),
         "deadline": epoch(q.deadline),
-    })
+    }
 }
 
-fn life(j: &JobView, ctx: &Ctx) -> Value {
+fn life(j: &JobView, ctx: &Ctx) -> Members {
     let suspended_secs = if j.run.suspended_at.is_some() { facts::elapsed_secs(j, ctx) } else { 0 };
     let flags = if j.run.start.is_some() { vec![Value::from("JOB_WAS_RUNNING")] } else { Vec::new() };
-    json!({
+    members! {
         "job_state": j.run.state.name(), "state_reason": j.run.reason.name(), "state_description": "", "flags": flags,
         "submit_time": epoch(Some(j.submit)), "eligible_time": epoch(facts::eligible(j)),
         "accrue_time": epoch(j.run.eligible), "start_time": epoch(facts::start_or_expected(j)),
@@ -98,10 +99,10 @@ fn life(j: &JobView, ctx: &Ctx) -> Value {
         "pre_sus_time": suspended_secs, "last_sched_evaluation": epoch(facts::last_evaluation(j, ctx)),
         "restart_cnt": j.run.restarts, "exit_code": wait_status(j.run.exit),
         "derived_exit_code": wait_status(j.run.derived_exit),
-    })
+    }
 }
 
-fn place(j: &JobView, ctx: &Ctx) -> Value {
+fn place(j: &JobView, ctx: &Ctx) -> Members {
     let node = facts::nodes(j, ctx);
     let resources = match &j.run.alloc {
         Some(a) if j.run.start.is_some() => json!({
@@ -117,26 +118,26 @@ fn place(j: &JobView, ctx: &Ctx) -> Value {
         Some(format!("{gres}(IDX:{})", ranges(&a.gpu_ids)))
     });
     let allocated = facts::allocated(j).map(|t| tres::scontrol(&t, ctx.units)).unwrap_or_default();
-    json!({
+    members! {
         "nodes": node, "batch_host": node, "job_resources": resources, "gres_detail": gres.as_slice(),
         "tres_alloc_str": allocated, "billable_tres": facts::allocated_or_asked(j).cpus,
-    })
+    }
 }
 
 /// Members that one host has no value for; they are there since programs look for them.
-fn absent() -> Value {
-    json!({
+fn absent() -> Members {
+    members! {
         "admin_comment": "", "association_id": 0, "batch_features": "", "burst_buffer": "", "burst_buffer_state": "",
-        "cluster_features": "", "container": "", "contiguous": false, "core_spec": null, "cores_per_socket": null,
-        "cpu_frequency_governor": null, "cpu_frequency_maximum": null, "cpu_frequency_minimum": null,
+        "cluster_features": "", "container": "", "contiguous": false, "core_spec": Value::Null, "cores_per_socket": Value::Null,
+        "cpu_frequency_governor": Value::Null, "cpu_frequency_maximum": Value::Null, "cpu_frequency_minimum": Value::Null,
         "cpus_per_tres": "", "delay_boot": 0, "federation_origin": "", "federation_siblings_active": "",
         "federation_siblings_viable": "", "het_job_id": 0, "het_job_id_set": "", "het_job_offset": 0, "max_cpus": 0,
         "max_nodes": 0, "mcs_label": "", "memory_per_tres": "", "minimum_tmp_disk_per_node": 0, "preempt_time": 0,
-        "prefer": "", "profile": null, "reboot": false, "resize_time": 0,
-        "show_flags": ["SHOW_ALL", "SHOW_DETAIL", "SHOW_LOCAL"], "sockets_per_board": 0, "sockets_per_node": null,
-        "tasks_per_board": 0, "tasks_per_core": null, "tasks_per_socket": null, "thread_spec": null,
-        "threads_per_core": null, "tres_bind": "", "tres_freq": "",
-    })
+        "prefer": "", "profile": Value::Null, "reboot": false, "resize_time": 0,
+        "show_flags": ["SHOW_ALL", "SHOW_DETAIL", "SHOW_LOCAL"], "sockets_per_board": 0, "sockets_per_node": Value::Null,
+        "tasks_per_board": 0, "tasks_per_core": Value::Null, "tasks_per_socket": Value::Null, "thread_spec": Value::Null,
+        "threads_per_core": Value::Null, "tres_bind": "", "tres_freq": "",
+    }
 }
 
 #[cfg(test)]

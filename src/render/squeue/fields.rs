@@ -239,9 +239,9 @@ static FIELDS: &[F] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::brief::BriefJob;
     use crate::model::job::Hold;
     use crate::model::request::JobKind;
-    use crate::model::view::JobView;
     use crate::model::{JobState, Reason};
     use crate::render::fixture::{at, ctx, job};
     use crate::render::squeue::rows::rows;
@@ -272,7 +272,8 @@ mod tests {
         ];
         let ctx = ctx();
         for whole in &jobs {
-            let brief = JobView { job: whole.job.brief(), ..JobView::default() };
+            let sent = serde_json::to_string(&BriefJob::of(&whole.job)).unwrap();
+            let BriefJob(brief) = serde_json::from_str(&sent).unwrap();
             let (whole, brief) = (std::slice::from_ref(whole), std::slice::from_ref(&brief));
             let (whole, brief) = (rows(whole, false, &[]), rows(brief, false, &[]));
             for field in Squeue::fields().iter().filter(|field| field.need == Need::Brief) {

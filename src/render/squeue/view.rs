@@ -93,7 +93,11 @@ impl<'a> Listing<'a> {
     }
 
     pub fn add(&mut self, jobs: Vec<JobView>, ctx: &Ctx) {
-        let (plain, of_arrays): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.role == ArrayRole::None);
+        let is_plain = |job: &JobView| job.role == ArrayRole::None;
+        if jobs.iter().all(is_plain) {
+            return self.take(&jobs, ctx);
+        }
+        let (plain, of_arrays): (Vec<_>, Vec<_>) = jobs.into_iter().partition(is_plain);
         self.take(&plain, ctx);
         self.of_arrays.extend(of_arrays);
     }

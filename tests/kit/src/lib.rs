@@ -14,6 +14,7 @@ pub mod limits;
 pub mod loads;
 pub mod proc;
 pub mod scripts;
+pub mod trace;
 pub mod wal;
 pub mod wire;
 

@@ -1,0 +1,81 @@
+//! A job on its way to a listing of the queue: what the usual columns show, and nothing else. The rest is several times as
+//! much, and a queue may be long.
+
+use crate::model::request::JobKind;
+use crate::model::run::RunState;
+use crate::model::view::JobView;
+use crate::model::{ArrayRole, Job, JobId, JobRequest, JobState, Reason, Timestamp, Tres};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::sync::Arc;
+
+/// A job that is written as a tuple of these parts. One that is read has all others as they are by default.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BriefJob(pub JobView);
+
+/// Kind, name, user, uid, tasks, tasks of a node, seconds of the time limit.
+type Request<T> = (JobKind, T, T, u32, Option<u32>, Option<u32>, Option<u64>);
+
+/// State, reason, start, end, steps of the clock, suspended at, suspended before.
+type Run = (JobState, Reason, Option<Timestamp>, Option<Timestamp>, i64, Option<Timestamp>, u64);
+
+impl BriefJob {
+    /// Of a record; steps and whatever else a run has come to are not copied.
+    pub fn of(job: &Job) -> BriefJob {
+        let run = &job.run;
+        BriefJob(JobView::from(Job {
+            id: job.id,
+            role: job.role.clone(),
+            request: Arc::clone(&job.request),
+            partition: job.partition.clone(),
+            tres: job.tres,
+            priority: job.priority,
+            submit: job.submit,
+            run: RunState {
+                state: run.state,
+                reason: run.reason,
+                start: run.start,
+                end: run.end,
+                stepped_us: run.stepped_us,
+                suspended_at: run.suspended_at,
+                suspended_us: run.suspended_us,
+                ..RunState::default()
+            },
+            ..Job::default()
+        }))
+    }
+}
+
+impl Serialize for BriefJob {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let JobView { job, .. } = &self.0;
+        let (request, run) = (&*job.request, &job.run);
+        let limit = request.time_limit_secs;
+        let request: Request<&str> =
+            (request.kind, &request.name, &request.user, request.uid, request.ntasks, request.ntasks_per_node, limit);
+        let run: Run = (run.state, run.reason, run.start, run.end, run.stepped_us, run.suspended_at, run.suspended_us);
+        let tres = (job.tres.cpus, job.tres.mem_mb, job.tres.gpus);
+        (job.id, &job.role, request, &job.partition, tres, job.priority, job.submit, run).serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for BriefJob {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        type Parts = (JobId, ArrayRole, Request<String>, String, (u32, u64, u32), u32, Timestamp, Run);
+        let (id, role, request, partition, tres, priority, submit, run): Parts = Deserialize::deserialize(from)?;
+        let (kind, name, user, uid, ntasks, ntasks_per_node, time_limit_secs) = request;
+        let request =
+            JobRequest { kind, name, user, uid, ntasks, ntasks_per_node, time_limit_secs, ..JobRequest::default() };
+        let (state, reason, start, end, stepped_us, suspended_at, suspended_us) = run;
+        Ok(BriefJob(JobView::from(Job {
+            id,
+            role,
+            request: Arc::new(request),
+            partition,
+            tres: Tres { cpus: tres.0, mem_mb: tres.1, gpus: tres.2, ..Tres::ZERO },
+            priority,
+            submit,
+            run: RunState { state, reason, start, end, stepped_us, suspended_at, suspended_us, ..RunState::default() },
+            ..Job::default()
+        })))
+    }
+}
