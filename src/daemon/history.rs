@@ -177,9 +177,18 @@ impl<H: Hands> Broom<H> {
         Ok(())
     }
 
-    /// Removes what is older than is kept. When the next thing is due.
-    async fn sweep(&self, keep: Keep, now: Timestamp) -> Result<Option<Timestamp>, String> {
-        self.drop_environments(minus(now, keep.environment)).await?;
+    /// Removes what is older than is kept. When the next thing is due. `environments`: when those are to be looked at, which
+    /// takes a look at each job that has one; at once where that is not known.
+    async fn sweep(
+        &self,
+        keep: Keep,
+        now: Timestamp,
+        environments: &mut Option<Timestamp>,
+    ) -> Result<Option<Timestamp>, String> {
+        let known = environments.filter(|due| *due > now);
+        if known.is_none() {
+            self.drop_environments(minus(now, keep.environment)).await?;
+        }
         let by_age = keep.age.map(|age| minus(now, age));
         let by_number = match keep.jobs {
             // The first beyond the number goes, too.
@@ -192,9 +201,17 @@ impl<H: Hands> Broom<H> {
                 log::info!("{} old jobs were removed; their directories held {} bytes", cleaned.jobs, cleaned.bytes);
             }
         }
-        let (first_environment, first) =
-            self.read(|reader| Ok((reader.first_end_with_environment()?, reader.first_end()?))).await?;
-        let environment = first_environment.map(|end| end.plus(keep.environment));
+        let environment = match known {
+            Some(due) => Some(due),
+            None => {
+                let first = self.read(|reader| reader.first_end_with_environment()).await?;
+                let due = first.map(|end| end.plus(keep.environment));
+                // What ends from now on is due no sooner than this.
+                *environments = Some(due.unwrap_or(now.plus(keep.environment)));
+                due
+            }
+        };
+        let first = self.read(|reader| reader.first_end()).await?;
         let record = first.zip(keep.age).map(|(end, age)| end.plus(age));
         Ok([environment, record].into_iter().flatten().min())
     }
@@ -238,9 +255,10 @@ impl History {
     /// Removes what is older than is kept, and copies the database, whenever something is due.
     pub async fn keep_within(self: Rc<Self>, keep: Keep, growth: Arc<Growth>) {
         let started = SystemTime::now();
+        let mut environments = None;
         loop {
             growth.begin();
-            let removal = self.0.sweep(keep, clock::now()).await.unwrap_or_else(|e| {
+            let removal = self.0.sweep(keep, clock::now(), &mut environments).await.unwrap_or_else(|e| {
                 log::error!("old jobs could not be removed: {e}");
                 Some(clock::now())
             });
@@ -320,18 +338,18 @@ mod tests {
         let broom = Broom { paths: paths.clone(), hands: RefCell::new(store), in_use: Arc::default() };
         let has = |id, file: &str| paths.job_dir(id).join(file).exists();
 
-        let due = broom.sweep(keep(Some(10)), Timestamp::from_secs(87_401)).await.unwrap();
+        let due = broom.sweep(keep(Some(10)), Timestamp::from_secs(87_401), &mut None).await.unwrap();
         assert_eq!(due, Some(Timestamp::from_secs(80_000 + 86_400)), "the next environment");
         assert_eq!([has(old, "runner.sh"), has(old, "script.sh"), has(young, "runner.sh")], [false, true, true]);
         let env = |id| broom.hands.borrow_mut().launch_texts(id).unwrap().unwrap().env;
         assert_eq!((env(old).len(), env(young).len()), (0, 8));
 
-        let due = broom.sweep(keep(Some(10)), Timestamp::from_secs(200_000)).await.unwrap();
+        let due = broom.sweep(keep(Some(10)), Timestamp::from_secs(200_000), &mut None).await.unwrap();
         assert_eq!(due, Some(Timestamp::from_secs(1000 + 864_000)), "the next job");
-        let due = broom.sweep(keep(Some(10)), Timestamp::from_secs(1001 + 864_000)).await.unwrap();
+        let due = broom.sweep(keep(Some(10)), Timestamp::from_secs(1001 + 864_000), &mut None).await.unwrap();
         assert_eq!(due, Some(Timestamp::from_secs(80_000 + 864_000)));
         assert_eq!([paths.job_dir(old).exists(), paths.job_dir(young).exists()], [false, true]);
-        assert_eq!(broom.sweep(keep(None), Timestamp::from_secs(i64::MAX / 1_000_000)).await.unwrap(), None);
+        assert_eq!(broom.sweep(keep(None), Timestamp::from_secs(i64::MAX / 1_000_000), &mut None).await.unwrap(), None);
         assert!(paths.job_dir(young).exists(), "for ever");
     }
 }

@@ -44,20 +44,20 @@ pub(super) fn assemble_rows(
 ) -> Result<(Vec<Job>, Requests), StoreError> {
     let (requests, mut bad_requests) = load_requests(conn, &rows)?;
     let (mut steps, mut bad_steps) = load_steps(conn, &rows)?;
-    let mut jobs = Vec::with_capacity(rows.len());
-    for row in rows {
+    let with_parts = rows.into_iter().map(|row| {
         let (id, request_id) = (row.job_id, row.request_id);
         let missing = || StoreError::Missing { what: format!("request {request_id} of job {id}") };
         let request =
             requests.get(&request_id).cloned().ok_or_else(|| bad_requests.remove(&request_id).unwrap_or_else(missing));
         let steps = bad_steps.remove(&id).map_or_else(|| Ok(steps.remove(&id).unwrap_or_default()), Err);
+        (row, request, steps)
+    });
+    let jobs = on_all_cpus(with_parts.collect(), |(row, request, steps)| {
+        let id = row.job_id;
         let read = request.and_then(|request| row.into_job(request, steps?));
-        jobs.push(match read {
-            Ok(job) => job,
-            Err(why) => unreadable(job_id("jobs", id)?, &why),
-        });
-    }
-    Ok((jobs, requests))
+        read.or_else(|why| Ok::<Job, StoreError>(unreadable(job_id("jobs", id)?, &why)))
+    });
+    Ok((jobs.into_iter().collect::<Result<_, _>>()?, requests))
 }
 
 /// How the comment of what stands for an unreadable record begins.
@@ -86,6 +86,48 @@ pub(super) fn why_unreadable(job: &Job) -> Option<&str> {
     job.run.system_comment.as_deref()?.strip_prefix(UNREADABLE)
 }
 
+/// So many things are too few to be shared out among CPUs.
+const FEW: usize = 4096;
+
+/// Does the same with each, in their order. Of many, as at the start of a daemon, each CPU has a part.
+fn on_all_cpus<T: Send, U: Send>(items: Vec<T>, work: impl Fn(T) -> U + Sync) -> Vec<U> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if items.len() < FEW || cpus == 1 {
+        return items.into_iter().map(work).collect();
+    }
+    let part = items.len().div_ceil(cpus);
+    let mut items = items.into_iter();
+    let mut parts: Vec<Part<T, U>> = (0..cpus).map(|_| Part::Given(items.by_ref().take(part).collect())).collect();
+    let do_all = |part: &mut Part<T, U>| {
+        if let Part::Given(items) = part {
+            *part = Part::Done(std::mem::take(items).into_iter().map(&work).collect());
+        }
+    };
+    std::thread::scope(|scope| {
+        let mut own = None;
+        for part in &mut parts {
+            if own.is_none() {
+                own = Some(part);
+            } else {
+                // One that gets no thread is done below.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, || do_all(part));
+            }
+        }
+        own.into_iter().for_each(do_all);
+    });
+    parts.iter_mut().for_each(do_all);
+    let done = parts.into_iter().filter_map(|part| match part {
+        Part::Done(done) => Some(done),
+        Part::Given(_) => None,
+    });
+    done.flatten().collect()
+}
+
+enum Part<T, U> {
+    Given(Vec<T>),
+    Done(Vec<U>),
+}
+
 /// What cannot be read of a table, by the number that it belongs to.
 type Unread = HashMap<i64, StoreError>;
 
@@ -95,17 +137,19 @@ fn load_requests(conn: &mut SqliteConnection, rows: &[JobRow]) -> Result<(Reques
     ids.dedup();
     let mut loaded = Requests::with_capacity(ids.len());
     let mut unread = Unread::new();
+    let mut bodies: Vec<(i64, String)> = Vec::with_capacity(ids.len());
     for ids in ids.chunks(CHUNK) {
         let found: Vec<(i64, String)> = requests::table
             .filter(requests::request_id.eq_any(ids))
             .select((requests::request_id, requests::body))
             .load(conn)
             .map_err(StoreError::sql("read requests"))?;
-        for (id, body) in found {
-            match from_json("requests", "body", &body) {
-                Ok(request) => drop(loaded.insert(id, Arc::new(request))),
-                Err(why) => drop(unread.insert(id, why)),
-            }
+        bodies.extend(found);
+    }
+    for (id, read) in on_all_cpus(bodies, |(id, body)| (id, from_json("requests", "body", &body))) {
+        match read {
+            Ok(request) => drop(loaded.insert(id, Arc::new(request))),
+            Err(why) => drop(unread.insert(id, why)),
         }
     }
     Ok((loaded, unread))

@@ -21,13 +21,16 @@ use std::path::{Path, PathBuf};
 ///
 /// `wal_autocheckpoint`: the store empties its log itself, when nobody waits for it ([`LOG_PAGES`]). This is for a log that has
 /// grown all the same.
-const WRITER_PRAGMAS: [&str; 6] = [
+///
+/// `cache_spill`: what one transaction changes stays in memory until it is written, once.
+const WRITER_PRAGMAS: [&str; 7] = [
     "PRAGMA busy_timeout = 1000",
     "PRAGMA secure_delete = ON",
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA foreign_keys = ON",
     "PRAGMA wal_autocheckpoint = 4000",
+    "PRAGMA cache_spill = OFF",
 ];
 
 /// So many pages the log has before it is copied into the database and written from its beginning again.
