@@ -30,15 +30,24 @@ impl Relay {
         if self.unbuffered {
             return self.write(bytes, out);
         }
-        self.held.extend_from_slice(bytes);
-        let whole = match self.held.iter().rposition(|b| *b == b'\n') {
+        let whole = match bytes.iter().rposition(|b| *b == b'\n') {
             Some(end) => end + 1,
-            None if self.held.len() >= MAX_LINE => self.held.len(),
-            None => return Ok(()),
+            None if self.held.len() + bytes.len() >= MAX_LINE => bytes.len(),
+            None => 0,
         };
-        let rest = self.held.split_off(whole);
-        let lines = std::mem::replace(&mut self.held, rest);
-        self.write(&lines, out)
+        let (lines, rest) = bytes.split_at(whole);
+        if self.held.is_empty() {
+            self.write(lines, out)?;
+        } else if whole > 0 {
+            let mut whole = std::mem::take(&mut self.held);
+            whole.extend_from_slice(lines);
+            self.write(&whole, out)?;
+            // Its memory is used again.
+            whole.clear();
+            self.held = whole;
+        }
+        self.held.extend_from_slice(rest);
+        Ok(())
     }
 
     /// The stream is over: what is left goes out, with the newline that it lacks where lines are labelled.
@@ -110,6 +119,12 @@ mod tests {
     #[test]
     fn lines_are_held_until_they_are_whole() {
         assert_eq!(relayed(None, false, &["ab", "c\nd", "\n"]), ["", "abc\n", "d\n", ""]);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_held_no_longer() {
+        let long = "x".repeat(MAX_LINE - 1);
+        assert_eq!(relayed(None, false, &[&long, "yz", "\n"]), ["", &format!("{long}yz"), "\n", ""]);
     }
 
     #[test]

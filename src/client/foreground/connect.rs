@@ -51,6 +51,12 @@ impl StreamTasks {
     }
 }
 
+/// Tasks of which each gets large pipes.
+const FEW_TASKS: u32 = 16;
+
+/// Bytes that such a pipe holds.
+const LARGE_PIPE: i32 = 512 << 10;
+
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(pipe2(OFlag::O_CLOEXEC)?)
 }
@@ -183,6 +189,10 @@ impl Connector<'_> {
         }
         let (ours, theirs) = pipe()?;
         nonblocking(&ours)?;
+        if self.tasks <= FEW_TASKS {
+            // So that a task seldom waits for us, nor we for it. What a user may have of such memory is limited.
+            let _ = fcntl(&ours, FcntlArg::F_SETPIPE_SZ(LARGE_PIPE));
+        }
         let label = label.then(|| relay::label(task, self.tasks));
         let relay = Relay::new(label, unbuffered || is_alone);
         self.streams.outputs.push(Output { task, from: ours, relay, to_stderr });
