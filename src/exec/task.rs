@@ -267,7 +267,7 @@ fn prepare(birth: &Birth) -> Result<(), LaunchError> {
         set_limit(limit);
     }
     std::env::set_current_dir(&spec.work_dir).map_err(job_files::no_work_dir(&spec.work_dir))?;
-    reset_signals();
+    unblock_signals();
     close_on_exec();
     Ok(())
 }
@@ -292,7 +292,7 @@ fn go_first(wanted: u32) {
 fn connect(streams: &Streams) -> Result<(), LaunchError> {
     if streams.iter().any(|stream| matches!(stream, Opened::Fifo { .. })) {
         // Nobody may ever open the other end: a task that waits for that must end by SIGTERM.
-        reset_signals();
+        unblock_signals();
     }
     for (target, stream) in streams.iter().enumerate() {
         let source = match stream {
@@ -335,8 +335,9 @@ fn set_limit(limit: &Rlimit) {
     }
 }
 
-/// Whatever the watcher, the launcher or the Rust runtime ignores or blocks is not the task's affair.
-fn reset_signals() {
+/// Whatever the launcher or the Rust runtime ignores or handles is not a task's affair. For a watcher, which blocks all
+/// signals, once: its tasks inherit it.
+pub(super) fn default_signals() {
     // The kernel's own call and not the C library's, which keeps signals 32 and 33 to itself: they may have been
     // inherited as ignored. All zeros is the default action with no flags; 8 is the size of a signal set.
     let default = [0u64; 4];
@@ -347,6 +348,9 @@ fn reset_signals() {
             libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), none, 8usize);
         }
     }
+}
+
+fn unblock_signals() {
     let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None);
 }
 

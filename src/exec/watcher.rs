@@ -24,7 +24,7 @@ use crate::exec::job_files;
 use crate::exec::launch_spec::{LaunchSpec, Rlimit, StepCommand, StepEvent, socket_name};
 use crate::exec::meter::{Meter, Pace};
 use crate::exec::peer::{Peer, flush, poll, tell, tell_last};
-use crate::exec::{LaunchError, LaunchFault, adopt, launcher, wire};
+use crate::exec::{LaunchError, LaunchFault, adopt, launcher, task, wire};
 use crate::model::node::HostFault;
 use crate::model::{ExitCode, ExitRecord, Timestamp};
 use crate::protocol::frame::Decoder;
@@ -36,7 +36,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::prctl::set_name;
-use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocmask};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::ffi::CStr;
 use std::fs::File;
@@ -251,13 +251,12 @@ fn become_watcher() -> io::Result<()> {
     let _ = set_name(HAS_STEP);
     nix::sys::prctl::set_child_subreaper(true)?;
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
-    // Ignored SIGCHLD, the launcher's way, would reap the tasks unseen.
-    // SAFETY: no handler is set.
-    unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl)? };
     nix::unistd::dup2_stdin(&null)?;
     nix::unistd::dup2_stdout(&null)?;
     nix::unistd::dup2_stderr(&null)?;
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
+    // Ignored SIGCHLD, the launcher's way, would reap the tasks unseen.
+    task::default_signals();
     Ok(())
 }
 
