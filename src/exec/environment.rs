@@ -30,7 +30,7 @@ pub struct Environment<'a> {
 impl<'a> Environment<'a> {
     /// Of a job that has its allocation.
     pub fn of(job: &'a Job, host: &'a Host, root: &'a str) -> Self {
-        let alloc = job.run.alloc.clone().unwrap_or_default();
+        let alloc = job.run.alloc.as_deref().cloned().unwrap_or_default();
         Environment { job, alloc, host, node: &host.name, root, vars: Vec::with_capacity(64) }
     }
 
@@ -331,7 +331,8 @@ mod tests {
             ..JobRequest::default()
         };
         let alloc = Allocation { tres: Tres { cpus: 2, mem_mb: 512, ..Tres::ZERO }, ..Allocation::default() };
-        let run = RunState { alloc: Some(alloc), start: Some(Timestamp::from_secs(1000)), ..RunState::default() };
+        let run =
+            RunState { alloc: Some(alloc.into()), start: Some(Timestamp::from_secs(1000)), ..RunState::default() };
         Job { id: JobId(148), partition: "cpu".into(), request: Arc::new(request), run, ..Job::default() }
     }
 

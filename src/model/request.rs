@@ -236,7 +236,7 @@ pub struct JobRequest {
     pub group: String,
     #[serde(skip_serializing_if = "is_default")]
     pub gid: u32,
-    /// `-p`, possibly several separated by commas; the first that fits is taken.
+    /// `-p`, possibly several separated by commas: the job goes where it can start first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
 

@@ -41,7 +41,7 @@ pub struct RunState {
     /// How often the job had been restarted before this run.
     pub restarts: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub alloc: Option<Allocation>,
+    pub alloc: Option<Box<Allocation>>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub usage: Usage,
     /// Who cancelled it (uid), for `CANCELLED by 0`.

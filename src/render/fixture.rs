@@ -98,7 +98,7 @@ impl JobBuilder {
             j.run.state = JobState::Running;
             j.run.reason = Reason::None;
             j.run.start = Some(at(secs));
-            j.run.alloc = Some(Allocation { tres: j.tres, cpu_ids: vec![0], ..Allocation::default() });
+            j.run.alloc = Some(Allocation { tres: j.tres, cpu_ids: vec![0], ..Allocation::default() }.into());
         })
     }
 

@@ -128,7 +128,7 @@ mod tests {
         let job = job(12, "j").ended(JobState::Failed, Reason::NonZeroExitCode, exit, 100, 40);
         job.with(|j| {
             j.tres = TRES;
-            j.run.alloc = Some(Allocation { tres: TRES, ..Allocation::default() });
+            j.run.alloc = Some(Allocation { tres: TRES, ..Allocation::default() }.into());
             j.run.usage =
                 Usage { max_rss_kb: 512 * 1024, user_us: 50_000_000, system_us: 10_000_000, ..Usage::default() };
         })

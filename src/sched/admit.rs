@@ -149,7 +149,7 @@ impl Core {
             JobKind::Batch | JobKind::Run => Texts::New(s.texts),
             JobKind::Allocation => Texts::None,
         };
-        let job = new_job(id, s.request, admitted, s.client, cx.now);
+        let job = new_job(id, s.request, admitted, s.client, cx.now, |request| self.requests.share(request));
         self.add_record(job, None);
         self.set_waits(id, &known);
         self.refresh(id, cx.now);
@@ -170,7 +170,7 @@ impl Core {
         self.learn(&known);
         self.check_dependency(&s.request.dependency, &known)?;
         let (id, cpus, partition) = (JobId(self.next_id), admitted.tres.cpus, admitted.partition.clone());
-        let job = new_job(id, s.request, admitted, s.client, now);
+        let job = new_job(id, s.request, admitted, s.client, now, Arc::new);
         let waits = self.waits_of(&job, &known).map(Box::new);
         let forecast = self.forecast_with(&Record { job, waits, places: Box::default(), start_order: 0 }, now);
         Ok(Trial { estimate: Estimate { id, start: None, cpus, partition }, forecast })
@@ -306,6 +306,7 @@ fn new_job(
     admitted: Admitted,
     client: Option<crate::model::job::Client>,
     now: Timestamp,
+    share: impl FnOnce(JobRequest) -> Arc<JobRequest>,
 ) -> Job {
     let role = match &request.array {
         Some(array) => ArrayRole::Rest { tasks: array.tasks.clone(), limit: array.limit },
@@ -324,7 +325,7 @@ fn new_job(
         submit: now,
         client,
         next_step: u32::from(request.kind == JobKind::Run),
-        request: Arc::new(request),
+        request: share(request),
         ..Job::default()
     }
 }

@@ -22,6 +22,7 @@ use crate::model::partition::Host;
 use crate::model::{JobId, Timestamp};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 /// A running job, as far as others wait for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,13 +77,13 @@ pub struct Round {
     /// What was considered last.
     at: Option<QueueKey>,
     /// Its shape, behind the first that had to wait, while it does not have to.
-    shape: Option<Shape>,
+    shape: Option<Arc<Shape>>,
     /// Of the other shapes that are worth a look, the record that is next. `None`: none had to wait yet.
     heads: Option<BinaryHeap<Reverse<Head>>>,
 }
 
 /// A record that is next. `IsAlone`: of its shape only this one is worth a look.
-type Head = (QueueKey, Shape, IsAlone);
+type Head = (QueueKey, Arc<Shape>, IsAlone);
 type IsAlone = bool;
 
 impl Round {
@@ -126,11 +127,12 @@ impl Round {
             let is_first = !self.has_reservation(&want, room) && is_below_limits(&want, room, host);
             is_first || self.passing(None, &want, shape.limit, room, host).is_some()
         };
-        let next_of = |shape: Shape, at| queue.after_of(&shape, at).map(|key| Reverse((key, shape, false)));
+        let next_of = |shape: Arc<Shape>, at| queue.after_of(&shape, at).map(|key| Reverse((key, shape, false)));
         let mut heads = heads.unwrap_or_else(|| {
-            let is_wide_enough = |shape: &&Shape| shape.needs_cpus() <= most || room.lines() > self.reservations.len();
+            let is_wide_enough =
+                |shape: &&Arc<Shape>| shape.needs_cpus() <= most || room.lines() > self.reservations.len();
             let shapes = queue.shapes().take_while(is_wide_enough).filter(|shape| is_worth(shape));
-            shapes.filter_map(|shape| next_of(shape.clone(), from)).collect()
+            shapes.filter_map(|shape| next_of(Arc::clone(shape), from)).collect()
         });
         heads.extend(last.and_then(|shape| next_of(shape, from)));
         heads.extend(elsewhere.into_iter().map(|Place { key, shape }| Reverse((key, shape, true))));

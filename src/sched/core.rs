@@ -11,6 +11,7 @@ use super::index::NameGroup;
 use super::ledger::Ledger;
 use super::node::Node;
 use super::queue::{Place, Queue, QueueKey, rank};
+use super::requests::Requests;
 use super::room::Part;
 use super::steps::StepWait;
 use super::types::{Config, Cx, Effect};
@@ -46,7 +47,8 @@ pub struct Core {
     pub(super) next_id: u32,
     /// Starts so far.
     pub(super) starts: u64,
-    pub(super) jobs: BTreeMap<JobId, Record>,
+    /// Each in a place of its own: a tree of large records is half empty.
+    pub(super) jobs: BTreeMap<JobId, Box<Record>>,
     pub(super) ledger: Ledger,
     pub(super) gpu_use: GpuUse,
     pub(super) queue: Queue,
@@ -70,6 +72,7 @@ pub struct Core {
     /// Records whose state has changed and whose dependents have not been told yet.
     pub(super) changed: VecDeque<JobId>,
     pub(super) experience: Experience,
+    pub(super) requests: Requests,
     pub(super) last_round: RoundFacts,
     /// Whether the node takes jobs.
     pub(super) node: Node,
@@ -120,6 +123,7 @@ impl Core {
             step_waits: BTreeMap::new(),
             changed: VecDeque::new(),
             experience: Experience::default(),
+            requests: Requests::default(),
             last_round: RoundFacts::default(),
             node: Node::default(),
             launched_at_death: None,
@@ -202,7 +206,7 @@ impl Core {
     pub(super) fn add_record(&mut self, job: Job, waits: Option<Box<Waits>>) {
         let id = job.id;
         self.clients.extend(job.client.map(|client| (client.process, id)));
-        self.jobs.insert(id, Record { job, waits: None, places: Box::default(), start_order: 0 });
+        self.jobs.insert(id, Box::new(Record { job, waits: None, places: Box::default(), start_order: 0 }));
         self.put_waits(id, waits);
         self.index(id);
     }
@@ -300,7 +304,7 @@ impl Core {
     }
 
     pub(super) fn place_of(&self, choice: &Choice) -> Place {
-        Place { key: self.queue_key(choice), shape: choice.shape() }
+        Place { key: self.queue_key(choice), shape: self.queue.known(choice.shape()) }
     }
 
     fn queue_key(&self, choice: &Choice) -> QueueKey {

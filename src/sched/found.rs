@@ -146,7 +146,7 @@ fn step(job: &Job, trace: &Trace) -> Step {
         start: ended.map_or(job.run.start.unwrap_or(job.submit), |record| record.started),
         end: ended.map(|record| record.ended),
         exit: ending.map_or(ExitCode::OK, |ending| ending.exit),
-        alloc: job.run.alloc.clone().unwrap_or_default(),
+        alloc: job.run.alloc.as_deref().cloned().unwrap_or_default(),
         usage: ended.map_or_else(Usage::default, |record| record.usage),
         submit_line: String::new(),
         overlap: true,

@@ -187,7 +187,7 @@ impl Core {
 
     fn holders_of_gpus(&self) -> impl Iterator<Item = (&Job, &Allocation)> {
         let jobs = self.active.iter().filter_map(|id| self.job(*id)).filter(|job| job.run.state == JobState::Running);
-        jobs.filter_map(|job| Some((job, job.run.alloc.as_ref().filter(|alloc| !alloc.gpu_ids.is_empty())?)))
+        jobs.filter_map(|job| Some((job, job.run.alloc.as_deref().filter(|alloc| !alloc.gpu_ids.is_empty())?)))
     }
 
     /// Adds what was read to what jobs and their steps have used.

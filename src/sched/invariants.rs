@@ -111,7 +111,7 @@ impl Core {
                 return Err(format!("job {} is {} and in the queue", key.id, record.job.run.state));
             }
         }
-        let places = self.jobs.values().flat_map(|record| record.places.iter().map(move |place| (record, place)));
+        let places = self.jobs.values().flat_map(|record| record.places.iter().map(move |place| (&**record, place)));
         let is_true = |(record, place): &(&Record, &Place)| {
             let mut choices = Choice::all(&record.job, &self.config);
             choices.any(|choice| self.place_of(&choice) == **place)

@@ -27,6 +27,7 @@
 //! | `steps` | launches inside an allocation |
 //! | `timers` | what becomes due |
 //! | `view` | what queries see |
+//! | `requests` | requests that are alike, kept once |
 //! | `recover` | the state after a restart of the daemon |
 //! | `found` | records of jobs that the database does not know |
 //! | `reboot` | what became of jobs that ran when the machine went down |
@@ -57,6 +58,7 @@ mod plan;
 mod queue;
 mod reboot;
 mod recover;
+mod requests;
 mod room;
 mod seats;
 mod site;

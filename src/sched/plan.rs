@@ -164,7 +164,7 @@ impl Core {
         if let Some(record) = self.jobs.get_mut(&own) {
             record.start_order = self.starts;
             let job = &mut record.job;
-            job.run.alloc = Some(alloc);
+            job.run.alloc = Some(alloc.into());
             job.run.start = Some(cx.now);
             (job.run.clock, job.run.stepped_us) = (Some(self.clock), 0);
             job.run.end = None;

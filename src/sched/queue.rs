@@ -14,6 +14,7 @@ use crate::model::{JobId, JobRequest, Tres};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
+use std::sync::Arc;
 
 /// The priority of a job that asked for none. Low, so that an explicit priority overrides the order of
 /// submission, and not 0, which in Slurm means held.
@@ -96,7 +97,8 @@ impl Lane {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     pub key: QueueKey,
-    pub shape: Shape,
+    /// One for all that are alike.
+    pub shape: Arc<Shape>,
 }
 
 /// The records that only wait for resources, in their order: all of them, and those of each shape. One that may go to
@@ -107,11 +109,16 @@ pub struct Place {
 pub struct Queue {
     keys: BTreeSet<QueueKey>,
     lanes: BTreeMap<Lane, BTreeSet<QueueKey>>,
-    shapes: BTreeMap<Shape, BTreeSet<QueueKey>>,
+    shapes: BTreeMap<Arc<Shape>, BTreeSet<QueueKey>>,
     arrivals: u64,
 }
 
 impl Queue {
+    /// The shape, as those have it that wait already.
+    pub fn known(&self, shape: Shape) -> Arc<Shape> {
+        self.shapes.get_key_value(&shape).map_or_else(|| Arc::new(shape), |(known, _)| Arc::clone(known))
+    }
+
     /// Puts a record into a line in which it was not.
     pub fn insert(&mut self, place: &Place) {
         self.enter(place);
@@ -137,7 +144,7 @@ impl Queue {
         self.lanes.entry(Lane::of(shape)).or_default().insert(*key);
         match self.shapes.get_mut(shape) {
             Some(line) => line.insert(*key),
-            None => self.shapes.entry(shape.clone()).or_default().insert(*key),
+            None => self.shapes.entry(Arc::clone(shape)).or_default().insert(*key),
         };
     }
 
@@ -188,7 +195,7 @@ impl Queue {
     }
 
     /// The shapes, those that need the fewest CPUs first.
-    pub fn shapes(&self) -> impl Iterator<Item = &Shape> {
+    pub fn shapes(&self) -> impl Iterator<Item = &Arc<Shape>> {
         self.shapes.keys()
     }
 

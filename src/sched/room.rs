@@ -72,7 +72,7 @@ impl Part {
     /// What a job holds that runs. `None`: nothing.
     pub fn of(job: &Job, config: &Config) -> Option<Part> {
         let place = Seating::of(&job.request, &job.partition, config);
-        Some(Part { alloc: job.run.alloc.clone()?, place })
+        Some(Part { alloc: job.run.alloc.as_deref().cloned()?, place })
     }
 }
 

@@ -19,7 +19,7 @@ pub fn own_step(job: &Job) -> Option<Step> {
         StepId::Batch => ("batch".to_string(), 1),
         StepId::Num(_) | StepId::Interactive => (job.request.name.clone(), job.request.task_count()),
     };
-    let (start, alloc) = (job.run.start?, job.run.alloc.clone()?);
+    let (start, alloc) = (job.run.start?, job.run.alloc.as_deref().cloned()?);
     // Slurm shows the script of a job that was ended from outside, or died by a signal, as CANCELLED, and one that caught
     // the signal by the code that it chose.
     let (state, exit) = match job.run.state {

@@ -229,7 +229,7 @@ mod tests {
             suspended_us: 9,
             derived_exit: ExitCode::status(3),
             restarts: 1,
-            alloc: Some(Allocation { cpu_ids: vec![0, 1], gpu_ids: vec![1], ..alloc(2, 1024, 1) }),
+            alloc: Some(Allocation { cpu_ids: vec![0, 1], gpu_ids: vec![1], ..alloc(2, 1024, 1) }.into()),
             usage: usage(70, 80, 90, TaskUsage { pages: SPREAD, ..TaskUsage::default() }),
             system_comment: Some("it's \"quoted\"".to_owned()),
             ..RunState::default()

@@ -256,7 +256,7 @@ pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
                     exit,
                     derived_exit,
                     restarts,
-                    alloc,
+                    alloc: alloc.map(Box::new),
                     usage,
                     cancelled_by,
                     system_comment: cancelled_by.map(|by| format!("words {by}")),

@@ -23,7 +23,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 impl RunnerActor {
     fn make_cgroup(&mut self) -> Result<(), LaunchError> {
         let (Some(base), Some(job), None) = (&self.setup.cgroups, &self.job, &self.cgroup) else { return Ok(()) };
-        let alloc = job.run.alloc.clone().unwrap_or_else(|| Allocation { tres: job.tres, ..Allocation::default() });
+        let alloc =
+            job.run.alloc.as_deref().cloned().unwrap_or_else(|| Allocation { tres: job.tres, ..Allocation::default() });
         let was_bad = base.is_bad();
         let made = base.job(self.id).map_err(LaunchError::from).and_then(|cgroup| {
             job_dirs::note_cgroup(&self.setup.paths.job_dir(self.id), cgroup.dir())?;
