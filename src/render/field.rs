@@ -236,10 +236,10 @@ pub fn by_own_name<T: Table>(name: &str) -> Option<usize> {
 
 /// Whether two field names are the same but for case, `-` and `_`.
 fn same_name(a: &str, b: &str) -> bool {
-    let letters = |s: &'_ str| -> Vec<u8> {
-        s.bytes().filter(|c| !matches!(c, b'-' | b'_')).map(|c| c.to_ascii_lowercase()).collect()
-    };
-    letters(a) == letters(b)
+    fn letters(name: &str) -> impl Iterator<Item = u8> {
+        name.bytes().filter(|c| !matches!(c, b'-' | b'_')).map(|c| c.to_ascii_lowercase())
+    }
+    letters(a).eq(letters(b))
 }
 
 /// A field that does not exist: what Slurm says of it, and what there is.

@@ -29,7 +29,8 @@ impl<T: Table> Sort<T> {
         for word in text.split(',').map(str::trim) {
             let name = word.trim_start_matches(['+', '-']);
             // One letter is always a code: `t` is the state and not a name.
-            match by_own_name::<T>(name).filter(|_| name.chars().count() > 1) {
+            let is_code = name.chars().nth(1).is_none();
+            match if is_code { None } else { by_own_name::<T>(name) } {
                 Some(field) => keys.push(SortKey { field, descends: word.starts_with('-') }),
                 None => push_codes::<T>(&mut keys, word)?,
             }

@@ -1,5 +1,7 @@
 //! The host's memory, from `/proc/meminfo`, in megabytes, as everywhere in Slurm; and what this process does with its own.
 
+use crate::sys::proc;
+
 /// What is taken where `/proc/meminfo` cannot be read.
 const FALLBACK_MB: u64 = 16384;
 
@@ -21,7 +23,7 @@ fn parse_free_mb(meminfo: &str) -> u64 {
 }
 
 fn read() -> String {
-    std::fs::read_to_string("/proc/meminfo").unwrap_or_default()
+    proc::read("/proc/meminfo").ok().and_then(|text| String::from_utf8(text).ok()).unwrap_or_default()
 }
 
 /// The memory of this host.
@@ -37,11 +39,10 @@ pub fn probe_free_mb() -> u64 {
 /// Has this process keep the memory that it frees for what comes next. The C library would give much of it back, and each
 /// page that is taken again costs time. For commands: they end soon.
 pub fn keep_freed() {
-    const MB: libc::c_int = 1 << 20;
     #[cfg(target_env = "gnu")]
-    for (what, bytes) in [(libc::M_TRIM_THRESHOLD, 64 * MB), (libc::M_MMAP_THRESHOLD, 32 * MB), (libc::M_TOP_PAD, MB)] {
+    for (what, megabytes) in [(libc::M_TRIM_THRESHOLD, 64), (libc::M_MMAP_THRESHOLD, 32), (libc::M_TOP_PAD, 1)] {
         // SAFETY: it takes two numbers, and no thread runs yet.
-        unsafe { libc::mallopt(what, bytes) };
+        unsafe { libc::mallopt(what, megabytes << 20) };
     }
 }
 

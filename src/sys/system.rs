@@ -1,5 +1,6 @@
 //! Kernel, architecture, host name, boot time and load.
 
+use crate::sys::proc;
 use nix::unistd::{SysconfVar, sysconf};
 use std::fs;
 
@@ -36,7 +37,8 @@ fn parse_load_centi(loadavg: &str) -> Option<u32> {
 
 /// The load of the last minute times 100; 0 where it cannot be read.
 pub fn probe_load_centi() -> u32 {
-    fs::read_to_string("/proc/loadavg").ok().as_deref().and_then(parse_load_centi).unwrap_or(0)
+    let told = proc::read("/proc/loadavg").ok().and_then(|text| String::from_utf8(text).ok());
+    told.as_deref().and_then(parse_load_centi).unwrap_or(0)
 }
 
 /// The name up to its first dot: Slurm names nodes so.

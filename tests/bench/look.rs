@@ -1,5 +1,6 @@
-//! What looking costs, and whether a long history or a long queue is felt: each query beside `/bin/true`, once with a few
-//! jobs and once with 100,000 ended and 10,000 waiting ones. One run prints them all: `cargo bench --bench look`.
+//! What looking costs, and whether a long history or a long queue is felt: each query beside `/bin/true`, with a few jobs,
+//! with 100,000 ended and 10,000 waiting ones, and with 100,000 waiting ones. One run prints the medians of them all, taken in
+//! turns: `cargo bench --bench look`.
 
 use diesel::connection::{Connection, SimpleConnection};
 use diesel::sqlite::SqliteConnection;
@@ -51,16 +52,19 @@ fn lab(history: u32, queue: u32) -> Lab {
 }
 
 fn main() {
-    let (few, many) = (lab(100, 10), lab(100_000, 10_000));
+    let (few, many, long) = (lab(100, 10), lab(100_000, 10_000), lab(100, 100_000));
     let ask = |lab: &Lab, line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
         lab.run(words[0], &words[1..])
     };
-    assert_eq!(ask(&many, "squeue -h -o %i").lines().count(), 10_000);
-    let bare = summary((0..ROUNDS).map(|_| timed(|| drop(Command::new("/bin/true").output()))).collect()).1;
-    println!("{:<34} {:>10} {:>14} {:>8}", "", "100 + 10", "100000 + 10000", "ratio");
-    println!("{:<34} {bare:7.2} ms", "/bin/true");
-    let lines = [
+    for (lab, waiting) in [(&many, 10_000), (&long, 100_000)] {
+        assert_eq!(ask(lab, "squeue -h -o %i").lines().count(), waiting);
+    }
+    println!(
+        "{:<34} {:>9} {:>10} {:>16} {:>8} {:>14}",
+        "ms", "/bin/true", "100 + 10", "100000 + 10000", "ratio", "100 + 100000"
+    );
+    for (name, line) in [
         ("squeue", "squeue"),
         ("squeue -o %i %j %t (Slurm's form)", "squeue -o %i|%j|%t"),
         ("squeue -j ID", "squeue -j @Q"),
@@ -72,17 +76,22 @@ fn main() {
         ("sacct -X -S 2000-01-01 (all)", "sacct -X -S 2000-01-01"),
         ("sbatch -H", "sbatch -H --wrap true"),
         ("sinfo", "sinfo"),
-    ];
-    for (name, line) in lines {
-        let (mut small, mut large) = (Vec::new(), Vec::new());
+    ] {
+        let mut times: [Vec<_>; 4] = Default::default();
         for round in 0..ROUNDS {
             let with =
                 |queued: usize, past: usize| line.replace("@Q", &queued.to_string()).replace("@H", &past.to_string());
-            let (here, there) = (with(101 + round % 10, 1 + round), with(100_001 + 600 * round, 1 + 6000 * round));
-            small.push(timed(|| drop(ask(&few, &here))));
-            large.push(timed(|| drop(ask(&many, &there))));
+            let lines = [
+                (&few, with(101 + round % 10, 1 + round)),
+                (&many, with(100_001 + 600 * round, 1 + 6000 * round)),
+                (&long, with(101 + 6000 * round, 1 + round)),
+            ];
+            times[0].push(timed(|| drop(Command::new("/bin/true").output())));
+            for (times, (lab, line)) in times[1..].iter_mut().zip(lines) {
+                times.push(timed(|| drop(ask(lab, &line))));
+            }
         }
-        let ((_, small), (_, large)) = (summary(small), summary(large));
-        println!("{name:<34} {small:7.2} ms {large:11.2} ms {:7.1}x", large / small);
+        let [bare, few, many, long] = times.map(|times| summary(times).1);
+        println!("{name:<34} {bare:9.2} {few:10.2} {many:16.2} {:7.1}x {long:14.2}", many / few);
     }
 }

@@ -3,6 +3,7 @@
 use super::SchedulerActor;
 use crate::actors::launch_plan::fill_paths;
 use crate::actors::messages::{FindJobs, FoundJobs, QueryJobs, QueryUsage, RefreshLive, RunnerCommand};
+use crate::model::job::Hold;
 use crate::model::tres::Usage;
 use crate::model::view::{JobList, JobView};
 use crate::model::{JobId, JobRef, JobState, StepId, StepKey};
@@ -52,7 +53,8 @@ impl Handler<QueryJobs> for SchedulerActor {
             self.core.tell_who_is_before(alone, now);
         }
         let is_pending = |view: &JobView| view.run.state == JobState::Pending;
-        let forecast = query.expected_starts && jobs.iter().any(is_pending);
+        // The plan starts none that is held.
+        let forecast = query.expected_starts && jobs.iter().any(|view| is_pending(view) && view.hold == Hold::No);
         let forecast = forecast.then(|| self.forecasts.present(&self.core, now));
         Box::pin(async move {
             if let Some(forecast) = forecast {
