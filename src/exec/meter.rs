@@ -238,8 +238,9 @@ impl Meter {
     }
 
     fn add_peaks(&self, usage: &mut Usage) {
-        // A task begins with the watcher's memory, and the kernel remembers that as its peak.
-        let is_own = usage.max_rss_kb <= own_peak_kb() && self.peak_rss_kb > 0;
+        // A task begins with the watcher's memory, and the kernel remembers that as its peak. Where nothing was seen either,
+        // nothing is known, as in Slurm of a step that is over before the first look.
+        let is_own = usage.max_rss_kb <= own_peak_kb();
         usage.max_rss_kb = if is_own { self.peak_rss_kb } else { usage.max_rss_kb.max(self.peak_rss_kb) };
         let over = |amount: fn(&Task) -> u64| Spread::over(self.tasks.iter().map(|task| (task.rank, amount(task))));
         usage.tasks = TaskUsage {
