@@ -14,6 +14,7 @@
 //! | `model` | the words: job, run state, step, update, query, refusal, states, reasons, trackable resources (TRES) | yes |
 //! | `spec` | text that a user writes, to those values: one grammar a file | yes |
 //! | `sched` | decisions: who is admitted, who runs now, who waits and why, how a job ends | yes |
+//! | `jobmgr` | the step manager's decisions: its language, who waits for whom, which step starts next | yes |
 //! | `render` | those values to text: one layout, one table of fields a command, records, JSON | yes |
 //! | `protocol` | requests and answers, and the frames that carry them | yes |
 //! | `store` | the database: migrations, rows, commits, questions about the past | |
@@ -22,6 +23,7 @@
 //! | `actors` | shells around `sched`, `store` and `exec`: translate, call, carry out | |
 //! | `daemon` | wiring and life cycle: settings, lock, listener, sessions, log | |
 //! | `client` | the command's side of the socket: connect, ask, wait, run tasks in the foreground | |
+//! | `manager` | the step manager carried out: its loop, its socket, its journal, its line to the daemon | |
 //! | `args` | what the command lines share: getopt's manners, precedence, refusals | |
 //! | `commands` | one file a command, and the one table of all commands | |
 //!
@@ -102,6 +104,8 @@ mod client;
 mod commands;
 mod daemon;
 mod exec;
+mod jobmgr;
+mod manager;
 mod model;
 mod protocol;
 mod render;

@@ -22,6 +22,7 @@ mod examples;
 mod gpus;
 mod history;
 mod install;
+mod jobmgr;
 mod leaks;
 mod long_answers;
 mod lost_daemon;

@@ -7,10 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A layer and the layers that it may use besides itself.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("model", &[]),
     ("spec", &["model"]),
     ("sched", &["model", "spec"]),
+    ("jobmgr", &["model", "spec"]),
     ("render", &["model"]),
     ("protocol", &["model"]),
     ("store", &["model"]),
@@ -22,13 +23,17 @@ const LAYERS: [(&str, &[&str]); 13] = [
     // spec: the values of settings and of slotd.toml.
     ("daemon", &["model", "sched", "store", "exec", "sys", "protocol", "actors", "spec"]),
     ("client", &["model", "protocol", "exec", "sys"]),
+    ("manager", &["model", "jobmgr", "client", "protocol", "exec", "sys", "spec"]),
     ("args", &["model", "spec"]),
     // The one binary is also the daemon and its launcher, and a client tells the daemon which process it is: "daemon"
     // and "exec".
-    ("commands", &["model", "args", "client", "spec", "render", "protocol", "sys", "daemon", "exec"]),
+    (
+        "commands",
+        &["model", "args", "client", "spec", "render", "protocol", "sys", "daemon", "exec", "jobmgr", "manager"],
+    ),
 ];
 
-const PURE: [&str; 4] = ["model", "spec", "sched", "render"];
+const PURE: [&str; 5] = ["model", "spec", "sched", "jobmgr", "render"];
 
 /// What reaches out of a process, or reads a clock.
 const IMPURE: [&str; 16] = [
@@ -51,10 +56,11 @@ const IMPURE: [&str; 16] = [
 ];
 
 /// Crates of the pure layers. Everything else would be I/O, or belongs to an edge.
-const PURE_CRATES: [(&str, &[&str]); 4] = [
+const PURE_CRATES: [(&str, &[&str]); 5] = [
     ("model", &["serde", "wildmatch"]),
     ("spec", &["serde", "jiff", "shlex", "strsim"]),
     ("sched", &["serde"]),
+    ("jobmgr", &["serde", "serde_json", "toml", "csv", "wildmatch"]),
     ("render", &["serde", "serde_json", "jiff", "thiserror"]),
 ];
 

@@ -42,6 +42,7 @@ fn vars(id: JobId, role: &ArrayRole, request: &JobRequest, host: &str, step: Ste
         ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => tasks.single(),
     };
     FilenameVars {
+        step_name: None,
         job_id: id.0,
         array_job: role.array_job(id).unwrap_or(id).0,
         array_task,

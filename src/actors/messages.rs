@@ -12,8 +12,8 @@ use crate::model::notice::Notice;
 use crate::model::partition::Host;
 use crate::model::query::JobQuery;
 use crate::model::view::{JobList, JobView, NodeView};
-use crate::model::{ExitCode, ExitRecord, Job, JobId, JobRef, Refusal, StepId, StepKey, StoreFault};
-use crate::protocol::answer::Outcome;
+use crate::model::{ExitCode, ExitRecord, Job, JobId, JobRef, Refusal, Step, StepId, StepKey, StoreFault};
+use crate::protocol::answer::{ManagedJob, Outcome};
 use crate::protocol::request::{CancelAsk, ControlAction, StepLaunch, UsageAsk};
 use crate::sched::{Config, EndCause, EndedJob, Estimate, SignalTarget, StopCause, Submission};
 use crate::store::StoreError;
@@ -152,6 +152,43 @@ pub struct CreateStep {
     pub news: NewsSender,
     /// Names the request while it waits.
     pub ticket: u64,
+}
+
+/// A process manages the steps of a job, or wants more numbers for them.
+#[derive(Message)]
+#[rtype(result = "Result<Box<ManagedJob>, Refusal>")]
+pub struct ManageSteps {
+    pub job: JobId,
+    pub client: ClientProcess,
+    pub within: Option<StepId>,
+    pub numbers: u32,
+    pub news: NewsSender,
+}
+
+/// What became of steps of the manager of a job. Answered when it is durable.
+#[derive(Message)]
+#[rtype(result = "Result<(), Refusal>")]
+pub struct RecordSteps {
+    pub job: JobId,
+    pub run: u32,
+    pub steps: Vec<Step>,
+}
+
+/// The manager of a job has ended, or its connection has. Numbers that it did not use can be given again.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct LeaveSteps {
+    pub job: JobId,
+    pub client: ClientProcess,
+    pub unused: Option<(u32, u32)>,
+}
+
+/// What a manager says that a step of it uses.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct StepMeasured {
+    pub ticket: u64,
+    pub usage: StepUsage,
 }
 
 /// The client of a waiting step went away.

@@ -18,6 +18,7 @@ use crate::exec::cgroup::{CgroupBase, JobCgroup};
 use crate::exec::launch_mark::LaunchMark;
 use crate::exec::launch_spec::{SignalScope, StepCommand, StepEvent, StepUsage};
 use crate::exec::step_handle::StepCommands;
+use crate::exec::step_journal;
 use crate::exec::{LaunchError, LaunchSpec, Launcher, job_dirs};
 use crate::model::partition::Host;
 use crate::model::request::JobKind;
@@ -46,6 +47,8 @@ pub struct RunnerOutputs {
     pub step_stopping: Recipient<StepStopping>,
     pub limit_reached: Recipient<LimitReached>,
     pub step_ended: Recipient<StepEnded>,
+    /// Steps of a manager that could not tell of them itself.
+    pub steps_found: Recipient<RecordSteps>,
     pub job_ended: Recipient<JobEnded>,
     pub died: Recipient<RunnerDied>,
     pub cgroups_checked: Recipient<CgroupsChecked>,
@@ -242,8 +245,25 @@ impl RunnerActor {
 
     fn finish(&mut self, record: ExitRecord, cause: EndCause, ctx: &mut Context<Self>) {
         self.done = true;
-        self.setup.outputs.job_ended.do_send(JobEnded { job: self.id, record, cause });
-        ctx.stop();
+        let (job, run, job_dir) = (self.id, self.run(), self.setup.paths.job_dir(self.id));
+        let outputs = self.setup.outputs.clone();
+        let end = move || outputs.job_ended.do_send(JobEnded { job, record, cause });
+        if !step_journal::path(&job_dir, run).exists() {
+            end();
+            return ctx.stop();
+        }
+        // What the manager of its steps wrote down and could not tell is told before.
+        let recorded = self.setup.outputs.steps_found.clone();
+        let read = tokio::task::spawn_blocking(move || step_journal::undelivered(&job_dir, run));
+        ctx.wait(read.into_actor(self).map(move |steps, _, ctx| {
+            match steps {
+                Ok(Ok(steps)) => recorded.do_send(RecordSteps { job, run, steps }),
+                Ok(Err(why)) => log::error!("job {job}: the journal of its steps cannot be read: {why}"),
+                Err(why) => log::error!("job {job}: the journal of its steps was not read: {why}"),
+            }
+            end();
+            ctx.stop();
+        }));
     }
 
     /// A step whose connection is gone has ended.

@@ -28,6 +28,7 @@ mod diagnostics;
 mod effects;
 mod forecasts;
 mod in_flight;
+mod managed;
 mod node;
 mod notices;
 mod query;
@@ -41,6 +42,7 @@ mod watchers;
 use diagnostics::Counters;
 use forecasts::Forecasts;
 use in_flight::{InFlight, Waiting};
+use managed::Managers;
 use notices::Notices;
 use steps::Ticket;
 use trouble::{Asker, Told};
@@ -103,6 +105,7 @@ pub struct SchedulerActor {
     /// Steps whose processes are known to exist, and those processes.
     running_steps: HashMap<StepKey, Vec<u32>>,
     tickets: HashMap<u64, Ticket>,
+    managers: Managers,
     /// Running jobs of an earlier daemon, to be taken over at the start.
     adopt: Vec<Job>,
     /// Decided before the start, and not yet committed.
@@ -137,6 +140,7 @@ impl SchedulerActor {
             step_news: HashMap::new(),
             running_steps: HashMap::new(),
             tickets: HashMap::new(),
+            managers: Managers::default(),
             adopt,
             opening,
             counters: Counters::since(daemon_start),

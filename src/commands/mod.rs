@@ -40,6 +40,7 @@ pub mod scontrol;
 pub mod sdiag;
 pub mod seff;
 pub mod sinfo;
+pub mod sjobmgr;
 mod slotd;
 pub mod sprio;
 pub mod squeue;
@@ -80,7 +81,7 @@ impl Entry {
 }
 
 /// The commands. The dispatcher, help, man pages, completions and the installer's links are made of this table.
-pub const COMMANDS: [Entry; 13] = [
+pub const COMMANDS: [Entry; 14] = [
     sbatch::ENTRY,
     srun::ENTRY,
     salloc::ENTRY,
@@ -94,6 +95,7 @@ pub const COMMANDS: [Entry; 13] = [
     sprio::ENTRY,
     sdiag::ENTRY,
     seff::ENTRY,
+    sjobmgr::ENTRY,
 ];
 
 /// The command of exactly this name: a renamed binary (`slotd-1.2`) is `slotd`.

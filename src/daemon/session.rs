@@ -11,6 +11,7 @@ use crate::daemon::history::History;
 use crate::daemon::requests::Requests;
 use crate::daemon::settings::Settings;
 use crate::daemon::wire::FrameReader;
+use crate::exec::launch_spec::StepUsage;
 use crate::model::change::LaunchTexts;
 use crate::model::job::ClientProcess;
 use crate::model::{Job, JobId, JobRef, Refusal, StepId, Timestamp};
@@ -61,6 +62,8 @@ pub struct Hub {
 struct Held {
     allocation: Option<(JobId, ClientProcess)>,
     tickets: Vec<u64>,
+    /// The job whose steps it manages.
+    managed: Option<(JobId, ClientProcess)>,
 }
 
 struct Session {
@@ -210,6 +213,25 @@ impl Session {
                 hub.scheduler.send(ReleaseAllocation { job, exit }).await?;
                 None
             }
+            Request::ManageSteps { job, client, within, numbers } => {
+                return self.manage_steps(job, client, within, numbers).await;
+            }
+            Request::RecordSteps { job, run, steps } => {
+                match hub.scheduler.send(RecordSteps { job, run, steps }).await? {
+                    Ok(()) => plain(Answer::Recorded),
+                    Err(why) => refused(why),
+                }
+            }
+            Request::LeaveSteps { job, client, unused } => {
+                self.held.managed = None;
+                hub.scheduler.send(LeaveSteps { job, client, unused: Some(unused) }).await?;
+                plain(Answer::Recorded)
+            }
+            Request::StepMeasured { ticket, usage, pids } => {
+                let usage = StepUsage { total: usage, pids, ..StepUsage::default() };
+                hub.scheduler.send(StepMeasured { ticket, usage }).await?;
+                None
+            }
             Request::BatchScript(job) => return self.batch_text(job, |texts| texts.script).await,
             Request::BatchEnv(job) => return self.batch_text(job, |texts| texts.env).await,
         })
@@ -244,6 +266,24 @@ impl Session {
             Ok(view) => {
                 self.held.allocation = holds.then_some((job, client));
                 plain(Answer::Granted { view: Box::new(view) })
+            }
+            Err(why) => refused(why),
+        })
+    }
+
+    async fn manage_steps(
+        &mut self,
+        job: JobId,
+        client: ClientProcess,
+        within: Option<StepId>,
+        numbers: u32,
+    ) -> Replied {
+        let message = ManageSteps { job, client, within, numbers, news: self.news.clone() };
+        Ok(match self.hub.scheduler.send(message).await? {
+            Ok(mut managed) => {
+                managed.grace_ms = u64::try_from(self.hub.settings.kill_wait.as_millis()).unwrap_or(u64::MAX);
+                self.held.managed = Some((job, client));
+                plain(Answer::Managed(managed))
             }
             Err(why) => refused(why),
         })
@@ -306,6 +346,9 @@ impl Session {
     fn release(self) {
         for ticket in self.held.tickets {
             self.hub.scheduler.do_send(AbandonStep { ticket });
+        }
+        if let Some((job, client)) = self.held.managed {
+            self.hub.scheduler.do_send(LeaveSteps { job, client, unused: None });
         }
         if let Some((job, client)) = self.held.allocation {
             self.hub.scheduler.do_send(ClientGone { job, client });

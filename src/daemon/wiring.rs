@@ -153,6 +153,7 @@ fn runner_outputs(scheduler: &Addr<SchedulerActor>) -> RunnerOutputs {
         step_stopping: scheduler.clone().recipient(),
         limit_reached: scheduler.clone().recipient(),
         step_ended: scheduler.clone().recipient(),
+        steps_found: scheduler.clone().recipient(),
         job_ended: scheduler.clone().recipient(),
         died: scheduler.clone().recipient(),
         cgroups_checked: scheduler.clone().recipient(),

@@ -22,6 +22,8 @@ mod peer;
 pub mod remains;
 mod runner_script;
 pub mod step_handle;
+pub mod step_journal;
+pub mod step_launcher;
 mod task;
 pub mod tie;
 pub mod watcher;

@@ -156,6 +156,10 @@ pub enum Refusal {
         job: JobId,
         step: Option<StepId>,
     },
+    /// Another process manages the steps of the job.
+    Managed {
+        pid: u32,
+    },
     /// Nothing of it was done: the database cannot be written.
     NotStored(StoreFault),
     /// It was done, and is not on disk yet.
@@ -229,6 +233,7 @@ impl Refusal {
             // Slurm does not know the word where there are no GPUs, and knows too few where there are some.
             Refusal::TooManyGpus { host, .. } => *host == 0,
             Refusal::Forgotten { .. }
+            | Refusal::Managed { .. }
             | Refusal::ShuttingDown
             | Refusal::Crowded
             | Refusal::TooManyClients(_)
@@ -310,6 +315,7 @@ impl fmt::Display for Refusal {
             Refusal::Forgotten { job, step: Some(step) } => {
                 return write!(f, "the daemon knows no step {job}.{step} any more");
             }
+            Refusal::Managed { pid } => return write!(f, "process {pid} manages the steps of this job already"),
             Refusal::Forgotten { job, step: None } => return write!(f, "the daemon knows no job {job} any more"),
             Refusal::NotStored(fault) => return write!(f, "{fault}: {} and try again", fault.remedy()),
             Refusal::Unrecorded(fault) => {

@@ -37,6 +37,9 @@ pub struct Step {
     pub clock: Option<ClockBase>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub stepped_us: i64,
+    /// The job's step manager runs it (`sjobmgr`), and tells of it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub managed: bool,
 }
 
 impl Step {

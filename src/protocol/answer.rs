@@ -1,6 +1,8 @@
 //! What the daemon says: answers to requests, and news on a connection that waits.
 
 use crate::model::diagnostics::Diagnostics;
+use crate::model::partition::Host;
+use crate::model::tres::Allocation;
 use crate::model::view::{JobList, JobView, NodeView};
 use crate::model::{ExitCode, ExitRecord, JobId, JobRef, Refusal, StepId, StepKey, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -40,6 +42,9 @@ pub enum Answer {
         /// The processes of each step.
         processes: Vec<(StepKey, Vec<i32>)>,
     },
+    /// The process manages the job's steps.
+    Managed(Box<ManagedJob>),
+    Recorded,
     /// The request is not carried out.
     Refused(Refusal),
 
@@ -69,6 +74,37 @@ pub enum Answer {
     StepLost,
     /// The step is over.
     StepEnded(Box<ExitRecord>),
+    /// For the manager of the job: what it has of it has changed, or when the job ends.
+    ManagerChanged {
+        alloc: Allocation,
+        /// By the monotonic clock, microseconds.
+        end_us: Option<u64>,
+    },
+    /// For the manager of the job: send a signal to this step or to all; without a signal it is to be ended.
+    SignalStep {
+        step: Option<u32>,
+        signal: Option<i32>,
+    },
+    /// For the manager of the job: tell what this step uses, by `StepMeasured`.
+    MeasureStep {
+        ticket: u64,
+        step: u32,
+    },
+}
+
+/// What the manager of a job's steps has to know.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ManagedJob {
+    pub view: JobView,
+    pub host: Host,
+    /// What it has of the job.
+    pub alloc: Allocation,
+    /// The first number that its steps may have, and how many.
+    pub numbers: (u32, u32),
+    /// When the time limit ends the job, by the monotonic clock, microseconds.
+    pub end_us: Option<u64>,
+    /// Between SIGTERM and SIGKILL (Slurm's `KillWait`), milliseconds.
+    pub grace_ms: u64,
 }
 
 /// What `slotd clean` has removed, or would remove.

@@ -4,7 +4,8 @@ use crate::model::job::{Client, ClientProcess};
 use crate::model::node::NodeOrder;
 use crate::model::query::JobQuery;
 use crate::model::request::Rlimit;
-use crate::model::{JobId, JobRef, JobRequest, StepId, StepRequest, Timestamp};
+use crate::model::tres::Usage;
+use crate::model::{JobId, JobRef, JobRequest, Step, StepId, StepRequest, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -57,6 +58,35 @@ pub enum Request {
     Release {
         job: JobId,
         exit: crate::model::ExitCode,
+    },
+    /// The process manages the job's steps from now on (`sjobmgr`), or wants more numbers for them. Answered by
+    /// `Managed`; news of the job follow.
+    ManageSteps {
+        job: JobId,
+        client: ClientProcess,
+        /// The step that it is a process of.
+        within: Option<StepId>,
+        /// How many numbers it wants.
+        numbers: u32,
+    },
+    /// What became of steps of the manager of a job, in this run of the job, each as it is now. Answered by `Recorded`
+    /// when it is durable.
+    RecordSteps {
+        job: JobId,
+        run: u32,
+        steps: Vec<Step>,
+    },
+    /// The manager ends: the first of the numbers that it did not use, and how many. Answered by `Recorded`.
+    LeaveSteps {
+        job: JobId,
+        client: ClientProcess,
+        unused: (u32, u32),
+    },
+    /// The answer to `MeasureStep`. It has none.
+    StepMeasured {
+        ticket: u64,
+        usage: Usage,
+        pids: Vec<i32>,
     },
     BatchScript(JobId),
     /// The environment that a batch job was submitted with. Answered by `Script`.
@@ -112,6 +142,10 @@ impl Request {
             Request::BatchEnv(_) => ("REQUEST_BATCH_ENVIRONMENT", 9003),
             Request::Usage(_) => ("REQUEST_STEP_USAGE", 9004),
             Request::Clean { .. } => ("REQUEST_CLEAN", 9006),
+            Request::ManageSteps { .. } => ("REQUEST_MANAGE_STEPS", 9008),
+            Request::RecordSteps { .. } => ("REQUEST_RECORD_STEPS", 9009),
+            Request::LeaveSteps { .. } => ("REQUEST_LEAVE_STEPS", 9010),
+            Request::StepMeasured { .. } => ("RESPONSE_STEP_USAGE", 9011),
         }
     }
 }

@@ -153,6 +153,7 @@ pub fn step(id: StepId, name: &str, state: JobState, exit: ExitCode, started: i6
         suspended_us: 0,
         clock: None,
         stepped_us: 0,
+        managed: false,
         client: None,
     }
 }

@@ -22,7 +22,7 @@ use crate::model::diagnostics::RoundFacts;
 use crate::model::job::ClientProcess;
 use crate::model::node::LaunchAtDeath;
 use crate::model::partition::Host;
-use crate::model::{ArrayRole, ClockBase, Job, JobId, JobState, Partition, Reason, Timestamp};
+use crate::model::{ArrayRole, ClockBase, Job, JobId, JobState, Partition, Reason, StepId, Timestamp};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -69,6 +69,8 @@ pub struct Core {
     /// Pending jobs with `--immediate` whose time is up unless the next plan starts them.
     pub(super) expiring: BTreeSet<JobId>,
     pub(super) step_waits: BTreeMap<JobId, VecDeque<StepWait>>,
+    /// Of jobs that have a manager of their steps: that process, and the step that it is a process of.
+    pub(super) managers: BTreeMap<JobId, (ClientProcess, Option<StepId>)>,
     /// Records whose state has changed and whose dependents have not been told yet.
     pub(super) changed: VecDeque<JobId>,
     pub(super) experience: Experience,
@@ -121,6 +123,7 @@ impl Core {
             purges: BTreeSet::new(),
             expiring: BTreeSet::new(),
             step_waits: BTreeMap::new(),
+            managers: BTreeMap::new(),
             changed: VecDeque::new(),
             experience: Experience::default(),
             requests: Requests::default(),
@@ -239,6 +242,7 @@ impl Core {
             job.run.state = to;
             if from.is_active() && !to.is_active() {
                 self.ledger.give_back(id);
+                self.managers.remove(&id);
             }
         }
         self.index(id);

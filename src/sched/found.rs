@@ -155,6 +155,7 @@ fn step(job: &Job, trace: &Trace) -> Step {
         suspended_us: 0,
         clock: None,
         stepped_us: 0,
+        managed: false,
     }
 }
 

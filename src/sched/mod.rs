@@ -25,6 +25,7 @@
 //! | `lifecycle` | how jobs end, and the requeue rule |
 //! | `control`, `update` | cancel, signal, hold, release, requeue, suspend, resume, update |
 //! | `steps` | launches inside an allocation |
+//! | `managed` | steps that the job's own manager launches, and tells of |
 //! | `timers` | what becomes due |
 //! | `view` | what queries see |
 //! | `requests` | requests that are alike, kept once |
@@ -53,6 +54,7 @@ mod ledger;
 mod lengths;
 mod lifecycle;
 mod limits;
+mod managed;
 mod node;
 mod plan;
 mod queue;

@@ -64,6 +64,8 @@ impl Core {
             StepId::Batch | StepId::Interactive => None,
         });
         job.next_step = job.next_step.max(numbered.max().unwrap_or(0)).max(job.first_step());
+        // Of a job that has not ended: its end says nothing of them.
+        job.steps.retain(|step| !step.managed || !step.state.is_terminal() || job.run.state.is_terminal());
         self.add_record(job, None);
     }
 

@@ -59,7 +59,7 @@ impl Core {
         }
         check(record, &request, &self.config.host)?;
         check_tasks(request.tasks(&record.request), self.config.max_tasks)?;
-        if let Some(alloc) = room_for(record, &request, &self.config.host)
+        if let Some(alloc) = self.room_of(job, &request)
             && let Some(key) = self.add_step(job, &request, asker.client, alloc.clone(), cx)
         {
             return Ok(StepStart::Now(key, alloc));
@@ -155,6 +155,7 @@ impl Core {
             job.run.derived_exit = derived;
             self.save(key.job, cx);
         }
+        self.tell_manager(key.job, cx);
         self.start_waiting_steps(key.job, cx);
     }
 
@@ -164,8 +165,7 @@ impl Core {
         let mut next = 0;
         while self.job(job).is_some_and(has_a_cpu) {
             let Some(wait) = waits.get(next) else { break };
-            let Some(alloc) = self.job(job).and_then(|record| room_for(record, &wait.request, &self.config.host))
-            else {
+            let Some(alloc) = self.room_of(job, &wait.request) else {
                 next += 1;
                 continue;
             };
@@ -185,6 +185,12 @@ impl Core {
             let refusal = Refusal::AlreadyDone;
             cx.out.effects.push(Effect::StepRefused { ticket: wait.asker.ticket, refusal });
         }
+    }
+
+    /// What a step would get now. Where a manager has the job, a step gets nothing for itself.
+    fn room_of(&self, id: JobId, ask: &StepRequest) -> Option<Allocation> {
+        let job = self.job(id).filter(|_| ask.is_shared() || !self.is_managed(id))?;
+        room_for(job, ask, &self.config.host)
     }
 
     fn add_step(
@@ -221,6 +227,7 @@ impl Core {
             suspended_us: 0,
             clock: Some(self.clock),
             stepped_us: 0,
+            managed: false,
         };
         // A second interactive step takes the place of the first.
         if step_id == StepId::Interactive {

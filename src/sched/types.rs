@@ -98,6 +98,8 @@ pub enum Effect {
     SetTimeLimit { job: JobId, limit_secs: Option<u64>, start: Timestamp, suspended_us: u64 },
     /// A step that waited has its resources; the session holds what it needs under this ticket.
     LaunchStep { step: StepKey, ticket: u64, alloc: Allocation },
+    /// The manager of the job's steps has other resources, or another time.
+    ManagerChanged(JobId),
     /// A step that waited can never start: its job is ending.
     StepRefused { ticket: u64, refusal: Refusal },
     /// A record reached a terminal state: waiters and the notify hook are told (of array tasks too). A runner that
@@ -114,7 +116,9 @@ impl Effect {
     pub fn job(&self) -> Option<JobId> {
         match self {
             Effect::Launch(job) => Some(job.id),
-            Effect::Granted(job) | Effect::Suspend(job) | Effect::Resume(job) => Some(*job),
+            Effect::Granted(job) | Effect::Suspend(job) | Effect::Resume(job) | Effect::ManagerChanged(job) => {
+                Some(*job)
+            }
             Effect::Stop { job, .. } | Effect::Signal { job, .. } | Effect::SetTimeLimit { job, .. } => Some(*job),
             Effect::LaunchStep { step, .. } | Effect::StopStep { step, .. } => Some(step.job),
             Effect::Ended(job) | Effect::Requeued(job) | Effect::Gone(job) => Some(*job),

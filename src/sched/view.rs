@@ -52,6 +52,7 @@ pub fn own_step(job: &Job) -> Option<Step> {
         suspended_us: job.run.suspended_us,
         clock: job.run.clock,
         stepped_us: job.run.stepped_us,
+        managed: false,
     })
 }
 

@@ -28,6 +28,8 @@ pub struct FilenameVars {
     pub node_id: u32,
     /// `%s`: `batch`, `0`, ….
     pub step: String,
+    /// `%s` of a step of sjobmgr, whose name tells it apart from the others.
+    pub step_name: Option<String>,
     /// `%t`: the rank.
     pub task: u32,
 }
@@ -43,6 +45,7 @@ impl Default for FilenameVars {
             host: String::new(),
             node_id: 0,
             step: String::new(),
+            step_name: None,
             task: 0,
         }
     }
@@ -97,9 +100,10 @@ pub fn expand(pattern: &str, vars: &FilenameVars) -> String {
             },
             'n' => out.push_str(&format!("{:0width$}", vars.node_id)),
             't' => out.push_str(&format!("{:0width$}", vars.task)),
-            's' => match vars.step.parse::<u32>() {
-                Ok(number) => out.push_str(&format!("{number:0width$}")),
-                Err(_) => out.push_str(&vars.step),
+            's' => match (&vars.step_name, vars.step.parse::<u32>()) {
+                (Some(name), _) => out.push_str(&file_name(name)),
+                (None, Ok(number)) => out.push_str(&format!("{number:0width$}")),
+                (None, Err(_)) => out.push_str(&vars.step),
             },
             'x' => out.push_str(&file_name(&vars.name)),
             'u' => out.push_str(&vars.user),

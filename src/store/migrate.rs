@@ -198,6 +198,7 @@ mod tests {
             suspended_us: 0,
             clock: None,
             stepped_us: 0,
+            managed: false,
         };
         let failed = Step {
             id: StepId::Num(1),
@@ -216,6 +217,7 @@ mod tests {
             suspended_us: 4,
             clock: None,
             stepped_us: 0,
+            managed: false,
         };
         vec![batch, failed]
     }

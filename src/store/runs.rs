@@ -4,15 +4,30 @@ use crate::model::run::Run;
 use crate::model::{JobId, Timestamp};
 use crate::store::error::StoreError;
 use crate::store::load::CHUNK;
-use crate::store::row::{self, RunRow};
+use crate::store::row::{self, RunRow, StepRow};
 use crate::store::schema::{runs, steps};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
 use std::collections::BTreeMap;
 
-/// Stores a run that is over. The steps of the job, which were its, are in it: the next run has none yet.
-pub(super) fn put(conn: &mut SqliteConnection, row: &RunRow) -> Result<(), StoreError> {
-    diesel::replace_into(runs::table).values(row).execute(conn).map_err(StoreError::sql("store a run"))?;
+/// Stores a run that is over. The steps of the job, which were its, are in it: the next run has none yet. Those that have
+/// a manager are known here alone once they have ended.
+pub(super) fn put(conn: &mut SqliteConnection, job: JobId, run: &Run) -> Result<(), StoreError> {
+    let known: Vec<StepRow> = steps::table
+        .filter(steps::job_id.eq(i64::from(job.0)))
+        .select(StepRow::as_select())
+        .load(conn)
+        .map_err(StoreError::sql("read the steps of a run"))?;
+    let mut run = run.clone();
+    for step in known.into_iter().map(StepRow::into_step) {
+        let step = step?;
+        if step.managed && !run.steps.iter().any(|known| known.id == step.id) {
+            run.steps.push(step);
+        }
+    }
+    run.steps.sort_by_key(|step| step.id);
+    let row = RunRow::new(job, &run)?;
+    diesel::replace_into(runs::table).values(&row).execute(conn).map_err(StoreError::sql("store a run"))?;
     diesel::delete(steps::table.filter(steps::job_id.eq(row.job_id)))
         .execute(conn)
         .map_err(StoreError::sql("delete the steps of a run"))?;

@@ -87,6 +87,7 @@ pub fn step(id: StepId) -> Step {
         suspended_us: 0,
         clock: None,
         stepped_us: 0,
+        managed: false,
         client: None,
     }
 }
@@ -179,6 +180,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             suspended_us: usage.user_us / 3,
             clock: None,
             stepped_us: usage.user_us as i64 / -7,
+            managed: false,
             client,
         };
         ids.into_iter().map(of).collect()

@@ -6,7 +6,7 @@ use crate::model::change::{Change, LaunchTexts, Texts};
 use crate::model::{Job, JobId, StepId, StoreFault, Timestamp};
 use crate::store::error::StoreError;
 use crate::store::intern::Interned;
-use crate::store::row::{self, JobRow, RunRow, StepRow};
+use crate::store::row::{self, JobRow, StepRow};
 use crate::store::schema::{history, jobs, launches, steps};
 use crate::store::{load, notices, open, runs};
 use diesel::connection::SimpleConnection;
@@ -249,7 +249,7 @@ fn apply(conn: &mut SqliteConnection, interned: &mut Interned, change: &Change) 
         Change::Update(job) => update(conn, interned, job),
         Change::PutStep { job, step } => put_step(conn, &StepRow::new(*job, step)?),
         Change::DropStep { job, step } => drop_step(conn, *job, *step),
-        Change::EndRun { job, run } => runs::put(conn, &RunRow::new(*job, run)?),
+        Change::EndRun { job, run } => runs::put(conn, *job, run),
         Change::PutNotice { number, notice, .. } => notices::put(conn, *number, notice),
         Change::DropNotice { number } => notices::remove(conn, *number),
     }

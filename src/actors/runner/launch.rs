@@ -192,7 +192,9 @@ impl RunnerActor {
     }
 
     pub(super) fn adopt_job(&mut self, m: AdoptJob, ctx: &mut Context<Self>) {
-        let live: Vec<StepId> = m.job.steps.iter().filter(|s| !s.state.is_terminal()).map(|s| s.id).collect();
+        // Of its manager's steps the manager tells.
+        let live: Vec<StepId> =
+            m.job.steps.iter().filter(|s| !s.state.is_terminal() && !s.managed).map(|s| s.id).collect();
         self.ladder.adopt(&m.job.run, (self.setup.clock)(), clock::monotonic());
         self.take(m.job, m.host, ctx);
         // Where it was made, whatever the base is by now.

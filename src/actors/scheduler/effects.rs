@@ -27,6 +27,7 @@ impl SchedulerActor {
                 self.carry_out(effect, &mut texts);
                 continue;
             };
+            self.managers.forget(id);
             if let Some(runner) = self.runners.remove(&id) {
                 // That of an allocation that was given back has not reported an end.
                 runner.do_send(RunnerCommand::Dismiss);
@@ -71,12 +72,22 @@ impl SchedulerActor {
                 }
             }
             Effect::Stop { job, cause } => self.tell_runner(job, RunnerCommand::Stop(cause)),
-            Effect::StopStep { step, cause } => self.tell_runner(step.job, RunnerCommand::StopStep(step.step, cause)),
-            Effect::Signal { job, target, signal } => self.tell_runner(job, RunnerCommand::Signal { target, signal }),
+            Effect::StopStep { step, cause } => {
+                if !self.stop_managed(step.job, step.step, cause) {
+                    self.tell_runner(step.job, RunnerCommand::StopStep(step.step, cause));
+                }
+            }
+            Effect::Signal { job, target, signal } => {
+                if !self.signal_managed(job, target, signal) {
+                    self.tell_runner(job, RunnerCommand::Signal { target, signal });
+                }
+            }
+            Effect::ManagerChanged(job) => self.tell_manager(job),
             Effect::Suspend(job) => self.tell_runner(job, RunnerCommand::Suspend),
             Effect::Resume(job) => self.tell_runner(job, RunnerCommand::Resume),
             Effect::SetTimeLimit { job, limit_secs, .. } => {
-                self.tell_runner(job, RunnerCommand::SetTimeLimit(limit_secs))
+                self.tell_runner(job, RunnerCommand::SetTimeLimit(limit_secs));
+                self.tell_manager(job);
             }
             Effect::LaunchStep { step, ticket, alloc } => self.launch_step(step, ticket, alloc),
             Effect::StepRefused { ticket, refusal } => {
@@ -88,6 +99,7 @@ impl SchedulerActor {
             Effect::Ended(_) => {}
             Effect::Requeued(id) => {
                 self.runners.remove(&id);
+                self.managers.forget(id);
                 self.end_forgotten_steps(id);
             }
             // One task of an array has the array's number, and may be gone long before the others.

@@ -65,6 +65,7 @@ fn acts_on(effect: &Effect) -> Option<JobId> {
     match effect {
         Effect::LaunchStep { .. }
         | Effect::StepRefused { .. }
+        | Effect::ManagerChanged(_)
         | Effect::Ended(_)
         | Effect::Requeued(_)
         | Effect::Gone(_) => None,

@@ -3,12 +3,18 @@
 use super::SchedulerActor;
 use crate::actors::launch_plan::fill_paths;
 use crate::actors::messages::{FindJobs, FoundJobs, QueryJobs, QueryUsage, RefreshLive, RunnerCommand};
+use crate::exec::launch_spec::StepUsage;
 use crate::model::job::Hold;
 use crate::model::tres::Usage;
 use crate::model::view::{JobList, JobView};
-use crate::model::{JobId, JobRef, JobState, StepId, StepKey};
+use crate::model::{JobId, JobRef, JobState, Step, StepId, StepKey};
 use actix::prelude::*;
+use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// How long the answer of a step's watcher is waited for: a manager that stands still has none.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Of a job whose expected start goes by no limit.
 const ESTIMATE: &str =
@@ -79,7 +85,13 @@ impl Handler<RefreshLive> for SchedulerActor {
         // Before the views: they go by the clocks as they stand now.
         self.now();
         for job in jobs.iter_mut().filter(|job| !job.run.state.is_terminal()) {
-            if let Some(live) = self.view(job.id) {
+            if let Some(mut live) = self.view(job.id) {
+                // Steps of a manager that have ended are in the database alone.
+                let is_known = |step: &Step| live.steps.iter().any(|known| known.id == step.id);
+                let ended: Vec<Step> =
+                    std::mem::take(&mut job.job.steps).into_iter().filter(|s| s.managed && !is_known(s)).collect();
+                live.job.steps.extend(ended);
+                live.job.steps.sort_by_key(|step| step.id);
                 *job = live;
             }
         }
@@ -118,19 +130,12 @@ impl Handler<QueryUsage> for SchedulerActor {
         }
         let keys: Vec<StepKey> =
             jobs.iter().flat_map(|job| job.steps.iter().map(|step| StepKey { job: job.id, step: step.id })).collect();
-        let asked: Vec<_> = keys
-            .into_iter()
-            .filter_map(|key| {
-                let (answer, measured) = oneshot::channel();
-                self.runners.get(&key.job)?.do_send(RunnerCommand::Measure(key.step, answer));
-                Some((key, measured))
-            })
-            .collect();
+        let asked: Vec<_> = keys.into_iter().filter_map(|key| Some((key, self.measure(key)?))).collect();
         Box::pin(async move {
             let mut processes = Vec::new();
             for (key, answer) in asked {
                 // A runner that has just ended has nothing more to tell.
-                let Ok(usage) = answer.await else { continue };
+                let Ok(Ok(usage)) = timeout(PATIENCE, answer).await else { continue };
                 let of_job = jobs.iter_mut().filter(|job| job.id == key.job);
                 for step in of_job.flat_map(|job| &mut job.steps).filter(|step| step.id == key.step) {
                     step.usage = Usage { gpu: step.usage.gpu, ..usage.total };
@@ -139,6 +144,20 @@ impl Handler<QueryUsage> for SchedulerActor {
             }
             (JobList { jobs, unknown, ..JobList::at(now) }, processes)
         })
+    }
+}
+
+impl SchedulerActor {
+    /// Asks what a step uses whoever watches it: its manager, or the runner of the job.
+    fn measure(&mut self, key: StepKey) -> Option<oneshot::Receiver<StepUsage>> {
+        if let StepId::Num(number) = key.step
+            && self.core.is_managed_step(key.job, key.step)
+        {
+            return Some(self.managers.measure(key.job, number));
+        }
+        let (answer, measured) = oneshot::channel();
+        self.runners.get(&key.job)?.do_send(RunnerCommand::Measure(key.step, answer));
+        Some(measured)
     }
 }
 

@@ -183,6 +183,30 @@ pub const SEFF: Page = Page {
     ],
 };
 
+pub const SJOBMGR: Page = Page {
+    description: &[
+        "Takes over the CPUs, the memory and the GPUs of the job that it is called in, and runs steps there: by their \
+         dependencies, by their priorities, as many side by side as have room. No step asks the daemon for anything, so \
+         that masses of short ones cost little; yet each is a step of the job for squeue -s, sacct, sstat, scontrol and \
+         scancel.",
+        "run takes lines of shell commands, a TOML file, or JSON lines. It ends when all steps have ended. Outside of a \
+         job it submits one. The other verbs talk to the manager that runs in the job; a second run hands its steps to \
+         the first.",
+        "Ctrl-C, or SIGINT, starts no other step; a second one ends those that run. What happened stands in a journal in \
+         the directory of the job: run --resume goes on by it.",
+    ],
+    variables: &[
+        ("SLURM_JOB_ID", "The job whose steps are managed."),
+        ("SLURM_JOBMGR_SOCKET", "Is set for the steps: the socket of their manager."),
+    ],
+    exits: &[
+        ("0", "All steps ended well."),
+        ("1", "The text makes no sense, or the daemon does not answer; steps were cancelled, or were not run."),
+        ("2", "The command line makes no sense."),
+        ("other", "The largest exit code of a step that failed, 128 and the signal where a signal ended it."),
+    ],
+};
+
 /// The page of slotd itself.
 pub const SLOTD: Page = Page {
     description: &[

@@ -27,6 +27,10 @@ impl Lab {
         self.daemon = serve(self.dir.path(), self.cpus);
     }
 
+    pub fn daemon_pid(&self) -> i32 {
+        self.daemon.id().cast_signed()
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }

@@ -34,9 +34,9 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a condition rests between two looks at it.
 const LOOK: Duration = Duration::from_millis(10);
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "slotd", "sbatch", "srun", "salloc", "squeue", "sacct", "scontrol", "scancel", "sinfo", "sstat", "sattach",
-    "sprio", "sdiag", "seff",
+    "sprio", "sdiag", "seff", "sjobmgr",
 ];
 
 /// Waits until `look` gives something. `None` at the deadline.

@@ -1,0 +1,175 @@
+//! Managers of jobs' steps: what they are told, and what they tell.
+
+use super::SchedulerActor;
+use super::trouble::Asker;
+use crate::actors::messages::*;
+use crate::actors::news::NewsSender;
+use crate::exec::launch_spec::StepUsage;
+use crate::model::{JobId, Refusal, StepId};
+use crate::protocol::answer::{Answer, ManagedJob};
+use crate::sched::{Cx, SignalTarget, StopCause};
+use actix::prelude::*;
+use std::collections::HashMap;
+use tokio::sync::oneshot;
+
+/// Who manages steps.
+#[derive(Default)]
+pub(super) struct Managers {
+    news: HashMap<JobId, NewsSender>,
+    /// What a manager is to be told that is not connected: it comes back after a restart of the daemon.
+    unheard: HashMap<JobId, Vec<Answer>>,
+    /// Who waits to hear what a step uses.
+    measured_for: HashMap<u64, (JobId, oneshot::Sender<StepUsage>)>,
+    next_ticket: u64,
+}
+
+impl Managers {
+    fn tell(&mut self, job: JobId, news: Answer) {
+        match self.news.get(&job).filter(|sender| !sender.is_closed()) {
+            Some(sender) => drop(sender.send(news)),
+            None => self.unheard.entry(job).or_default().push(news),
+        }
+    }
+
+    /// Nothing of the job runs any more.
+    pub(super) fn forget(&mut self, job: JobId) {
+        self.news.remove(&job);
+        self.unheard.remove(&job);
+        self.measured_for.retain(|_, (of, _)| *of != job);
+    }
+
+    /// Asks what a step uses. The sender is dropped where nobody tells.
+    pub(super) fn measure(&mut self, job: JobId, step: u32) -> oneshot::Receiver<StepUsage> {
+        let (answer, measured) = oneshot::channel();
+        if let Some(sender) = self.news.get(&job) {
+            self.next_ticket += 1;
+            let ticket = self.next_ticket;
+            if sender.send(Answer::MeasureStep { ticket, step }).is_ok() {
+                self.measured_for.insert(ticket, (job, answer));
+            }
+        }
+        measured
+    }
+}
+
+impl SchedulerActor {
+    /// Ends a step of a manager. False: it is none.
+    pub(super) fn stop_managed(&mut self, job: JobId, step: StepId, cause: StopCause) -> bool {
+        let StepId::Num(number) = step else { return false };
+        if !self.core.is_managed_step(job, step) {
+            return false;
+        }
+        let signal = matches!(cause, StopCause::Killed { .. }).then_some(libc::SIGKILL);
+        self.managers.tell(job, Answer::SignalStep { step: Some(number), signal });
+        true
+    }
+
+    /// Sends a signal to steps of a manager. False: it is not, or not only, for them.
+    pub(super) fn signal_managed(&mut self, job: JobId, target: SignalTarget, signal: i32) -> bool {
+        let steps = self.core.job(job).map_or(&[][..], |job| &job.steps);
+        let has_managed = steps.iter().any(|step| step.managed);
+        match target {
+            SignalTarget::Step(StepId::Num(number)) if self.core.is_managed_step(job, StepId::Num(number)) => {
+                self.managers.tell(job, Answer::SignalStep { step: Some(number), signal: Some(signal) });
+                true
+            }
+            SignalTarget::Steps if has_managed => {
+                let others: Vec<StepId> =
+                    steps.iter().filter(|step| !step.managed && !step.state.is_terminal()).map(|s| s.id).collect();
+                self.managers.tell(job, Answer::SignalStep { step: None, signal: Some(signal) });
+                for step in others {
+                    self.tell_runner(job, RunnerCommand::Signal { target: SignalTarget::Step(step), signal });
+                }
+                true
+            }
+            SignalTarget::Steps | SignalTarget::Batch | SignalTarget::Full | SignalTarget::Step(_) => false,
+        }
+    }
+
+    /// The manager hears what it has now, and until when.
+    pub(super) fn tell_manager(&mut self, job: JobId) {
+        if let Some(alloc) = self.core.managers_part(job) {
+            let end_us = self.end_us(job);
+            self.managers.tell(job, Answer::ManagerChanged { alloc, end_us });
+        }
+    }
+
+    fn end_us(&self, job: JobId) -> Option<u64> {
+        self.core.end_of_time(job).and_then(|end| u64::try_from(end.as_micros()).ok())
+    }
+}
+
+impl Handler<ManageSteps> for SchedulerActor {
+    type Result = ResponseFuture<Result<Box<ManagedJob>, Refusal>>;
+
+    fn handle(&mut self, m: ManageSteps, _: &mut Self::Context) -> Self::Result {
+        let mut cx = Cx::at(self.now());
+        let granted = self.core.manage(m.job, m.client, m.within, m.numbers, &mut cx);
+        let (granted, view) = match (granted, self.view(m.job)) {
+            (Ok(granted), Some(mut view)) => {
+                view.job.steps.clear();
+                (granted, view)
+            }
+            (Err(why), _) => return Box::pin(async move { Err(why) }),
+            (Ok(_), None) => return Box::pin(async move { Err(Refusal::UnknownJob) }),
+        };
+        for news in self.managers.unheard.remove(&m.job).unwrap_or_default() {
+            let _ = m.news.send(news);
+        }
+        // It hears of the end of the job, too.
+        self.watch(m.job, m.news.clone());
+        self.managers.news.insert(m.job, m.news);
+        let host = self.core.config().host.clone();
+        let end_us = self.end_us(m.job);
+        let managed = ManagedJob { view, host, alloc: granted.alloc, numbers: granted.numbers, end_us, grace_ms: 0 };
+        let told = self.commit_command(cx.out);
+        Box::pin(async move {
+            told.await;
+            Ok(Box::new(managed))
+        })
+    }
+}
+
+impl Handler<RecordSteps> for SchedulerActor {
+    type Result = ResponseFuture<Result<(), Refusal>>;
+
+    fn handle(&mut self, m: RecordSteps, _: &mut Self::Context) -> Self::Result {
+        let mut cx = Cx::at(self.now());
+        if let Err(why) = self.core.record_steps(m.job, m.run, m.steps, &mut cx) {
+            return Box::pin(async move { Err(why) });
+        }
+        // Facts: while the database cannot be written they wait for that, and so does their manager.
+        let (tell, told) = oneshot::channel();
+        let answer = move || {
+            // Its manager may have gone.
+            let _ = tell.send(());
+        };
+        self.commit_then(cx.out, Some(Asker::News(Box::new(answer))));
+        Box::pin(async move { told.await.map_err(|_| Refusal::ShuttingDown) })
+    }
+}
+
+impl Handler<LeaveSteps> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, m: LeaveSteps, ctx: &mut Self::Context) {
+        // One that is back on another connection stays.
+        let is_gone = m.unused.is_some() || self.managers.news.get(&m.job).is_none_or(|news| news.is_closed());
+        if is_gone {
+            self.managers.news.remove(&m.job);
+            self.managers.measured_for.retain(|_, (of, _)| *of != m.job);
+            self.decide(ctx, |core, cx| core.manager_gone(m.job, m.client, m.unused, cx));
+        }
+    }
+}
+
+impl Handler<StepMeasured> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, m: StepMeasured, _: &mut Self::Context) {
+        if let Some((_, asker)) = self.managers.measured_for.remove(&m.ticket) {
+            // Whoever asked may have gone.
+            let _ = asker.send(m.usage);
+        }
+    }
+}

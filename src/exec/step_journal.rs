@@ -1,0 +1,307 @@
+//! What the manager of a job's steps writes down in the job's directory before it tells anybody: each start, each end. The
+//! next manager goes on by it, and the daemon finds in it what the manager could not tell.
+//!
+//! One line an entry, appended and never changed. The last line may be torn, where its writer was killed.
+
+use crate::model::{ExitCode, JobId, JobState, Step, StepId, Timestamp, tres::Usage};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Entry {
+    /// The first line.
+    Head {
+        job: JobId,
+        run: u32,
+        file: String,
+        /// It goes on with what the run of this file before it had not done.
+        resumed: bool,
+    },
+    /// An attempt to run a step is about to start.
+    Start(Box<Step>),
+    End(StepEnd),
+    /// A step that was cancelled before it ran.
+    Cancelled {
+        name: String,
+    },
+    /// What the journal of an earlier manager said of a step.
+    Before {
+        name: String,
+        past: Past,
+    },
+    /// The daemon knows all that stands in so many bytes from the beginning.
+    Delivered {
+        bytes: u64,
+    },
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepEnd {
+    pub step: u32,
+    pub state: JobState,
+    pub exit: ExitCode,
+    pub usage: Usage,
+    pub start: Timestamp,
+    pub end: Timestamp,
+    /// It was ended since its manager or its job ended: it is to be run again.
+    #[serde(default)]
+    pub interrupted: bool,
+}
+
+impl StepEnd {
+    /// The record of a step that has ended so.
+    pub fn record(&self, started: &Step) -> Step {
+        let mut step =
+            Step { state: self.state, exit: self.exit, usage: self.usage, start: self.start, ..started.clone() };
+        step.end_at(self.end);
+        step
+    }
+}
+
+/// What became of a step under an earlier manager.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Past {
+    /// As the records have it: the same name with another command is another step.
+    pub command: String,
+    /// Attempts that count.
+    pub attempts: u32,
+    /// How the last of them ended; `None`: it ran when its manager died, or was interrupted.
+    pub last: Option<(JobState, ExitCode)>,
+    /// Its manager died while it ran.
+    pub lost: bool,
+}
+
+/// `steps.RUN.journal` in the directory of the job.
+pub fn path(job_dir: &Path, run: u32) -> PathBuf {
+    job_dir.join(format!("steps.{run}.journal"))
+}
+
+/// The journal of this manager.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    buffer: Vec<u8>,
+    /// Bytes that are written.
+    len: u64,
+}
+
+impl Journal {
+    /// Opens the journal of a run of a job, or makes it, and says what stands in it.
+    ///
+    /// # Errors
+    /// It cannot be opened or read.
+    pub fn open(path: &Path) -> io::Result<(Journal, Vec<Entry>)> {
+        let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let mut journal = Journal { file, buffer: Vec::new(), len: bytes.len() as u64 };
+        if bytes.last().is_some_and(|byte| *byte != b'\n') {
+            // A torn line is a line of its own, that nobody can read.
+            journal.buffer.push(b'\n');
+        }
+        Ok((journal, entries(&bytes).map(|(_, entry)| entry).collect()))
+    }
+
+    pub fn push(&mut self, entry: &Entry) {
+        // An entry is plain data: it has a text.
+        if serde_json::to_writer(&mut self.buffer, entry).is_ok() {
+            self.buffer.push(b'\n');
+        }
+    }
+
+    /// Writes what was pushed. A process that dies after this has lost nothing of it.
+    ///
+    /// # Errors
+    /// It could not be written as a whole.
+    pub fn write(&mut self) -> io::Result<()> {
+        let buffer = std::mem::take(&mut self.buffer);
+        if let Err(e) = self.file.write_all(&buffer) {
+            self.len = self.file.seek(SeekFrom::End(0))?;
+            return Err(e);
+        }
+        self.len += buffer.len() as u64;
+        Ok(())
+    }
+
+    /// Bytes that are written.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Another handle on the file, for whoever brings it to the disk.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn handle(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+}
+
+/// What can be read of the lines, each with the place behind it.
+fn entries(bytes: &[u8]) -> impl Iterator<Item = (u64, Entry)> {
+    let mut at = 0u64;
+    bytes.split_inclusive(|byte| *byte == b'\n').filter_map(move |line| {
+        at += line.len() as u64;
+        serde_json::from_slice(line).ok().map(|entry| (at, entry))
+    })
+}
+
+/// The entries of a journal; none where there is no journal.
+///
+/// # Errors
+/// It is there, and cannot be read.
+pub fn read(path: &Path) -> io::Result<Vec<Entry>> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(entries(&bytes).map(|(_, entry)| entry).collect()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(e) => Err(e),
+    }
+}
+
+/// The steps of this run that its journal knows and the daemon may not, each as it was last. Those that ran when it ends
+/// are not among them: nobody knows of their ends here.
+///
+/// # Errors
+/// The journal cannot be read.
+pub fn undelivered(job_dir: &Path, run: u32) -> io::Result<Vec<Step>> {
+    let bytes = std::fs::read(path(job_dir, run))?;
+    let mut known: BTreeMap<u32, Step> = BTreeMap::new();
+    let mut ends: BTreeMap<u32, (u64, Step)> = BTreeMap::new();
+    let mut delivered = 0;
+    for (at, entry) in entries(&bytes) {
+        match entry {
+            Entry::Start(step) => {
+                if let StepId::Num(number) = step.id {
+                    known.insert(number, *step);
+                }
+            }
+            Entry::End(end) => {
+                if let Some(step) = known.remove(&end.step) {
+                    ends.insert(end.step, (at, end.record(&step)));
+                }
+            }
+            Entry::Delivered { bytes } => delivered = delivered.max(bytes),
+            Entry::Head { .. } | Entry::Cancelled { .. } | Entry::Before { .. } => {}
+        }
+    }
+    Ok(ends.into_values().filter(|(at, _)| *at > delivered).map(|(_, step)| step).collect())
+}
+
+/// What became of each step, by name.
+pub fn pasts(entries: &[Entry]) -> BTreeMap<String, Past> {
+    let mut pasts: BTreeMap<String, Past> = BTreeMap::new();
+    let mut names: BTreeMap<u32, &str> = BTreeMap::new();
+    for entry in entries {
+        match entry {
+            Entry::Before { name, past } => drop(pasts.insert(name.clone(), past.clone())),
+            Entry::Cancelled { name } => {
+                pasts.entry(name.clone()).or_default().last = Some((JobState::Cancelled, ExitCode::OK));
+            }
+            Entry::Start(step) => {
+                let past = pasts.entry(step.name.clone()).or_default();
+                past.command.clone_from(&step.submit_line);
+                past.attempts += 1;
+                (past.last, past.lost) = (None, true);
+                if let StepId::Num(number) = step.id {
+                    names.insert(number, &step.name);
+                }
+            }
+            Entry::End(end) => {
+                let past = names.get(&end.step).and_then(|name| pasts.get_mut(*name));
+                if let Some(past) = past {
+                    past.lost = false;
+                    past.last = (!end.interrupted).then_some((end.state, end.exit));
+                    past.attempts -= u32::from(end.interrupted);
+                }
+            }
+            Entry::Head { .. } | Entry::Delivered { .. } => {}
+        }
+    }
+    pasts
+}
+
+/// The steps that ran when the journal ends.
+pub fn unended(entries: &[Entry]) -> Vec<Step> {
+    let mut running: BTreeMap<u32, &Step> = BTreeMap::new();
+    for entry in entries {
+        match entry {
+            Entry::Start(step) => {
+                if let StepId::Num(number) = step.id {
+                    running.insert(number, step);
+                }
+            }
+            Entry::End(end) => drop(running.remove(&end.step)),
+            Entry::Head { .. } | Entry::Cancelled { .. } | Entry::Before { .. } | Entry::Delivered { .. } => {}
+        }
+    }
+    running.into_values().cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::tres::Allocation;
+
+    fn step(number: u32, name: &str) -> Step {
+        Step {
+            id: StepId::Num(number),
+            name: name.to_owned(),
+            ntasks: 1,
+            state: JobState::Running,
+            start: Timestamp(5),
+            end: None,
+            exit: ExitCode::OK,
+            alloc: Allocation::default(),
+            usage: Usage::default(),
+            submit_line: format!("run {name}"),
+            overlap: false,
+            client: None,
+            client_gone: false,
+            suspended_us: 0,
+            clock: None,
+            stepped_us: 0,
+            managed: true,
+        }
+    }
+
+    fn end(number: u32, status: i32, interrupted: bool) -> Entry {
+        let (state, exit) = (JobState::Failed, ExitCode::status(status));
+        let (start, end) = (Timestamp(5), Timestamp(9));
+        Entry::End(StepEnd { step: number, state, exit, usage: Usage::default(), start, end, interrupted })
+    }
+
+    #[test]
+    fn a_torn_line_costs_no_other_and_what_was_delivered_is_not_told_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = path(dir.path(), 2);
+        let (mut journal, before) = Journal::open(&path).unwrap();
+        assert_eq!(before, []);
+        for entry in [Entry::Start(step(1, "a").into()), end(1, 3, false), Entry::Start(step(2, "b").into())] {
+            journal.push(&entry);
+        }
+        journal.write().unwrap();
+        let bytes = journal.len();
+        journal.push(&Entry::Delivered { bytes });
+        journal.push(&Entry::Start(step(3, "c").into()));
+        journal.write().unwrap();
+        std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"End\":{\"st").unwrap();
+        let (mut journal, before) = Journal::open(&path).unwrap();
+        assert_eq!(before.len(), 5);
+        journal.push(&end(2, 0, true));
+        journal.write().unwrap();
+        let told: Vec<Step> = undelivered(dir.path(), 2).unwrap();
+        assert_eq!(told.iter().map(|step| (step.id, step.exit.status)).collect::<Vec<_>>(), [(StepId::Num(2), 0)]);
+        let entries = read(&path).unwrap();
+        assert_eq!(unended(&entries), [step(3, "c")]);
+        let pasts = pasts(&entries);
+        assert_eq!((pasts["a"].attempts, pasts["a"].last), (1, Some((JobState::Failed, ExitCode::status(3)))));
+        assert_eq!((pasts["b"].attempts, pasts["b"].last, pasts["b"].lost), (0, None, false));
+        assert_eq!((pasts["c"].attempts, pasts["c"].last, pasts["c"].lost), (1, None, true));
+    }
+}

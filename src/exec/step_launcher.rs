@@ -1,0 +1,347 @@
+//! The process that starts the steps of a job's manager, and waits for them.
+//!
+//! It is the manager's parent and stays small, so that starting a process is cheap and no step is measured with the memory
+//! of the manager. When the manager is gone, in whatever way, what is left of its steps is killed. When this process is
+//! killed, the kernel kills the first process of each step.
+//!
+//! ```text
+//!  sjobmgr ──fork──► manager ──orders──► launcher ──► steps
+//!  (launcher)                ◄──facts──
+//! ```
+
+use crate::exec::job_files::Files;
+use crate::exec::launch_spec::{LaunchSpec, TaskSpec};
+use crate::exec::task::{self, Birth};
+use crate::exec::wire;
+use crate::model::tres::Usage;
+use crate::model::{ExitCode, Timestamp};
+use crate::protocol::frame::Decoder;
+use crate::sys::{clock, proc, socket};
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+/// What the manager asks for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Order {
+    /// What launches have in common, but for the environment, which is that of this process. Its number is how many there
+    /// were before it.
+    Pattern(Box<LaunchSpec>),
+    Launch(Box<Launch>),
+    /// To all processes of the groups of this step's tasks.
+    Signal {
+        number: u32,
+        signal: i32,
+    },
+}
+
+/// One step.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Launch {
+    pub number: u32,
+    pub pattern: usize,
+    pub argv: Vec<String>,
+    pub work_dir: PathBuf,
+    pub tasks: Vec<TaskSpec>,
+}
+
+/// What became of an order.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Fact {
+    Started { number: u32, pids: Vec<i32> },
+    Ended(Box<Ended>),
+}
+
+/// All tasks of a step are gone, and what was left in their process groups.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    pub number: u32,
+    /// The worst of its tasks.
+    pub exit: ExitCode,
+    pub usage: Usage,
+    pub started: Timestamp,
+    pub ended: Timestamp,
+    /// Why it could not be started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A step that runs.
+struct Running {
+    pids: Vec<i32>,
+    left: usize,
+    end: Ended,
+}
+
+struct StepLauncher {
+    manager: i32,
+    link: UnixStream,
+    /// `KEY=VALUE` entries, each ended by a zero byte.
+    env: Vec<u8>,
+    patterns: Vec<LaunchSpec>,
+    running: HashMap<u32, Running>,
+    /// By task.
+    numbers: HashMap<i32, u32>,
+    failures: (File, OwnedFd),
+    null: File,
+    /// This process's standard output and error, for steps that name none: 0 and 1 of a [`TaskSpec`]'s streams.
+    handed: [OwnedFd; 2],
+    /// How the manager ended.
+    over: Option<ExitCode>,
+}
+
+/// The signals that are taken note of and not acted upon.
+fn signals() -> SigSet {
+    [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect()
+}
+
+/// Serves the manager, which is this process's child, with this environment for its steps (`KEY=VALUE` entries, each ended
+/// by a zero byte), until it is gone and nothing of its steps is left. How it ended,
+/// and the steps that were killed after it with what they used.
+///
+/// # Errors
+/// This process could not do its work: nothing was started.
+pub fn serve(manager: i32, link: UnixStream, env: Vec<u8>) -> io::Result<(ExitCode, Vec<Ended>)> {
+    prctl::set_child_subreaper(true)?;
+    signals().thread_block()?;
+    let signals = SignalFd::with_flags(&signals(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+    let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    let mut launcher = StepLauncher {
+        manager,
+        link,
+        env,
+        patterns: Vec::new(),
+        running: HashMap::new(),
+        numbers: HashMap::new(),
+        failures: (File::from(read), write),
+        null,
+        handed: [io::stdout().as_fd().try_clone_to_owned()?, io::stderr().as_fd().try_clone_to_owned()?],
+        over: None,
+    };
+    let mut orders = wire::decoder();
+    let exit = loop {
+        if let Some(exit) = launcher.over {
+            break exit;
+        }
+        let mut ready =
+            [PollFd::new(launcher.link.as_fd(), PollFlags::POLLIN), PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut ready, PollTimeout::NONE) {
+            Ok(_) | Err(nix::Error::EINTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        let [has_orders, has_signals] = ready.map(|fd| fd.any().unwrap_or(false));
+        if has_signals {
+            launcher.read_signals(&signals);
+        }
+        if has_orders && launcher.over.is_none() {
+            launcher.read_orders(&mut orders);
+        }
+    };
+    Ok((exit, launcher.end_all()))
+}
+
+impl StepLauncher {
+    fn read_signals(&mut self, signals: &SignalFd) {
+        while let Ok(Some(info)) = signals.read_signal() {
+            if info.ssi_signo == Signal::SIGTERM as u32 || info.ssi_signo == Signal::SIGHUP as u32 {
+                // Its manager knows what to do; from the terminal it has heard of it itself.
+                proc::kill(self.manager, Signal::SIGTERM as i32);
+            }
+        }
+        self.reap();
+    }
+
+    fn read_orders(&mut self, orders: &mut Decoder) {
+        let mut chunk = [0u8; 65_536];
+        match self.link.read(&mut chunk) {
+            Ok(n) if n > 0 => orders.push(&chunk[..n]),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return,
+            // The manager is ending.
+            Ok(_) | Err(_) => return self.wait_for_manager(),
+        }
+        while let Ok(Some(order)) = wire::next_message(orders) {
+            match order {
+                Order::Pattern(spec) => self.patterns.push(LaunchSpec { env: self.env.clone(), ..*spec }),
+                Order::Launch(launch) => self.launch(*launch),
+                Order::Signal { number, signal } => {
+                    for pid in self.running.get(&number).map_or(&[][..], |running| &running.pids) {
+                        proc::kill_group(*pid, signal);
+                    }
+                }
+            }
+        }
+    }
+
+    fn wait_for_manager(&mut self) {
+        while self.over.is_none() && self.reap_one(0) {}
+    }
+
+    fn tell(&mut self, fact: &Fact) {
+        // A manager that is gone is noticed by its end.
+        if let Ok(bytes) = wire::encode(fact) {
+            let _ = socket::send_all(&self.link, &bytes, &[]);
+        }
+    }
+
+    fn launch(&mut self, launch: Launch) {
+        let started = clock::now();
+        let end = Ended {
+            number: launch.number,
+            exit: ExitCode::OK,
+            usage: Usage::default(),
+            started,
+            ended: started,
+            error: None,
+        };
+        let Launch { number, pattern, argv, work_dir, tasks } = launch;
+        let Some(spec) = self.patterns.get_mut(pattern) else {
+            let error = Some(format!("there is no launch pattern {pattern}"));
+            return self.tell(&Fact::Ended(Box::new(Ended { exit: ExitCode::LAUNCH_FAILED, error, ..end })));
+        };
+        (spec.argv, spec.work_dir, spec.tasks) = (argv, work_dir, tasks);
+        let (pids, error) = self.start(pattern);
+        if let Some(error) = error {
+            for pid in &pids {
+                proc::kill(*pid, libc::SIGKILL);
+            }
+            return self.tell(&Fact::Ended(Box::new(Ended {
+                exit: ExitCode::LAUNCH_FAILED,
+                error: Some(error),
+                ended: clock::now(),
+                ..end
+            })));
+        }
+        self.numbers.extend(pids.iter().map(|pid| (*pid, number)));
+        self.running.insert(number, Running { left: pids.len(), pids: pids.clone(), end });
+        self.tell(&Fact::Started { number, pids });
+    }
+
+    /// Starts the tasks of a pattern. With an error none of them is to count.
+    fn start(&self, pattern: usize) -> (Vec<i32>, Option<String>) {
+        let spec = &self.patterns[pattern];
+        let (mut pids, mut files) = (Vec::new(), Files::default());
+        let mask = nix::libc::mode_t::from(spec.umask.unwrap_or(0o022) as u16 & 0o777);
+        nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask));
+        for task in &spec.tasks {
+            let streams = match files.streams(task, &self.handed, self.null.as_raw_fd()) {
+                Ok(streams) => streams,
+                Err(e) => return (pids, Some(e.to_string())),
+            };
+            let failures = self.failures.1.as_raw_fd();
+            let watcher = std::process::id().cast_signed();
+            let birth = Birth { spec, task, streams: &streams, failures, gate: None, nofile: None, watcher };
+            match task::spawn(&birth) {
+                Ok(pid) => pids.push(pid),
+                Err(e) => return (pids, Some(e.to_string())),
+            }
+        }
+        // A task that could not be made has said why before it ended, and this process stood still until then.
+        let mut text = [0u8; 4096];
+        match (&self.failures.0).read(&mut text) {
+            Ok(n) if n > 0 => (pids, Some(task::reasons(&String::from_utf8_lossy(&text[..n])).0)),
+            Ok(_) | Err(_) => (pids, None),
+        }
+    }
+
+    fn reap(&mut self) {
+        while self.reap_one(libc::WNOHANG) {}
+    }
+
+    /// False: nobody has ended.
+    fn reap_one(&mut self, flags: i32) -> bool {
+        // SAFETY: all zeros is a siginfo.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the pointer is to a live siginfo.
+        let found = unsafe { libc::waitid(libc::P_ALL, 0, &mut info, libc::WEXITED | libc::WNOWAIT | flags) };
+        // SAFETY: waitid has filled it, or left the zeros.
+        let pid = unsafe { info.si_pid() };
+        if found != 0 || pid == 0 {
+            return false;
+        }
+        if self.numbers.contains_key(&pid) {
+            // What a task leaves in its process group ends with it. Until the task is reaped, the number of the group is
+            // its own.
+            proc::kill_group(pid, libc::SIGKILL);
+        }
+        let (mut status, mut used) = (0i32, zeroed_usage());
+        // SAFETY: the pointers are to live values; the process has ended and nobody else waits for it.
+        if unsafe { libc::wait4(pid, &mut status, 0, &mut used) } == pid {
+            self.ended(pid, exit_of(status), &used);
+        }
+        true
+    }
+
+    fn ended(&mut self, pid: i32, exit: ExitCode, used: &libc::rusage) {
+        if pid == self.manager {
+            self.over = Some(exit);
+            return;
+        }
+        // A process that had left its parents is nobody's.
+        let Some(number) = self.numbers.remove(&pid) else { return };
+        let Some(running) = self.running.get_mut(&number) else { return };
+        running.left -= 1;
+        running.end.exit = running.end.exit.worse(exit);
+        running.end.usage = running.end.usage.merge(usage_of(used));
+        if running.left == 0
+            && let Some(Running { mut end, .. }) = self.running.remove(&number)
+        {
+            end.ended = clock::now();
+            if self.over.is_none() {
+                self.tell(&Fact::Ended(Box::new(end)));
+            } else {
+                self.running.insert(number, Running { pids: Vec::new(), left: 0, end });
+            }
+        }
+    }
+
+    /// Kills everything below this process, and waits for it. The ends of the steps that ran.
+    fn end_all(&mut self) -> Vec<Ended> {
+        loop {
+            let left = proc::descendants(std::process::id().cast_signed());
+            for pid in &left {
+                proc::kill(*pid, libc::SIGKILL);
+            }
+            if left.is_empty() || !self.reap_one(0) {
+                break;
+            }
+            self.reap();
+        }
+        let mut ends: Vec<Ended> = self.running.drain().map(|(_, running)| running.end).collect();
+        ends.sort_by_key(|end| end.number);
+        ends
+    }
+}
+
+fn zeroed_usage() -> libc::rusage {
+    // SAFETY: all zeros is an rusage.
+    unsafe { std::mem::zeroed() }
+}
+
+fn exit_of(status: i32) -> ExitCode {
+    match libc::WIFSIGNALED(status) {
+        true => ExitCode::signal(libc::WTERMSIG(status)),
+        false => ExitCode::status(libc::WEXITSTATUS(status)),
+    }
+}
+
+fn usage_of(used: &libc::rusage) -> Usage {
+    let micros = |time: libc::timeval| {
+        u64::try_from(time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_usec)).unwrap_or(0)
+    };
+    Usage {
+        max_rss_kb: u64::try_from(used.ru_maxrss).unwrap_or(0),
+        user_us: micros(used.ru_utime),
+        system_us: micros(used.ru_stime),
+        ..Usage::default()
+    }
+}

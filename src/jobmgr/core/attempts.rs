@@ -1,0 +1,124 @@
+//! An attempt to run a step: its start, its limit, its end, and what comes after a failure.
+
+use super::{Core, Due, Effect, Fate, Halt, Phase};
+use crate::jobmgr::def::Warning;
+use crate::model::tres::Allocation;
+use crate::model::{ExitCode, JobState};
+use std::time::Duration;
+
+const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
+
+/// A step of the job that runs.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    pub step: u32,
+    pub alloc: Allocation,
+    pub(super) stopped: Option<Stopped>,
+    /// Its timers.
+    dues: Vec<(Duration, Due)>,
+}
+
+/// Who ended a running step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopped {
+    /// Its time limit.
+    Limit,
+    User,
+    /// The manager ends, or the job does: the step is to be run again by the next manager.
+    Halt,
+}
+
+/// How an attempt ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttemptEnd {
+    pub step: u32,
+    /// As it is recorded.
+    pub state: JobState,
+    /// The step was ended since the manager or the job ends: the next manager starts it again.
+    pub is_interrupted: bool,
+}
+
+impl Core {
+    pub(super) fn launch(&mut self, step: u32, number: u32, alloc: Allocation, now: Duration) {
+        let Some(entry) = self.steps.get_mut(step as usize) else { return };
+        entry.attempts += 1;
+        entry.phase = Phase::Running(number);
+        let limit = entry.settings.time_secs.map(|secs| now + Duration::from_secs(secs));
+        let end = [limit, self.job_end].into_iter().flatten().min();
+        let mut dues = Vec::new();
+        if let (Some(Warning { before_secs, .. }), Some(end)) = (entry.settings.warning, end) {
+            dues.push((end.saturating_sub(Duration::from_secs(before_secs)), Due::Warn(number)));
+        }
+        dues.extend(limit.map(|limit| (limit, Due::Limit(number))));
+        self.timers.extend(dues.iter().map(|(at, due)| (*at, step, *due)));
+        self.running.insert(number, Attempt { step, alloc: alloc.clone(), stopped: None, dues });
+        self.effects.push(Effect::Launch { step, number, alloc });
+    }
+
+    /// All processes of a step are gone. `None`: it did not run.
+    pub fn on_ended(&mut self, number: u32, exit: ExitCode, now: Duration) -> Option<AttemptEnd> {
+        let attempt = self.running.remove(&number)?;
+        let (step, stopped) = (attempt.step, attempt.stopped);
+        let settings = std::sync::Arc::clone(&self.steps.get(step as usize)?.settings);
+        self.resources.give_back(&attempt.alloc, &settings.ask);
+        for (at, due) in attempt.dues {
+            self.timers.remove(&(at, step, due));
+        }
+        let state = Core::state_of(exit, stopped);
+        let is_interrupted = state == JobState::Cancelled && stopped == Some(Stopped::Halt);
+        let entry = self.steps.get_mut(step as usize)?;
+        if is_interrupted {
+            entry.phase = Phase::Waiting;
+            entry.attempts = entry.attempts.saturating_sub(1);
+            self.make_ready(step);
+            return Some(AttemptEnd { step, state, is_interrupted });
+        }
+        match state {
+            JobState::Completed => self.end(step, Fate::Ok),
+            JobState::Cancelled => self.end(step, Fate::Cancelled),
+            _ if entry.attempts <= settings.retry.times && self.halt != Halt::Stop => {
+                let at = now + Duration::from_secs(settings.retry.delay_after(entry.attempts));
+                entry.phase = Phase::Backoff(at);
+                self.timers.insert((at, step, Due::Retry));
+            }
+            _ => {
+                let exit = if exit.is_success() { ExitCode::signal(SIGTERM) } else { exit };
+                self.worst = self.worst.worse(exit);
+                self.end(step, Fate::Failed);
+            }
+        }
+        Some(AttemptEnd { step, state, is_interrupted })
+    }
+
+    /// Retries, warnings and limits whose time has come.
+    pub fn on_due(&mut self, now: Duration) {
+        while let Some((at, step, due)) = self.timers.first().copied().filter(|(at, _, _)| *at <= now) {
+            self.timers.remove(&(at, step, due));
+            match due {
+                Due::Retry => self.make_ready(step),
+                Due::Warn(number) => {
+                    let warning = self.entry(step).and_then(|entry| entry.settings.warning);
+                    if let Some(Warning { signal, .. }) = warning {
+                        self.effects.push(Effect::Signal { number, signal });
+                    }
+                }
+                Due::Limit(number) => self.stop_attempt(number, Stopped::Limit, now),
+                Due::JobEnd => self.stop(now),
+                Due::Kill(number) => self.effects.push(Effect::Signal { number, signal: SIGKILL }),
+            }
+        }
+    }
+
+    /// SIGTERM, and after the grace SIGKILL.
+    pub(super) fn stop_attempt(&mut self, number: u32, by: Stopped, now: Duration) {
+        let Some(attempt) = self.running.get_mut(&number) else { return };
+        if attempt.stopped.is_none() {
+            attempt.stopped = Some(by);
+            let kill = (now + self.policy.grace, Due::Kill(number));
+            attempt.dues.push(kill);
+            self.timers.insert((kill.0, attempt.step, kill.1));
+            self.effects.push(Effect::Signal { number, signal: SIGTERM });
+        }
+    }
+}

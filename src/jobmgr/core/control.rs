@@ -1,0 +1,119 @@
+//! What a user does to steps.
+
+use super::{Core, Due, Effect, Fate, Halt, Phase, Stopped, shape_of};
+use crate::model::ExitCode;
+use std::time::Duration;
+
+const SIGKILL: i32 = 9;
+
+impl Core {
+    /// Steps that wait are cancelled at once; running ones are told to end. How many there were.
+    pub fn cancel(&mut self, steps: &[u32], now: Duration) -> u32 {
+        let mut done = 0;
+        for step in steps {
+            match self.entry(*step).map(|entry| entry.phase) {
+                Some(phase @ (Phase::Waiting | Phase::Ready | Phase::Backoff(_))) => {
+                    if let Phase::Backoff(at) = phase {
+                        self.timers.remove(&(at, *step, Due::Retry));
+                    }
+                    self.end(*step, Fate::Cancelled);
+                    done += 1;
+                }
+                Some(Phase::Running(number)) => {
+                    self.stop_attempt(number, Stopped::User, now);
+                    done += 1;
+                }
+                Some(Phase::Ended(_)) | None => {}
+            }
+        }
+        done
+    }
+
+    /// `scancel JOB.STEP`: with this signal; without one it is ended.
+    pub fn signal(&mut self, number: u32, signal: Option<i32>, now: Duration) {
+        match signal {
+            None => self.stop_attempt(number, Stopped::User, now),
+            Some(signal) => {
+                if let Some(attempt) = self.running.get_mut(&number) {
+                    if signal == SIGKILL {
+                        attempt.stopped.get_or_insert(Stopped::User);
+                    }
+                    self.effects.push(Effect::Signal { number, signal });
+                }
+            }
+        }
+    }
+
+    /// Steps that have not started do not until they are released. How many there were.
+    pub fn hold(&mut self, steps: &[u32]) -> u32 {
+        let mut done = 0;
+        for step in steps {
+            self.unready(*step);
+            if let Some(entry) = self.steps.get_mut(*step as usize)
+                && matches!(entry.phase, Phase::Waiting | Phase::Ready | Phase::Backoff(_))
+            {
+                entry.is_held = true;
+                done += 1;
+            }
+        }
+        done
+    }
+
+    /// The opposite of [`Core::hold`].
+    pub fn release(&mut self, steps: &[u32]) -> u32 {
+        let mut done = 0;
+        for step in steps {
+            let Some(entry) = self.steps.get_mut(*step as usize).filter(|entry| entry.is_held) else { continue };
+            entry.is_held = false;
+            done += 1;
+            if entry.phase == Phase::Ready {
+                self.ready.insert(entry.priority, shape_of(&entry.settings), *step);
+            }
+        }
+        done
+    }
+
+    /// Steps that have not started go before all others. How many there were.
+    pub fn top(&mut self, steps: &[u32]) -> u32 {
+        let above = self.steps.iter().map(|entry| entry.priority).max().unwrap_or(0).saturating_add(1);
+        let mut done = 0;
+        for step in steps {
+            self.unready(*step);
+            let Some(entry) = self.steps.get_mut(*step as usize) else { continue };
+            if matches!(entry.phase, Phase::Waiting | Phase::Ready | Phase::Backoff(_)) {
+                entry.priority = above;
+                done += 1;
+                if entry.phase == Phase::Ready && !entry.is_held {
+                    self.ready.insert(above, shape_of(&entry.settings), *step);
+                }
+            }
+        }
+        done
+    }
+
+    /// A step that was to be launched is not: it waits again.
+    pub fn call_off(&mut self, number: u32, now: Duration) {
+        if let Some(attempt) = self.running.get_mut(&number) {
+            attempt.stopped = Some(Stopped::Halt);
+            self.on_ended(number, ExitCode::signal(SIGKILL), now);
+        }
+    }
+
+    /// No other step is started.
+    pub fn drain(&mut self) {
+        self.halt = self.halt.max(Halt::Drain);
+    }
+
+    /// No other step is started, and those that run are ended. Asked again: at once.
+    pub fn stop(&mut self, now: Duration) {
+        let again = self.halt == Halt::Stop;
+        self.halt = Halt::Stop;
+        let numbers: Vec<u32> = self.running.keys().copied().collect();
+        for number in numbers {
+            match again {
+                true => self.effects.push(Effect::Signal { number, signal: SIGKILL }),
+                false => self.stop_attempt(number, Stopped::Halt, now),
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! Scenarios of the manager, written in its own language.
+
+use super::*;
+use crate::jobmgr::language::{Form, parse};
+use crate::model::Tres;
+
+pub(super) fn cpus(count: u32) -> Allocation {
+    let tres = Tres { cpus: count, mem_mb: 1000, ..Tres::ZERO };
+    Allocation { tres, cpu_ids: (0..count).collect(), ..Allocation::default() }
+}
+
+pub(super) fn secs(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+struct Scene {
+    core: Core,
+    now: Duration,
+}
+
+impl Scene {
+    fn new(count: u32, toml: &str) -> Scene {
+        let policy = Policy { grace: secs(30), ..Policy::default() };
+        Scene::with(Core::new(cpus(count), policy, None), toml)
+    }
+
+    fn with(mut core: Core, toml: &str) -> Scene {
+        core.on_numbers(0..1000);
+        let defs = parse(Form::Toml, "scene", toml, &|_| Err("no files here".to_owned())).unwrap();
+        core.add(defs).unwrap();
+        Scene { core, now: secs(0) }
+    }
+
+    /// The names of what starts now.
+    fn starts(&mut self) -> Vec<String> {
+        self.core.on_due(self.now);
+        self.core.decide(self.now);
+        let effects = std::mem::take(&mut self.core.effects);
+        let name = |effect: &Effect| match effect {
+            Effect::Launch { step, .. } => Some(self.core.entry(*step)?.name.to_string()),
+            Effect::Signal { .. } | Effect::Ended { .. } => None,
+        };
+        effects.iter().filter_map(name).collect()
+    }
+
+    fn signals(&mut self) -> Vec<(u32, i32)> {
+        self.core.on_due(self.now);
+        let signal = |effect: Effect| match effect {
+            Effect::Signal { number, signal } => Some((number, signal)),
+            Effect::Launch { .. } | Effect::Ended { .. } => None,
+        };
+        std::mem::take(&mut self.core.effects).into_iter().filter_map(signal).collect()
+    }
+
+    fn end(&mut self, name: &str, status: i32) -> JobState {
+        let step = self.core.graph.find(name).unwrap();
+        let Some(Phase::Running(number)) = self.core.entry(step).map(|entry| entry.phase) else {
+            panic!("{name} does not run")
+        };
+        self.core.on_ended(number, ExitCode::status(status), self.now).unwrap().state
+    }
+
+    fn row(&self, name: &str) -> (String, String) {
+        let row = self.core.row(self.core.graph.find(name).unwrap(), self.now).unwrap();
+        (row.state, row.reason)
+    }
+}
+
+#[test]
+fn a_pattern_waits_for_all_and_kinds_say_how_they_have_to_end() {
+    let mut scene = Scene::new(
+        4,
+        r#"
+        step = [
+            { name = "a-{n}", foreach = { n = "1-2" }, command = "x" },
+            { name = "good", command = "x", after = "a-*" },
+            { name = "whatever", command = "x", after = "afterany:a-*" },
+            { name = "bad", command = "x", after = "afternotok:a-2" },
+            { name = "after-good", command = "x", after = "good" },
+        ]"#,
+    );
+    assert_eq!(scene.starts(), ["a-1", "a-2"]);
+    assert_eq!(scene.row("good"), ("PENDING".into(), "Dependency: afterok:a-* (2 left)".into()));
+    assert_eq!(scene.end("a-1", 0), JobState::Completed);
+    assert_eq!(scene.starts(), Vec::<String>::new());
+    assert_eq!(scene.end("a-2", 3), JobState::Failed);
+    assert_eq!(scene.starts(), ["whatever", "bad"]);
+    assert_eq!([scene.row("good").0, scene.row("after-good").0], ["SKIPPED", "SKIPPED"]);
+    scene.end("whatever", 0);
+    scene.end("bad", 0);
+    assert!(scene.core.is_over(scene.now));
+    assert_eq!(scene.core.worst(), ExitCode::status(3));
+}
+
+#[test]
+fn a_failed_step_is_tried_again_after_a_wait_that_doubles() {
+    let mut scene = Scene::new(1, r#"step = [{ name = "a", command = "x", retry = { times = 2, delay = 10 } }]"#);
+    assert_eq!(scene.starts(), ["a"]);
+    scene.end("a", 1);
+    assert_eq!((scene.starts(), scene.core.next_due()), (vec![], Some(secs(10))));
+    assert!(!scene.core.is_over(scene.now));
+    scene.now = secs(10);
+    assert_eq!(scene.starts(), ["a"]);
+    scene.end("a", 1);
+    assert_eq!(scene.core.next_due(), Some(secs(30)));
+    scene.now = secs(30);
+    assert_eq!(scene.starts(), ["a"]);
+    scene.end("a", 1);
+    assert!(scene.core.is_over(scene.now) && scene.core.counts().failed == 1);
+}
+
+#[test]
+fn what_follows_a_failure_is_what_was_asked_for() {
+    let text = |on_failure: &str| {
+        format!(
+            "[[step]]\nname='a'\ncommand='x'\non_failure='{on_failure}'\n[[step]]\nname='b'\ncommand='x'\nafter='a'\n\
+             [[step]]\nname='c'\ncommand='x'"
+        )
+    };
+    for (on_failure, starts) in [("skip", vec!["c"]), ("continue", vec!["b"]), ("stop", vec![])] {
+        let mut scene = Scene::new(1, &text(on_failure));
+        assert_eq!(scene.starts(), ["a"]);
+        scene.end("a", 1);
+        assert_eq!(scene.starts(), starts, "{on_failure}");
+        assert_eq!(scene.core.is_over(scene.now), on_failure == "stop");
+    }
+}
+
+#[test]
+fn a_step_at_its_limit_is_told_to_end_and_killed_after_the_grace() {
+    let mut scene = Scene::new(1, r#"step = [{ name = "a", command = "x", time = "0:20", signal = "USR1@5" }]"#);
+    scene.starts();
+    for (at, signals) in [(14, vec![]), (15, vec![(0, 10)]), (20, vec![(0, 15)]), (49, vec![]), (50, vec![(0, 9)])] {
+        scene.now = secs(at);
+        assert_eq!(scene.signals(), signals, "after {at} s");
+    }
+    assert_eq!(scene.end("a", 0), JobState::Timeout);
+    assert_eq!(scene.core.counts().failed, 1);
+}
+
+#[test]
+fn what_cannot_end_before_its_job_does_not_start() {
+    let core = Core::new(cpus(1), Policy::default(), Some(secs(100)));
+    let mut scene = Scene::with(
+        core,
+        r#"step = [{ name = "long", command = "x", time = 2, priority = 9 }, { name = "short", command = "x", time = 1 }]"#,
+    );
+    assert_eq!(scene.starts(), ["short"]);
+    assert_eq!(scene.row("long").1, "JobEnd: it cannot end before the time limit of the job");
+    scene.end("short", 0);
+    assert!(scene.core.is_over(scene.now) && scene.core.counts().waiting() == 1);
+}
+
+#[test]
+fn what_runs_when_the_job_ends_is_told_to_end_before() {
+    let policy = Policy { grace: secs(30), ..Policy::default() };
+    let core = Core::new(cpus(1), policy, Some(secs(100)));
+    let mut scene = Scene::with(core, r#"step = [{ name = "a", command = "x", signal = "USR1@10" }]"#);
+    scene.core.on_job_end_moved(Some(secs(200)));
+    scene.starts();
+    for (at, signals) in [(99, vec![]), (190, vec![(0, 10)]), (198, vec![]), (199, vec![(0, 15)])] {
+        scene.now = secs(at);
+        assert_eq!(scene.signals(), signals, "after {at} s");
+    }
+    let end = scene.core.on_ended(0, ExitCode::signal(15), scene.now).unwrap();
+    assert!(end.is_interrupted && scene.core.is_over(scene.now));
+}
+
+#[test]
+fn a_step_that_ends_with_the_manager_is_run_again_by_the_next() {
+    let mut scene = Scene::new(2, r#"step = [{ name = "a", command = "x" }, { name = "b", command = "x" }]"#);
+    assert_eq!(scene.starts(), ["a", "b"]);
+    scene.core.stop(scene.now);
+    assert_eq!(scene.signals(), [(0, 15), (1, 15)]);
+    let end = scene.core.on_ended(0, ExitCode::signal(15), scene.now).unwrap();
+    assert_eq!((end.state, end.is_interrupted), (JobState::Cancelled, true));
+    // It was done when the signal came.
+    let end = scene.core.on_ended(1, ExitCode::OK, scene.now).unwrap();
+    assert_eq!((end.state, end.is_interrupted), (JobState::Completed, false));
+    assert!(scene.core.is_over(scene.now));
+    assert_eq!((scene.core.counts().ok, scene.core.counts().waiting()), (1, 1));
+}
+
+#[test]
+fn held_steps_wait_and_the_top_one_goes_first() {
+    let mut scene = Scene::new(
+        1,
+        r#"step = [{ name = "a", command = "x" }, { name = "b", command = "x" }, { name = "c", command = "x" }]"#,
+    );
+    assert_eq!((scene.core.hold(&[0]), scene.core.top(&[2])), (1, 1));
+    assert_eq!(scene.starts(), ["c"]);
+    assert_eq!([scene.row("a").1, scene.row("b").1], ["JobHeldUser", "Resources"]);
+    scene.end("c", 0);
+    assert_eq!(scene.starts(), ["b"]);
+    scene.end("b", 0);
+    assert!(!scene.core.is_over(scene.now), "somebody may release it");
+    assert_eq!(scene.core.release(&[0]), 1);
+    assert_eq!(scene.starts(), ["a"]);
+    assert_eq!(scene.core.cancel(&[0], scene.now), 1);
+    assert_eq!(scene.signals(), [(2, 15)]);
+}
+
+#[test]
+fn errors_tell_the_place_the_key_the_value_and_the_mend() {
+    let fault = |text: &str| {
+        let mut core = Core::new(cpus(2), Policy::default(), None);
+        let read = |file: &str| match file {
+            "runs.csv" => Ok("lr,fold\n0.1,1\n0.2\n".to_owned()),
+            _ => Err("No such file or directory".to_owned()),
+        };
+        match parse(Form::Toml, "f.toml", text, &read) {
+            Err(fault) => format!("{fault}; {}", fault.hint.clone().unwrap_or_default()),
+            Ok(defs) => {
+                let refused = core.add(defs).unwrap_err();
+                assert_eq!(core.counts().all, 0, "nothing of it is taken");
+                format!("line {}: {}; {}", refused.line, refused.text, refused.hint.unwrap_or_default())
+            }
+        }
+    };
+    let two = |a: &str, b: &str| {
+        format!(
+            "[[step]]\nname = 'a'\ncommand = 'x'\nafter = '{a}'\n\n[[step]]\nname = 'b'\ncommand = 'x'\nafter = '{b}'"
+        )
+    };
+    for (text, expected) in [
+        ("[[step]]\ncommand = 'x'\ncpu = 2", "f.toml: line 3: unknown key \"cpu\"; did you mean cpus?"),
+        (
+            "[[step]]\nname = 'a'",
+            "f.toml: line 1: a step without a command; add command = \"…\" or command = [\"…\", \"…\"]",
+        ),
+        (
+            "[[step]]\ncommand = 'x'\n\nmem = '4X'",
+            "f.toml: line 4: mem = \"4X\" is no amount of memory; megabytes, or 512M, 8G",
+        ),
+        (
+            "[[step]]\ncommand = 'x'\ncpus = 3",
+            "line 1: step \"x-1\" asks for 3 CPUs and 0 GPUs; the job has 2 CPUs, 1000 MB and 0 GPUs; ask for less, or submit a larger job (sbatch -c, --mem, --gpus)",
+        ),
+        (
+            &two("b", "a"),
+            "line 1: the steps wait for each other: a after b after a; take one of these dependencies out",
+        ),
+        (&two("*", "a"), "line 1: the steps wait for each other: a after a; take one of these dependencies out"),
+        (&two("bb", ""), "f.toml: line 9: after = \"\" names no step; name a step, or a pattern: fit-*"),
+        (
+            "[[step]]\nname='prepare'\ncommand='x'\n[[step]]\nname='b'\ncommand='x'\nafter='prepaer'",
+            "line 4: step \"b\": after = \"prepaer\": no step has this name; did you mean prepare?",
+        ),
+        (
+            "[[step]]\nname='a'\ncommand='x'\n[[step]]\nname='a'\ncommand='x'",
+            "line 4: the name \"a\" is given twice; each step has a name of its own: change one of them",
+        ),
+        (
+            "[[step]]\nname='a'\ncommand='x'\nforeach={ n = '1-3' }",
+            "f.toml: line 2: name = \"a\": all steps of a foreach would have this name; put a name of foreach into it, in braces",
+        ),
+        (
+            "[[step]]\ncommand='x'\nforeach={ n = { lines = 'no' } }",
+            "f.toml: line 3: foreach: n: no: No such file or directory; name a file that can be read",
+        ),
+        ("[[step]]\ncommand='x'\nretry = -1", "f.toml: line 3: retry = -1: no number of times, use 0 or more; "),
+    ] {
+        assert_eq!(fault(text), expected);
+    }
+    assert!(fault("[[step]]\ncommand='x'\nforeach={ r = { csv = 'runs.csv' } }").contains("runs.csv: CSV error"));
+}
+
+#[test]
+fn foreach_makes_the_product_and_fills_it_in() {
+    let text = r#"
+        [defaults]
+        env = { A = "{lr}" }
+        [[step]]
+        name = "fit-{lr}-{fold}"
+        foreach = { lr = [0.1, "b"], fold = "1-2" }
+        command = ["fit", "{lr}", "{fold}", "{print $1}"]
+        stdout = "{fold}-%s"
+    "#;
+    let defs = parse(Form::Toml, "f", text, &|_| Err(String::new())).unwrap();
+    let names: Vec<&str> = defs.iter().map(|def| &*def.name).collect();
+    assert_eq!(names, ["fit-0.1-1", "fit-b-1", "fit-0.1-2", "fit-b-2"]);
+    assert_eq!(defs[3].command.argv(), ["fit", "b", "2", "{print $1}"]);
+    assert_eq!(defs[3].settings.stdout.as_deref(), Some("2-%s"));
+    assert_eq!(*defs[0].settings.env, [("A".into(), "0.1".into())]);
+    let read = |_: &str| Ok("lr, fold\n0.1, 1\n0.2, 7\n".to_owned());
+    let text = r#"{"name": "r{row}", "command": "fit {row.lr} {row.fold}", "foreach": {"row": {"csv": "runs.csv"}}}"#;
+    let defs = parse(Form::Json, "f", text, &read).unwrap();
+    assert_eq!(defs[1].command.argv(), ["fit", "0.2", "7"]);
+    let lines = parse(Form::Lines, "f", "# all\n\ngzip a\n/bin/gzip b", &read).unwrap();
+    assert_eq!(lines.iter().map(|def| &*def.name).collect::<Vec<_>>(), ["gzip-3", "gzip-4"]);
+}

@@ -1,0 +1,203 @@
+//! From what was written to steps: values understood, `foreach` carried out, names made.
+
+use super::foreach::{Row, fill, rows};
+use super::spec::{RetrySpec, Scalar, StepSpec, Words};
+use super::{Fault, ReadFile, Wrong};
+use crate::jobmgr::def::{After, Ask, Command, Retry, Settings, StepDef, Wanted, Warning};
+use crate::spec::{mem, signal, time};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// How long a step that fails waits before it is started again, where nothing is said; seconds.
+const RETRY_DELAY: u64 = 1;
+
+/// The longest name.
+const MAX_NAME: usize = 1024;
+
+/// Makes steps of one text.
+pub struct Expander<'a> {
+    pub file: &'a str,
+    read: ReadFile<'a>,
+    /// Steps that say the same share it.
+    known: HashSet<Arc<Settings>>,
+    pub steps: Vec<StepDef>,
+}
+
+impl<'a> Expander<'a> {
+    pub fn new(file: &'a str, read: ReadFile<'a>) -> Self {
+        Expander { file, read, known: HashSet::new(), steps: Vec::new() }
+    }
+
+    /// The steps of one description. `number` is what makes the name of one without a name its own.
+    ///
+    /// # Errors
+    /// A value makes no sense. `line_of` tells where its key stands.
+    pub fn add(&mut self, spec: StepSpec, number: u32, line_of: &dyn Fn(&str) -> u32) -> Result<(), Fault> {
+        let file = self.file;
+        let refuse = |wrong: Wrong| {
+            let line = line_of(wrong.key);
+            wrong.at(file, line)
+        };
+        let combinations = match &spec.foreach {
+            None => vec![Row::new()],
+            Some(foreach) => rows(foreach, self.read).map_err(refuse)?,
+        };
+        if combinations.len() > 1 && spec.name.as_ref().is_some_and(|name| !name.contains('{')) {
+            let name = spec.name.unwrap_or_default();
+            let text = format!("name = {name:?}: all steps of a foreach would have this name");
+            return Err(refuse(Wrong::new("name", text, "put a name of foreach into it, in braces")));
+        }
+        let line = line_of("");
+        for (at, row) in combinations.iter().enumerate() {
+            let number = if combinations.len() > 1 { format!("{number}-{}", at + 1) } else { number.to_string() };
+            let step = self.step(&spec, row, &number, line).map_err(refuse)?;
+            self.steps.push(step);
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, spec: &StepSpec, row: &[(String, String)], number: &str, line: u32) -> Result<StepDef, Wrong> {
+        let command = command(spec, row)?;
+        let name = match &spec.name {
+            Some(name) => fill(name, row),
+            None => format!("{}-{number}", command.first_word()),
+        };
+        check_name(&name)?;
+        let settings = Arc::new(settings(spec, row)?);
+        let settings = match self.known.get(&settings) {
+            Some(known) => Arc::clone(known),
+            None => {
+                self.known.insert(Arc::clone(&settings));
+                settings
+            }
+        };
+        Ok(StepDef { name: name.into(), command, settings, after: after(spec, row)?, line })
+    }
+}
+
+fn check_name(name: &str) -> Result<(), Wrong> {
+    let hint = "letters, digits and most signs; no control character, comma, colon, * or ?";
+    let is_bad = |c: char| c.is_control() || matches!(c, ',' | ':' | '*' | '?');
+    if name.is_empty() || name.len() > MAX_NAME || name.contains(is_bad) {
+        return Err(Wrong::new("name", format!("name = {name:?} is no name of a step"), hint));
+    }
+    Ok(())
+}
+
+fn command(spec: &StepSpec, row: &[(String, String)]) -> Result<Command, Wrong> {
+    let missing = || Wrong::new("", "a step without a command", "add command = \"…\" or command = [\"…\", \"…\"]");
+    let is_whole = |text: &str| !text.contains('\0');
+    let command = match spec.command.as_ref().ok_or_else(missing)? {
+        Words::One(line) => Command::Shell(fill(line, row).into()),
+        Words::Many(words) => Command::Words(words.iter().map(|word| fill(word, row).into()).collect()),
+    };
+    let is_empty = match &command {
+        Command::Shell(line) => line.trim().is_empty(),
+        Command::Words(words) => words.first().is_none_or(|word| word.is_empty()),
+    };
+    match is_empty {
+        true => Err(missing()),
+        false if !is_whole(&command.text()) => {
+            Err(Wrong::new("command", "a command with a zero byte in it", "no program takes one: leave it out"))
+        }
+        false => Ok(command),
+    }
+}
+
+fn after(spec: &StepSpec, row: &[(String, String)]) -> Result<Box<[After]>, Wrong> {
+    let words: Vec<&str> = match &spec.after {
+        None => Vec::new(),
+        Some(Words::One(word)) => word.split(',').collect(),
+        Some(Words::Many(words)) => words.iter().map(String::as_str).collect(),
+    };
+    words.into_iter().map(|word| after_one(&fill(word.trim(), row))).collect()
+}
+
+fn after_one(word: &str) -> Result<After, Wrong> {
+    let (wanted, name) = match word.split_once(':') {
+        None => (Wanted::Ok, word),
+        Some(("afterok", name)) => (Wanted::Ok, name),
+        Some(("afterany", name)) => (Wanted::Any, name),
+        Some(("afternotok", name)) => (Wanted::NotOk, name),
+        Some((kind, _)) => {
+            let text = format!("after = {word:?}: {kind:?} is no kind of dependency");
+            return Err(Wrong::new("after", text, "NAME, afterok:NAME, afterany:NAME or afternotok:NAME"));
+        }
+    };
+    if name.is_empty() {
+        return Err(Wrong::new("after", format!("after = {word:?} names no step"), "name a step, or a pattern: fit-*"));
+    }
+    Ok(After { wanted, name: name.into() })
+}
+
+fn settings(spec: &StepSpec, row: &[(String, String)]) -> Result<Settings, Wrong> {
+    let filled = |text: &Option<String>| text.as_ref().map(|text| Box::from(fill(text, row)));
+    let at_least_one = |key: &'static str, value: Option<u32>| match value {
+        Some(0) => Err(Wrong::new(key, format!("{key} = 0"), "use 1 or more")),
+        value => Ok(value.unwrap_or(1)),
+    };
+    let ntasks = at_least_one("ntasks", spec.ntasks)?;
+    let mem_mb = match &spec.mem {
+        None => None,
+        Some(Scalar(text)) => Some(mem::megabytes(text).ok_or_else(|| {
+            Wrong::new("mem", format!("mem = {text:?} is no amount of memory"), "megabytes, or 512M, 8G")
+        })?),
+    };
+    let env = |(name, value): (&String, &Scalar)| (name.as_str().into(), fill(&value.0, row).into());
+    if let Some(name) = spec.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+        return Err(Wrong::new("env", format!("env: {name:?} is no name of a variable"), "letters, digits and _"));
+    }
+    Ok(Settings {
+        ask: Ask {
+            // A step that only waits for others takes none.
+            cpus: spec.cpus.unwrap_or(1).saturating_mul(ntasks),
+            mem_mb: mem_mb.filter(|mb| *mb > 0),
+            gpus: spec.gpus.unwrap_or(0),
+        },
+        ntasks,
+        time_secs: limit(spec.time.as_ref())?,
+        priority: spec.priority.unwrap_or(0),
+        retry: retry(spec.retry.as_ref())?,
+        on_failure: spec.on_failure.unwrap_or_default(),
+        warning: warning(spec.signal.as_ref())?,
+        env: spec.env.iter().map(env).collect(),
+        dir: filled(&spec.dir),
+        stdin: filled(&spec.stdin),
+        stdout: filled(&spec.stdout),
+        stderr: filled(&spec.stderr),
+    })
+}
+
+fn limit(written: Option<&Scalar>) -> Result<Option<u64>, Wrong> {
+    let Some(Scalar(text)) = written else { return Ok(None) };
+    time::parse_limit(text).map_err(|error| Wrong {
+        key: "time",
+        text: format!("time = {text:?} is no time limit"),
+        hint: error.hint,
+    })
+}
+
+fn retry(written: Option<&RetrySpec>) -> Result<Retry, Wrong> {
+    let Some(RetrySpec { times, delay }) = written else { return Ok(Retry::default()) };
+    let delay_secs = match delay {
+        None => RETRY_DELAY,
+        Some(Scalar(text)) => text.parse().map_err(|_| {
+            Wrong::new(
+                "retry",
+                format!("retry: delay = {text:?} is no number of seconds"),
+                "a whole number: delay = 10",
+            )
+        })?,
+    };
+    Ok(Retry { times: *times, delay_secs })
+}
+
+fn warning(written: Option<&Scalar>) -> Result<Option<Warning>, Wrong> {
+    let Some(Scalar(text)) = written else { return Ok(None) };
+    let parsed = signal::parse_warn(text).map_err(|error| Wrong {
+        key: "signal",
+        text: format!("signal = {text:?} is no signal"),
+        hint: error.hint,
+    })?;
+    Ok(Some(Warning { signal: parsed.signal, before_secs: parsed.before_secs.into() }))
+}

@@ -1,0 +1,160 @@
+//! `foreach`: one step for each value of a list, a range, the lines of a file or the rows of a CSV file, or for each
+//! combination of several.
+
+use super::spec::Scalar;
+use super::{ReadFile, Wrong};
+use crate::spec::array;
+use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// More steps than this from one description are a slip.
+const MOST: usize = 4_000_000;
+
+/// The values of each name, by name: the last name changes fastest.
+pub type Foreach = BTreeMap<String, Values>;
+
+/// What a name stands for, one after the other.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Values {
+    List(Vec<Scalar>),
+    /// `1-5`, `1-9:2,20`.
+    Range(String),
+    /// `{ lines = "FILE" }`
+    Lines(String),
+    /// `{ csv = "FILE" }`: `{row.COLUMN}` for `row = { csv = … }`.
+    Csv(String),
+}
+
+impl<'de> Deserialize<'de> for Values {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Source {
+            Lines(String),
+            Csv(String),
+            Range(String),
+        }
+
+        struct Reader;
+
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Values;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a list, a range such as \"1-5\", { lines = \"FILE\" } or { csv = \"FILE\" }")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Values, E> {
+                Ok(Values::Range(text.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Values, A::Error> {
+                let mut values = Vec::new();
+                while let Some(value) = list.next_element()? {
+                    values.push(value);
+                }
+                Ok(Values::List(values))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Values, A::Error> {
+                Ok(match Source::deserialize(de::value::MapAccessDeserializer::new(map))? {
+                    Source::Lines(file) => Values::Lines(file),
+                    Source::Csv(file) => Values::Csv(file),
+                    Source::Range(range) => Values::Range(range),
+                })
+            }
+        }
+
+        d.deserialize_any(Reader)
+    }
+}
+
+/// One combination: what each name stands for.
+pub type Row = Vec<(String, String)>;
+
+/// All combinations.
+///
+/// # Errors
+/// A file cannot be read, a range makes no sense, a list is empty, or there are too many.
+pub fn rows(foreach: &Foreach, read: ReadFile) -> Result<Vec<Row>, Wrong> {
+    let mut all: Vec<Row> = vec![Vec::new()];
+    for (name, values) in foreach {
+        let of_name = rows_of(name, values, read)?;
+        if of_name.is_empty() {
+            let text = format!("foreach: {name} has no values");
+            return Err(Wrong::new("foreach", text, "give at least one value, or leave the step out"));
+        }
+        if all.len().saturating_mul(of_name.len()) > MOST {
+            let text = format!("foreach: more than {MOST} steps from one description");
+            return Err(Wrong::new("foreach", text, "use fewer values"));
+        }
+        all = all.iter().flat_map(|row| of_name.iter().map(|own| [row.as_slice(), own].concat())).collect();
+    }
+    Ok(all)
+}
+
+fn rows_of(name: &str, values: &Values, read: ReadFile) -> Result<Vec<Row>, Wrong> {
+    let one = |value: String| vec![(name.to_owned(), value)];
+    let text_of = |file: &str| {
+        read(file).map_err(|why| {
+            Wrong::new("foreach", format!("foreach: {name}: {file}: {why}"), "name a file that can be read")
+        })
+    };
+    Ok(match values {
+        Values::List(list) => list.iter().map(|value| one(value.0.clone())).collect(),
+        Values::Range(range) => {
+            let set = array::task_set(range).ok_or_else(|| {
+                let text = format!("foreach: {name} = {range:?} is no range");
+                Wrong::new("foreach", text, "ranges: \"1-5\", \"1-9:2\", \"1,4,7\"; a list: [\"a\", \"b\"]")
+            })?;
+            set.iter().map(|number| one(number.to_string())).collect()
+        }
+        Values::Lines(file) => {
+            text_of(file)?.lines().filter(|line| !line.trim().is_empty()).map(|line| one(line.to_owned())).collect()
+        }
+        Values::Csv(file) => csv_rows(name, file, &text_of(file)?)?,
+    })
+}
+
+fn csv_rows(name: &str, file: &str, text: &str) -> Result<Vec<Row>, Wrong> {
+    let refuse = |error: csv::Error| {
+        Wrong::new("foreach", format!("foreach: {name}: {file}: {error}"), "each row has as many columns as the first")
+    };
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
+    let columns = reader.headers().map_err(refuse)?.clone();
+    let mut rows = Vec::new();
+    for (at, record) in reader.records().enumerate() {
+        let record = record.map_err(refuse)?;
+        let mut row = vec![(name.to_owned(), (at + 1).to_string())];
+        row.extend(columns.iter().zip(&record).map(|(column, cell)| (format!("{name}.{column}"), cell.to_owned())));
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// `{name}` replaced by what it stands for. Everything else in braces stays as it is, for the shell or awk.
+pub fn fill(text: &str, row: &[(String, String)]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('{') {
+        out.push_str(before);
+        let known = after.split_once('}').and_then(|(name, tail)| {
+            let value = row.iter().find(|(known, _)| known == name)?;
+            Some((value.1.as_str(), tail))
+        });
+        match known {
+            Some((value, tail)) => {
+                out.push_str(value);
+                rest = tail;
+            }
+            None => {
+                out.push('{');
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}

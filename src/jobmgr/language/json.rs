@@ -1,0 +1,30 @@
+//! JSON lines: one object a step, with the keys of TOML.
+
+use super::expand::Expander;
+use super::spec::StepSpec;
+use super::{Fault, Wrong, describe};
+
+/// # Errors
+/// A line is no step.
+pub fn parse(text: &str, expander: &mut Expander) -> Result<(), Fault> {
+    for (line, number) in text.lines().zip(1u32..) {
+        if !line.trim().is_empty() {
+            parse_line(line, number, expander)?;
+        }
+    }
+    Ok(())
+}
+
+/// # Errors
+/// The line is no step.
+pub fn parse_line(line: &str, number: u32, expander: &mut Expander) -> Result<(), Fault> {
+    let spec: StepSpec = serde_json::from_str(line).map_err(|error| {
+        let message = error.to_string();
+        // The place within the line follows: ` at line 1 column 7`.
+        let (message, place) = message.rsplit_once(" at line 1 column ").unwrap_or((&message, ""));
+        let (text, hint) = describe(message);
+        let text = if place.is_empty() { text } else { format!("column {place}: {text}") };
+        Wrong { key: "", text, hint }.at(expander.file, number)
+    })?;
+    expander.add(spec, number, &|_| number)
+}

@@ -1,0 +1,48 @@
+//! A TOML file: `[defaults]`, and a `[[step]]` for each step.
+
+use super::expand::Expander;
+use super::spec::StepSpec;
+use super::{Fault, Wrong, describe};
+use serde::Deserialize;
+use toml::Spanned;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    #[serde(default)]
+    defaults: StepSpec,
+    #[serde(default)]
+    step: Vec<Spanned<StepSpec>>,
+}
+
+/// # Errors
+/// The text is no TOML, has other keys, or one of its values makes no sense.
+pub fn parse(text: &str, expander: &mut Expander) -> Result<(), Fault> {
+    let document: Document = toml::from_str(text).map_err(|error| {
+        let (message, hint) = describe(error.message());
+        let line = error.span().map_or(0, |span| line_at(text, span.start));
+        Wrong { key: "", text: message, hint }.at(expander.file, line)
+    })?;
+    for (step, number) in document.step.into_iter().zip(1u32..) {
+        let span = step.span();
+        let spec = step.into_inner().or(&document.defaults);
+        expander.add(spec, number, &|key| line_of_key(text, span.clone(), key))?;
+    }
+    Ok(())
+}
+
+fn line_at(text: &str, at: usize) -> u32 {
+    let before = text.as_bytes().get(..at).unwrap_or_default();
+    u32::try_from(before.iter().filter(|byte| **byte == b'\n').count()).unwrap_or(u32::MAX).saturating_add(1)
+}
+
+/// The line of a key within a step; that where the step begins where the defaults say it, or none of them does.
+fn line_of_key(text: &str, span: std::ops::Range<usize>, key: &str) -> u32 {
+    let first = line_at(text, span.start);
+    let is_key =
+        |line: &str| line.trim_start().strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='));
+    let step = text.get(span.start..).unwrap_or_default();
+    let own = step.lines().enumerate().take_while(|(at, line)| *at == 0 || !line.trim_start().starts_with("[["));
+    let found = own.filter(|(_, line)| !key.is_empty() && is_key(line)).map(|(at, _)| at).next();
+    first.saturating_add(u32::try_from(found.unwrap_or(0)).unwrap_or(0))
+}

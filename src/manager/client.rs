@@ -1,0 +1,52 @@
+//! The other end of the manager's socket: the commands that talk to a manager that runs.
+
+use crate::jobmgr::api::Event;
+use crate::model::JobId;
+use crate::sys::paths::Paths;
+use crate::sys::socket;
+use serde::Serialize;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+/// Where the manager of a job listens.
+pub fn socket_path(paths: &Paths, job: JobId) -> PathBuf {
+    paths.job_dir(job).join("sjobmgr.sock")
+}
+
+/// A connection to a manager.
+pub struct Client {
+    lines: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// # Errors
+    /// No manager listens there.
+    pub fn open(path: &std::path::Path) -> io::Result<Client> {
+        Ok(Client { lines: BufReader::new(socket::connect(path)?) })
+    }
+
+    /// # Errors
+    /// The manager is gone.
+    pub fn say(&mut self, line: &str) -> io::Result<()> {
+        self.lines.get_mut().write_all(format!("{line}\n").as_bytes())
+    }
+
+    /// # Errors
+    /// The manager is gone.
+    pub fn ask(&mut self, what: &impl Serialize) -> io::Result<()> {
+        self.say(&serde_json::to_string(what)?)
+    }
+
+    /// The next event; `None` where the manager has ended.
+    ///
+    /// # Errors
+    /// The manager is gone, or says what makes no sense.
+    pub fn next_event(&mut self) -> io::Result<Option<Event>> {
+        let mut line = String::new();
+        match self.lines.read_line(&mut line)? {
+            0 => Ok(None),
+            _ => Ok(Some(serde_json::from_str(&line)?)),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! From a step that is to start to what the launcher is told, and to the record of it.
+
+use crate::exec::environment::{Environment, task_environment};
+use crate::exec::launch_spec::{LaunchSpec, TaskSpec};
+use crate::exec::step_launcher::{Launch, Order};
+use crate::jobmgr::core::Entry;
+use crate::model::job::ClientProcess;
+use crate::model::request::{GpuRequest, MemRequest};
+use crate::model::tres::{Allocation, Usage};
+use crate::model::{ArrayRole, ExitCode, JobState, Step, StepId, StepKey, StepRequest, Timestamp};
+use crate::protocol::answer::ManagedJob;
+use crate::protocol::request::{StepLaunch, Stream};
+use crate::spec::filename::{self, FilenameVars};
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+/// Names the socket for the steps.
+pub const SOCKET_VARIABLE: &str = "SLURM_JOBMGR_SOCKET";
+
+/// What differs from launch to launch so seldom that it is told once.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Shape {
+    ntasks: u32,
+    cpus: u32,
+    mem_mb: u64,
+    gpu_ids: Vec<u32>,
+}
+
+/// Makes launches of one job.
+pub struct Launches {
+    job: ManagedJob,
+    root: String,
+    socket: PathBuf,
+    /// The manager's.
+    work_dir: PathBuf,
+    umask: u32,
+    patterns: HashMap<Shape, usize>,
+    /// Which step has opened a file for writing first, by a hash of the path: those that come later add to it.
+    written: HashMap<u64, u32>,
+}
+
+impl Launches {
+    pub fn new(job: ManagedJob, root: String, socket: PathBuf, work_dir: PathBuf, umask: u32) -> Launches {
+        Launches { job, root, socket, work_dir, umask, patterns: HashMap::new(), written: HashMap::new() }
+    }
+
+    /// The orders that start a step; the first may be a pattern.
+    pub fn orders(&mut self, step: u32, entry: &Entry, number: u32, alloc: &Allocation) -> Vec<Order> {
+        let settings = &entry.settings;
+        let shape = Shape {
+            ntasks: settings.ntasks,
+            cpus: alloc.tres.cpus,
+            mem_mb: alloc.tres.mem_mb,
+            gpu_ids: alloc.gpu_ids.clone(),
+        };
+        let mut orders = Vec::with_capacity(2);
+        let next = self.patterns.len();
+        let pattern = match self.patterns.get(&shape) {
+            Some(known) => *known,
+            None => {
+                orders.push(Order::Pattern(Box::new(self.pattern(&shape, alloc))));
+                self.patterns.insert(shape, next);
+                next
+            }
+        };
+        let work_dir = settings.dir.as_ref().map_or_else(|| self.work_dir.clone(), |dir| self.work_dir.join(&**dir));
+        let tasks = (0..settings.ntasks).map(|rank| self.task(step, entry, number, rank, &work_dir, alloc)).collect();
+        orders.push(Order::Launch(Box::new(Launch { number, pattern, argv: entry.command.argv(), work_dir, tasks })));
+        orders
+    }
+
+    /// What all steps of a shape have in common: Slurm's variables but for the step's number.
+    fn pattern(&self, shape: &Shape, alloc: &Allocation) -> LaunchSpec {
+        let job = &self.job.view.job;
+        let per_task = shape.cpus / shape.ntasks.max(1);
+        let launch = StepLaunch {
+            job: job.id,
+            client: ClientProcess::default(),
+            again: false,
+            request: StepRequest {
+                ntasks: Some(shape.ntasks),
+                cpus_per_task: Some(per_task),
+                mem: MemRequest::PerNode(shape.mem_mb),
+                gpu: GpuRequest { total: Some(shape.gpu_ids.len() as u32), ..GpuRequest::default() },
+                exact: true,
+                ..StepRequest::default()
+            },
+            argv: Vec::new(),
+            work_dir: String::new(),
+            umask: Some(self.umask),
+            rlimits: Vec::new(),
+            streams: Vec::new(),
+            pty: false,
+            tie: None,
+            label: false,
+        };
+        let mut set_env = Environment::of(job, &self.job.host, &self.root).step(StepId::Num(0), &launch, alloc);
+        set_env.retain(|(name, _)| name != "SLURM_STEP_ID" && name != "SLURM_STEPID");
+        set_env.push((SOCKET_VARIABLE.to_owned(), self.socket.to_string_lossy().into_owned()));
+        LaunchSpec {
+            step: StepKey { job: job.id, step: StepId::Num(0) },
+            set_env,
+            umask: Some(self.umask),
+            ..LaunchSpec::default()
+        }
+    }
+
+    fn task(&mut self, step: u32, entry: &Entry, number: u32, rank: u32, dir: &Path, alloc: &Allocation) -> TaskSpec {
+        let settings = &entry.settings;
+        let mut env =
+            task_environment(rank, (!self.job.host.gpus.is_empty()).then_some(&alloc.gpu_ids), &self.job.host);
+        env.extend(["SLURM_STEP_ID", "SLURM_STEPID"].map(|name| (name.to_owned(), number.to_string())));
+        env.extend(settings.env.iter().map(|(name, value)| (name.to_string(), value.to_string())));
+        let vars = self.vars(entry, number, rank);
+        let mut file = |pattern: &str, is_output: bool| {
+            let path = dir.join(filename::expand(pattern, &vars));
+            let first = if is_output { *self.written.entry(hash(&path)).or_insert(step) } else { step };
+            Stream::File { path, append: first != step }
+        };
+        let stdin = settings.stdin.as_ref().map_or(Stream::Null, |pattern| file(pattern, false));
+        let stdout = settings.stdout.as_ref().map_or(Stream::Fd(0), |pattern| file(pattern, true));
+        let stderr = match (&settings.stderr, &settings.stdout) {
+            (Some(pattern), _) => file(pattern, true),
+            (None, Some(_)) => Stream::SameAsStdout,
+            (None, None) => Stream::Fd(1),
+        };
+        TaskSpec { rank, stdin, stdout, stderr, env, cpus: alloc.cpu_ids.clone(), ..TaskSpec::default() }
+    }
+
+    fn vars(&self, entry: &Entry, number: u32, rank: u32) -> FilenameVars {
+        let job = &self.job.view.job;
+        FilenameVars {
+            job_id: job.id.0,
+            array_job: job.array_job_id().unwrap_or(job.id).0,
+            array_task: Some(match job.role {
+                ArrayRole::Task { task, .. } => task,
+                ArrayRole::None | ArrayRole::Rest { .. } | ArrayRole::Part { .. } => filename::NO_VAL,
+            }),
+            name: job.request.name.clone(),
+            user: job.request.user.clone(),
+            host: self.job.host.name.clone(),
+            node_id: 0,
+            step: number.to_string(),
+            step_name: Some(entry.name.to_string()),
+            task: rank,
+        }
+    }
+}
+
+fn hash(path: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The record of a step that starts now.
+pub fn record(entry: &Entry, number: u32, alloc: Allocation, now: Timestamp) -> Step {
+    Step {
+        id: StepId::Num(number),
+        name: entry.name.to_string(),
+        ntasks: entry.settings.ntasks,
+        state: JobState::Running,
+        start: now,
+        end: None,
+        exit: ExitCode::OK,
+        alloc,
+        usage: Usage::default(),
+        submit_line: entry.command.text(),
+        overlap: false,
+        client: None,
+        client_gone: false,
+        suspended_us: 0,
+        clock: None,
+        stepped_us: 0,
+        managed: true,
+    }
+}

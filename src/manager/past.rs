@@ -1,0 +1,107 @@
+//! What an earlier manager has left: the journal to go on with, and how far its steps had come.
+
+use crate::exec::step_journal::{self, Entry, Past};
+use crate::jobmgr::core::{Core, Fate};
+use crate::model::{ExitCode, JobState, Timestamp};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+const SIGKILL: i32 = 9;
+const SIGTERM: i32 = 15;
+
+/// What the last journal of this file tells of its steps: in the directories of all jobs, the one that was written last.
+pub fn find(jobs_dir: &Path, file: &str) -> BTreeMap<String, Past> {
+    let dirs = std::fs::read_dir(jobs_dir).into_iter().flatten().flatten();
+    let journals = dirs.flat_map(|dir| journals_in(&dir.path()));
+    let newest = journals.filter(|(path, _)| heads(path).any(|head| head == file)).max_by_key(|(_, written)| *written);
+    let entries = newest.and_then(|(path, _)| step_journal::read(&path).ok()).unwrap_or_default();
+    of_file(&entries, file)
+}
+
+fn journals_in(dir: &Path) -> Vec<(PathBuf, std::time::SystemTime)> {
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let is_journal = |path: &PathBuf| path.extension().is_some_and(|end| end == "journal");
+    files
+        .filter(|file| is_journal(&file.path()))
+        .filter_map(|file| Some((file.path(), file.metadata().ok()?.modified().ok()?)))
+        .collect()
+}
+
+/// The files that were run with a journal.
+fn heads(path: &Path) -> impl Iterator<Item = String> {
+    let lines = std::fs::File::open(path).map(|file| BufReader::new(file).lines());
+    lines.into_iter().flatten().map_while(Result::ok).filter_map(|line| {
+        let is_head = line.starts_with("{\"Head\"");
+        match is_head.then(|| serde_json::from_str(&line)) {
+            Some(Ok(Entry::Head { file, .. })) => Some(file),
+            _ => None,
+        }
+    })
+}
+
+/// The steps of one file: several may have been run in a job, one after the other. A run that did not go on with the one
+/// before began anew.
+pub fn of_file(entries: &[Entry], file: &str) -> BTreeMap<String, Past> {
+    let mut own = Vec::new();
+    let mut is_own = false;
+    for entry in entries {
+        match entry {
+            Entry::Head { file: other, resumed, .. } => {
+                is_own = other == file;
+                if is_own && !resumed {
+                    own.clear();
+                }
+            }
+            _ if is_own => own.push(entry.clone()),
+            _ => {}
+        }
+    }
+    step_journal::pasts(&own)
+}
+
+/// Tells the core how far its steps had come. `again`: those that failed for good are run again, too. The steps of which
+/// something was known.
+pub fn restore(core: &mut Core, pasts: BTreeMap<String, Past>, again: bool) -> Vec<(String, Past)> {
+    let mut known = Vec::new();
+    for (name, past) in pasts {
+        let Some(step) = core.find(&name).first().copied() else { continue };
+        let Some(entry) =
+            core.entry(step).filter(|entry| entry.command.text() == past.command || past.command.is_empty())
+        else {
+            continue;
+        };
+        let may_retry = past.attempts <= entry.settings.retry.times;
+        let lost = ExitCode::signal(SIGKILL);
+        match past.last {
+            Some((JobState::Completed, exit)) => core.restore_end(step, Fate::Ok, exit, past.attempts),
+            // The job ended, and its manager had no time to say so.
+            Some((JobState::Failed, exit)) if exit.signal == SIGTERM => core.restore_attempts(step, past.attempts - 1),
+            Some((JobState::Cancelled, exit)) => core.restore_end(step, Fate::Cancelled, exit, past.attempts),
+            Some(_) if again => core.restore_attempts(step, 0),
+            Some((_, exit)) if !may_retry => core.restore_end(step, Fate::Failed, exit, past.attempts),
+            None if past.lost && again => core.restore_attempts(step, 0),
+            None if past.lost && !may_retry => core.restore_end(step, Fate::Failed, lost, past.attempts),
+            Some(_) | None => core.restore_attempts(step, past.attempts),
+        }
+        known.push((name, past));
+    }
+    known
+}
+
+/// The ends of steps whose manager and launcher were killed: nobody has seen them.
+pub fn lost_ends(entries: &[Entry], now: Timestamp) -> Vec<step_journal::StepEnd> {
+    let end = |step: crate::model::Step| {
+        let crate::model::StepId::Num(number) = step.id else { return None };
+        Some(step_journal::StepEnd {
+            step: number,
+            state: JobState::Failed,
+            exit: ExitCode::signal(SIGKILL),
+            usage: Default::default(),
+            start: step.start,
+            end: now,
+            interrupted: false,
+        })
+    };
+    step_journal::unended(entries).into_iter().filter_map(end).collect()
+}

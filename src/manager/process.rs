@@ -1,0 +1,93 @@
+//! The two processes of a manager: the one that the user started, which starts the steps, and its child, which decides.
+
+use super::link::Identity;
+use super::run::{self, RunError, Setup};
+use crate::client::connection::Connection;
+use crate::exec::step_journal::{self, Entry, Journal, StepEnd};
+use crate::exec::step_launcher::{self, Ended};
+use crate::model::JobState;
+use crate::protocol::answer::Answer;
+use crate::protocol::request::Request;
+use crate::sys::fork::{Memory, fork_into};
+use crate::sys::start;
+use nix::sys::signal::SigHandler;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+
+/// Records in one request.
+const CHUNK: usize = 200;
+
+/// Runs a manager, and returns its exit code. This process must have one thread.
+///
+/// # Errors
+/// It could not be started. What the manager itself has to say it has said.
+pub fn manage(setup: Setup, tell: fn(RunError) -> u8) -> io::Result<u8> {
+    // Whoever reads what it says may go away: its steps are not ended by that. They themselves have the default again.
+    start::on_broken_pipe(SigHandler::SigIgn);
+    let (own, managers) = UnixStream::pair()?;
+    let identity = setup.identity.clone();
+    let mut job = Some((setup, managers, own.try_clone()?));
+    // SAFETY: this process has one thread.
+    let child = unsafe {
+        fork_into(Memory::Copy, &mut || {
+            let Some((setup, link, other)) = job.take() else { return 1 };
+            // The launcher's end: its own death must show.
+            drop(other);
+            run::run(setup, link).unwrap_or_else(tell).into()
+        })
+    }?;
+    drop(job);
+    let (exit, killed) = step_launcher::serve(child.as_raw(), own, own_environment())?;
+    if exit.signal != 0 {
+        let count = killed.len();
+        let _ = writeln!(
+            io::stderr(),
+            "sjobmgr: error: the manager was killed by signal {}, and {count} running steps with it\n\
+             go on with: sjobmgr run --resume FILE",
+            exit.signal
+        );
+    }
+    if exit.signal != 0 || !killed.is_empty() {
+        // Whatever cannot be told now is told by the next manager, or by the daemon when the job ends.
+        let _ = tell_ends(&identity, killed);
+    }
+    Ok(u8::try_from(exit.as_shell()).unwrap_or(1))
+}
+
+/// Writes down how steps ended that outlived their manager, and tells the daemon.
+fn tell_ends(identity: &Identity, killed: Vec<Ended>) -> io::Result<()> {
+    let job_dir = identity.paths.job_dir(identity.job);
+    let (mut journal, _) = Journal::open(&step_journal::path(&job_dir, identity.run))?;
+    for end in killed {
+        let Ended { number, exit, usage, started, ended, .. } = end;
+        let state = if exit.is_success() { JobState::Completed } else { JobState::Failed };
+        let (start, end) = (started, ended);
+        journal.push(&Entry::End(StepEnd { step: number, state, exit, usage, start, end, interrupted: false }));
+    }
+    journal.write()?;
+    let steps = step_journal::undelivered(&job_dir, identity.run)?;
+    let mut conn = Connection::open(&identity.paths).map_err(io::Error::other)?;
+    for steps in steps.chunks(CHUNK) {
+        let request = Request::RecordSteps { job: identity.job, run: identity.run, steps: steps.to_vec() };
+        match conn.ask(&request, &[]).map_err(io::Error::other)?.0 {
+            Answer::Recorded => {}
+            other => return Err(io::Error::other(format!("{other:?}"))),
+        }
+    }
+    let bytes = journal.len();
+    journal.push(&Entry::Delivered { bytes });
+    journal.write()
+}
+
+/// What the steps inherit: `KEY=VALUE` entries, each ended by a zero byte.
+fn own_environment() -> Vec<u8> {
+    let entry = |(name, value): (OsString, OsString)| {
+        let mut entry = name.into_encoded_bytes();
+        entry.push(b'=');
+        entry.extend(value.into_encoded_bytes());
+        entry.push(0);
+        entry
+    };
+    std::env::vars_os().flat_map(entry).collect()
+}

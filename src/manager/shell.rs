@@ -1,0 +1,408 @@
+//! The loop of the manager: what happens goes to the core, and what the core wants is written down and carried out.
+
+use super::api::Api;
+use super::launches::{self, Launches};
+use super::link::{Heard, Identity, Link};
+use super::progress::{Progress, words};
+use super::records::Records;
+use crate::exec::step_journal::{Entry, Journal, StepEnd};
+use crate::exec::step_launcher::{Ended, Fact, Order};
+use crate::exec::wire;
+use crate::jobmgr::api::{Event, Seconds};
+use crate::jobmgr::core::{Core, Effect, Fate, Halt};
+use crate::model::{ExitCode, Step};
+use crate::protocol::frame::Decoder;
+use crate::protocol::request::Request;
+use crate::sys::{clock, socket};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+mod asks;
+mod daemon;
+
+pub use asks::Input;
+
+/// How long the records of a manager that has nothing else to do wait for a daemon that is away. The daemon finds them in the
+/// journal when the job ends.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// What the loop takes note of. They are to be blocked before there is a second thread, which would be ended by them.
+pub fn signals() -> SigSet {
+    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect()
+}
+
+/// A step that runs.
+struct Live {
+    record: Step,
+    pids: Vec<i32>,
+    attempt: u32,
+}
+
+pub struct Shell {
+    identity: Identity,
+    work_dir: PathBuf,
+    core: Core,
+    link: Link,
+    journal: Journal,
+    records: Records,
+    launches: Launches,
+    api: Api,
+    launcher: UnixStream,
+    facts: Decoder,
+    /// What the launcher is to be told once the journal is written.
+    orders: Vec<u8>,
+    /// Whose launches are among them.
+    staged: Vec<u32>,
+    signals: SignalFd,
+    live: HashMap<u32, Live>,
+    /// Who submitted a step.
+    owners: HashMap<u32, u64>,
+    /// How steps that did not end well ended.
+    exits: HashMap<u32, ExitCode>,
+    progress: Progress,
+    input: Option<Input>,
+    /// The last numbers that the daemon gave, and whether more are asked for.
+    numbers: (u32, u32),
+    asked_for_numbers: bool,
+    /// Something went wrong that is no step's.
+    is_faulty: bool,
+    /// The launcher is gone.
+    is_alone: bool,
+    /// Nothing is left to do since then but to tell the daemon.
+    idle_since: Option<Duration>,
+}
+
+impl Shell {
+    /// # Errors
+    /// The signals cannot be watched.
+    #[allow(clippy::too_many_arguments, reason = "each part is made in its own way, and the loop owns all of them")]
+    pub fn new(
+        (identity, work_dir): (Identity, PathBuf),
+        core: Core,
+        link: Link,
+        journal: Journal,
+        records: Records,
+        launches: Launches,
+        api: Api,
+        launcher: UnixStream,
+        progress: Progress,
+        input: Option<Input>,
+        numbers: (u32, u32),
+    ) -> io::Result<Shell> {
+        let signals = SignalFd::with_flags(&signals(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+        Ok(Shell {
+            identity,
+            work_dir,
+            core,
+            link,
+            journal,
+            records,
+            launches,
+            api,
+            launcher,
+            facts: wire::decoder(),
+            orders: Vec::new(),
+            staged: Vec::new(),
+            signals,
+            live: HashMap::new(),
+            owners: HashMap::new(),
+            exits: HashMap::new(),
+            progress,
+            input,
+            numbers,
+            asked_for_numbers: false,
+            is_faulty: false,
+            is_alone: false,
+            idle_since: None,
+        })
+    }
+
+    /// Until nothing is left to do. The exit code.
+    pub fn run(&mut self) -> u8 {
+        loop {
+            let now = clock::monotonic();
+            self.core.on_due(now);
+            self.core.decide(now);
+            self.carry_out(now);
+            self.write(now);
+            self.ask_for_numbers(now);
+            if self.is_over(now) {
+                break;
+            }
+            self.wait(now);
+        }
+        self.leave()
+    }
+
+    /// What the core wants, in the journal and among the orders.
+    fn carry_out(&mut self, now: Duration) {
+        let effects = std::mem::take(&mut self.core.effects);
+        let is_news = !effects.is_empty();
+        for effect in effects {
+            match effect {
+                Effect::Launch { step, number, alloc } => {
+                    let Some(entry) = self.core.entry(step) else { continue };
+                    let record = launches::record(entry, number, alloc.clone(), clock::now());
+                    for order in self.launches.orders(step, entry, number, &alloc) {
+                        self.orders.extend(wire::encode(&order).unwrap_or_default());
+                    }
+                    self.staged.push(number);
+                    self.journal.push(&Entry::Start(Box::new(record.clone())));
+                    self.live.insert(number, Live { record, pids: Vec::new(), attempt: entry.attempts });
+                }
+                Effect::Signal { number, signal } => {
+                    self.orders.extend(wire::encode(&Order::Signal { number, signal }).unwrap_or_default());
+                }
+                Effect::Ended { step, fate } => self.settle(step, fate),
+            }
+        }
+        if is_news {
+            self.progress.show(&self.core.counts(), now);
+        }
+    }
+
+    /// A step is over for good.
+    fn settle(&mut self, step: u32, fate: Fate) {
+        let Some(entry) = self.core.entry(step) else { return };
+        let name = entry.name.to_string();
+        if fate == Fate::Cancelled && entry.attempts == 0 {
+            self.journal.push(&Entry::Cancelled { name: name.clone() });
+        }
+        let exit = match fate {
+            Fate::Ok => ExitCode::OK,
+            Fate::Failed | Fate::Cancelled | Fate::Skipped => {
+                self.exits.get(&step).copied().unwrap_or(ExitCode::status(1))
+            }
+        };
+        let owner = self.owners.remove(&step);
+        self.api.tell_all(owner, &Event::Done { name, state: fate.name().to_owned() });
+        self.tell_waiting(step, exit);
+    }
+
+    /// First the journal, then the orders, then the others.
+    fn write(&mut self, now: Duration) {
+        if let Err(e) = self.journal.write() {
+            return self.stop_for(&format!("the journal of the steps cannot be written: {e}"), now);
+        }
+        for number in std::mem::take(&mut self.staged) {
+            if let Some(live) = self.live.get(&number) {
+                self.records.put(live.record.clone(), now);
+            }
+        }
+        if !self.orders.is_empty() {
+            let orders = std::mem::take(&mut self.orders);
+            self.is_alone |= socket::send_all(&self.launcher, &orders, &[]).is_err();
+        }
+        self.records.flush(&self.journal, &self.link, now, self.idle_since.is_some());
+        self.api.flush();
+    }
+
+    /// Nothing can be started any more, and what was about to be is not.
+    fn stop_for(&mut self, why: &str, now: Duration) {
+        if !std::mem::replace(&mut self.is_faulty, true) {
+            self.progress.say(&format!("error: {why}"));
+            self.progress.say("no other step is started; mend that, and go on with: sjobmgr run --resume FILE");
+        }
+        self.core.drain();
+        self.orders.clear();
+        for number in std::mem::take(&mut self.staged) {
+            self.live.remove(&number);
+            self.core.call_off(number, now);
+        }
+    }
+
+    fn is_over(&mut self, now: Duration) -> bool {
+        let has_input = self.input.is_some() && self.core.halt() == Halt::No;
+        if self.is_alone || !self.core.is_over(now) || has_input {
+            self.idle_since = None;
+            return self.is_alone;
+        }
+        let since = *self.idle_since.get_or_insert(now);
+        self.records.flush(&self.journal, &self.link, now, true);
+        let is_told = self.records.undelivered() == 0 || self.link.is_lost();
+        is_told || (!self.link.is_there() && now >= since + FAREWELL)
+    }
+
+    /// Sleeps until something happens, and hears what it is.
+    fn wait(&mut self, now: Duration) {
+        let away = self.idle_since.filter(|_| !self.link.is_there()).map(|since| since + FAREWELL);
+        let flush = self.records.due().filter(|_| self.link.is_there());
+        let due = [self.core.next_due(), flush, away].into_iter().flatten().min();
+        let timeout = due.map_or(PollTimeout::NONE, |due| {
+            // Rounded up, so that it is time when it wakes.
+            let left = due.saturating_sub(now) + Duration::from_micros(999);
+            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+        });
+        let [read, write] = [PollFlags::POLLIN, PollFlags::POLLOUT];
+        let mut fds = vec![
+            PollFd::new(self.launcher.as_fd(), read),
+            PollFd::new(self.signals.as_fd(), read),
+            PollFd::new(self.records.fd(), read),
+            PollFd::new(self.api.listener(), read),
+        ];
+        let stdin = io::stdin();
+        let (has_link, has_input) = (self.link.fd().is_some(), self.input.is_some());
+        fds.extend(self.link.fd().map(|fd| PollFd::new(fd, read)));
+        fds.extend(self.input.as_ref().map(|_| PollFd::new(stdin.as_fd(), read)));
+        let first = fds.len();
+        fds.extend(self.api.clients.iter().map(|client| {
+            let write = if client.wants_to_write() { write } else { PollFlags::empty() };
+            PollFd::new(client.fd(), if client.is_open() { read | write } else { write })
+        }));
+        if poll(&mut fds, timeout).is_err() {
+            return;
+        }
+        let ready: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(false)).collect();
+        drop(fds);
+        let now = clock::monotonic();
+        // A signal first: what it says explains the ends that follow.
+        if ready[1] {
+            self.hear_signals(now);
+        }
+        if ready[0] {
+            self.hear_launcher(now);
+        }
+        if ready[2] {
+            self.records.on_synced(&mut self.link, &self.identity, now);
+        }
+        if has_link && ready[4] {
+            self.hear_daemon(now);
+        }
+        if has_input && ready[4 + usize::from(has_link)] {
+            self.hear_input();
+        }
+        self.hear_clients(&ready[first..], now);
+        if ready[3] {
+            self.api.accept();
+        }
+    }
+
+    fn hear_signals(&mut self, now: Duration) {
+        while let Ok(Some(info)) = self.signals.read_signal() {
+            let is_typed = info.ssi_signo == Signal::SIGINT as u32;
+            let running = self.core.counts().running;
+            if is_typed && self.core.halt() == Halt::No {
+                self.core.drain();
+                self.progress.say(&format!("no other step is started, and {running} go on: Ctrl-C again ends them"));
+            } else {
+                self.core.stop(now);
+            }
+        }
+    }
+
+    fn hear_launcher(&mut self, now: Duration) {
+        let mut chunk = [0u8; 65_536];
+        match self.launcher.read(&mut chunk) {
+            Ok(n) if n > 0 => self.facts.push(&chunk[..n]),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return,
+            Ok(_) | Err(_) => {
+                self.progress.say("error: the process that starts the steps is gone, and the steps with it");
+                self.is_alone = true;
+                return;
+            }
+        }
+        while let Ok(Some(fact)) = wire::next_message(&mut self.facts) {
+            match fact {
+                Fact::Started { number, pids } => self.on_started(number, pids),
+                Fact::Ended(ended) => self.on_ended(*ended, now),
+            }
+        }
+    }
+
+    fn on_started(&mut self, number: u32, pids: Vec<i32>) {
+        let Some(live) = self.live.get_mut(&number) else { return };
+        live.pids = pids;
+        let event = Event::Started { name: live.record.name.clone(), step: number, attempt: live.attempt };
+        let owner = self.core.attempt(number).and_then(|attempt| self.owners.get(&attempt.step)).copied();
+        self.api.tell_all(owner, &event);
+    }
+
+    fn on_ended(&mut self, ended: Ended, now: Duration) {
+        let Ended { number, exit, usage, started, ended: end, error } = ended;
+        let Some(live) = self.live.remove(&number) else { return };
+        let step = self.core.attempt(number).map(|attempt| attempt.step);
+        if let Some(step) = step.filter(|_| !exit.is_success()) {
+            self.exits.insert(step, exit);
+        }
+        let owner = step.and_then(|step| self.owners.get(&step)).copied();
+        let Some(outcome) = self.core.on_ended(number, exit, now) else { return };
+        let interrupted = outcome.is_interrupted;
+        let end = StepEnd { step: number, state: outcome.state, exit, usage, start: started, end, interrupted };
+        let record = end.record(&live.record);
+        let event = Event::Ended {
+            name: record.name.clone(),
+            step: number,
+            attempt: live.attempt,
+            state: outcome.state.name().to_owned(),
+            exit_code: exit.status,
+            signal: exit.signal,
+            start: Seconds(record.start),
+            end: Seconds(record.end.unwrap_or(record.start)),
+            max_rss_kb: usage.max_rss_kb,
+            user_us: usage.user_us,
+            system_us: usage.system_us,
+            error: error.clone(),
+        };
+        self.api.tell_all(owner, &event);
+        if !exit.is_success() {
+            let why = error.map(|error| format!(": {error}")).unwrap_or_default();
+            let (job, state) = (self.identity.job, outcome.state.name());
+            self.progress.note(&format!("step {:?} ({job}.{number}): {state}, exit code {exit}{why}", record.name));
+        }
+        self.journal.push(&Entry::End(end));
+        self.records.put(record, now);
+    }
+
+    /// The last words.
+    fn leave(&mut self) -> u8 {
+        self.progress.end();
+        let counts = self.core.counts();
+        self.progress.note(&words(&counts));
+        if counts.waiting() > 0 {
+            self.progress.say(&format!("{} steps were not run: sjobmgr run --resume FILE runs them", counts.waiting()));
+        }
+        if self.records.undelivered() > 0 {
+            let count = self.records.undelivered();
+            self.progress.say(&format!("the daemon is away: it reads the records of {count} steps when the job ends"));
+        }
+        let left = self.core.numbers_left();
+        let unused = (left.start, left.end.saturating_sub(left.start));
+        let (job, client) = (self.identity.job, self.identity.client);
+        self.link.send(&Request::LeaveSteps { job, client, unused });
+        self.await_farewell();
+        let _ = self.journal.write();
+        self.api.close();
+        let worst = u8::try_from(self.core.worst().as_shell()).unwrap_or(1);
+        let is_short = self.is_faulty || self.is_alone || counts.waiting() > 0 || counts.cancelled > 0;
+        if worst == 0 && is_short { 1 } else { worst }
+    }
+
+    /// What the daemon has heard is done before the next command asks it.
+    fn await_farewell(&mut self) {
+        while self.link.is_there() {
+            let Some(fd) = self.link.fd() else { return };
+            let raw = fd.as_raw_fd();
+            let timeout = PollTimeout::try_from(FAREWELL).unwrap_or(PollTimeout::MAX);
+            if !matches!(poll(&mut [PollFd::new(fd, PollFlags::POLLIN)], timeout), Ok(1..)) {
+                return;
+            }
+            let is_answered = |heard: &Heard| match heard {
+                Heard::Answer(answer) => matches!(
+                    **answer,
+                    crate::protocol::answer::Answer::Recorded | crate::protocol::answer::Answer::Refused(_)
+                ),
+                Heard::Gone | Heard::Back => true,
+            };
+            if raw >= 0 && self.link.hear(&self.identity).iter().any(is_answered) {
+                return;
+            }
+        }
+    }
+}

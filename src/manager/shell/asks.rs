@@ -1,0 +1,283 @@
+//! What clients of the socket and the pipe on standard input say.
+
+use super::Shell;
+use crate::jobmgr::api::{Ask, Event, Status};
+use crate::jobmgr::core::{Halt, Phase};
+use crate::jobmgr::def::Settings;
+use crate::jobmgr::language::expand::Expander;
+use crate::jobmgr::language::{Fault, Form, json, parse};
+use crate::manager::api::Waiting;
+use crate::manager::run::{fault_of, read_named};
+use crate::model::ExitCode;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Lines on standard input that have not all come.
+#[derive(Debug, Default)]
+pub struct Input {
+    text: Vec<u8>,
+    form: Option<Form>,
+    /// Lines so far.
+    lines: u32,
+}
+
+/// What a client is told of it: the place says nothing to it.
+fn refusal(fault: Fault) -> Event {
+    Event::Refused { error: fault.text, hint: fault.hint }
+}
+
+impl Shell {
+    /// To be called when standard input is readable.
+    pub(super) fn hear_input(&mut self) {
+        let Some(mut input) = self.input.take() else { return };
+        let mut chunk = [0u8; 65_536];
+        let is_end = match io::stdin().lock().read(&mut chunk) {
+            Ok(0) => true,
+            Ok(n) => {
+                input.text.extend_from_slice(&chunk[..n]);
+                false
+            }
+            Err(e) => e.kind() != io::ErrorKind::Interrupted,
+        };
+        let begin = String::from_utf8_lossy(&input.text).trim_start().chars().next();
+        // A table is read as a whole.
+        let form = match (input.form, begin) {
+            (Some(form), _) => form,
+            (None, Some('[')) => Form::Toml,
+            (None, Some('{')) => Form::Json,
+            (None, _) => Form::Lines,
+        };
+        input.form = begin.map(|_| form).or(input.form);
+        let end = match (is_end, form) {
+            (true, _) => input.text.len(),
+            (false, Form::Toml) => 0,
+            (false, Form::Lines | Form::Json) => input.text.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1),
+        };
+        let whole: Vec<u8> = input.text.drain(..end).collect();
+        self.take_input(&String::from_utf8_lossy(&whole), form, &mut input.lines);
+        if !is_end {
+            self.input = Some(input);
+        }
+    }
+
+    fn take_input(&mut self, text: &str, form: Form, lines: &mut u32) {
+        if form == Form::Toml {
+            let work_dir = self.work_dir.clone();
+            let read = |name: &str| read_named(&work_dir, name);
+            let steps = parse(form, "standard input", text, &read);
+            let added = steps.and_then(|steps| self.core.add(steps).map_err(|r| fault_of("standard input", r)));
+            return added.map_or_else(|fault| self.refuse_input(&fault), drop);
+        }
+        for line in text.lines() {
+            *lines = lines.saturating_add(1);
+            if let Err(fault) = self.take_line(line, form, *lines, "standard input", None) {
+                self.refuse_input(&fault);
+            }
+        }
+    }
+
+    fn refuse_input(&mut self, fault: &Fault) {
+        self.is_faulty = true;
+        self.progress.say(&format!("error: {fault}"));
+        if let Some(hint) = &fault.hint {
+            self.progress.say(hint);
+        }
+    }
+
+    /// The steps of one line, for this client. Their names.
+    fn take_line(
+        &mut self,
+        line: &str,
+        form: Form,
+        number: u32,
+        file: &str,
+        owner: Option<u64>,
+    ) -> Result<Vec<String>, Fault> {
+        let work_dir = self.work_dir.clone();
+        let read = |name: &str| read_named(&work_dir, name);
+        let mut expander = Expander::new(file, &read);
+        match form {
+            Form::Json if !line.trim().is_empty() => json::parse_line(line, number, &mut expander)?,
+            Form::Json => {}
+            Form::Lines | Form::Toml => crate::jobmgr::language::lines::parse_line(line, number, &mut expander)?,
+        }
+        let names: Vec<String> = expander.steps.iter().map(|step| step.name.to_string()).collect();
+        let steps = expander.steps;
+        let first = self.core.add(steps).map_err(|refused| fault_of(file, refused))?;
+        if let Some(owner) = owner {
+            self.owners.extend((first..).zip(&names).map(|(step, _)| (step, owner)));
+        }
+        Ok(names)
+    }
+
+    /// The steps of a whole text, for this client. Their names.
+    fn take_text(&mut self, file: &str, text: &str, dir: &str, owner: u64) -> Result<Vec<String>, Fault> {
+        let read = |name: &str| read_named(Path::new(dir), name);
+        let mut steps = parse(Form::of(file, text), file, text, &read)?;
+        for step in &mut steps {
+            let own = step.settings.dir.as_deref().unwrap_or_default();
+            let whole = Path::new(dir).join(own).to_string_lossy().into();
+            step.settings = Arc::new(Settings { dir: Some(whole), ..Settings::clone(&step.settings) });
+        }
+        let names: Vec<String> = steps.iter().map(|step| step.name.to_string()).collect();
+        let first = self.core.add(steps).map_err(|refused| fault_of(file, refused))?;
+        self.owners.extend((first..).zip(&names).map(|(step, _)| (step, owner)));
+        Ok(names)
+    }
+
+    pub(super) fn hear_clients(&mut self, ready: &[bool], now: Duration) {
+        let mut said = Vec::new();
+        for (client, _) in self.api.clients.iter_mut().zip(ready).filter(|(_, ready)| **ready) {
+            if client.is_open() {
+                said.extend(client.lines().into_iter().map(|line| (client.id, line)));
+            }
+        }
+        for (id, line) in said {
+            self.hear_line(id, &line, now);
+        }
+    }
+
+    fn hear_line(&mut self, id: u64, line: &str, now: Duration) {
+        let is_request =
+            serde_json::from_str::<serde_json::Value>(line).is_ok_and(|value| value.get("request").is_some());
+        if !is_request {
+            // Names of steps that have none are numbered through.
+            let number = self.core.counts().all.saturating_add(1);
+            match self.take_line(line, Form::Json, number, "socket", Some(id)) {
+                Ok(names) => names.into_iter().for_each(|name| self.api.tell(id, &Event::Accepted { name })),
+                Err(fault) => self.api.tell(id, &refusal(fault)),
+            }
+            return;
+        }
+        match serde_json::from_str(line) {
+            Ok(ask) => self.answer(id, ask, now),
+            Err(e) => {
+                let hint = "requests: watch, list, status, wait, cancel, hold, release, top";
+                self.api.tell(id, &Event::Refused { error: e.to_string(), hint: Some(hint.to_owned()) });
+            }
+        }
+    }
+
+    fn answer(&mut self, id: u64, ask: Ask, now: Duration) {
+        let change = |shell: &mut Shell, names: &[String], act: &mut dyn FnMut(&mut Shell, &[u32]) -> u32| match shell
+            .named(names)
+        {
+            Ok(steps) => Event::Changed { steps: act(shell, &steps) },
+            Err(fault) => refusal(fault),
+        };
+        let event = match ask {
+            Ask::Watch => {
+                for client in self.api.clients.iter_mut().filter(|client| client.id == id) {
+                    client.watches = true;
+                }
+                return;
+            }
+            Ask::Submit { file, text, dir } => match self.take_text(&file, &text, &dir, id) {
+                Ok(names) => {
+                    let steps = u32::try_from(names.len()).unwrap_or(u32::MAX);
+                    names.into_iter().for_each(|name| self.api.tell(id, &Event::Accepted { name }));
+                    Event::Changed { steps }
+                }
+                Err(fault) => Event::Refused { error: fault.to_string(), hint: fault.hint },
+            },
+            Ask::List { names } => match self.named(&names) {
+                Ok(steps) => {
+                    let steps = steps.into_iter().filter_map(|step| self.core.row(step, now)).collect();
+                    Event::List { steps }
+                }
+                Err(fault) => refusal(fault),
+            },
+            Ask::Status => Event::Status(Box::new(self.status())),
+            Ask::Wait { names } => match self.named(&names) {
+                Ok(steps) => return self.wait_for(id, steps),
+                Err(fault) => refusal(fault),
+            },
+            Ask::Cancel { names } => change(self, &names, &mut |shell, steps| shell.core.cancel(steps, now)),
+            Ask::Hold { names } => change(self, &names, &mut |shell, steps| shell.core.hold(steps)),
+            Ask::Release { names } => change(self, &names, &mut |shell, steps| shell.core.release(steps)),
+            Ask::Top { names } => change(self, &names, &mut |shell, steps| shell.core.top(steps)),
+        };
+        self.api.tell(id, &event);
+    }
+
+    /// The steps of these names and patterns; all steps, where there are none.
+    fn named(&self, names: &[String]) -> Result<Vec<u32>, Fault> {
+        if names.is_empty() {
+            return Ok((0..self.core.counts().all).collect());
+        }
+        let mut steps = Vec::new();
+        for name in names {
+            let found = self.core.find(name);
+            if found.is_empty() {
+                let (text, hint) =
+                    (format!("no step has the name {name:?}"), "sjobmgr list shows the names".to_owned());
+                return Err(Fault { file: "socket".to_owned(), line: 0, text, hint: Some(hint) });
+            }
+            steps.extend(found);
+        }
+        Ok(steps)
+    }
+
+    fn status(&self) -> Status {
+        let counts = self.core.counts();
+        let whole = self.core.resources().whole();
+        Status {
+            job: self.identity.job.0,
+            pid: std::process::id(),
+            steps: counts.all,
+            waiting: counts.waiting(),
+            running: counts.running,
+            completed: counts.ok,
+            failed: counts.failed,
+            cancelled: counts.cancelled,
+            skipped: counts.skipped,
+            cpus: whole.tres.cpus,
+            mem_mb: whole.tres.mem_mb,
+            gpus: whole.gpu_ids.len() as u32,
+            halted: self.core.halt() != Halt::No,
+            undelivered: u32::try_from(self.records.undelivered()).unwrap_or(u32::MAX),
+        }
+    }
+
+    fn wait_for(&mut self, id: u64, steps: Vec<u32>) {
+        let mut waiting = Waiting { left: Default::default(), worst: ExitCode::OK };
+        for step in steps {
+            match self.core.entry(step).map(|entry| entry.phase) {
+                Some(Phase::Ended(crate::jobmgr::core::Fate::Ok)) | None => {}
+                Some(Phase::Ended(_)) => {
+                    let exit = self.exits.get(&step).copied().unwrap_or(ExitCode::status(1));
+                    waiting.worst = waiting.worst.worse(exit);
+                }
+                Some(_) => drop(waiting.left.insert(step)),
+            }
+        }
+        for client in self.api.clients.iter_mut().filter(|client| client.id == id) {
+            client.waits_for = Some(Waiting { left: waiting.left.clone(), worst: waiting.worst });
+        }
+        self.answer_waiting();
+    }
+
+    /// A step is over for good: whoever waits for it has one less to wait for.
+    pub(super) fn tell_waiting(&mut self, step: u32, exit: ExitCode) {
+        for waiting in self.api.clients.iter_mut().filter_map(|client| client.waits_for.as_mut()) {
+            if waiting.left.remove(&step) {
+                waiting.worst = waiting.worst.worse(exit);
+            }
+        }
+        self.answer_waiting();
+    }
+
+    fn answer_waiting(&mut self) {
+        let mut done = Vec::new();
+        for client in &mut self.api.clients {
+            if let Some(waiting) = client.waits_for.take_if(|waiting| waiting.left.is_empty()) {
+                done.push((client.id, waiting.worst));
+            }
+        }
+        for (id, worst) in done {
+            self.api.tell(id, &Event::Waited { exit_code: worst.as_shell() });
+        }
+    }
+}
