@@ -62,6 +62,8 @@ fn serve(dir: &Path, cpus: u32) -> Child {
         .arg("daemon")
         .env("SLOTD_ROOT", dir.join("root"))
         .env("SLOTD_CPUS", cpus.to_string())
+        // A long history stays.
+        .env("SLOTD_KEEP_JOBS", "unlimited")
         .stderr(Stdio::null())
         .spawn()
         .expect("the daemon");
