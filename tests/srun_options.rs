@@ -263,6 +263,9 @@ fn gpus_are_bound_as_asked() {
     assert_eq!(seen(&["-G", "4", "--gpu-bind=mask_gpu:0x3,0xc"]), "0:0,1 1:2,3");
     assert_eq!(seen(&["--gpus-per-task=2"]), "0:0,1 1:2,3");
     assert_eq!(seen(&["--gpus-per-task=2", "--gpu-bind=none"]), "0:0,1,2,3 1:0,1,2,3");
+    let out = slotd.cmd("srun", &["-n", "2", "-G", "2", "--gpu-bind=map_gpu:0,2", "true"]).fails(1);
+    let told = "GPU binding outside of job step allocation: GPU 2; the step has 2, counted from 0";
+    assert!(out.stderr.contains(told), "{}", out.stderr);
     let out = slotd.cmd("srun", &["--gpu-bind=slice:1", "true"]).fails(255);
     assert_eq!(out.stderr, "srun: error: Invalid --gpu-bind argument: gpu:slice:1\n");
 }

@@ -159,6 +159,10 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
     let job_has_gpus = job.run.alloc.as_ref().is_some_and(|whole| !whole.gpu_ids.is_empty());
     let hides_gpus = request.kind == StepKind::Numbered && alloc.gpu_ids.is_empty() && job_has_gpus;
     let layout = step_layout(m, ntasks)?;
+    let there = m.alloc.gpu_ids.len();
+    if let Some(asked) = m.launch.request.gpu_bind.outside(there, ntasks) {
+        return Err(LaunchError::GpuOutside { asked, there });
+    }
     let ends_itself = request.kill_on_bad_exit || request.time_limit_secs.is_some();
     Ok(LaunchSpec {
         step: m.step,

@@ -17,6 +17,8 @@ pub enum LaunchError {
     /// Of the job: which CPU or NUMA node, and what the job has.
     #[error("CPU binding outside of job step allocation: {what} {asked}; allocated CPUs are: {there}")]
     CpusOutside { what: &'static str, asked: u32, there: String },
+    #[error("GPU binding outside of job step allocation: GPU {asked}; the step has {there}, counted from 0")]
+    GpuOutside { asked: u32, there: usize },
     #[error("there is no command to run")]
     NoCommand,
     #[error("the command holds a zero byte")]
@@ -90,6 +92,7 @@ impl LaunchError {
             LaunchError::TaskCount { .. }
             | LaunchError::NoTasks
             | LaunchError::CpusOutside { .. }
+            | LaunchError::GpuOutside { .. }
             | LaunchError::NoCommand
             | LaunchError::ZeroByte
             | LaunchError::NoDescriptor(_)

@@ -172,6 +172,17 @@ pub enum GpuBind {
 }
 
 impl GpuBind {
+    /// A place that a map or a mask names for one of these tasks, and that a step with so many GPUs does not have.
+    pub fn outside(&self, gpus: usize, ntasks: u32) -> Option<u32> {
+        let ranks = 0..ntasks;
+        let last = match self {
+            GpuBind::Map(list) => ranks.filter_map(|rank| element(list, rank)).max(),
+            GpuBind::Mask(list) => ranks.filter_map(|rank| element(list, rank)?.checked_ilog2()).max(),
+            GpuBind::Auto | GpuBind::None | GpuBind::Single(_) | GpuBind::PerTask(_) => None,
+        };
+        last.filter(|place| gpus > 0 && *place as usize >= gpus)
+    }
+
     /// The GPUs that the task of this rank sees, of those that the step has. `None`: all of them. A binding that names
     /// none of the step's GPUs gives the first, as Slurm does.
     pub fn gpus_of(&self, per_task: Option<u32>, gpus: &[u32], rank: u32) -> Option<Vec<u32>> {

@@ -82,8 +82,15 @@ mod tests {
     }
 
     #[test]
-    fn a_place_beyond_the_step_becomes_its_first() {
-        assert_eq!(seen("map_gpu:9", &[4, 7], 1), [Some(vec![4])]);
+    fn a_place_beyond_the_step_is_found_where_a_task_uses_it() {
+        let outside = |text: &str, gpus, tasks| parse(text).unwrap().outside(gpus, tasks);
+        assert_eq!((outside("map_gpu:0,2", 2, 2), outside("map_gpu:0,2", 2, 1)), (Some(2), None));
+        assert_eq!((outside("mask_gpu:0x1,0x4", 2, 2), outside("mask_gpu:3", 2, 4)), (Some(2), None));
+        assert_eq!((outside("map_gpu:9", 0, 1), outside("single:1", 1, 4)), (None, None));
+    }
+
+    #[test]
+    fn tasks_begin_anew_where_the_step_has_fewer_gpus() {
         assert_eq!(seen("per_task:1", &[4], 2), [Some(vec![4]), Some(vec![4])]);
         assert_eq!(seen("single:1", &[], 1), [None]);
     }
