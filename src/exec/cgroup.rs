@@ -1,7 +1,7 @@
 //! The cgroups of jobs and steps below `SLOTD_CGROUP_BASE`: limits on memory and CPU time, what was used, and killing.
 //!
 //! ```text
-//! <base>/job_12               memory.max, memory.swap.max, cpu.max, cpuset.cpus, pids.max, io.weight of the job
+//! <base>/job_12               memory.max, memory.swap.max, cpu.max, cpu.weight, cpuset.cpus, pids.max, io.weight of the job
 //! <base>/job_12/step_batch    the batch script and its children; memory.oom.group where a step is to die as a whole
 //! <base>/job_12/step_0        the tasks of an srun; memory.max where the step has its own --mem
 //! ```
@@ -35,8 +35,11 @@ pub use base::{CgroupBase, MaxProcesses, Place, Rules};
 /// The period of `cpu.max`, microseconds: the kernel's default.
 const PERIOD_US: u64 = 100_000;
 
-/// The largest `io.weight`.
-const MAX_IO_WEIGHT: u32 = 10_000;
+/// `cpu.weight` for each CPU of a job: the kernel's default for a cgroup.
+const CPU_WEIGHT: u32 = 100;
+
+/// The largest `cpu.weight` and `io.weight`.
+const MAX_WEIGHT: u32 = 10_000;
 
 /// A cgroup could not be used: which, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -109,6 +112,9 @@ impl JobCgroup {
         let cpu: &CpuController = self.controller("cpu")?;
         let quota = i64::from(alloc.tres.cpus) * PERIOD_US as i64;
         cpu.set_cfs_quota_and_period(Some(quota), Some(PERIOD_US)).map_err(refused("cpu.max"))?;
+        // Where jobs share a CPU: a weight counts for all CPUs of a job together, so that each of them needs its part.
+        let weight = CPU_WEIGHT.saturating_mul(alloc.tres.cpus.max(1)).min(MAX_WEIGHT);
+        set(&self.dir, "cpu.weight", &weight.to_string())?;
         // `SLOTD_CPUS` may promise more CPUs than there are.
         if self.has("cpuset.cpus") && affinity::may_use(&alloc.cpu_ids) {
             let cpus: Vec<String> = alloc.cpu_ids.iter().map(u32::to_string).collect();
@@ -127,7 +133,7 @@ impl JobCgroup {
         }
         if let Some(weight) = rules.io_weight {
             // The crate writes that of one I/O scheduler alone.
-            let weight = weight.saturating_mul(alloc.tres.cpus.max(1)).min(MAX_IO_WEIGHT);
+            let weight = weight.saturating_mul(alloc.tres.cpus.max(1)).min(MAX_WEIGHT);
             set(&self.dir, "io.weight", &weight.to_string())?;
         }
         enable(&self.dir, "memory")
@@ -398,7 +404,7 @@ mod tests {
         let cgroup = base.create_job(JobId(9), &alloc()).unwrap();
         let read = |name: &str| fs::read_to_string(cgroup.dir().join(name)).unwrap();
         assert_eq!(read("memory.max").trim(), (64 << 20).to_string());
-        assert_eq!(read("cpu.max").trim(), "100000 100000");
+        assert_eq!((read("cpu.max").trim(), read("cpu.weight").trim()), ("100000 100000", "100"));
         assert_eq!(read("pids.max").trim(), "1000");
         if cgroup.has("cpuset.cpus") {
             assert_eq!(read("cpuset.cpus").trim(), "0");

@@ -32,6 +32,21 @@ cat >/tmp/dev.sh <<'END'
   printf 'two jobs of one CPU with work for two: %d %% and %d %% of a CPU\n' "$of_a" "$of_b"
   yes "neither has more than its CPU" test "$of_a" -le 105 -a "$of_b" -le 105
   scancel "$a" "$b"
+  # A CPU that is sold twice: a job of two CPUs and two of one, on two CPUs.
+  printf '[[partition]]\nname = "crowd"\ncpus = "0-1"\nover_subscribe = "FORCE:2"\n' >~/.config/slotd/slotd.toml
+  scontrol reconfigure
+  wide=$(sbatch --parsable -o /dev/null --mem 100M -c 2 --wrap "$spin")
+  b=$(sbatch --parsable -o /dev/null --mem 100M --wrap "$spin")
+  c=$(sbatch --parsable -o /dev/null --mem 100M --wrap "$spin")
+  until_true eval "[ -e begun.$wide ] && [ -e begun.$b ] && [ -e begun.$c ]"
+  begin=$(date +%s%N) w0=$(used "$wide") b0=$(used "$b") c0=$(used "$c")
+  until_true eval "(( \$(date +%s%N) - $begin > 8000000000 ))"
+  w=$(($(used "$wide") - w0)) b1=$(($(used "$b") - b0)) c1=$(($(used "$c") - c0)) all=$((w + b1 + c1))
+  printf 'two CPUs sold twice: the job of two has %d %%, those of one %d %% and %d %% of what all have\n' \
+    $((w * 100 / all)) $((b1 * 100 / all)) $((c1 * 100 / all))
+  is "the weight for its CPU time goes by CPUs" "$(cat "$jobs/jobs/job_$wide/cpu.weight" "$jobs/jobs/job_$b/cpu.weight" | tr '\n' ' ')" "200 100 "
+  scancel "$wide" "$b" "$c"
+  rm ~/.config/slotd/slotd.toml
   echo 'SLOTD_IO_WEIGHT="50"' >>~/.config/slotd/slotd.env
   systemctl --user restart slotd.service
   sbatch -W -o out -c 3 --wrap 'cat "/sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)/../io.weight"' >/dev/null
