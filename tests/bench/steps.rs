@@ -26,7 +26,7 @@ fn main() {
         let rate = rate(time, count);
         println!("{name:34} {rate:8.0} a second  {:5.2} x", rate / best);
     };
-    let xargs = peer(lab.dir.path(), "xargs -P 2 -I{} {} < lines");
+    let xargs = peer(lab.dir.path(), "xargs -P 2 -n 1 true < lines");
     let best = rate(xargs, steps);
     show("xargs -P 2", xargs, steps, best);
     if Command::new("parallel").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
