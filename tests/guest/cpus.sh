@@ -39,9 +39,10 @@ cat >/tmp/dev.sh <<'END'
   b=$(sbatch --parsable -o /dev/null --mem 100M --wrap "$spin")
   c=$(sbatch --parsable -o /dev/null --mem 100M --wrap "$spin")
   until_true eval "[ -e begun.$wide ] && [ -e begun.$b ] && [ -e begun.$c ]"
-  begin=$(date +%s%N) w0=$(used "$wide") b0=$(used "$b") c0=$(used "$c")
-  until_true eval "(( \$(date +%s%N) - $begin > 8000000000 ))"
-  w=$(($(used "$wide") - w0)) b1=$(($(used "$b") - b0)) c1=$(($(used "$c") - c0)) all=$((w + b1 + c1))
+  spent() { account "$1" | cut -d' ' -f1; }
+  w0=$(spent "$wide") b0=$(spent "$b") c0=$(spent "$c")
+  until_true eval "(( \$(spent $wide) > $w0 + 4000000 ))"
+  w=$(($(spent "$wide") - w0)) b1=$(($(spent "$b") - b0)) c1=$(($(spent "$c") - c0)) all=$((w + b1 + c1))
   printf 'two CPUs sold twice: the job of two has %d %%, those of one %d %% and %d %% of what all have\n' \
     $((w * 100 / all)) $((b1 * 100 / all)) $((c1 * 100 / all))
   is "the weight for its CPU time goes by CPUs" "$(cat "$jobs/jobs/job_$wide/cpu.weight" "$jobs/jobs/job_$b/cpu.weight" | tr '\n' ' ')" "200 100 "
