@@ -249,7 +249,8 @@ fn a_daemon_without_descriptors_says_so_to_each_client_and_once_to_its_log() {
     proc::limit_descriptors(slotd.daemon_pid(), open() + 8);
     let ping = frame(br#""Ping""#, b"");
     let mut clients = Vec::new();
-    let refused = loop {
+    // Until there is no room. Another thread may hold a descriptor for a moment, and so make some later.
+    let mut fill = || loop {
         let mut client = connect(&slotd.root).unwrap();
         drop(client.write_all(&ping));
         let answer = receive(&mut client).unwrap();
@@ -259,13 +260,23 @@ fn a_daemon_without_descriptors_says_so_to_each_client_and_once_to_its_log() {
         }
         assert!(clients.len() < 100, "more clients than descriptors");
     };
+    let refused = fill();
     assert!(refused["NoDescriptors"].is_u64(), "{refused}");
-    for _ in 0..20 {
-        let out = slotd.cmd("squeue", &[] as &[&str]).fails(1);
+    let mut times = 0;
+    while times < 20 {
+        let out = slotd.cmd("squeue", &[] as &[&str]);
+        if out.code == 0 {
+            fill();
+            continue;
+        }
         let said = "squeue: error: the daemon has no descriptors left, it may have ";
-        assert!(out.stderr.contains(said), "{}", out.stderr);
+        let out = out.fails(1);
+        assert!(out.stderr.contains(said), "{}\n{}", out.stderr, slotd.log());
+        times += 1;
     }
     drop(clients);
     slotd.wait("room for a client", || slotd.ask(&json!("Ping")).ok());
-    assert_eq!(slotd.log().matches("a client could not be accepted").count(), 1, "{}", slotd.log());
+    let log = slotd.log();
+    let said = |words: &str| log.matches(words).count();
+    assert!(said("a client could not be accepted") <= said("clients are accepted again"), "{log}");
 }

@@ -29,6 +29,9 @@ pub struct Readers {
 }
 
 impl Readers {
+    /// How many connections they have.
+    pub const COUNT: usize = 2 + WINDOWS_AT_ONCE;
+
     /// `make` opens a connection; it is called on each reader's thread.
     pub fn start(make: impl Fn() -> ReaderActor + Clone + Send + Sync + 'static) -> Readers {
         Readers {

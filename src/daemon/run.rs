@@ -4,8 +4,8 @@
 //! queue, start the actors, adopt what runs, and only then open the socket. Jobs and their watchers outlive the
 //! daemon, so that going down is nothing but to stop.
 
-use crate::actors::GpuInventoryActor;
 use crate::actors::messages::ProbeGpus;
+use crate::actors::{GpuInventoryActor, Readers};
 use crate::daemon::core_config::core_config;
 use crate::daemon::detached::{self, InsideJob};
 use crate::daemon::reboot;
@@ -112,13 +112,14 @@ fn start(root: PathBuf, env: &Environment, handed: Option<UnixListener>) -> Resu
     }
     let store = Store::open(&file).map_err(unusable(&paths))?;
     store.fill_log();
-    Reader::open(&file).map_err(unusable(&paths))?;
+    let readers: Result<Vec<_>, _> = (0..Readers::COUNT).map(|_| Reader::open(&file)).collect();
+    let readers = readers.map_err(unusable(&paths))?;
     // Started before this process grows: the launcher forks cheaply because it is small.
     adopt::await_launches(paths.root()).map_err(failed("an earlier launcher"))?;
     let runtime = runtime().map_err(failed("the runtime"))?;
     System::with_tokio_rt(|| runtime).block_on(async {
         let kill_wait = settings.kill_wait;
-        let hub = serve(settings, &paths, store, last_commit, handed).await?;
+        let hub = serve(settings, &paths, (store, readers), last_commit, handed).await?;
         if shutdown::is_under_way(env).await {
             shutdown::end_jobs(&hub.scheduler, kill_wait).await;
         }
@@ -159,7 +160,7 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
 async fn serve(
     settings: Settings,
     paths: &Paths,
-    mut store: Store,
+    (mut store, readers): (Store, Vec<Reader>),
     last_commit: Option<Timestamp>,
     handed: Option<UnixListener>,
 ) -> Result<Rc<Hub>, DaemonError> {
@@ -185,6 +186,7 @@ async fn serve(
         mark,
         cgroups,
         store,
+        readers,
         inventory: inventory.clone(),
         recovered,
     };

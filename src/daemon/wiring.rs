@@ -35,7 +35,7 @@ use actix::prelude::*;
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 
@@ -47,13 +47,15 @@ pub struct Parts {
     pub mark: LaunchMark,
     pub cgroups: Option<Arc<CgroupBase>>,
     pub store: Store,
+    /// As many as there are readers.
+    pub readers: Vec<Reader>,
     pub inventory: Addr<GpuInventoryActor>,
     pub recovered: Recovered,
 }
 
 /// Starts all actors, adopts what runs, and returns what the sessions talk to.
 pub fn start(parts: Parts) -> Hub {
-    let Parts { settings, paths, launcher, mark, cgroups, store, inventory, recovered } = parts;
+    let Parts { settings, paths, launcher, mark, cgroups, store, readers, inventory, recovered } = parts;
     let Recovered { core, adopted, clients, daemon_start, opening, untold } = recovered;
     let config = core.config();
     let (shown, node, batch_tasks) =
@@ -102,7 +104,7 @@ pub fn start(parts: Parts) -> Hub {
     Hub {
         scheduler,
         inventory,
-        readers: start_readers(paths.db(), node, batch_tasks),
+        readers: start_readers(readers, paths.db(), node, batch_tasks),
         paths,
         config: RefCell::new(shown),
         settings: Arc::new(settings),
@@ -160,9 +162,12 @@ fn runner_outputs(scheduler: &Addr<SchedulerActor>) -> RunnerOutputs {
     }
 }
 
-/// The readers of the database, on threads of their own: a long sacct delays no commit, and no short question.
-fn start_readers(database: PathBuf, node: String, batch_tasks: BatchTasks) -> Readers {
-    Readers::start(move || match Reader::open(&database) {
+/// The readers of the database, on threads of their own: a long sacct delays no commit, and no short question. `open` are
+/// their connections: a daemon that serves has them, whatever the host lacks later.
+fn start_readers(open: Vec<Reader>, database: PathBuf, node: String, batch_tasks: BatchTasks) -> Readers {
+    let open = Arc::new(Mutex::new(open));
+    let next = move || open.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    Readers::start(move || match next().map_or_else(|| Reader::open(&database), Ok) {
         Ok(reader) => ReaderActor::new(reader, node.clone(), batch_tasks),
         Err(e) => {
             log::error!("{}: {e}", database.display());
