@@ -228,6 +228,26 @@ fn a_gpu_that_vanishes_is_not_given_out_and_the_others_keep_their_numbers() {
 }
 
 #[test]
+fn over_a_restart_in_which_a_gpu_vanishes_the_others_keep_their_numbers() {
+    let mut slotd = host(Setup::default(), &[gpu(0, 1, 1), gpu(1, 1, 1), gpu(2, 1, 1)].concat());
+    let on_lost = slotd.begun(&["-G1"], "go", "true");
+    let on_second = slotd.begun(&["-G1"], "go", "true");
+    slotd.stop();
+    // The driver counts anew.
+    tell(&slotd, "gpus", "0, NVIDIA H200, GPU-1, 1, 1, 0, Disabled\n1, NVIDIA H200, GPU-2, 1, 1, 0, Disabled\n");
+    slotd.start_daemon();
+    let reason = || slotd.cmd("sinfo", &["-h", "-p", "gpu", "-o", "%E"]).ok().text().to_owned();
+    slotd.wait("sinfo's word", || (reason() == "not found any more: GPU 0 (GPU-0)").then_some(()));
+    assert_eq!(slotd.ran(&["-G1"], "echo $CUDA_VISIBLE_DEVICES $SLURM_JOB_GPUS"), "GPU-2 2\n");
+    slotd.open("go");
+    for job in [on_lost, on_second] {
+        slotd.wait_state(job, "COMPLETED");
+    }
+    let both = slotd.ran(&["-G2"], "echo $CUDA_VISIBLE_DEVICES $SLURM_JOB_GPUS");
+    assert_eq!(both, "GPU-1,GPU-2 1,2\n");
+}
+
+#[test]
 fn what_no_gpu_can_give_is_refused_with_the_value_and_what_there_is() {
     let slotd = host(Setup::default(), &[gpu(0, 40_000, 40_000), gpu(1, 80_000, 1)].concat());
     let refused = |gres: &str, words: &[&str]| {

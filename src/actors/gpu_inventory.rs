@@ -25,8 +25,9 @@ pub struct GpuInventoryActor {
 }
 
 impl GpuInventoryActor {
-    pub fn new(places: Places) -> Self {
-        GpuInventoryActor { places, known: Vec::new(), lost: Vec::new(), outputs: None, is_reading: false }
+    /// `kept` are those of the daemon before: each is lost until it is seen.
+    pub fn new(places: Places, kept: Vec<Gpu>) -> Self {
+        GpuInventoryActor { places, known: Vec::new(), lost: kept, outputs: None, is_reading: false }
     }
 
     /// What was seen is what there is now.
@@ -38,13 +39,24 @@ impl GpuInventoryActor {
         if found == self.known && lost == self.lost {
             return;
         }
-        for gpu in lost.iter().filter(|gpu| !self.lost.contains(gpu)) {
-            log::error!("GPU {} ({}) is not there any more", gpu.id, gpu.uuid.as_deref().unwrap_or("without a UUID"));
-        }
+        log_lost(lost.iter().filter(|gpu| !self.lost.contains(gpu)));
         (self.known, self.lost) = (found, lost);
+        let (places, all) = (self.places.clone(), self.known.iter().chain(&self.lost).cloned().collect());
+        // Nobody waits for the disk.
+        tokio::task::spawn_blocking(move || places.keep(all));
+        self.tell_changed();
+    }
+
+    fn tell_changed(&self) {
         if let Some(outputs) = &self.outputs {
             outputs.changed.do_send(GpusChanged { gpus: self.known.clone(), lost: self.lost.clone() });
         }
+    }
+}
+
+fn log_lost<'a>(gpus: impl Iterator<Item = &'a Gpu>) {
+    for gpu in gpus {
+        log::error!("GPU {} ({}) is not there any more", gpu.id, gpu.uuid.as_deref().unwrap_or("without a UUID"));
     }
 }
 
@@ -62,6 +74,11 @@ impl Handler<ReportTo> for GpuInventoryActor {
 
     fn handle(&mut self, ReportTo(outputs): ReportTo, _: &mut Self::Context) {
         self.outputs = Some(outputs);
+        // The first answer tells what there is; what went while no daemon ran comes here.
+        if !self.lost.is_empty() {
+            log_lost(self.lost.iter());
+            self.tell_changed();
+        }
     }
 }
 

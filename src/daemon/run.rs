@@ -169,7 +169,8 @@ async fn serve(
     // A file that would grow over a limit (setrlimit(2)) is an error of that write, as on a full disk, and no death.
     let _ = signal(SignalKind::from_raw(libc::SIGXFSZ)).map_err(failed("signals"))?;
     let places = Places { count: settings.gpu_count, timeout: GPU_TIMEOUT, root: paths.root().to_owned() };
-    let inventory = GpuInventoryActor::new(places).start();
+    let kept = places.kept();
+    let inventory = GpuInventoryActor::new(places, kept).start();
     let gpus = inventory.send(ProbeGpus).await.unwrap_or_default();
     let mut recovered = recover(core_config(&settings, gpus)?, &mut store, paths, last_commit)?;
     let mark = LaunchMark::open(paths.root());

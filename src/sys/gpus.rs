@@ -4,6 +4,7 @@
 //! else is known.
 
 mod amd;
+mod kept;
 mod nvidia;
 
 use crate::model::JobId;
