@@ -1,6 +1,7 @@
 //! Limits, accounting and killing by cgroup v2. They need a delegated cgroup: `SLOTD_TEST_CGROUP` names it, the one that
 //! `systemd-run --user --scope -p Delegate=yes` has made for this very program say. Without it nothing is tested here.
 
+use slotd_kit::loads::{LOADS, heads, row, start as start_load, told};
 use slotd_kit::{Slotd, proc, until};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -294,5 +295,26 @@ fn a_step_dies_as_a_whole_where_that_is_set() {
     let job = slotd.wrap(&["--mem", "64M"], &format!("{HOG}; echo after"));
     slotd.wait_state(job, "OUT_OF_MEMORY");
     assert!(!slotd.output(job).contains("after"), "{}", slotd.output(job));
+    nothing_is_left(&base);
+}
+
+/// One job after the other. What a program needs itself comes on top of the truth. CPU time is shown and not checked: where
+/// page faults and new processes are slow, as in a guest, they are most of it. So is memory that grows in two processes: on
+/// one CPU they need not have their most at the same time.
+#[test]
+fn the_most_memory_of_a_job_is_told_within_five_percent() {
+    let Some((slotd, base)) = start("usage") else { return };
+    println!("{}", heads("with a cgroup"));
+    let mut wrong = Vec::new();
+    for load in &LOADS {
+        let told = told(&slotd, start_load(&slotd, load));
+        let row = row(load, told);
+        println!("{row}");
+        let is_near = |truth: f64| told.0 >= truth * 0.95 && told.0 <= truth * 1.05 + 6.0;
+        if !load.command.starts_with("helper grow") && !load.rss_mb.is_none_or(is_near) {
+            wrong.push(row);
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     nothing_is_left(&base);
 }

@@ -8,17 +8,22 @@ yes "install.sh" install_slotd --cgroup-base auto
 
 neighbour=$(sbatch --parsable -o near --mem 100M --wrap 'helper eat 50; echo begun; until [ -e go ]; do sleep 0.1; done; helper eat 50 && echo well')
 until_true grep -q begun near
-# How fast memory is filled here is a matter of the machine.
-begin=$(date +%s%N)
-helper eat 100
-alone=$((($(date +%s%N) - begin) / 1000000))
-begin=$(date +%s%N)
-sbatch -W -o far --mem 100M --wrap 'helper eat 1000' >/dev/null
-wall=$((($(date +%s%N) - begin) / 1000000))
-job=$((neighbour + 1))
-printf 'a job of 100 MB that takes 1000 MB: %s, %s ms after its submission; 100 MB are filled in %s ms here\n' \
-  "$(sacct -nXP -j $job -o State,ExitCode)" "$wall" "$alone"
-is "it is out of memory" "$(state $job)" OUT_OF_MEMORY
+# From the first instruction of the allocator to the recorded end. How fast memory is filled is a matter of the machine.
+# A busy host may hold up one of them, not each.
+now() { echo "${EPOCHREALTIME/./}"; }
+yes "memory is filled in one call" eval 'helper fill 100 >filled'
+alone=$((($(tail -n 1 filled) - $(head -n 1 filled)) / 1000))
+wall=1000000
+for _ in 1 2 3; do
+  job=$(sbatch -W --parsable -o far --mem 100M --wrap 'exec helper fill 1000')
+  end=$(now)
+  took=$(((end - $(head -n 1 far)) / 1000))
+  is "it is out of memory" "$(state "$job")" OUT_OF_MEMORY
+  if ((took < wall)); then wall=$took; fi
+done
+printf 'a job of 100 MB that takes 1000 MB: %s, %s ms after its first instruction; 100 MB are filled in %s ms here\n' \
+  "$(sacct -nXP -j "$job" -o State,ExitCode)" "$wall" "$alone"
+yes "it ends within a second" test "$wall" -le 1000
 touch go
 state_is "its neighbour" "$neighbour" COMPLETED
 has "is untouched" "$(cat near)" well

@@ -41,3 +41,25 @@ pub fn told(slotd: &Slotd, job: u32) -> (f64, f64) {
     let secs = cpu.split(':').fold(0.0, |sum, part| sum * 60.0 + part.parse::<f64>().expect("a number"));
     (kb / 1024.0, secs)
 }
+
+/// The heads of the columns of [`row`].
+pub fn heads(title: &str) -> String {
+    format!("{title:26} {:>10} {:>10} {:>8}   {:>8} {:>8} {:>8}", "MB", "told", "error", "CPU s", "told", "error")
+}
+
+/// What is told of a load, beside the truth.
+pub fn row(load: &Load, (mb, secs): (f64, f64)) -> String {
+    let truth = |truth: Option<f64>| truth.map_or("-".to_owned(), |truth| format!("{truth:.2}"));
+    let error = |truth: Option<f64>, told: f64| match truth {
+        Some(truth) if truth > 0.0 => format!("{:+.1} %", (told - truth) / truth * 100.0),
+        _ => "-".to_owned(),
+    };
+    format!(
+        "{:26} {:>10} {mb:>10.2} {:>8}   {:>8} {secs:>8.2} {:>8}",
+        load.name,
+        truth(load.rss_mb),
+        error(load.rss_mb, mb),
+        truth(load.cpu_secs),
+        error(load.cpu_secs, secs),
+    )
+}

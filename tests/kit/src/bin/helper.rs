@@ -2,6 +2,8 @@
 //!
 //! - `helper ignore SIGNAL…` ignores signals by number, says `ready PID`, and stays.
 //! - `helper eat MB` writes to so much memory, and ends.
+//! - `helper fill MB` has the kernel fill so much memory in one call. It says when it begins and when that is done, in
+//!   microseconds since 1970.
 //! - `helper unwaited SECS` ends after a child that nobody waits for, in a session of its own, has used so much CPU time.
 //! - `helper own COUNT MB MS`, `shared COUNT MB MS`, `peak MB MS`, `grow MB MS`, `map MB MS`, `read MB MS`, `short COUNT MS` and
 //!   `burn MS` are loads whose use is known, see `helper/load.rs`.
@@ -35,6 +37,7 @@ fn main() {
     match (words.first().map(String::as_str), numbers.as_slice()) {
         (Some("ignore"), signals) => ignore(signals),
         (Some("eat"), [mb]) => eat(*mb as usize),
+        (Some("fill"), [mb]) => load::fill(*mb),
         (Some("unwaited"), [secs]) => unwaited(Duration::from_secs(*secs as u64)),
         (Some("own"), [count, mb, ms]) => load::own(*count, *mb, *ms),
         (Some("shared"), [count, mb, ms]) => load::shared(*count, *mb, *ms),

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::process::Command;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 unsafe extern "C" {
     fn fork() -> i32;
@@ -13,7 +13,11 @@ unsafe extern "C" {
 }
 
 const PROT_READ: i32 = 1;
+const PROT_WRITE: i32 = 2;
 const MAP_SHARED: i32 = 1;
+const MAP_PRIVATE: i32 = 2;
+const MAP_ANONYMOUS: i32 = 0x20;
+const MAP_POPULATE: i32 = 0x8000;
 
 fn millis(ms: i32) -> Duration {
     Duration::from_millis(ms as u64)
@@ -22,6 +26,17 @@ fn millis(ms: i32) -> Duration {
 /// Memory that is really there: every page was written to.
 fn memory(mb: i32) -> Vec<u8> {
     black_box(vec![1u8; (mb as usize) << 20])
+}
+
+/// So much memory at once, without a page fault for each page of it.
+pub fn fill(mb: i32) {
+    let say_when = || println!("{}", SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_micros());
+    say_when();
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE;
+    // SAFETY: a new mapping of no file; its result is looked at.
+    let at = unsafe { mmap(0, (mb as usize) << 20, PROT_READ | PROT_WRITE, flags, -1, 0) };
+    assert_ne!(at as isize, -1, "there are so many addresses");
+    say_when();
 }
 
 /// Several children do the same at once; ends when all have ended.
