@@ -61,6 +61,7 @@ fn is_program(path: &Path, text: &[u8]) -> bool {
 fn put(path: &Path, text: &[u8], mode: u32, old: Old) -> io::Result<()> {
     let Some(mut file) = nameless(path, mode)? else { return put_by_name(path, text, mode, old) };
     file.write_all(text)?;
+    let file = only_for_reading(file)?;
     let own = format!("/proc/self/fd/{}", file.as_raw_fd());
     let link = |to: &Path| Ok(linkat(AT_FDCWD, own.as_str(), AT_FDCWD, to, AtFlags::AT_SYMLINK_FOLLOW)?);
     match unless_there(link(path)) {
@@ -72,6 +73,12 @@ fn put(path: &Path, text: &[u8], mode: u32, old: Old) -> io::Result<()> {
         }
         other => other.map(drop),
     }
+}
+
+/// The same file, which nobody writes any more: the kernel executes no file that is open for writing (`ETXTBSY`), and a
+/// script may be executed as soon as it has its name.
+fn only_for_reading(file: File) -> io::Result<File> {
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// A file in the directory of `path` that has no name. `None` where the file system knows no such files.
@@ -315,6 +322,18 @@ mod tests {
 
     fn output(path: &Path, append: bool) -> Stream {
         Stream::File { path: path.to_owned(), append }
+    }
+
+    #[test]
+    fn a_file_gets_its_name_when_nobody_writes_it_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        // Some file systems have none.
+        let Some(mut file) = nameless(&dir.path().join("script"), PROGRAM).unwrap() else { return };
+        file.write_all(b"text").unwrap();
+        let mut file = only_for_reading(file).unwrap();
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!((text.as_str(), file.write(b"more").unwrap_err().raw_os_error()), ("text", Some(libc::EBADF)));
     }
 
     #[test]
