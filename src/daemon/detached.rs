@@ -68,8 +68,8 @@ fn has_open(pid: i32, file: &fs::Metadata) -> bool {
     fds.flatten().any(|fd| fs::metadata(fd.path()).is_ok_and(is_it))
 }
 
-/// How many steps of jobs run in the root: watchers that have one. Those are forks of the daemon's launcher and outlive both; the launcher
-/// itself is the daemon's child.
+/// How many steps of jobs run in the root: watchers that have one. Those are forks of the daemon's launcher and outlive
+/// both; the launcher itself is the daemon's child.
 pub fn running_steps(paths: &Paths, daemon: Option<i32>) -> usize {
     let is_watcher = |pid: &i32| {
         is_of_launcher(*pid, paths.root())

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 /// More than this many need not wait: as many steps seldom end and begin in one moment.
 const MOST: usize = 16;
 
-/// How long a watcher waits. They are looked after once in that time, so it may be twice as long. In tests a slow machine must not make
-/// a difference.
+/// How long a watcher waits. They are looked after once in that time, so it may be twice as long. In tests a slow machine
+/// must not make a difference.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
 
 #[derive(Debug, Default)]
