@@ -14,6 +14,8 @@ Run again, it upgrades in place: running jobs go on, and earlier settings stay u
       --repo-root PATH         build from this repository (default: the one of this script)
       --profile NAME           cargo profile to build (default: release)
       --install-bin-dir PATH   binary and commands (default: ~/.local/bin)
+      --link-dir PATH          directory for links to the commands that every shell finds, /usr/local/bin say
+                               (default: none; with --uninstall they are removed from it)
       --runtime-root PATH      SLOTD_ROOT (default: ~/.local/share/slotd)
       --config-dir PATH        directory of slotd.env (default: ~/.config/slotd)
       --systemd-user-dir PATH  directory of the user unit (default: ~/.config/systemd/user)
@@ -62,7 +64,7 @@ while (($#)); do
       value=${option#*=}
       option=${option%%=*}
       ;;
-    --repo-root | --profile | --install-bin-dir | --runtime-root | --config-dir | --systemd-user-dir | \
+    --repo-root | --profile | --install-bin-dir | --link-dir | --runtime-root | --config-dir | --systemd-user-dir | \
       --cpu-partitions | --gpu-partitions | --features | --notify-cmd | --cgroup-base)
       (($#)) || misused "$option needs a value"
       value=$1
@@ -72,7 +74,7 @@ while (($#)); do
   case $option in
     --repo-root) repo_root=$value ;;
     --profile) profile=$value ;;
-    --install-bin-dir | --runtime-root | --config-dir | --systemd-user-dir) places+=("$option=$value") ;;
+    --install-bin-dir | --link-dir | --runtime-root | --config-dir | --systemd-user-dir) places+=("$option=$value") ;;
     --cpu-partitions | --gpu-partitions | --features | --notify-cmd | --cgroup-base) settings+=("$option=$value") ;;
     --skip-systemd) settings+=("$option") ;;
     --skip-build) skip_build=true ;;

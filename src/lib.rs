@@ -16,6 +16,7 @@
 //! | `sched` | decisions: who is admitted, who runs now, who waits and why, how a job ends | yes |
 //! | `jobmgr` | the step manager's decisions: its language, who waits for whom, which step starts next | yes |
 //! | `render` | those values to text: one layout, one table of fields a command, records, JSON | yes |
+//! | `screen` | what `slotd top` shows: its state, what keys do to it, how it is drawn | yes |
 //! | `protocol` | requests and answers, and the frames that carry them | yes |
 //! | `store` | the database: migrations, rows, commits, questions about the past | |
 //! | `sys` | this machine: /proc, clocks, users, paths, CPUs, memory, GPUs, sockets with descriptors | |
@@ -75,6 +76,9 @@
 //! What a round decides is committed with what asked for it: a job that starts at once is one write to the disk, and its end
 //! is another, which starts the next.
 //!
+//! Whoever keeps a picture of the queue (`Request::Watch`) is told of each decision as it is made: where to look again, and
+//! not what is there. What changes before the client asks again is told in one message of bounded length.
+//!
 //! Nothing polls. Each fact asks for one scheduling round, and any number of facts share one. There is one timer, set for
 //! what is due next; an idle daemon does not wake up.
 //!
@@ -93,6 +97,7 @@
 //! | a refusal | a variant of `model::Refusal` with its text |
 //! | a command | a file in `commands`, a line in its table |
 //! | a setting | `daemon/settings.rs`, the table in README.md, the list in `commands/pages/texts.rs` |
+//! | a view of the page of `slotd web` | its files in `commands/web/page`, what it asks in `commands/web`, a look at it in `tests/web/browse.py` |
 //! | a column | a migration, `store/schema.rs`, `store/row.rs` |
 
 // A fault of one request must not end the daemon, which holds the queue.
@@ -110,6 +115,7 @@ mod model;
 mod protocol;
 mod render;
 mod sched;
+mod screen;
 mod spec;
 mod store;
 mod sys;

@@ -7,13 +7,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A layer and the layers that it may use besides itself.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 16] = [
     ("model", &[]),
     ("spec", &["model"]),
     ("sched", &["model", "spec"]),
     ("jobmgr", &["model", "spec"]),
     ("render", &["model"]),
     ("protocol", &["model"]),
+    ("screen", &["model", "render", "protocol"]),
     ("store", &["model"]),
     // protocol: the one codec, also for the launcher and the watchers.
     ("exec", &["model", "sys", "protocol"]),
@@ -29,11 +30,14 @@ const LAYERS: [(&str, &[&str]); 15] = [
     // and "exec".
     (
         "commands",
-        &["model", "args", "client", "spec", "render", "protocol", "sys", "daemon", "exec", "jobmgr", "manager"],
+        &[
+            "model", "args", "client", "spec", "render", "protocol", "sys", "daemon", "exec", "jobmgr", "manager",
+            "screen",
+        ],
     ),
 ];
 
-const PURE: [&str; 5] = ["model", "spec", "sched", "jobmgr", "render"];
+const PURE: [&str; 6] = ["model", "spec", "sched", "jobmgr", "render", "screen"];
 
 /// What reaches out of a process, or reads a clock.
 const IMPURE: [&str; 16] = [
@@ -56,23 +60,28 @@ const IMPURE: [&str; 16] = [
 ];
 
 /// Crates of the pure layers. Everything else would be I/O, or belongs to an edge.
-const PURE_CRATES: [(&str, &[&str]); 5] = [
+const PURE_CRATES: [(&str, &[&str]); 6] = [
     ("model", &["serde", "wildmatch"]),
     ("spec", &["serde", "jiff", "shlex", "strsim"]),
     ("sched", &["serde"]),
     ("jobmgr", &["serde", "serde_json", "toml", "csv", "wildmatch"]),
     ("render", &["serde", "serde_json", "jiff", "thiserror"]),
+    // crossterm: what it calls the keys.
+    ("screen", &["crossterm", "ratatui"]),
 ];
 
 /// Crates that have one home: the layers that may name them.
-const HOMES: [(&str, &[&str]); 7] = [
+const HOMES: [(&str, &[&str]); 10] = [
     ("actix", &["actors", "daemon"]),
+    ("actix_web", &["commands"]),
     ("diesel", &["store"]),
     ("diesel_migrations", &["store"]),
     ("clap", &["args", "commands"]),
     ("clap_complete", &["commands"]),
     ("clap_mangen", &["commands"]),
     ("cgroups_rs", &["exec"]),
+    ("crossterm", &["screen", "commands"]),
+    ("ratatui", &["screen", "commands"]),
 ];
 
 struct Source {

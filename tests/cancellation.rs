@@ -49,6 +49,60 @@ fn a_job_that_ends_by_itself_in_the_grace_is_cancelled_all_the_same() {
     assert!(slotd.output(job).ends_with("saved\n"));
 }
 
+/// A step that tells of each SIGTERM and SIGHUP, and that needs a while to save what it has.
+fn saves(slotd: &Slotd) -> String {
+    let handler = format!("echo TERM >>log; {}; echo saved >>log; exit 0", slotd.gate("may-save"));
+    slotd.write(
+        "step.sh",
+        format!("trap '{handler}' TERM\ntrap 'echo HUP >>log' HUP\necho ready >>log\nwhile :; do sleep 0.02; done\n"),
+    );
+    "srun bash step.sh".to_owned()
+}
+
+#[test]
+fn a_step_of_a_cancelled_job_has_the_grace_to_save_and_hears_of_its_end_once() {
+    let slotd = Setup::default().set("SLOTD_KILL_WAIT", 600).start();
+    let job = slotd.wrap(&[], &saves(&slotd));
+    slotd.wait_text("log", "ready");
+    slotd.cancel(job);
+    slotd.wait_text("log", "TERM");
+    // The script has gone before its step.
+    slotd.wait("the end of the script", || slotd.log().contains("was left over").then_some(()));
+    slotd.open("may-save");
+    slotd.wait_state(job, "CANCELLED");
+    assert_eq!(slotd.read("log"), "ready\nTERM\nsaved\n");
+}
+
+#[test]
+fn a_step_that_a_script_leaves_behind_has_the_same_grace() {
+    let slotd = Setup::default().set("SLOTD_KILL_WAIT", 600).start();
+    let job = slotd.wrap(&[], &format!("{} & until grep -q ready log; do sleep 0.02; done; exit 3", saves(&slotd)));
+    slotd.wait_text("log", "TERM");
+    slotd.open("may-save");
+    assert_eq!(slotd.wait_end(job).exit(), "3:0");
+    assert_eq!(slotd.read("log"), "ready\nTERM\nsaved\n");
+    assert_eq!(slotd.steps(job, "State"), "FAILED\nFAILED\nCOMPLETED");
+}
+
+#[test]
+fn a_step_whose_srun_is_killed_has_the_same_grace() {
+    let slotd = Setup::default().set("SLOTD_KILL_WAIT", 600).start();
+    let job = slotd.wrap(
+        &[],
+        &format!(
+            "{} & srun=$!; until grep -q ready log; do sleep 0.02; done; kill -9 $srun; {}",
+            saves(&slotd),
+            slotd.gate("over")
+        ),
+    );
+    slotd.wait_text("log", "TERM");
+    slotd.open("may-save");
+    slotd.wait_text("log", "saved");
+    slotd.open("over");
+    slotd.wait_state(job, "COMPLETED");
+    assert_eq!(slotd.read("log"), "ready\nTERM\nsaved\n");
+}
+
 #[test]
 fn no_process_of_the_job_is_left() {
     let slotd = Slotd::start();

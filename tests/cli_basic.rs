@@ -67,7 +67,7 @@ fn every_command_knows_its_help_and_version() {
     // Neither needs a daemon.
     let slotd = Slotd::setup().prepare();
     let names = slotd.cmd("slotd", &["commands"]).ok();
-    assert_eq!((names.lines().len(), names.lines()[0]), (14, "sbatch"), "{names:?}");
+    assert_eq!((names.lines().len(), names.lines()[0]), (21, "sbatch"), "{names:?}");
     for command in names.lines() {
         let help = slotd.cmd(command, &["--help"]).ok();
         assert!(help.stderr.is_empty(), "{command}: {help:?}");

@@ -305,39 +305,29 @@ fn listpids_names_the_processes_of_each_step() {
 }
 
 #[test]
-fn wait_job_returns_when_the_job_has_its_node() {
+fn wait_job_tells_whether_a_job_has_its_node() {
     let slotd = Slotd::start();
+    let wait = |job: &str, code, said: &str| {
+        let out = slotd.cmd("scontrol", &["wait_job", job]).fails(code);
+        assert_eq!(out.stderr, format!("scontrol: {said}\n"));
+    };
     let job = slotd.wrap(&["-H"], "exec sleep 1000");
-    let waiting = slotd.spawn({
-        let mut command = slotd.command("scontrol");
-        command.args(["wait_job", &job.to_string()]);
-        command
-    });
-    slotd.cmd("scontrol", &["release", &job.to_string()]).ok();
-    let out = waiting.end().ok();
-    assert_eq!(out.stderr, format!("scontrol: Nodes are ready for job {job}\n"));
+    let id = job.to_string();
+    // Slurm does not wait for a pending job.
+    wait(&id, 1, &format!("Job {id} no longer running"));
+    slotd.cmd("scontrol", &["release", &id]).ok();
+    slotd.wait_state(job, "RUNNING");
+    wait(&id, 0, &format!("Nodes are ready for job {id}"));
     slotd.cancel(job);
     slotd.wait_end(job);
-    slotd.line(&format!("scontrol wait_job {job}")).fails(1);
-    slotd.line("scontrol wait_job 999999").fails(1);
-}
-
-#[test]
-fn wait_job_of_an_array_returns_with_its_first_task() {
-    let mut slotd = Slotd::start();
-    let array = slotd.submit(&["-H", "-a", "1-2", "--wrap", "exec sleep 1000"]);
-    let waiting = slotd.spawn({
-        let mut command = slotd.command("scontrol");
-        command.args(["wait_job", &array.to_string()]);
-        command
+    wait(&id, 1, &format!("Job {id} no longer running"));
+    wait("999999", 1, "Problem running job 999999");
+    let array = slotd.submit(&["-a", "1-2%1", "--wrap", "exec sleep 1000"]).to_string();
+    let task = format!("{array}_1");
+    slotd.wait("a task that runs", || {
+        slotd.line(&format!("squeue -h -t R -j {task}")).stdout.contains(&task).then_some(())
     });
-    let heard = || slotd.cmd("sdiag", &[""; 0]).ok().stdout.contains("REQUEST_WAIT_START");
-    slotd.wait("the daemon to hear of it", || heard().then_some(()));
-    // A daemon that is restarted meanwhile is asked again.
-    slotd.crash();
-    slotd.cmd("scontrol", &["release", &array.to_string()]).ok();
-    assert_eq!(waiting.end().ok().stderr, format!("scontrol: Nodes are ready for job {array}\n"));
-    slotd.cancel(array);
+    wait(&array, 0, &format!("Nodes are ready for job {array}"));
 }
 
 #[test]
@@ -356,4 +346,56 @@ fn a_step_asked_for_in_a_suspended_job_waits_until_it_is_resumed() {
     srun.end().ok();
     assert_eq!(slotd.read("begun"), "begun\n");
     slotd.cmd("scancel", &[&id]).ok();
+}
+
+#[test]
+fn a_priority_starts_no_held_job() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-H"], "true");
+    let out = slotd.line(&format!("scontrol update JobId={job} Priority=9")).fails(1);
+    assert!(out.stderr.contains("Job is in held state, pending scheduler release"), "{}", out.stderr);
+    slotd.wait_reason(job, "JobHeldUser");
+    slotd.line(&format!("scontrol release {job}")).ok();
+    slotd.wait_state(job, "COMPLETED");
+}
+
+#[test]
+fn what_one_host_need_not_know_may_be_updated_and_another_host_may_not() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-H"], "true");
+    let host = slotd_kit::host();
+    for change in
+        ["AdminComment=x", "MinCPUsNode=1", "Contiguous=1", "Switches=1", "Shared=0", &format!("ReqNodeList={host}")]
+    {
+        slotd.expect(&format!("scontrol update JobId={job} {change}"), 0, "", "");
+    }
+    slotd.expect(&format!("scontrol update JobId={job} ReqNodeList=other"), 1, "", "Invalid node name specified\n");
+    let why = "Requested node configuration is not available\n";
+    slotd.expect(&format!("scontrol update JobId={job} ExcNodeList={host}"), 1, "", why);
+}
+
+#[test]
+fn reasons_are_words_of_slurm_and_the_record_tells_more() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&[], "kill -9 $$");
+    slotd.wait_state(job, "FAILED");
+    for words in ["squeue -h -t all -o %r", "squeue -h -t all -O Reason:.20", "sacct -nXPo reason"] {
+        assert_eq!(slotd.line(words).ok().stdout.trim(), "NonZeroExitCode", "{words}");
+    }
+    assert_eq!(slotd.show(job, "Reason"), "NonZeroExitCode");
+    assert_eq!(slotd.show(job, "Cause"), "RaisedSignal");
+    let found = |words: &str| slotd.line(&format!("sacct -nXP -o jobid {words}")).ok().stdout;
+    assert_eq!(found("--reason=NonZeroExitCode --use-local-uid"), format!("{job}\n"));
+    assert_eq!(found("-R TimeLimit"), "");
+    assert_eq!(found("-C tape"), "");
+}
+
+#[test]
+fn the_configuration_has_the_keys_that_programs_look_for() {
+    let slotd = Slotd::start();
+    let shown = slotd.line("scontrol show config").ok().stdout;
+    for key in ["ProctrackType", "SelectType", "SlurmctldHost", "MaxArraySize", "MpiDefault", "GresTypes", "TaskPlugin"]
+    {
+        assert!(shown.lines().any(|line| line.starts_with(key) && line.contains(" = ")), "{key}: {shown}");
+    }
 }

@@ -90,18 +90,22 @@ fn what_is_said_of_the_layout_is_told_to_the_job_and_its_steps() {
     let slotd = Slotd::start();
     let told = "env | grep -E 'SLURM_(DIST|HINT|MEM_BIND|THREADS_PER|NTASKS_PER)' | sort";
     let told_of = |args: &[&str]| slotd.ran(&[args, &["-n2"]].concat(), &format!("{told}; srun -n1 sh -c \"{told}\""));
-    let twice = |lines: &[&str]| lines.iter().chain(lines).map(|line| format!("{line}\n")).collect::<String>();
+    // srun says of each step how its tasks are laid out.
+    let both = |job: &[&str], step: &[&str]| job.iter().chain(step).map(|line| format!("{line}\n")).collect::<String>();
+    let twice = |lines: &[&str]| both(lines, lines);
+    let and_laid_out = |lines: &[&str]| both(lines, &[&["SLURM_DISTRIBUTION=cyclic"], lines].concat());
     assert_eq!(told_of(&["-m", "cyclic:block"]), twice(&["SLURM_DISTRIBUTION=cyclic:block"]));
     assert_eq!(told_of(&["-m", "plane=2"]), twice(&["SLURM_DISTRIBUTION=plane", "SLURM_DIST_PLANESIZE=2"]));
-    assert_eq!(told_of(&["--hint=nomultithread"]), twice(&["SLURM_HINT=nomultithread", "SLURM_THREADS_PER_CORE=1"]));
-    assert_eq!(told_of(&["--ntasks-per-socket=2"]), twice(&["SLURM_NTASKS_PER_SOCKET=2"]));
+    let hint = ["SLURM_HINT=nomultithread", "SLURM_THREADS_PER_CORE=1"];
+    assert_eq!(told_of(&["--hint=nomultithread"]), and_laid_out(&hint));
+    assert_eq!(told_of(&["--ntasks-per-socket=2"]), and_laid_out(&["SLURM_NTASKS_PER_SOCKET=2"]));
     let none = [
         "SLURM_MEM_BIND=quiet,none",
         "SLURM_MEM_BIND_LIST=",
         "SLURM_MEM_BIND_TYPE=none",
         "SLURM_MEM_BIND_VERBOSE=quiet",
     ];
-    assert_eq!(told_of(&["--mem-bind=none"]), twice(&none));
+    assert_eq!(told_of(&["--mem-bind=none"]), and_laid_out(&none));
 }
 
 #[test]

@@ -52,12 +52,6 @@ impl Drop for Stranger {
     }
 }
 
-/// What slotd says about the job, if anything.
-fn system_comment(slotd: &Slotd, id: u32) -> String {
-    let shown = slotd.cmd("scontrol", &["show", "job", &id.to_string()]).ok().stdout;
-    shown.lines().find_map(|line| line.trim().strip_prefix("SystemComment=")).unwrap_or_default().to_owned()
-}
-
 #[test]
 fn a_job_waits_until_a_process_beside_the_queue_leaves_it_the_memory_that_it_asks_for() {
     let slotd = host(Setup::default(), &gpu(0, 40_000, 5000));
@@ -65,7 +59,7 @@ fn a_job_waits_until_a_process_beside_the_queue_leaves_it_the_memory_that_it_ask
     tell(&slotd, "apps", &stranger.on_gpu(0, 35_000));
     let waits = slotd.wrap(&["--gres=gpumem:10G"], "echo $CUDA_VISIBLE_DEVICES");
     slotd.wait_reason(waits, "Resources");
-    slotd.wait("the reason in words", || system_comment(&slotd, waits).contains("35000 MB of GPU 0").then_some(()));
+    slotd.wait("the reason in words", || slotd.system_comment(waits).contains("35000 MB of GPU 0").then_some(()));
     // It keeps nobody else from starting: neither who needs no GPU, nor who needs less of it.
     slotd.wait_state(slotd.wrap(&[], "true"), "COMPLETED");
     slotd.wait_state(slotd.wrap(&["--gres=gpumem:4G"], "true"), "COMPLETED");
@@ -75,7 +69,7 @@ fn a_job_waits_until_a_process_beside_the_queue_leaves_it_the_memory_that_it_ask
     tell(&slotd, "gpus", &gpu(0, 40_000, 40_000));
     slotd.wait_state(waits, "COMPLETED");
     assert_eq!(slotd.output(waits), "0\n");
-    assert_eq!(system_comment(&slotd, waits), "");
+    assert_eq!(slotd.system_comment(waits), "");
 }
 
 #[test]
@@ -214,7 +208,9 @@ fn a_gpu_that_vanishes_is_not_given_out_and_the_others_keep_their_numbers() {
     tell(&slotd, "gpus", "0, NVIDIA H200, GPU-1, 1, 1, 0, Disabled\n");
     proc::signal(slotd.daemon_pid(), proc::HUP);
     let reason = || slotd.cmd("sinfo", &["-h", "-p", "gpu", "-o", "%E"]).ok().text().to_owned();
-    slotd.wait("sinfo's word", || (reason() == "not found any more: GPU 0 (GPU-0)").then_some(()));
+    slotd.wait("sinfo's word", || (reason() == "GPU 0 (GPU-0): not found any more").then_some(()));
+    let rows = slotd.cmd("sinfo", &["-hR"]).ok();
+    assert!(rows.stdout.starts_with("GPU 0 (GPU-0): not f"), "{}", rows.stdout);
     assert_eq!(slotd.cmd("sinfo", &["-h", "-p", "gpu", "-o", "%G %t"]).ok().text(), "gpu:nvidia_h200:1,gpumem:1M mix");
     assert_eq!(slotd.ran(&["-G1"], "echo $CUDA_VISIBLE_DEVICES $SLURM_JOB_GPUS"), "GPU-1 1\n");
     slotd.cmd("sbatch", &["-G2", "--wrap", "true"]).fails(1);
@@ -237,7 +233,7 @@ fn over_a_restart_in_which_a_gpu_vanishes_the_others_keep_their_numbers() {
     tell(&slotd, "gpus", "0, NVIDIA H200, GPU-1, 1, 1, 0, Disabled\n1, NVIDIA H200, GPU-2, 1, 1, 0, Disabled\n");
     slotd.start_daemon();
     let reason = || slotd.cmd("sinfo", &["-h", "-p", "gpu", "-o", "%E"]).ok().text().to_owned();
-    slotd.wait("sinfo's word", || (reason() == "not found any more: GPU 0 (GPU-0)").then_some(()));
+    slotd.wait("sinfo's word", || (reason() == "GPU 0 (GPU-0): not found any more").then_some(()));
     assert_eq!(slotd.ran(&["-G1"], "echo $CUDA_VISIBLE_DEVICES $SLURM_JOB_GPUS"), "GPU-2 2\n");
     slotd.open("go");
     for job in [on_lost, on_second] {

@@ -10,6 +10,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 /// There is none: as in a container, or after `su`.
 const NO_MANAGER: &str = "#!/bin/sh\nexit 1\n";
@@ -40,6 +41,22 @@ case $1 in
     ;;
 esac
 "#;
+
+/// The build's directory as the installer is told it: with the binary under test, but without what only debuggers read,
+/// which is most of it, and which each installation would write to the disk.
+fn build() -> &'static Path {
+    static BUILD: LazyLock<PathBuf> = LazyLock::new(|| {
+        let built = Path::new(program()).parent().expect("target/debug");
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(built.file_name().expect("a profile"));
+        fs::create_dir_all(&dir).expect("cargo's directory for tests");
+        // Another run of the tests may do the same at this moment.
+        let new = dir.join(format!("slotd.{}", std::process::id()));
+        must(Command::new("strip").arg("-o").arg(&new).arg(program()), String::new);
+        fs::rename(&new, dir.join("slotd")).expect("beside it");
+        dir
+    });
+    &BUILD
+}
 
 struct Home {
     dir: tempfile::TempDir,
@@ -72,7 +89,7 @@ impl Home {
 
     /// The installer, with the binary under test for the build.
     fn installer(&self, args: &[&str]) -> Command {
-        let dir = Path::new(program()).parent().expect("target/debug");
+        let dir = build();
         let profile = match dir.file_name().and_then(|name| name.to_str()).expect("a profile") {
             "debug" => "dev",
             other => other,
@@ -303,7 +320,11 @@ fn under_a_manager_the_service_is_installed_started_restarted_and_removed() {
     assert!(said.contains("COMPLETED"), "{said}");
     let unit = fs::read_to_string(home.path(".config/systemd/user/slotd.service")).expect("the unit");
     for line in [
-        format!("ExecStart=\"{}\" daemon", home.path(".local/bin/slotd").display()),
+        format!(
+            "ExecStart=\"{}\" daemon --env-file \"{}\"",
+            home.path(".local/bin/slotd").display(),
+            home.path(".config/slotd/slotd.env").display()
+        ),
         format!("EnvironmentFile={}", home.path(".config/slotd/slotd.env").display()),
         "KillMode=process".to_owned(),
         "Delegate=yes".to_owned(),
@@ -406,6 +427,27 @@ fn commands_of_others_are_not_replaced() {
 }
 
 #[test]
+fn commands_are_linked_where_every_shell_finds_them() {
+    let home = Home::new(NO_MANAGER);
+    fs::create_dir(home.path("everybodys")).expect("a fresh directory");
+    let link_dir = format!("--link-dir={}", home.path("everybodys").display());
+    for _ in 0..2 {
+        home.install(&["--skip-systemd", &link_dir]);
+        for name in commands().iter().map(String::as_str).chain(["slotd"]) {
+            let found = fs::read_link(home.path("everybodys").join(name)).expect(name);
+            assert_eq!(found, home.path(".local/bin").join(name));
+        }
+    }
+    home.script("everybodys/other", "#!/bin/sh\n");
+    home.install(&["--uninstall", &link_dir]);
+    let left: Vec<_> = fs::read_dir(home.path("everybodys")).expect("it is there").flatten().collect();
+    assert_eq!(left.len(), 1, "{left:?}");
+    home.script("everybodys/squeue", "#!/bin/sh\n");
+    let told = home.refused(&["--skip-systemd", &link_dir]);
+    assert!(told.contains("everybodys/squeue exists and is not slotd's"), "{told}");
+}
+
+#[test]
 fn a_purge_leaves_what_slotd_did_not_make() {
     let home = Home::new(NO_MANAGER);
     let root = home.path("data");
@@ -465,6 +507,32 @@ fn a_daemon_beside_the_shell_is_started_told_about_and_stopped() {
     let (time, level) = (&last[..29], &last[29..36]);
     assert!(time.as_bytes()[10] == b'T' && time.contains("+00:00") && level == " INFO  ", "{last}");
     assert!(log.contains("SLOTD_CORES is no setting of slotd"), "{log}");
+
+    // What the file says holds without a restart, as far as that is possible, and is told where it is not.
+    let scontrol = |action: &str| {
+        let output = home.command(program()).args(["scontrol", action]).output().expect("it runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    fs::write(&file, "SLOTD_CPUS=5\nSLOTD_FEATURES=fast\nSLOTD_KILL_WAIT=7\nSLOTD_CORES=3\n").expect("ours");
+    let remarks = [
+        "SLOTD_KILL_WAIT holds after the next start of the daemon",
+        "SLOTD_CORES is no setting of slotd and has no effect",
+    ]
+    .map(|what| format!("scontrol: warning: {}: {what}\n", file.display()));
+    assert_eq!(scontrol("reconfigure"), (Some(0), remarks.concat()));
+    let told = must(home.command(program()).args(["sinfo", "-h", "-N", "-o", "%c %f"]), || home.log());
+    assert_eq!(told.trim(), "5 cpu,fast");
+    let shown = must(home.command(program()).args(["scontrol", "show", "config"]), || home.log());
+    let has = |key: &str, value: &str| {
+        shown.lines().any(|line| line.starts_with(key) && line.ends_with(&format!("= {value}")))
+    };
+    assert!(has("SlotdCpus", "5") && has("KillWait", "30 sec"), "{shown}");
+    fs::write(&file, "SLOTD_CPUS=many\nSLOTD_FEATURES=slow\n").expect("ours");
+    let (code, said) = scontrol("reconfigure");
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.starts_with("slurm_reconfigure error: SLOTD_CPUS=\"many\": expected a number of CPUs"), "{said}");
+    let told = must(home.command(program()).args(["sinfo", "-h", "-N", "-o", "%c %f"]), || home.log());
+    assert_eq!(told.trim(), "5 cpu,fast", "all is as it was");
 
     assert_eq!(daemon("stop").1, "stopped; running jobs go on\n");
     assert_eq!(daemon("status"), none);

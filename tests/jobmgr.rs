@@ -1,9 +1,11 @@
 //! `sjobmgr`: many steps in one job, in order and side by side, each with its record; and what survives a kill.
 
 use serde_json::Value;
-use slotd_kit::{Slotd, proc};
+use slotd_kit::disk::{SmallDisk, limit_files};
+use slotd_kit::{Slotd, proc, until_within};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::time::Duration;
 
 /// Lines `JobName|State|ExitCode` of the numbered steps of a job.
 fn steps(slotd: &Slotd, job: u32) -> Vec<Vec<String>> {
@@ -78,6 +80,20 @@ fn a_graph_gives_what_plain_shell_gives_and_each_step_has_its_record() {
 }
 
 #[test]
+fn any_line_of_shell_is_a_step_that_ignores_no_signal() {
+    let slotd = Slotd::start();
+    slotd.write(
+        "lines",
+        "A=0,1 B=2 grep SigIgn /proc/self/status > ignored\n: nothing?\n(true)\n? || true\n*[x || yes | head -1\n",
+    );
+    let job = manage(&slotd, "-Q lines");
+    assert_eq!(code(&slotd, job), "code 0", "{}", slotd.output(job));
+    assert_eq!(slotd.read("ignored"), "SigIgn:\t0000000000000000\n");
+    let names: Vec<String> = steps(&slotd, job).into_iter().map(|step| step[1].clone()).collect();
+    assert_eq!(names, ["grep-1", "sh-2", "true-3", "sh-4", "x-5"]);
+}
+
+#[test]
 fn a_running_step_is_a_step_of_its_job() {
     let slotd = Slotd::start();
     slotd.write("steps", format!("{}\nsleep 1000\n", slotd.gate("go")));
@@ -107,62 +123,126 @@ fn a_running_step_is_a_step_of_its_job() {
         |name: &str| steps(&slotd, job).into_iter().find(|step| step[1].starts_with(name)).map(|s| s[2..].to_vec());
     assert_eq!(of("sleep-2").unwrap(), ["CANCELLED", "0:15"]);
     assert_eq!(of("until-1").unwrap(), ["COMPLETED", "0:0"]);
-    assert_eq!(slotd.output(job).lines().last(), Some("code 1"));
+    // As srun ends with that of a step that was cancelled.
+    assert_eq!(slotd.output(job).lines().last(), Some("code 143"));
 }
 
-#[test]
-fn kills_of_the_daemon_and_the_manager_lose_no_step_and_run_none_twice() {
-    let mut slotd = Slotd::start();
-    // Layers: each step waits for all of the layer before, and notes that it has run.
-    let mut text = String::from("[defaults]\nretry = { times = 20, delay = 0 }\n");
-    for layer in 0..6 {
-        let after = if layer > 0 { format!("after = \"l{}-*\"\n", layer - 1) } else { String::new() };
+/// Steps of a layer.
+const LAYER: u32 = 40;
+
+/// How many times each name stands in a file.
+fn counts(text: &str) -> BTreeMap<String, u32> {
+    text.lines().fold(BTreeMap::new(), |mut counts, name| {
+        *counts.entry(name.to_owned()).or_default() += 1;
+        counts
+    })
+}
+
+/// Layers: each step waits for all of the layer before, and notes that it has run. Those of even layers are tried
+/// again where they fail; the last one of each odd layer fails.
+fn layers(count: u32, size: u32) -> String {
+    (0..count).fold(String::new(), |mut text, layer| {
+        let after = if layer > 0 { format!("after = \"afterany:l{}-*\"\n", layer - 1) } else { String::new() };
+        let times = if layer % 2 == 0 { 50 } else { 0 };
         writeln!(
             text,
-            "[[step]]\nname = \"l{layer}-{{n}}\"\nforeach = {{ n = \"1-20\" }}\n{after}\
-             command = \"sleep 0.02; echo l{layer}-{{n}} >> ran\""
+            "[[step]]\nname = \"l{layer}-{{n}}\"\nforeach = {{ n = \"1-{size}\" }}\n{after}\
+             retry = {{ times = {times}, delay = 0 }}\ncommand = \"echo l{layer}-{{n}} >> ran; exit $(({layer} % 2 * ({{n}} / {size}))) \""
         )
         .unwrap();
-    }
-    slotd.write("layers.toml", text);
-    let job = slotd.wrap(&["-c", "2"], "until sjobmgr run -Q --resume layers.toml; do echo again; done");
-    let mut killed = 0;
-    for round in 0..4 {
-        let enough = 15 * (round + 1);
-        slotd.wait("progress", || {
+        text
+    })
+}
+
+/// Who is killed.
+#[derive(Debug, Clone, Copy)]
+enum Victim {
+    Daemon,
+    Manager,
+    /// The manager's parent, which starts the steps.
+    Launcher,
+}
+
+/// `SLOTD_TEST_STEPS` makes it as long as one likes, `SLOTD_TEST_SEED=N` makes the same choices again.
+#[test]
+fn kills_of_the_daemon_the_manager_and_its_launcher_lose_no_step_and_run_none_twice() {
+    use Victim::{Daemon, Launcher, Manager};
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let count = u32::try_from(number("SLOTD_TEST_STEPS").unwrap_or(600)).unwrap() / LAYER * LAYER;
+    let seed = number("SLOTD_TEST_SEED").unwrap_or_else(|| fastrand::u64(1..1_000_000));
+    println!("SLOTD_TEST_SEED={seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut slotd = Slotd::start();
+    slotd.write("layers.toml", layers(count / LAYER, LAYER));
+    let kills = 7;
+    // One that finds nothing left to do does nothing.
+    let script = format!("for n in $(seq {}); do sjobmgr run -Q --resume layers.toml; done", kills + 2);
+    let job = slotd.wrap(&["-c", "2"], &script);
+    let mut moments: Vec<usize> = (0..kills).map(|_| random.usize(1..count as usize)).collect();
+    moments.sort_unstable();
+    for moment in moments {
+        let progress = || {
             let ran = std::fs::read_to_string(slotd.path("ran")).unwrap_or_default();
-            (ran.lines().count() >= enough).then_some(())
-        });
-        if round % 2 == 0 {
-            slotd.kill9();
+            (ran.lines().count() >= moment).then_some(())
+        };
+        assert!(until_within(Duration::from_secs(600), progress).is_some(), "{}", slotd.output(job));
+        let choices: [&[Victim]; 5] = [&[Daemon], &[Manager], &[Launcher], &[Daemon, Manager], &[Daemon, Launcher]];
+        let victims = random.choice(choices).unwrap();
+        println!("at {moment} of {count}: {victims:?}");
+        for victim in victims {
+            match victim {
+                Daemon => slotd.kill9(),
+                Manager => managers_pid(&slotd, job).into_iter().for_each(|pid| proc::signal(pid, proc::KILL)),
+                Launcher => launchers_pid(&slotd, job).into_iter().for_each(|pid| proc::signal(pid, proc::KILL)),
+            }
+        }
+        if matches!(victims, [Daemon, ..]) {
             slotd.start_daemon();
-        } else if let Some(pid) = status(&slotd, job).and_then(|status| status.get("pid")?.as_i64()) {
-            proc::signal(i32::try_from(pid).unwrap(), proc::KILL);
-            killed += 1;
         }
     }
-    slotd.wait_state(job, "COMPLETED");
-    let again = slotd.output(job).lines().filter(|line| *line == "again").count();
-    assert_eq!(again, killed, "{}", slotd.output(job));
-    let mut runs: BTreeMap<String, u32> = BTreeMap::new();
-    for name in slotd.read("ran").lines() {
-        *runs.entry(name.to_owned()).or_default() += 1;
+    let is_over = || slotd.job(job).is_over().then_some(());
+    assert!(until_within(Duration::from_secs(600), is_over).is_some(), "{}", slotd.output(job));
+    check_layers(&slotd, job, count, kills);
+}
+
+/// The process that starts the manager's steps.
+fn launchers_pid(slotd: &Slotd, job: u32) -> Option<i32> {
+    proc::parent(managers_pid(slotd, job)?).filter(|pid| proc::cmdline(*pid).contains("sjobmgr run"))
+}
+
+/// The process of the manager, daemon or no daemon.
+fn managers_pid(slotd: &Slotd, job: u32) -> Option<i32> {
+    let status = status(slotd, job)?;
+    i32::try_from(status.get("pid")?.as_i64()?).ok()
+}
+
+/// All steps have ended, each run has its record, and nothing that ended has run again.
+fn check_layers(slotd: &Slotd, job: u32, count: u32, kills: usize) {
+    let runs = counts(&slotd.read("ran"));
+    let mut recorded: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for step in steps(slotd, job) {
+        recorded.entry(step[1].clone()).or_default().push(format!("{} {}", step[2], step[3]));
     }
-    let mut recorded: BTreeMap<String, (u32, u32)> = BTreeMap::new();
-    for step in steps(&slotd, job) {
-        let counts = recorded.entry(step[1].clone()).or_default();
-        match (step[2].as_str(), step[3].as_str()) {
-            ("COMPLETED", "0:0") => counts.0 += 1,
-            ("FAILED", "0:9") => counts.1 += 1,
-            other => panic!("{step:?}: {other:?}"),
-        }
+    assert_eq!(recorded.len(), count as usize, "{}", slotd.output(job));
+    let mut lost_unrun = 0;
+    let mut lost_all = 0;
+    for (name, ends) in recorded {
+        let (layer, n) = name[1..].split_once('-').unwrap();
+        let (layer, n): (u32, u32) = (layer.parse().unwrap(), n.parse().unwrap());
+        let lost = ends.iter().filter(|end| *end == "FAILED 0:9").count();
+        let own = if layer % 2 == 1 && n == LAYER { "FAILED 1:0" } else { "COMPLETED 0:0" };
+        let ended = ends.len() - lost;
+        assert!(ends.iter().all(|end| end == own || end == "FAILED 0:9"), "{name}: {ends:?}");
+        let is_right = if layer % 2 == 0 { ended == 1 } else { ends.len() == 1 };
+        assert!(is_right, "{name}: {ends:?}");
+        let ran = runs.get(&name).copied().unwrap_or(0) as usize;
+        assert!(ran >= ended && ran <= ends.len(), "{name} ran {ran} times: {ends:?}");
+        lost_unrun += usize::from(ran == 0);
+        lost_all += lost;
     }
-    assert_eq!((runs.len(), recorded.len()), (120, 120));
-    for (name, count) in runs {
-        let (ended, lost) = recorded[&name];
-        assert_eq!(ended, 1, "{name}");
-        assert!(count >= 1 && count <= 1 + lost, "{name} ran {count} times, and was killed {lost} times");
-    }
+    println!("{count} steps, {lost_all} runs lost to a kill, {lost_unrun} of them before the step did anything");
+    // The job has two CPUs.
+    assert!(lost_unrun <= lost_all && lost_all <= 2 * kills, "{lost_unrun} of {lost_all}");
 }
 
 #[test]
@@ -203,13 +283,18 @@ fn what_makes_no_sense_is_told_and_nothing_starts() {
     for (file, said) in [
         ("cycle.toml", "cycle.toml: line 1: the steps wait for each other: a after b after a"),
         ("key.toml", "key.toml: line 5: unknown key \"comand\"\n  hint: did you mean command?"),
-        ("large.jsonl", "large.jsonl: line 2: step \"x-2\" asks for 3 CPUs and 0 GPUs; the job has 2 CPUs"),
+        ("large.jsonl", "large.jsonl: line 2: step \"x-2\" asks for 3 CPUs; the job has 2 CPUs"),
         ("none.toml", "could not read"),
     ] {
         let job = manage(&slotd, file);
         assert_eq!(code(&slotd, job), "code 1");
         assert!(slotd.output(job).contains(said), "{}", slotd.output(job));
         assert!(steps(&slotd, job).is_empty() && !slotd.exists("ran"));
+        // Nothing is submitted for it either.
+        let before = slotd.all_records().len();
+        let refused = slotd.cmd("sjobmgr", &["run", "-c", "2", file]).fails(1);
+        assert!(refused.stderr.starts_with("sjobmgr: error: ") && refused.stderr.contains(said), "{refused:?}");
+        assert_eq!(slotd.all_records().len(), before);
     }
     slotd.write("steps", "no-such-program-here\ntrue\n/etc\n");
     let job = manage(&slotd, "steps");
@@ -232,6 +317,28 @@ fn outside_of_a_job_one_is_submitted() {
     assert_eq!(slotd.job(1).tres().0, 2);
     let refused = slotd.cmd("sjobmgr", &["list"]).fails(1);
     assert!(refused.stderr.starts_with("sjobmgr: error: this is not within a job\n"), "{refused:?}");
+    slotd.write("steps", "# nothing yet\n\n");
+    let refused = slotd.cmd("sjobmgr", &["run", "steps"]).fails(1);
+    assert_eq!(refused.stderr, "sjobmgr: error: steps: there is no step in it: no job is submitted\n");
+    assert_eq!(slotd.all_records().len(), 1);
+}
+
+#[test]
+fn names_that_are_made_are_nobody_elses_and_a_shells_brackets_are_a_shells() {
+    let slotd = Slotd::start();
+    slotd.write("more", "{ echo again; } >> ran\n[ -e ran ] && echo there >> ran\n");
+    slotd.write("steps", "{ echo x; } >> ran\n\nsjobmgr run more && sjobmgr submit -- true && sjobmgr run - < more\n");
+    let job = manage(&slotd, "-Q steps");
+    assert_eq!(code(&slotd, job), "code 0", "{}", slotd.output(job));
+    let mut names: Vec<String> = steps(&slotd, job).into_iter().map(|step| step[1].clone()).collect();
+    names.sort();
+    assert_eq!(names, ["sh-1", "sh-4", "sh-5", "sh-7", "sh-8", "sjobmgr-3", "true-6"]);
+    let piped = manage(&slotd, "-Q -j 0 - < more");
+    assert_eq!(code(&slotd, piped), "code 0", "{}", slotd.output(piped));
+    assert_eq!(
+        counts(&slotd.read("ran")),
+        [("again", 3), ("there", 3), ("x", 1)].map(|(line, n)| (line.to_owned(), n)).into()
+    );
 }
 
 #[test]
@@ -248,6 +355,52 @@ fn a_step_that_kills_its_manager_leaves_nothing_behind() {
     let codes: Vec<&str> = out.lines().filter(|line| line.starts_with("code")).collect();
     assert_eq!(codes, ["code 137", "code 137"], "it ran once, and asked for no retry");
     assert_eq!(steps(&slotd, job), [[format!("{job}.0"), "echo-1".into(), "FAILED".into(), "0:9".into()]]);
+}
+
+#[test]
+fn a_step_that_kills_what_started_it_ends_the_manager_in_words_and_all_that_ran_is_recorded() {
+    let slotd = Slotd::start();
+    let text = r#"
+        [[step]]
+        name = "a"
+        command = "sleep 1000 & echo $! > up; wait"
+        [[step]]
+        name = "killer"
+        command = "until [ -s up ]; do sleep 0.02; done; [ -e killed ] || { touch killed; kill -9 $PPID; exec sleep 1000; }; echo killer >> ran"
+        retry = { times = 1, delay = 0 }
+        [[step]]
+        name = "b"
+        command = "while kill -0 $(cat up); do sleep 0.02; done; echo b >> ran"
+        after = "killer"
+    "#;
+    slotd.write("steps.toml", text);
+    let script = "sjobmgr run steps.toml; echo code $?; sjobmgr run --resume steps.toml; echo code $?";
+    let job = slotd.wrap(&["-c", "2"], script);
+    // The first step asked for no retry.
+    assert_eq!(code(&slotd, job), "code 137");
+    let out = slotd.output(job);
+    assert!(out.contains("the process that starts the steps was killed, and 2 running steps with it"), "{out}");
+    assert_eq!(out.lines().filter(|line| *line == "code 137").count(), 2, "{out}");
+    assert_eq!(slotd.read("ran"), "killer\nb\n");
+    let mut ends: Vec<Vec<String>> = steps(&slotd, job).into_iter().map(|step| step[1..].to_vec()).collect();
+    ends.sort();
+    let killed = ["a", "killer"].map(|name| [name, "FAILED", "0:9"]);
+    let well = ["b", "killer"].map(|name| [name, "COMPLETED", "0:0"]);
+    assert_eq!(ends, [killed[0], well[0], well[1], killed[1]]);
+}
+
+#[test]
+fn of_two_that_begin_at_once_one_becomes_the_manager_and_runs_the_steps_of_both() {
+    let slotd = Slotd::start();
+    for (name, other) in [("one", "two"), ("two", "one")] {
+        let command = format!("touch {name}.up; {}", slotd.gate(&format!("{other}.up")));
+        slotd.write(name, serde_json::json!({"name": name, "command": command}).to_string());
+    }
+    let job = slotd.wrap(&["-c", "2"], "sjobmgr run one & sjobmgr run two; echo code $?; wait $!; echo code $?");
+    assert_eq!(code(&slotd, job), "code 0");
+    let out = slotd.output(job);
+    let count = |text: &str| out.lines().filter(|line| line.contains(text)).count();
+    assert_eq!((count("code 0"), count("a manager runs in this job already")), (2, 1), "{out}");
 }
 
 #[test]
@@ -322,4 +475,137 @@ fn what_the_daemon_was_not_told_it_reads_when_the_job_ends() {
     assert_eq!(ends, [["COMPLETED", "0:0"], ["FAILED", "5:0"]]);
     let said = slotd.output(job);
     assert!(said.contains("the daemon is away: it reads the records of"), "{said}");
+}
+
+#[test]
+fn a_full_disk_stops_what_has_not_started_and_costs_no_end_that_was_seen() {
+    let slotd = Slotd::start();
+    let step = |name: &str, gate: &str, after: &str| {
+        let gate = slotd.gate(gate);
+        format!("{{ name = '{name}', command = \"echo {name} >> ran; {gate}\", retry = 3, after = [{after}] }}")
+    };
+    let text = [step("a", "first", ""), step("b", "second", ""), step("c", "first", "'a'")].join(",\n");
+    slotd.write("steps.toml", format!("step = [{text}]"));
+    let script = "sjobmgr run steps.toml; echo code $?; sjobmgr run --resume steps.toml; echo code $?";
+    let job = slotd.wrap(&["-c", "2"], script);
+    slotd.wait("two steps", || (slotd.exists("ran") && slotd.read("ran").lines().count() == 2).then_some(()));
+    let pid = manager(&slotd, job);
+    limit_files(pid, Some(0));
+    slotd.open("first");
+    // Its words are not written either.
+    slotd.wait("a drain", || (status(&slotd, job)?.get("halted")?.as_bool() == Some(true)).then_some(()));
+    limit_files(pid, None);
+    slotd.open("second");
+    assert_eq!(code(&slotd, job), "code 0");
+    let out = slotd.output(job);
+    assert_eq!(out.lines().filter(|line| line.starts_with("code")).collect::<Vec<_>>(), ["code 1", "code 0"], "{out}");
+    assert!(out.contains("1 steps were not run"), "{out}");
+    assert_eq!(counts(&slotd.read("ran")).into_values().collect::<Vec<_>>(), [1, 1, 1]);
+    let ends: Vec<Vec<String>> = steps(&slotd, job).into_iter().map(|step| step[1..].to_vec()).collect();
+    assert_eq!(ends, ["a", "b", "c"].map(|name| [name, "COMPLETED", "0:0"]));
+}
+
+#[test]
+fn a_job_that_is_cancelled_lets_its_steps_end_and_records_how() {
+    let slotd = Slotd::setup().set("SLOTD_KILL_WAIT", 60).start();
+    let last_words = "trap 'until [ -e go ]; do sleep 0.02; done; echo saved >> ran; exit 3' TERM; echo up >> up; \
+                      while :; do sleep 0.02; done";
+    slotd.write("steps", format!("{last_words}\nsleep 1000\ntrue\n"));
+    for command in ["sjobmgr run steps", "exec sjobmgr run steps"] {
+        let job = slotd.wrap(&["-c", "2"], command);
+        slotd.wait_text("up", "up");
+        slotd.wait("two steps", || (status(&slotd, job)?.get("running")?.as_u64() == Some(2)).then_some(()));
+        slotd.cancel(job);
+        slotd.wait("one step", || (status(&slotd, job)?.get("running")?.as_u64() == Some(1)).then_some(()));
+        slotd.open("go");
+        slotd.wait_state(job, "CANCELLED");
+        assert_eq!(slotd.read("ran"), "saved\n");
+        let ends: Vec<Vec<String>> = steps(&slotd, job).into_iter().map(|step| step[2..].to_vec()).collect();
+        assert_eq!(ends, [["CANCELLED", "3:0"], ["CANCELLED", "0:15"]], "{command}");
+        for name in ["up", "ran", "go"] {
+            std::fs::remove_file(slotd.path(name)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_interrupt_lets_steps_end_and_a_second_one_ends_them() {
+    let slotd = Slotd::start();
+    slotd.write("steps", "sleep 1000\nsleep 1000\nsleep 1000\n");
+    // One of the two processes hears of it, or, by Ctrl-C, both.
+    let to_one = |job: u32| proc::signal(manager(&slotd, job), 2);
+    let to_other = |job: u32| proc::signal(launchers_pid(&slotd, job).unwrap(), 2);
+    let to_both = |job: u32| proc::signal(-proc::parent(launchers_pid(&slotd, job).unwrap()).unwrap(), 2);
+    let ways: [&dyn Fn(u32); 3] = [&to_one, &to_other, &to_both];
+    for interrupt in ways {
+        // The shell leaves it to them.
+        let job = slotd.wrap(&["-c", "2"], "trap : INT; sjobmgr run steps; echo code $?");
+        slotd.wait("two steps", || (status(&slotd, job)?.get("running")?.as_u64() == Some(2)).then_some(()));
+        interrupt(job);
+        slotd.wait("a drain", || (status(&slotd, job)?.get("halted")?.as_bool() == Some(true)).then_some(()));
+        assert_eq!(status(&slotd, job).unwrap()["running"], 2);
+        interrupt(job);
+        assert_eq!(code(&slotd, job), "code 1");
+        let ends: Vec<Vec<String>> = steps(&slotd, job).into_iter().map(|step| step[2..].to_vec()).collect();
+        assert_eq!(ends, [["CANCELLED", "0:15"], ["CANCELLED", "0:15"]]);
+    }
+}
+
+#[test]
+fn a_job_whose_time_is_over_is_queued_again_as_long_as_each_run_gets_something_done() {
+    let slotd = Slotd::start();
+    // Each step but the first hangs when it runs for the first time.
+    let text = "[defaults]\ncommand = \"echo {n} >> ran; until [ $(grep -c {n} ran) -gt 1 ]; do sleep 0.02; done\"\n\
+                [[step]]\nname = \"s{n}\"\nforeach = { n = \"1-3\" }\n[[step]]\nname = \"s0\"\ncommand = \"true\"\npriority = 1\n";
+    slotd.write("steps.toml", text);
+    let out = slotd.cmd("sjobmgr", &["run", "-c", "1", "--requeue", "-t", "0:02", "-o", "out", "steps.toml"]).ok();
+    assert_eq!(out.stdout, "Submitted batch job 1\n");
+    slotd.wait_state(1, "COMPLETED");
+    assert_eq!(slotd.read("ran"), "1\n1\n2\n2\n3\n3\n");
+    assert_eq!(slotd.show(1, "Restarts"), "3");
+}
+
+#[test]
+fn memory_that_is_told_of_a_step_is_not_that_of_what_started_it() {
+    let slotd = Slotd::start();
+    slotd.write("steps", "true\n: && x=$(head -c 60000000 /dev/zero | tr '\\0' x)\n");
+    let job = manage(&slotd, "-Q steps");
+    assert_eq!(code(&slotd, job), "code 0");
+    let told = slotd.cmd("sacct", &["-nP", "-j", &job.to_string(), "-o", "JobName,MaxRSS"]).ok().stdout;
+    let kb = |name: &str| {
+        let line = told.lines().find(|line| line.starts_with(name)).unwrap().split_once('|').unwrap().1;
+        line.trim_end_matches('K').parse().unwrap_or(0u64)
+    };
+    assert!(kb("true-1") < 5_000 && kb("sh-2") > 50_000, "{told}");
+}
+
+#[test]
+fn a_disk_that_fills_up_keeps_steps_from_starting_until_there_is_room() {
+    let mut slotd = Slotd::setup().prepare();
+    // The database lies beside it.
+    let jobs = slotd.root.join("lib/jobs");
+    std::fs::create_dir_all(&jobs).unwrap();
+    let Some(disk) = SmallDisk::mount(&jobs, 2 << 20) else { return };
+    slotd.start_daemon();
+    let many: String = (0..400).map(|n| format!("echo {n} >> ran\n")).collect();
+    slotd.write("steps", format!("{}\n{many}", slotd.gate("go")));
+    let script = format!(
+        "sjobmgr run -Q steps; echo code $?; touch full; {}; sjobmgr run -Q --resume steps; echo code $?",
+        slotd.gate("room")
+    );
+    let job = slotd.wrap(&["-c", "1", "-o", &slotd.path("out").display().to_string()], &script);
+    manager(&slotd, job);
+    let filling = disk.fill();
+    slotd.open("go");
+    slotd.wait("the end of the first", || slotd.exists("full").then_some(()));
+    std::fs::remove_file(filling).unwrap();
+    slotd.open("room");
+    slotd.wait_state(job, "COMPLETED");
+    let out = slotd.read("out");
+    assert_eq!(out.lines().filter(|line| line.starts_with("code")).collect::<Vec<_>>(), ["code 1", "code 0"], "{out}");
+    assert!(out.contains("the journal of the steps cannot be written") && out.contains("steps were not run"), "{out}");
+    let ran = counts(&slotd.read("ran"));
+    assert!(ran.len() == 400 && ran.values().all(|times| *times == 1), "{ran:?}");
+    let ends = steps(&slotd, job);
+    assert!(ends.len() == 401 && ends.iter().all(|step| step[2..] == ["COMPLETED", "0:0"]), "{ends:?}");
 }

@@ -49,7 +49,7 @@ fn run(slotd: &Slotd, tasks: u32) {
 
 #[test]
 fn after_many_jobs_everything_is_as_it_was() {
-    let jobs: u32 = std::env::var("SLOTD_TEST_JOBS").map_or(300, |text| text.parse().expect("SLOTD_TEST_JOBS"));
+    let jobs: u32 = std::env::var("SLOTD_TEST_JOBS").map_or(100, |text| text.parse().expect("SLOTD_TEST_JOBS"));
     let slotd = Slotd::setup().set("SLOTD_MIN_JOB_AGE", 0).start();
     run(&slotd, 100);
     // Whoever asks costs something too, once.

@@ -435,16 +435,24 @@ fn squeue_says_what_it_cannot_find_as_slurm_does() {
 }
 
 #[test]
+fn a_column_that_does_not_exist_leaves_the_others() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-H"], "true");
+    let error = "squeue: error: Invalid job format specification: nosuch\n";
+    slotd.expect("squeue -h --Format=jobid:3,nosuch,statecompact:2", 0, &format!("{job:<3}PD\n"), error);
+}
+
+#[test]
 fn squeue_filters_by_every_property() {
     let slotd = Slotd::start();
-    let a = slotd.wrap(&["-H", "-J", "one", "-A", "lab", "-q", "high", "--licenses", "x"], "true");
+    let a = slotd.wrap(&["-H", "-J", "one", "-A", "lab", "-q", "high"], "true");
     let b = slotd.endless(&["-J", "two"]);
     let host = slotd_kit::host();
     let ids = |words: &str| {
         let out = slotd.line(&format!("squeue -h -S i -o %i {words}")).ok();
         out.lines().iter().map(|line| line.parse::<u32>().unwrap()).collect::<Vec<_>>()
     };
-    for words in ["-A lab", "-q high", "-L x", "-n one", "-t PD", "--name=one,three", "--start"] {
+    for words in ["-A lab", "-q high", "-n one", "-t PD", "--name=one,three", "--start"] {
         assert_eq!(ids(words), [a], "{words}");
     }
     for words in ["-t R", "-n two", &format!("-w {host}"), "-w localhost", "-q normal"] {

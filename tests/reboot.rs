@@ -1,6 +1,7 @@
 //! The machine goes down: by a reboot, or by a loss of power in which the kernel loses what was not synced. What ran then
 //! does not run any more, and it does not run twice.
 
+use slotd_kit::wal::is_committed;
 use slotd_kit::{Setup, Slotd, proc};
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -174,6 +175,9 @@ fn a_shutdown_that_has_no_time_left_is_told_by_the_next_daemon() {
     slotd.wait_text("begun", "begun\n");
     proc::signal(slotd.daemon_pid(), proc::TERM);
     slotd.wait("the notice", || slotd.output(job).contains("DUE TO NODE FAILURE").then_some(()));
+    // What ends a job acts at once, and is recorded after.
+    let database = slotd.root.join("lib/state.db");
+    slotd.wait("the record", || is_committed(&database, "NodeDown").then_some(()));
     slotd.kill9();
     manager_says(&slotd, "running");
     slotd.start_daemon();

@@ -30,6 +30,17 @@ fn a_running_job_is_adopted_after_kill_9_with_its_true_end() {
 }
 
 #[test]
+fn who_has_heard_of_the_end_finds_no_watcher_with_a_step() {
+    let slotd = Slotd::start();
+    let launcher = proc::children(slotd.daemon_pid())[0];
+    for _ in 0..30 {
+        slotd.line("sbatch -W --wrap true").ok();
+        let watchers = proc::children(launcher).into_iter().map(proc::name);
+        assert_eq!(watchers.filter(|name| name == "slotd-step").count(), 0);
+    }
+}
+
+#[test]
 fn a_job_that_ended_without_a_daemon_gets_its_true_code_and_end() {
     let mut slotd = Slotd::start();
     let jobs = ["exit 0", "exit 3", "kill -SEGV $$"].map(|end| slotd.begun(&[], "go", end));

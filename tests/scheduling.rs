@@ -26,7 +26,9 @@ fn jobs_start_in_submission_order() {
 #[test]
 fn no_more_cpus_are_given_than_there_are() {
     let slotd = Slotd::start();
-    let ids: Vec<u32> = (0..8).map(|_| slotd.wrap(&["-c", "2", "--mem", "1"], "sleep 0.05")).collect();
+    let ids: Vec<u32> = (0..8).map(|_| slotd.wrap(&["-c", "2", "--mem", "1"], &slotd.gate("go"))).collect();
+    ids[..2].iter().for_each(|id| drop(slotd.wait_state(*id, "RUNNING")));
+    slotd.open("go");
     let records: Vec<_> = ids.iter().map(|id| slotd.wait_state(*id, "COMPLETED")).collect();
     assert_eq!(most_at_once(&records), 2);
 }

@@ -184,9 +184,10 @@ fn a_limit_that_two_daemons_keep_is_told_once_in_the_output() {
     break_disk(&slotd);
     slotd.wait_text("terms", "term\n");
     slotd.crash();
-    slotd.wait_text("terms", "term\nterm\n");
+    slotd.wait_state(job, "COMPLETING");
     let output = slotd.output(job);
     assert_eq!(output.matches("DUE TO TIME LIMIT ***").count(), 1, "{output}");
+    assert_eq!(slotd.read("terms"), "term\n");
 }
 
 #[test]

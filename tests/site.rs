@@ -116,6 +116,10 @@ fn the_file_is_read_again_without_a_restart_and_a_wrong_one_changes_nothing() {
     slotd.line("scontrol reconfigure").ok();
     assert_eq!(slotd.line("sinfo -h -o %a|%l").ok().lines(), ["up|4:00:00", "up|infinite"]);
     slotd.wait_end(waiting);
+    fs::write(&file, "[[partition]]\nname = \"day\"\nmemory = \"9G\"\n").unwrap();
+    let told = slotd.line("scontrol reconfigure").ok().stderr;
+    let words = "partition day may use 9216 MB of memory (there are 8192), which this host does not have";
+    assert_eq!(told, format!("scontrol: warning: {words}\n"));
 }
 
 #[test]
@@ -161,10 +165,72 @@ fn a_drained_node_starts_nothing_until_it_is_resumed_also_over_a_restart() {
 }
 
 #[test]
+fn a_drained_gpu_and_cpu_are_given_to_nobody_until_they_are_resumed_also_over_a_kill() {
+    let mut slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
+    let node = format!("NodeName={}", slotd_kit::host());
+    let update = |slotd: &Slotd, words: &[&str]| slotd.cmd("scontrol", &[&["update", &node], words].concat());
+    let goes_on = slotd.begun(&["-G1"], "go", "true");
+    update(&slotd, &["State=DRAIN", "Reason=dust", "Gres=gpu:0", "CPUs=2-3"]).ok();
+    update(&slotd, &["State=DRAIN", "Reason=hot", "CPUs=3"]).ok();
+    let both = slotd.wrap(&["-G2"], "echo $CUDA_VISIBLE_DEVICES");
+    let wide = slotd.wrap(&["-c3"], "true");
+    [both, wide].into_iter().for_each(|job| slotd.wait_reason(job, "ReqNodeNotAvail"));
+    assert_eq!(slotd.ran(&["-G1"], "echo $CUDA_VISIBLE_DEVICES"), "1\n");
+    slotd.crash();
+    let reasons = || {
+        let told = slotd.line("sinfo -hR").ok();
+        told.lines().into_iter().map(|line| line[..20].trim_end().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(reasons(), ["CPU 2, GPU 0: dust", "CPU 3: hot"]);
+    assert_eq!(slotd.line("sinfo -h -p cpu -o %t,%C").ok().text(), "mix,1/1/2/4");
+    let shown = slotd.line("scontrol -d show node").ok().stdout;
+    for told in [
+        "CPUEfctv=2 CPUTot=4",
+        "GresDrain=gpu:1(IDX:0)",
+        "State=MIXED ",
+        "Reason=CPU 2, GPU 0: dust [",
+        "; CPU 3: hot [",
+    ] {
+        assert!(shown.contains(told), "{told} in {shown}");
+    }
+    assert_eq!(slotd.state(goes_on), "RUNNING");
+    [both, wide].into_iter().for_each(|job| slotd.wait_reason(job, "ReqNodeNotAvail"));
+    // The node as a whole is another matter.
+    update(&slotd, &["State=RESUME"]).ok();
+    update(&slotd, &["State=RESUME", "CPUs=2-3"]).ok();
+    slotd.wait_state(wide, "COMPLETED");
+    assert_eq!(reasons(), ["GPU 0: dust"]);
+    update(&slotd, &["State=RESUME", "Gres=gpu:0"]).ok();
+    slotd.open("go");
+    slotd.wait_state(both, "COMPLETED");
+    assert_eq!(slotd.output(both), "0,1\n");
+    assert!(reasons().is_empty());
+    update(&slotd, &["State=DRAIN", "Reason=fan", "CPUs=0-3"]).ok();
+    assert_eq!(slotd.line("sinfo -h -p cpu -o %T").ok().text(), "drained");
+}
+
+#[test]
+fn parts_of_the_node_that_make_no_sense_are_refused_with_what_there_is() {
+    let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
+    let refused = |words: &str, said: &str| {
+        let out = slotd.line(&format!("scontrol update NodeName=localhost {words}")).fails(1);
+        assert!(out.stderr.contains(said), "{words}: {}", out.stderr);
+    };
+    refused("State=DRAIN Reason=x Gres=gpu:1-2", "this host has no GPU 2: it has CPU 0-3, GPU 0-1");
+    refused("State=RESUME CPUs=9", "this host has no CPU 9");
+    refused("State=DRAIN Reason=x Gres=gpu:a100:1", "gpu: and numbers and ranges, such as gpu:0,2-3");
+    refused("State=DRAIN Reason=x CPUs=all", "numbers and ranges, such as 0-3,6");
+    refused("State=DRAIN CPUs=1", "You must specify a reason");
+    refused("CPUs=1", "State=DRAIN Reason=... takes these out of use");
+    assert_eq!(slotd.line("sinfo -hR").ok().text(), "");
+}
+
+#[test]
 fn the_settings_that_are_in_force_are_shown() {
     let set = [
         ("SLOTD_BATCH_TASKS", "once"),
         ("SLOTD_CPUS", "7"),
+        ("SLOTD_CPU_FOREIGN", "avoid"),
         ("SLOTD_GPU_FOREIGN", "avoid"),
         ("SLOTD_GPU_HIDE", "no"),
         ("SLOTD_GPU_SHARDS", "4"),

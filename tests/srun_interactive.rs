@@ -109,7 +109,7 @@ fn the_first_task_alone_has_the_terminal() {
     let slotd = Slotd::start();
     let mut session = srun(
         &slotd,
-        &["-n", "2", "--pty", "sh", "-c", "test -t 1; echo $SLURM_PROCID $? >log.$SLURM_PROCID; echo seen"],
+        &["-Q", "-n", "2", "--pty", "sh", "-c", "test -t 1; echo $SLURM_PROCID $? >log.$SLURM_PROCID; echo seen"],
     );
     assert_eq!(session.ends(), 0);
     assert_eq!((slotd.read("log.0"), slotd.read("log.1")), ("0 0\n".to_owned(), "1 1\n".to_owned()));

@@ -289,3 +289,11 @@ fn a_task_that_closes_its_input_does_not_disturb_the_others() {
     let out = slotd.feed(srun, vec![b'x'; 3 << 20]).ok();
     assert_eq!(out.text().trim(), (3 << 20).to_string());
 }
+
+#[test]
+fn names_of_earlier_releases_are_understood() {
+    let slotd = Slotd::start();
+    slotd.expect("srun --tasks-per-node=2 --cpu_bind=none --mem_bind=none echo x", 0, "x\nx\n", "");
+    let refusal = "srun: error: --pack-group is not supported by slotd: there are no heterogeneous jobs on one host\n";
+    slotd.expect("srun --pack-group=0 true", 255, "", refusal);
+}

@@ -163,7 +163,6 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
     if let Some(asked) = m.launch.request.gpu_bind.outside(there, ntasks) {
         return Err(LaunchError::GpuOutside { asked, there });
     }
-    let ends_itself = request.kill_on_bad_exit || request.time_limit_secs.is_some();
     Ok(LaunchSpec {
         step: m.step,
         run: job.run.restarts,
@@ -171,7 +170,7 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
         env: m.env.clone(),
         default_env,
         set_env,
-        unset_env: if hides_gpus { environment::gpus_of_a_job() } else { Vec::new() },
+        unset_env: environment::stale_in_step(hides_gpus),
         argv: launch.argv[0].clone(),
         work_dir: PathBuf::from(&launch.work_dir),
         umask: launch.umask,
@@ -180,7 +179,8 @@ pub fn step_launch(m: &LaunchStep, paths: &Paths, kill_wait: Duration) -> Result
         pty: launch.pty,
         kill_on_bad_exit: request.kill_on_bad_exit,
         time_limit_secs: request.time_limit_secs,
-        own_end: if ends_itself { own_end(job, host, kill_wait) } else { OwnEnd::default() },
+        mpi: request.mpi,
+        own_end: own_end(job, host, kill_wait),
         tie_fd: launch.tie,
         // A batch job has written it itself.
         job: is_first_of_allocation(m).then(|| Box::new(job.without_steps())),

@@ -1,21 +1,24 @@
 //! Every message of the daemon, by receiver. Commands are imperative and have an answer; facts are in the past
 //! tense and have none.
 
+use crate::actors::feed::FeedSender;
 use crate::actors::news::NewsSender;
 use crate::exec::launch_spec::{StepCommand, StepUsage};
 use crate::model::change::{Change, LaunchTexts};
 use crate::model::diagnostics::Diagnostics;
 use crate::model::gpu::{Gpu, GpuReading};
 use crate::model::job::ClientProcess;
-use crate::model::node::NodeReason;
+use crate::model::node::{Drains, NodeParts};
 use crate::model::notice::Notice;
-use crate::model::partition::Host;
+use crate::model::partition::{Host, Machine};
 use crate::model::query::JobQuery;
+use crate::model::resize::Gift;
+use crate::model::tres::Allocation;
 use crate::model::view::{JobList, JobView, NodeView};
 use crate::model::{ExitCode, ExitRecord, Job, JobId, JobRef, Refusal, Step, StepId, StepKey, StoreFault};
 use crate::protocol::answer::{ManagedJob, Outcome};
 use crate::protocol::request::{CancelAsk, ControlAction, StepLaunch, UsageAsk};
-use crate::sched::{Config, EndCause, EndedJob, Estimate, SignalTarget, StopCause, Submission};
+use crate::sched::{Config, EndCause, EndedJob, Estimate, SignalTarget, StopCause, Submission, Submitted};
 use crate::store::StoreError;
 use actix::Message;
 use std::os::fd::OwnedFd;
@@ -26,7 +29,7 @@ use tokio::sync::oneshot;
 
 /// A submission. Answered when it is durable.
 #[derive(Message)]
-#[rtype(result = "Result<JobId, Refusal>")]
+#[rtype(result = "Result<Submitted, Refusal>")]
 pub struct SubmitJob {
     pub submission: Submission,
     /// It may be in the queue already.
@@ -75,9 +78,9 @@ pub struct QueryUsage(pub UsageAsk);
 #[rtype(result = "NodeView")]
 pub struct QueryNode;
 
-/// What the owner of the host changes.
+/// What the owner of the host changes. The answer is what is to be told of it.
 #[derive(Message)]
-#[rtype(result = "Result<(), Refusal>")]
+#[rtype(result = "Result<Vec<String>, Refusal>")]
 pub struct ChangeSite(pub SiteChange);
 
 pub enum SiteChange {
@@ -87,9 +90,19 @@ pub enum SiteChange {
         name: String,
         settings: Vec<(String, String)>,
     },
-    /// Why the node takes no jobs; `None`: it does.
-    Node(Option<NodeReason>),
+    /// What of the node is out of use.
+    Drains(Drains),
 }
+
+/// This is what the machine has now. The answer is the host as it is known from now on.
+#[derive(Message)]
+#[rtype(result = "Box<Host>")]
+pub struct NoteMachine(pub Machine);
+
+/// Refused where the host does not have these.
+#[derive(Message)]
+#[rtype(result = "Result<(), Refusal>")]
+pub struct CheckParts(pub NodeParts);
 
 #[derive(Message)]
 #[rtype(result = "Diagnostics")]
@@ -124,10 +137,13 @@ pub struct CancelJobs(pub CancelAsk);
 #[rtype(result = "Option<JobView>")]
 pub struct WatchJob {
     pub job: JobId,
-    /// Tell of the start of a batch job too, or of a task of an array: most wait for the end alone.
-    pub start: bool,
     pub news: NewsSender,
 }
+
+/// Say from now on what has changed.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct WatchChanges(pub FeedSender);
 
 /// A client is back at its allocation.
 #[derive(Message)]
@@ -172,6 +188,15 @@ pub struct RecordSteps {
     pub job: JobId,
     pub run: u32,
     pub steps: Vec<Step>,
+}
+
+/// The manager of a job gives back what none of its steps uses.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct GiveBack {
+    pub job: JobId,
+    pub client: ClientProcess,
+    pub gift: Gift,
 }
 
 /// The manager of a job has ended, or its connection has. Numbers that it did not use can be given again.
@@ -429,8 +454,17 @@ pub enum RunnerCommand {
     Suspend,
     /// They go on.
     Resume,
+    /// Send the signal that the job asked for before its end (`--signal`), though that is not near.
+    Warn,
     /// Seconds; `None` is no limit.
     SetTimeLimit(Option<u64>),
+    /// The job has this now. `sharing`: the steps that use all of it, beside the batch step; where a manager shares it out,
+    /// none does that of its own.
+    Resize {
+        alloc: Box<Allocation>,
+        sharing: Vec<StepId>,
+        is_managed: bool,
+    },
     /// The job has ended, and nothing will be asked of its runner any more.
     Dismiss,
 }
@@ -461,7 +495,7 @@ pub struct LaunchStep {
     pub step: StepKey,
     pub job: Box<Job>,
     pub host: Host,
-    pub alloc: crate::model::tres::Allocation,
+    pub alloc: Allocation,
     pub launch: Box<StepLaunch>,
     pub env: Vec<u8>,
     pub fds: Vec<OwnedFd>,

@@ -125,6 +125,9 @@ mod tests {
         NotifyEnd { number: u64::from(id), notice }
     }
 
+    /// How long a condition rests between two looks at it.
+    const LOOK: Duration = Duration::from_millis(5);
+
     /// Hears which were given.
     struct Ear(mpsc::UnboundedSender<u64>);
 
@@ -152,7 +155,7 @@ mod tests {
             if text.lines().count() >= count {
                 return text.lines().map(str::to_owned).collect();
             }
-            tokio::task::yield_now().await;
+            tokio::time::sleep(LOOK).await;
         }
     }
 
@@ -192,7 +195,7 @@ mod tests {
         let groups = groups.iter().map(|pid| nix::unistd::Pid::from_raw(pid.parse().unwrap()));
         for group in groups {
             while nix::sys::signal::killpg(group, None).is_ok() {
-                tokio::task::yield_now().await;
+                tokio::time::sleep(LOOK).await;
             }
         }
     }

@@ -65,10 +65,17 @@ impl ReaderActor {
         ReaderActor { reader, host, batch_tasks }
     }
 
-    fn view(&self, job: Job) -> JobView {
+    /// What is asked for of a record.
+    fn view(&self, job: Job, query: &JobQuery) -> JobView {
         let mut view = view_of(job, self.batch_tasks);
-        fill_paths(&mut view, &self.host);
-        view
+        if query.without_steps {
+            view.steps.clear();
+        }
+        match query.without_paths {
+            true => view.clear_paths(),
+            false => fill_paths(&mut view, &self.host),
+        }
+        if query.brief { view.outline() } else { view }
     }
 }
 
@@ -84,8 +91,9 @@ impl Handler<PastJobs> for ReaderActor {
             true => self.reader.records_with_runs(&ids, &query)?,
             false => (Vec::new(), self.reader.records(&ids, &query)?),
         };
-        let earlier = earlier.into_iter().map(|run| JobView { requeued: run.requeued, ..self.view(run.record) });
-        Ok(earlier.chain(jobs.into_iter().map(|job| self.view(job))).collect())
+        let earlier =
+            earlier.into_iter().map(|run| JobView { requeued: run.requeued, ..self.view(run.record, &query) });
+        Ok(earlier.chain(jobs.into_iter().map(|job| self.view(job, &query))).collect())
     }
 }
 

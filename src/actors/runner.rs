@@ -183,11 +183,11 @@ impl RunnerActor {
         }
         if step == StepId::Batch {
             self.main = Some(record);
-            // What the batch script leaves behind ends with it, as in Slurm.
-            for live in self.steps.values() {
-                live.commands.send(StepCommand::KillAll);
-            }
             self.ladder.main_cause = Some(cause);
+            // What the batch script leaves behind ends with it, as in Slurm.
+            if self.ladder.stopping.is_none() && !self.steps.is_empty() {
+                self.terminate("", self.setup.kill_wait, ctx);
+            }
         } else {
             self.setup.outputs.step_ended.do_send(StepEnded { step: self.key(step), record, cause });
         }
@@ -400,10 +400,12 @@ impl Handler<RunnerCommand> for RunnerActor {
                 self.arm_limit(ctx);
                 self.command_all(StepCommand::Resume);
             }
+            RunnerCommand::Warn => self.warn(),
             RunnerCommand::SetTimeLimit(limit_secs) => {
                 self.ladder.limit_secs = limit_secs;
                 self.arm_limit(ctx);
             }
+            RunnerCommand::Resize { alloc, sharing, is_managed } => self.resize(alloc, &sharing, is_managed),
             RunnerCommand::Dismiss => {
                 if let Some(cgroup) = self.cgroup.take() {
                     self.discard(cgroup);

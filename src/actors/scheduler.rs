@@ -6,19 +6,22 @@
 //! it (`in_flight`). It awaits nothing. An idle one has no timer;
 //! the alarm is set for what is due next, if anything is. Stops with the daemon; if it dies the daemon ends.
 
+use crate::actors::feed::FeedSender;
 use crate::actors::launch_plan::fill_paths;
 use crate::actors::messages::*;
 use crate::actors::news::NewsSender;
 use crate::actors::runner::RunnerSeed;
 use crate::exec::cgroup::CgroupBase;
 use crate::model::change::Change;
+use crate::model::changed::Changed;
 use crate::model::job::ClientProcess;
 use crate::model::view::JobView;
-use crate::model::{ExitCode, ExitRecord, Job, JobId, Moment, StepKey, StoreTrouble, Timestamp};
+use crate::model::{ExitCode, ExitRecord, Job, JobId, JobState, Moment, StepKey, StoreTrouble, Timestamp};
 use crate::sched::{Core, Cx, Effect, EndCause, Outbox};
 use crate::sys::break_point;
 use actix::prelude::*;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -26,6 +29,7 @@ use tokio::sync::{Semaphore, oneshot, watch};
 mod control;
 mod diagnostics;
 mod effects;
+mod feeds;
 mod forecasts;
 mod in_flight;
 mod managed;
@@ -68,6 +72,8 @@ pub struct SchedulerOutputs {
     pub next_notice: Option<u64>,
     /// Who reads how the GPUs are used.
     pub gpus: Recipient<ReadGpus>,
+    /// The root of the daemon: its jobs are told from other processes by it.
+    pub root: PathBuf,
     /// Makes the runner of a job.
     pub runners: RunnerSeed,
     /// Where the cgroups of jobs are made.
@@ -101,6 +107,8 @@ pub struct SchedulerActor {
     is_round_quick: bool,
     runners: HashMap<JobId, Recipient<RunnerCommand>>,
     watchers: HashMap<JobId, Watch>,
+    /// Who is told of all that changes.
+    feeds: Vec<FeedSender>,
     step_news: HashMap<StepKey, NewsSender>,
     /// Steps whose processes are known to exist, and those processes.
     running_steps: HashMap<StepKey, Vec<u32>>,
@@ -137,6 +145,7 @@ impl SchedulerActor {
             is_round_quick: true,
             runners: HashMap::new(),
             watchers: HashMap::new(),
+            feeds: Vec::new(),
             step_news: HashMap::new(),
             running_steps: HashMap::new(),
             tickets: HashMap::new(),
@@ -167,6 +176,7 @@ impl SchedulerActor {
             return;
         }
         self.seq += 1;
+        self.tell_decided(&changes, &effects);
         let sorted = self.in_flight.sort(effects);
         let texts_for = sorted
             .later
@@ -265,7 +275,7 @@ impl Actor for SchedulerActor {
 impl Handler<Round> for SchedulerActor {
     type Result = ();
 
-    fn handle(&mut self, _: Round, _: &mut Self::Context) {
+    fn handle(&mut self, _: Round, ctx: &mut Self::Context) {
         self.round_queued = false;
         let mut cx = Cx::at(self.now());
         let began = Instant::now();
@@ -279,6 +289,9 @@ impl Handler<Round> for SchedulerActor {
         if self.core.take_gpu_request() {
             self.outputs.gpus.do_send(ReadGpus);
         }
+        if self.core.take_cpu_request() {
+            self.read_cpus(ctx);
+        }
         self.set_alarm();
     }
 }
@@ -288,6 +301,8 @@ impl Handler<Due> for SchedulerActor {
 
     fn handle(&mut self, _: Due, ctx: &mut Self::Context) {
         self.decide(ctx, |core, cx| core.on_due(cx));
+        // A time that somebody waited for has come: now something else is waited for.
+        self.tell_changed(Changed::queue);
     }
 }
 
@@ -307,7 +322,15 @@ impl Handler<Committed> for SchedulerActor {
             self.counters.commits.add(sent.elapsed());
         }
         self.carry_out_all(done.effects, done.ended, texts.into_iter().collect());
-        done.asker.into_iter().for_each(|asker| asker.tell(Told::Durable));
+        if let Some(asker) = done.asker {
+            let told = match asker {
+                Asker::Submission(id, _) if self.core.job(id).is_some_and(|job| job.run.state == JobState::Running) => {
+                    Told::Runs
+                }
+                _ => Told::Durable,
+            };
+            asker.tell(told);
+        }
         self.tell_all_ended();
     }
 }
@@ -378,8 +401,9 @@ impl Handler<GpusChanged> for SchedulerActor {
         let partitions = self.core.config().all_partitions.clone();
         let now = self.now();
         self.core.set_host(host, partitions, now);
+        self.tell_changed(Changed::node);
         self.forecasts.outdate();
-        self.ask_round(ctx);
+        self.decide(ctx, Core::tell_outages);
     }
 }
 

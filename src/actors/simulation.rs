@@ -38,6 +38,7 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -299,7 +300,11 @@ impl World {
                     process.limit = limit.map(|secs| process.begun + secs.cast_signed() * MICROS);
                 }
             }
-            RunnerCommand::Open(_) | RunnerCommand::Dismiss | RunnerCommand::Signal { .. } => {}
+            RunnerCommand::Open(_)
+            | RunnerCommand::Dismiss
+            | RunnerCommand::Warn
+            | RunnerCommand::Resize { .. }
+            | RunnerCommand::Signal { .. } => {}
             RunnerCommand::LaunchStep(_)
             | RunnerCommand::StopStep(..)
             | RunnerCommand::Tell(..)
@@ -460,6 +465,7 @@ impl World {
         let is_met = match kind {
             DependencyKind::AfterAny => targets.iter().all(|job| job.run.state.is_terminal()),
             DependencyKind::AfterOk | DependencyKind::AfterCorr => targets.iter().all(ok),
+            DependencyKind::Expand => targets.iter().all(|job| job.run.state == JobState::Running),
             DependencyKind::After => targets.iter().all(|job| self.begun.contains(&job.id) || has_begun(job)),
             DependencyKind::AfterNotOk => {
                 targets.iter().all(|job| job.run.state.is_terminal()) && !targets.iter().all(ok)
@@ -578,6 +584,7 @@ impl Play {
             notifier: Deaf.start().recipient(),
             next_notice: None,
             gpus: NoGpus.start().recipient(),
+            root: PathBuf::new(),
             runners: Box::new(move |job| RunnerDouble { world: Rc::clone(&runners), epoch, job }.start().recipient()),
             alarm: set,
             clock: moment,
@@ -681,7 +688,7 @@ impl Play {
         let submission = Submission { request: request.0, client, ended, ..Submission::default() };
         self.send(SubmitJob { submission, again: false, news: None }, move |world, answer| {
             let id = match answer {
-                Ok(id) => id,
+                Ok(submitted) => submitted.job,
                 Err(Refusal::NotStored(_)) => {
                     world.told.refused += 1;
                     world.refused.insert(comment);

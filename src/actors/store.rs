@@ -20,8 +20,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 pub mod backlog;
+mod fresh_texts;
 
 use backlog::Backlog;
+use fresh_texts::FreshTexts;
 
 /// Messages that may wait before senders have to.
 const MAILBOX: usize = 4096;
@@ -91,12 +93,13 @@ pub struct StoreActor {
     store: Store,
     outputs: StoreOutputs,
     backlog: Backlog,
+    fresh: FreshTexts,
     pause: Duration,
 }
 
 impl StoreActor {
     pub fn new(store: Store, outputs: StoreOutputs) -> Self {
-        StoreActor { store, outputs, backlog: Backlog::default(), pause: FIRST_PAUSE }
+        StoreActor { store, outputs, backlog: Backlog::default(), fresh: FreshTexts::default(), pause: FIRST_PAUSE }
     }
 
     /// Commits what waits, in its order, and acknowledges it.
@@ -112,6 +115,7 @@ impl StoreActor {
         break_point::reach("commit begins");
         let results = self.store.commit(&batches);
         break_point::reach("commit done");
+        self.fresh.note(heads.iter().flat_map(|head| &head.texts_for), batches.iter().flatten());
         let mut fault = None;
         for ((mut head, mut changes), result) in heads.into_iter().zip(batches).zip(results) {
             if result.is_ok() {
@@ -130,11 +134,13 @@ impl StoreActor {
                 result => self.outputs.committed.do_send(Committed { seq: head.seq, result }),
             }
         }
+        self.fresh.commit_over();
         fault.map_or(Ok(()), Err)
     }
 
     fn texts(&mut self, jobs: &[JobId]) -> Result<Vec<(JobId, LaunchTexts)>, StoreError> {
-        jobs.iter().map(|job| Ok((*job, self.store.launch_texts(*job)?.unwrap_or_default()))).collect()
+        let StoreActor { fresh, store, .. } = self;
+        jobs.iter().map(|job| Ok((*job, fresh.of(*job, |owner| store.launch_texts(owner))?))).collect()
     }
 
     fn tell_fault(&mut self, error: StoreError) {

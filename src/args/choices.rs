@@ -9,9 +9,9 @@ use crate::args::extra::{self, Extra};
 use crate::args::getopt::{Given, Grammar, Operand, Operands, Takes};
 use crate::args::origin::Origin;
 use crate::args::value::{BadValue, Why};
-use crate::spec::SpecError;
 use crate::spec::directive::Directive;
 use crate::spec::error::shown;
+use crate::spec::{self, SpecError};
 use clap::{ArgMatches, Args, Command};
 use std::error::Error;
 use std::ffi::OsString;
@@ -142,6 +142,28 @@ impl Choices {
         }
     }
 
+    /// Options without effect are read too: what makes no sense is refused.
+    fn check_idle(&self) -> Result<(), CliError> {
+        for Choice { given, source } in &self.idle {
+            let (Some(extra), Some(value)) = (self.applet.extra(&given.name), &given.value) else { continue };
+            if let Some(Err(error)) = extra.check.map(|check| check(value, &format!("--{}", given.name))) {
+                return Err(self.applet.refuse(&source.label(), &error));
+            }
+        }
+        Ok(())
+    }
+
+    /// What programs in the job look for of the options without effect, as variables: Slurm sets them, too.
+    pub fn told(&self) -> Vec<(&'static str, String)> {
+        let value = |name| self.idle.iter().rev().find(|choice| choice.given.name == name)?.given.value.as_deref();
+        let [frequency, profile] = [
+            value("cpu-freq").and_then(|text| spec::cpu_freq::parse(text).ok()),
+            value("profile").and_then(|text| spec::profile::parse(text).ok()),
+        ];
+        let all = [("SLURM_CPU_FREQ_REQ", frequency), ("SLURM_PROFILE", profile)];
+        all.into_iter().filter_map(|(name, text)| Some((name, text.filter(|text| !text.is_empty())?))).collect()
+    }
+
     /// Reads a value that was given, or refuses it.
     pub fn read<T, F>(&self, name: &str, value: Option<&String>, parse: F) -> Result<Option<T>, CliError>
     where
@@ -161,7 +183,8 @@ impl Choices {
                 (None, _) => "set".to_owned(),
             };
             named.retain(|(name, _)| *name != choice.given.name);
-            named.push((choice.given.name.clone(), value));
+            let note = if self.idle.contains(choice) { " (without effect on one host)" } else { "" };
+            named.push((choice.given.name.clone(), value + note));
         }
         named.sort();
         named
@@ -279,8 +302,9 @@ impl Reader {
             return Err(refusal);
         }
         let choices = Choices { applet: self.applet, list, idle, operands: self.operands };
-        let matches = fill(self.command, &self.grammar, &choices)?;
-        let options = T::from_arg_matches(&matches).map_err(|error| clap_error(&choices, &error))?;
+        choices.check_idle()?;
+        let mut matches = fill(self.command, &self.grammar, &choices)?;
+        let options = T::from_arg_matches_mut(&mut matches).map_err(|error| clap_error(&choices, &error))?;
         Ok((options, choices))
     }
 

@@ -5,6 +5,7 @@
 
 use crate::args::error::CliError;
 use crate::args::getopt::Takes;
+use crate::spec::{self, SpecError};
 use clap::{Arg, ArgAction, Command};
 
 /// One option without a meaning here.
@@ -16,17 +17,42 @@ pub struct Extra {
     pub help: &'static str,
     /// Why it is refused. `None`: kept.
     pub refusal: Option<&'static str>,
+    /// What reads its value (the second argument is the option's spelling): nonsense is refused, also where a value
+    /// that makes sense would have no effect.
+    pub check: Option<Check>,
 }
 
+type Check = fn(&str, &str) -> Result<(), SpecError>;
+
 const fn kept(long: &'static str, short: Option<char>, takes: Takes, help: &'static str) -> Extra {
-    Extra { long, short, takes, help, refusal: None }
+    Extra { long, short, takes, help, refusal: None, check: None }
+}
+
+const fn checked(long: &'static str, short: Option<char>, help: &'static str, check: Check) -> Extra {
+    Extra { check: Some(check), ..kept(long, short, Value, help) }
 }
 
 const fn refused(long: &'static str, short: Option<char>, takes: Takes, why: &'static str) -> Extra {
-    Extra { long, short, takes, help: why, refusal: Some(why) }
+    Extra { long, short, takes, help: why, refusal: Some(why), check: None }
 }
 
 use Takes::{Maybe, Nothing, Value};
+
+/// Of every command that asks or steers.
+const CLUSTERS: Extra = checked("clusters", Some('M'), "Clusters to ask, of which there is one", |text, _| {
+    spec::cluster::parse(text).map(drop)
+});
+
+fn count(text: &str, option: &str) -> Result<(), SpecError> {
+    spec::count::parse_or_zero(text, option).map(drop)
+}
+
+/// `COUNT[@TIME]`
+fn switches(text: &str, option: &str) -> Result<(), SpecError> {
+    let (switches, time) = text.split_once('@').map_or((text, None), |(switches, time)| (switches, Some(time)));
+    count(switches, option)?;
+    time.map_or(Ok(()), |time| spec::time::parse_limit_for(time, option).map(drop))
+}
 
 /// Shared by sbatch, srun and salloc.
 pub const SUBMIT: &[Extra] = &[
@@ -37,8 +63,8 @@ pub const SUBMIT: &[Extra] = &[
     kept("container", None, Value, "OCI container bundle"),
     kept("container-id", None, Value, "OCI container name"),
     kept("contiguous", None, Nothing, "Ask for neighbouring nodes"),
-    kept("core-spec", Some('S'), Value, "Cores kept for the system"),
-    kept("cpu-freq", None, Value, "Frequency of the CPUs"),
+    checked("core-spec", Some('S'), "Cores kept for the system", count),
+    checked("cpu-freq", None, "Frequency of the CPUs", |text, _| spec::cpu_freq::parse(text).map(drop)),
     kept("delay-boot", None, Value, "Delay the reboot of nodes"),
     kept("get-user-env", None, Maybe, "Take the login environment"),
     kept("gpu-freq", None, Value, "Frequency of the GPUs"),
@@ -48,14 +74,14 @@ pub const SUBMIT: &[Extra] = &[
     kept("no-kill", Some('k'), Maybe, "Go on when a node fails"),
     kept("power", None, Value, "Power management"),
     kept("prefer", None, Value, "Features that would be nice to have"),
-    kept("profile", None, Value, "What the accounting samples"),
+    checked("profile", None, "What the accounting samples", |text, _| spec::profile::parse(text).map(drop)),
     kept("resv-ports", None, Maybe, "Reserve communication ports"),
     kept("segment", None, Value, "Size of the segments of nodes"),
     kept("spread-job", None, Nothing, "Spread over many nodes"),
     kept("stepmgr", None, Nothing, "Manage steps on the node"),
-    kept("switches", None, Value, "Network switches at most"),
-    kept("thread-spec", None, Value, "Threads kept for the system"),
-    kept("tmp", None, Value, "Temporary disk space"),
+    checked("switches", None, "Network switches at most", switches),
+    checked("thread-spec", None, "Threads kept for the system", count),
+    checked("tmp", None, "Temporary disk space", |text, option| spec::mem::parse_mb_for(text, option).map(drop)),
     kept("tres-bind", None, Value, "Bind tasks to trackable resources"),
     kept("use-min-nodes", None, Nothing, "Prefer fewer nodes"),
     refused("cluster-constraint", None, Value, "there are no other clusters"),
@@ -92,7 +118,6 @@ pub const SRUN: &[Extra] = &[
     kept("debugger-test", None, Nothing, "For tests of debuggers"),
     kept("disable-status", Some('X'), Nothing, "Send Ctrl-C to the tasks at once, as slotd always does"),
     kept("interactive", None, Nothing, "Start the shell of an interactive job"),
-    kept("mpi", None, Value, "Kind of MPI"),
     kept("oom-kill-step", None, Maybe, "Kill the whole step when memory runs out"),
     kept("preserve-env", Some('E'), Nothing, "Take the node and task counts of the environment"),
     kept("send-libs", None, Maybe, "Copy the libraries with the program"),
@@ -104,6 +129,7 @@ pub const SRUN: &[Extra] = &[
     refused("external-launcher", None, Maybe, "tasks are started by slotd alone"),
     refused("het-group", None, Value, "there are no heterogeneous jobs on one host"),
     refused("mpi-combine", None, Value, "there are no heterogeneous jobs on one host"),
+    refused("pack-group", None, Value, "there are no heterogeneous jobs on one host"),
     refused("no-allocate", Some('Z'), Nothing, "a step needs an allocation"),
     refused("prolog", None, Value, "call the program from the command itself"),
     refused("task-epilog", None, Value, "call the program from the command itself"),
@@ -113,7 +139,7 @@ pub const SRUN: &[Extra] = &[
 /// Of squeue.
 pub const SQUEUE: &[Extra] = &[
     kept("array-unique", None, Nothing, "One row for an array, where Slurm adds ids of its own"),
-    kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one"),
+    CLUSTERS,
     kept("expand-patterns", None, Nothing, "Write out the patterns of file names, as slotd always does"),
     kept("federation", None, Nothing, "Ask the federation"),
     kept("hide", None, Nothing, "Leave hidden partitions out, of which there are none"),
@@ -128,11 +154,12 @@ pub const SQUEUE: &[Extra] = &[
 /// Of sacct.
 pub const SACCT: &[Extra] = &[
     kept("allclusters", Some('L'), Nothing, "All clusters, of which there is one"),
-    kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one"),
+    CLUSTERS,
     kept("expand-patterns", None, Nothing, "Write out the patterns of file names, as slotd always does"),
     kept("federation", None, Nothing, "Ask the federation"),
     kept("flags", Some('F'), Value, "Filter by how the job was scheduled"),
     kept("local", None, Nothing, "Ask the local cluster only"),
+    kept("use-local-uid", None, Nothing, "Names of users as this host has them, as slotd always shows them"),
     kept("whole-hetjob", None, Maybe, "All parts of heterogeneous jobs, of which there are none"),
     refused("associations", Some('x'), Value, "there are no associations"),
     refused("completion", Some('c'), Nothing, "there is no job completion log beside the accounting"),
@@ -142,7 +169,7 @@ pub const SACCT: &[Extra] = &[
 /// Of sinfo.
 pub const SINFO: &[Extra] = &[
     kept("all", Some('a'), Nothing, "Hidden partitions too, of which there are none"),
-    kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one"),
+    CLUSTERS,
     kept("exact", Some('e'), Nothing, "Do not group nodes that differ, of which there is one"),
     kept("federation", None, Nothing, "Ask the federation"),
     kept("future", Some('F'), Nothing, "Future nodes too, of which there are none"),
@@ -154,7 +181,7 @@ pub const SINFO: &[Extra] = &[
 
 /// Of scancel.
 pub const SCANCEL: &[Extra] = &[
-    kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one"),
+    CLUSTERS,
     kept("cron", None, Nothing, "Confirm that a scrontab job is meant"),
     kept("ctld", Some('c'), Nothing, "Send by way of the daemon, as slotd always does"),
     kept("hurry", Some('H'), Nothing, "Leave the burst buffer's data behind"),
@@ -164,7 +191,7 @@ pub const SCANCEL: &[Extra] = &[
 /// Of scontrol.
 pub const SCONTROL: &[Extra] = &[
     kept("all", Some('a'), Nothing, "Hidden partitions too, of which there are none"),
-    kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one"),
+    CLUSTERS,
     kept("federation", None, Nothing, "Ask the federation"),
     kept("future", Some('F'), Nothing, "Future nodes too, of which there are none"),
     kept("hide", None, Nothing, "Leave hidden partitions out, of which there are none"),
@@ -174,20 +201,37 @@ pub const SCONTROL: &[Extra] = &[
 ];
 
 /// Of sstat.
-pub const SSTAT: &[Extra] = &[kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one")];
+pub const SSTAT: &[Extra] = &[CLUSTERS];
 
 /// Of sdiag.
-pub const SDIAG: &[Extra] = &[
-    kept("all", Some('a'), Nothing, "Everything, which is the default"),
-    kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one"),
-];
+pub const SDIAG: &[Extra] = &[kept("all", Some('a'), Nothing, "Everything, which is the default"), CLUSTERS];
 
 /// Of sprio.
 pub const SPRIO: &[Extra] = &[
-    kept("clusters", Some('M'), Value, "Clusters to ask, of which there is one"),
+    CLUSTERS,
     kept("federation", None, Nothing, "Ask the federation"),
     kept("local", None, Nothing, "Ask the local cluster only"),
     kept("sibling", None, Nothing, "Jobs of the federation's other clusters"),
+];
+
+/// Of sshare.
+pub const SSHARE: &[Extra] = &[
+    kept("accounts", Some('A'), Value, "Shares of these accounts"),
+    kept("all", Some('a'), Nothing, "Shares of all users, of whom there is one"),
+    CLUSTERS,
+    kept("partition", Some('m'), Nothing, "Partitions of the associations"),
+    kept("users", Some('u'), Value, "Shares of these users"),
+    kept("Users", Some('U'), Nothing, "Shares of users alone"),
+];
+
+/// Of sbcast.
+pub const SBCAST: &[Extra] = &[
+    kept("compress", Some('C'), Maybe, "Compress the file on its way, which it does not have"),
+    kept("exclude", None, Value, "Libraries not to send"),
+    kept("fanout", Some('F'), Value, "Width of the tree of messages"),
+    kept("send-libs", None, Maybe, "Copy the libraries too, which are on this host"),
+    kept("size", Some('s'), Value, "Size of the blocks"),
+    kept("timeout", Some('t'), Value, "Time for a message"),
 ];
 
 /// Adds the options to a command's definition.

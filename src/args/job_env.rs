@@ -80,13 +80,8 @@ pub struct Export<'a> {
 impl Export<'_> {
     /// The environment block: `KEY=VALUE` entries, each ended by a zero byte.
     ///
-    /// The file's entries replace the submitter's, and pairs of `--export` replace both.
-    pub fn block(&self, origin: &Origin) -> Vec<u8> {
-        self.block_with(origin, &[])
-    }
-
-    /// The same with `own`: what the command tells of its own options, in place of what the submitter has.
-    pub fn block_with(&self, origin: &Origin, own: &[(&str, String)]) -> Vec<u8> {
+    /// The file's entries replace the submitter's, and pairs of `--export` replace both. `own` is what the command tells of its own options, in place of what the submitter has.
+    pub fn block(&self, origin: &Origin, own: &[(&str, String)]) -> Vec<u8> {
         let mut vars = Vars::default();
         let all = self.option.is_none_or(|option| option.spec.all);
         let fresh = self.new_job && origin.var_os("SLURM_JOB_ID").is_some();
@@ -144,7 +139,7 @@ mod tests {
         let option = super::export(written).expect("a good export");
         let file: Vec<_> = file.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         let export = Export { option: Some(&option), file: &file, new_job: true };
-        let block = export.block(&lab(env));
+        let block = export.block(&lab(env), &[]);
         let text = String::from_utf8(block).expect("UTF-8");
         let mut lines: Vec<String> = text.split_terminator('\0').map(str::to_owned).collect();
         lines.sort();

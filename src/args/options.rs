@@ -6,8 +6,9 @@ use crate::model::dependency::Dependency;
 use crate::model::placement::{Distribution, Hint, MemBind};
 use crate::model::request::{NodeCount, Sharing, WarnSignal};
 use crate::model::{Constraint, HostList};
-use crate::spec;
+use crate::spec::error::shown;
 use crate::spec::gres::{GpuAsk, GresAsk};
+use crate::spec::{self, SpecError};
 use clap::Args;
 
 /// Seconds; `None` is unlimited.
@@ -30,28 +31,44 @@ pub struct CommonOpts {
 /// Data in place of a table, for the commands that show something.
 #[derive(Debug, Clone, Default, Args)]
 pub struct DataOpts {
-    /// Print JSON
-    #[arg(long, value_name = "VERSION", num_args = 0..=1, require_equals = true, overrides_with = "yaml")]
-    json: Option<Option<String>>,
-    /// Print YAML
-    #[arg(long, value_name = "VERSION", num_args = 0..=1, require_equals = true, overrides_with = "json")]
-    yaml: Option<Option<String>>,
+    /// Print JSON, in the shape of v0.0.38 (Slurm 22.05, the default) or v0.0.40
+    #[arg(long, value_name = "VERSION", num_args = 0..=1, require_equals = true, overrides_with = "yaml", default_missing_value = "", value_parser = value(data_version))]
+    json: Option<DataVersion>,
+    /// Print YAML, in the same shapes
+    #[arg(long, value_name = "VERSION", num_args = 0..=1, require_equals = true, overrides_with = "json", default_missing_value = "", value_parser = value(data_version))]
+    yaml: Option<DataVersion>,
 }
 
 /// Machine-readable output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Machine {
-    Json,
-    Yaml,
+    Json(DataVersion),
+    Yaml(DataVersion),
+}
+
+/// Whose shape the data has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataVersion {
+    /// v0.0.38, of Slurm 22.05.
+    V38,
+    /// v0.0.40, of Slurm 23.11.
+    V40,
+}
+
+fn data_version(text: &str) -> Result<DataVersion, SpecError> {
+    match text {
+        "" | "v0.0.38" => Ok(DataVersion::V38),
+        "v0.0.40" => Ok(DataVersion::V40),
+        _ => {
+            let unknown = SpecError::value(format!("No data of version {} is printed", shown(text)));
+            Err(unknown.with_hint("v0.0.38 (Slurm 22.05, also without a version) or v0.0.40 (Slurm 23.11)"))
+        }
+    }
 }
 
 impl DataOpts {
     pub fn machine(&self) -> Option<Machine> {
-        match (&self.json, &self.yaml) {
-            (Some(_), _) => Some(Machine::Json),
-            (None, Some(_)) => Some(Machine::Yaml),
-            (None, None) => None,
-        }
+        self.json.map(Machine::Json).or(self.yaml.map(Machine::Yaml))
     }
 }
 
@@ -77,8 +94,8 @@ pub struct JobOpts {
     #[arg(short = 'D', long, value_name = "DIRECTORY")]
     pub chdir: Option<String>,
     /// Cluster to submit to, of which there is one
-    #[arg(short = 'M', long, alias = "cluster", value_name = "NAME")]
-    pub clusters: Option<String>,
+    #[arg(short = 'M', long, alias = "cluster", value_name = "NAME", value_parser = unless_empty(spec::cluster::parse))]
+    pub clusters: Option<Maybe<&'static str>>,
     /// Free text kept with the job
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
@@ -145,7 +162,7 @@ pub struct JobOpts {
     /// Cancel the job when its dependency can never be met: yes or no
     #[arg(long, value_name = "YES|NO", value_parser = named(job_values::yes_or_no))]
     pub kill_on_invalid_dep: Option<bool>,
-    /// Licenses; kept and shown
+    /// Licenses, of which there are none
     #[arg(short = 'L', long, value_name = "NAMES")]
     pub licenses: Option<String>,
     /// When mail would be sent; kept and shown
@@ -158,7 +175,7 @@ pub struct JobOpts {
     #[arg(long, value_name = "SIZE", value_parser = named(spec::mem::parse_mb_for))]
     pub mem: Option<u64>,
     /// NUMA nodes that tasks have their memory from: local, rank, map_mem:0,1, mask_mem:0x3, none; prefer, verbose
-    #[arg(long, value_name = "MODE", value_parser = value(spec::mem_bind::parse))]
+    #[arg(long, alias = "mem_bind", value_name = "MODE", value_parser = value(spec::mem_bind::parse))]
     pub mem_bind: Option<MemBind>,
     /// Memory for each CPU
     #[arg(long, value_name = "SIZE", value_parser = named(spec::mem::parse_mb_for))]
@@ -188,7 +205,7 @@ pub struct JobOpts {
     #[arg(long, value_name = "N", value_parser = named(spec::count::parse))]
     pub ntasks_per_gpu: Option<u32>,
     /// Tasks of the node; sets --ntasks where that is not given
-    #[arg(long, value_name = "N", value_parser = named(spec::count::parse))]
+    #[arg(long, alias = "tasks-per-node", value_name = "N", value_parser = named(spec::count::parse))]
     pub ntasks_per_node: Option<u32>,
     /// Tasks on each socket at most
     #[arg(long, value_name = "N", value_parser = named(spec::count::parse))]
@@ -208,7 +225,7 @@ pub struct JobOpts {
     /// Quality of service; kept and shown
     #[arg(short, long, value_name = "NAME")]
     pub qos: Option<String>,
-    /// Reservation; kept and shown
+    /// Reservation, of which there are none
     #[arg(long, value_name = "NAME")]
     pub reservation: Option<String>,
     /// Signal before the time limit: [B:]SIGNAL[@SECONDS]

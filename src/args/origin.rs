@@ -5,7 +5,7 @@
 
 use crate::args::job_values::Limits;
 use crate::model::Timestamp;
-use crate::model::request::Rlimit;
+use crate::model::rlimits::{Rlimit, Rlimits};
 use std::cell::LazyCell;
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
@@ -55,7 +55,7 @@ impl Origin {
     }
 
     /// The resource limits of this process that its job gets: those that `--propagate` names, or all.
-    pub fn propagated(&self, names: Option<&Limits>) -> Vec<Rlimit> {
+    pub fn propagated(&self, names: Option<&Limits>) -> Rlimits {
         let is_meant = |name: &&'static str| names.is_none_or(|names| names.contains(name));
         self.limits.iter().filter(|(name, _)| is_meant(name)).map(|(_, limit)| *limit).collect()
     }

@@ -7,10 +7,10 @@ use crate::args::choices::{Choice, Choices, Source};
 use crate::args::error::{CliError, Mark};
 use crate::args::options::JobOpts;
 use crate::args::origin::Origin;
-use crate::model::JobRequest;
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::placement::{Distribution, Placement, Spread};
 use crate::model::request::{GpuRequest, JobKind, MemRequest, Sharing};
+use crate::model::{JobRequest, Timestamp};
 use crate::spec::error::shown;
 use crate::spec::gres::GpuAsk;
 use crate::spec::{self, SpecError};
@@ -68,6 +68,8 @@ impl Submission<'_> {
                 spec::begin::parse_for(text, &format!("--{name}"), origin.now, &origin.tz)
             })
         };
+        let (begin, deadline) = (moment("begin", &job.begin)?, moment("deadline", &job.deadline)?);
+        self.check_deadline(begin, deadline)?;
         let mut request = JobRequest {
             kind,
             name: given(&job.job_name).unwrap_or_else(|| default_name.to_owned()),
@@ -87,8 +89,8 @@ impl Submission<'_> {
             sharing: self.sharing(),
             time_limit_secs: job.time.flatten(),
             time_min_secs: job.time_min.flatten(),
-            begin: moment("begin", &job.begin)?,
-            deadline: moment("deadline", &job.deadline)?,
+            begin,
+            deadline,
             dependency: job.dependency.clone().unwrap_or_default(),
             // A priority of 0 is a hold.
             hold: job.hold || job.priority == Some(0),
@@ -308,6 +310,22 @@ impl Submission<'_> {
     }
 
     /// `--uid` and `--gid` may name oneself; anyone else is for Slurm's root.
+    /// Refuses a deadline that no job can keep.
+    fn check_deadline(&self, begin: Option<Timestamp>, deadline: Option<Timestamp>) -> Result<(), CliError> {
+        let (now, Some(deadline)) = (self.origin.now, deadline) else { return Ok(()) };
+        let given = shown(self.job.deadline.as_deref().unwrap_or_default());
+        if deadline.as_secs() < now.as_secs() {
+            let error = SpecError::submission("Requested time limit is invalid (missing or exceeds some limit)");
+            return Err(self.choices.refuse("deadline", &error.with_hint(format!("--deadline {given} has passed"))));
+        }
+        if begin.is_some_and(|begin| deadline < begin) {
+            let error = SpecError::value("Incompatible begin and deadline time specification");
+            let hint = format!("--deadline {given} is before --begin");
+            return Err(self.choices.refuse("deadline", &error.with_hint(hint)));
+        }
+        Ok(())
+    }
+
     fn check_identity(&self) -> Result<(), CliError> {
         let Submission { job, choices, origin } = *self;
         let is = |asked: &str, name: &str, id: u32| asked == name || asked.parse() == Ok(id);

@@ -47,6 +47,13 @@ pub enum ClientError {
     Interrupted(i32),
 }
 
+impl ClientError {
+    /// Whether the daemon may answer later: it is away, or went away.
+    pub fn is_away(&self) -> bool {
+        matches!(self, ClientError::NoDaemon { .. } | ClientError::Broken(FrameError::Closed | FrameError::Io(_)))
+    }
+}
+
 fn broken(error: &FrameError) -> String {
     match error {
         FrameError::Closed => {
@@ -169,6 +176,13 @@ impl Connection {
             Some(frame) => Some(frame.message()?),
             None => None,
         })
+    }
+}
+
+impl Connection {
+    /// Its socket, and what has come in on it: for who waits for more than one thing.
+    pub fn into_parts(self) -> (UnixStream, Decoder) {
+        (self.socket, self.decoder)
     }
 }
 

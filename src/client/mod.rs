@@ -4,7 +4,10 @@
 
 pub mod attach;
 pub mod connection;
+pub mod follow;
 pub mod foreground;
+pub mod logs;
 pub mod relay;
 pub mod share;
+pub mod tail;
 pub mod terminal;

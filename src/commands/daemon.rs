@@ -7,11 +7,12 @@ use crate::args::error::{CliError, Mark};
 use crate::client::connection::Connection;
 use crate::commands::Done;
 use crate::daemon::detached::{self, DetachedError};
-use crate::daemon::{self, SETTINGS, VERSION_KEY};
+use crate::daemon::{self, SETTINGS, Sources, VERSION_KEY};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::spec::env_file::EnvFile;
 use crate::sys::paths::Paths;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -20,8 +21,9 @@ use std::time::Duration;
 pub struct DaemonArgs {
     /// What to do with a daemon beside this shell; without it the daemon serves in the foreground
     action: Option<Action>,
-    /// Its settings, as systemd reads them [default: ~/.config/slotd/slotd.env]
-    #[arg(long, value_name = "PATH", requires = "action")]
+    /// Its settings, as systemd reads them [default: ~/.config/slotd/slotd.env]. In the foreground there is no default, and
+    /// the variables of the environment go before it
+    #[arg(long, value_name = "PATH")]
     env_file: Option<PathBuf>,
     /// The daemon leaves its caller's session
     #[arg(long = detached::DETACHED_OPTION, hide = true, conflicts_with = "action")]
@@ -41,7 +43,7 @@ enum Action {
 }
 
 pub fn run(args: &DaemonArgs) -> Done {
-    let Some(action) = args.action else { return serve(args.is_detached) };
+    let Some(action) = args.action else { return serve(args) };
     let file = settings_file(args.env_file.as_deref())?;
     let paths = match (variable("SLOTD_ROOT"), file.as_ref().and_then(|file| file.settings.get("SLOTD_ROOT"))) {
         (None, Some(root)) if !root.is_empty() => Paths::new(root),
@@ -85,21 +87,24 @@ fn runs_already(paths: &Paths, pid: i32) -> Done {
     say(0, &format!("the daemon of {} runs already (process {pid})", paths.root().display()))
 }
 
-fn serve(is_detached: bool) -> Done {
-    if is_detached {
+fn serve(args: &DaemonArgs) -> Done {
+    if args.is_detached {
         detached::leave_caller();
     }
-    let root = super::paths()?.root().to_owned();
-    daemon::run(root, &std::env::vars_os().collect())
-        .map_err(|e| CliError::error(e.exit_code().into(), e.to_string()))?;
+    let sources = Sources::new(std::env::vars_os().collect(), args.env_file.clone());
+    let root = match &sources {
+        Ok(sources) => super::paths_of(sources.at_start().get(OsStr::new("SLOTD_ROOT")).cloned())?,
+        Err(_) => super::paths()?,
+    };
+    daemon::run(root.root().to_owned(), sources).map_err(|e| CliError::error(e.exit_code().into(), e.to_string()))?;
     Ok(0)
 }
 
 fn start(paths: &Paths, file: Option<&SettingsFile>) -> Done {
     let program = std::env::current_exe().map_err(|e| CliError::error(1, format!("this program: {e}")))?;
     warn_of_ignored(file);
-    let settings: Vec<_> = file.iter().flat_map(|file| file.settings.iter()).collect();
-    let pid = match detached::start(&program, paths, &settings, std::env::vars_os()) {
+    let settings = file.map(|file| detached::Given { file: &file.path, settings: file.settings.iter().collect() });
+    let pid = match detached::start(&program, paths, &settings.unwrap_or_default(), std::env::vars_os()) {
         Ok(pid) => pid,
         // Another start was quicker.
         Err(DetachedError::Ended { .. }) if serves(paths) => {
@@ -155,6 +160,7 @@ fn settings_file(named: Option<&Path>) -> Result<Option<SettingsFile>, CliError>
     let default = || variable("HOME").map(|home| home.join(".config/slotd/slotd.env")).filter(|path| path.exists());
     let Some(path) = named.map(Path::to_owned).or_else(default) else { return Ok(None) };
     let settings = read_settings(&path)?;
+    let path = std::path::absolute(&path).unwrap_or(path);
     Ok(Some(SettingsFile { path: path.display().to_string(), settings }))
 }
 

@@ -21,6 +21,7 @@ use crate::spec::env_file::EnvFile;
 use crate::sys::paths::Paths;
 use layout::{Layout, Places};
 use service::Manager;
+pub use service::UNIT;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -81,6 +82,10 @@ pub fn install(args: &InstallArgs) -> Done {
     let names = COMMANDS.map(|entry| entry.name()).join(" ");
     say(&format!("install slotd and {names} in {}", layout.bin_dir.display()));
     files::install_commands(&layout)?;
+    if let Some(dir) = &layout.link_dir {
+        say(&format!("link them in {}", dir.display()));
+        files::link_commands(&layout, dir)?;
+    }
     install_settings(&layout, &settings)?;
     files::install_pages(&layout)?;
     if args.skip_systemd {
@@ -164,8 +169,9 @@ fn start(layout: &Layout, settings: &EnvFile) -> Result<(), CliError> {
     say("start the daemon, detached: there is no systemd user manager here");
     files::install_daemon_script(layout)?;
     stop_daemon(&layout.paths, None)?;
-    let settings: Vec<_> = settings.iter().collect();
-    let pid = detached::start(&layout.program, &layout.paths, &settings, std::env::vars_os())?;
+    let file = layout.env_file.display().to_string();
+    let given = detached::Given { file: &file, settings: settings.iter().collect() };
+    let pid = detached::start(&layout.program, &layout.paths, &given, std::env::vars_os())?;
     note(&format!("process {pid}, log {}", layout.paths.log().display()));
     note(&format!("after a reboot: {} start", layout.daemon_script.display()));
     Ok(())
@@ -187,6 +193,9 @@ pub fn uninstall(args: &UninstallArgs) -> Done {
     say("uninstall slotd");
     let mut is_found = service::remove(&layout)?;
     stop_daemon(&layout.paths, None)?;
+    if let Some(dir) = &layout.link_dir {
+        files::unlink_commands(&layout, dir)?;
+    }
     is_found |= files::remove_commands(&layout)?;
     if layout.env_file.symlink_metadata().is_ok() {
         files::remove(&layout.env_file)?;
@@ -204,7 +213,7 @@ pub fn uninstall(args: &UninstallArgs) -> Done {
     if args.purge_runtime {
         return purge(&layout);
     }
-    let running = detached::running_steps(&layout.paths, None);
+    let running = detached::running_steps(&layout.paths);
     if running > 0 {
         note(&format!(
             "running jobs ({running}) go on to their ends, which are recorded when slotd is installed again"
@@ -218,7 +227,7 @@ pub fn uninstall(args: &UninstallArgs) -> Done {
 
 /// Refuses to remove the files of running jobs, and a directory that slotd did not make.
 fn check_purge(layout: &Layout) -> Result<(), CliError> {
-    let running = detached::running_steps(&layout.paths, detached::pid_of(&layout.paths));
+    let running = detached::running_steps(&layout.paths);
     if running > 0 {
         return Err(fail(format!(
             "there are running jobs, {running} of them (see squeue): end them with scancel --me, or wait, before \

@@ -25,16 +25,22 @@ use std::rc::Rc;
 mod clean;
 mod daemon;
 mod db;
+mod doctor;
 #[cfg(any(fuzzing, test))]
 pub mod fuzz;
 mod install;
+mod log;
+mod needless;
 mod output;
 pub mod pages;
 mod pids;
+mod run;
 pub mod sacct;
+pub mod sacctmgr;
 pub mod salloc;
 pub mod sattach;
 pub mod sbatch;
+pub mod sbcast;
 pub mod scancel;
 pub mod scontrol;
 pub mod sdiag;
@@ -45,6 +51,7 @@ mod slotd;
 pub mod sprio;
 pub mod squeue;
 pub mod srun;
+pub mod sshare;
 pub mod sstat;
 mod submit;
 mod tasks;
@@ -54,6 +61,10 @@ mod tests_launch;
 mod tests_query;
 #[cfg(test)]
 mod tests_sbatch;
+mod top;
+mod wait;
+mod web;
+mod why;
 
 /// What a command prints on standard output and its exit code, or its error.
 pub type Done = Result<u8, CliError>;
@@ -81,7 +92,7 @@ impl Entry {
 }
 
 /// The commands. The dispatcher, help, man pages, completions and the installer's links are made of this table.
-pub const COMMANDS: [Entry; 14] = [
+pub const COMMANDS: [Entry; 21] = [
     sbatch::ENTRY,
     srun::ENTRY,
     salloc::ENTRY,
@@ -96,6 +107,13 @@ pub const COMMANDS: [Entry; 14] = [
     sdiag::ENTRY,
     seff::ENTRY,
     sjobmgr::ENTRY,
+    sacctmgr::ENTRY,
+    sshare::ENTRY,
+    sbcast::ENTRY,
+    needless::STRIGGER,
+    needless::SREPORT,
+    needless::SCRONTAB,
+    needless::SGATHER,
 ];
 
 /// The command of exactly this name: a renamed binary (`slotd-1.2`) is `slotd`.
@@ -145,7 +163,12 @@ pub fn main() -> u8 {
 /// # Errors
 /// Neither is known, or it is no text: jobs get it in their environment, and launches carry it.
 pub fn paths() -> Result<Paths, CliError> {
-    let root = root_of(std::env::var_os("SLOTD_ROOT"), std::env::var_os("HOME")).ok_or_else(|| {
+    paths_of(std::env::var_os("SLOTD_ROOT"))
+}
+
+/// The same where `SLOTD_ROOT` has this value.
+pub fn paths_of(root: Option<OsString>) -> Result<Paths, CliError> {
+    let root = root_of(root, std::env::var_os("HOME")).ok_or_else(|| {
         CliError::error(1, "neither SLOTD_ROOT nor HOME is set: set SLOTD_ROOT to the daemon's runtime root")
     })?;
     let root = std::path::absolute(&root).unwrap_or(root);
@@ -246,12 +269,20 @@ pub fn trial_refused(why: &Refusal) -> CliError {
 /// # Errors
 /// The daemon cannot be asked, or refuses.
 pub fn ask(request: &Request, raw: &[u8]) -> Result<(Answer, Vec<u8>), CliError> {
-    let mut conn = Connection::open(&paths()?)?;
+    ask_daemon(&paths()?, request, raw).map_err(|error| match error {
+        ClientError::Refused(why) => CliError::error(1, why.to_string()),
+        other => other.into(),
+    })
+}
+
+/// [`ask`] for who goes on without the daemon.
+fn ask_daemon(paths: &Paths, request: &Request, raw: &[u8]) -> Result<(Answer, Vec<u8>), ClientError> {
+    let mut conn = Connection::open(paths)?;
     let mut parts: Vec<JobView> = Vec::new();
     conn.send(request, raw)?;
     loop {
         match conn.receive()? {
-            (Answer::Refused(why), _) => return Err(CliError::error(1, why.to_string())),
+            (Answer::Refused(why), _) => return Err(ClientError::Refused(why)),
             (Answer::SomeJobs(list), _) => parts.extend(list.jobs),
             (Answer::Jobs(last), raw) if !parts.is_empty() => {
                 parts.extend(last.jobs);

@@ -2,7 +2,7 @@
 
 use super::Done;
 use crate::args::error::{CliError, Mark};
-use crate::args::options::Machine;
+use crate::args::options::{DataVersion, Machine};
 use crate::args::origin::Origin;
 use crate::model::Timestamp;
 use crate::render::json;
@@ -98,17 +98,24 @@ pub fn print_bytes(bytes: &[u8]) -> Done {
 }
 
 /// The form of a document that is asked for.
-pub fn form(machine: Machine) -> json::Form {
-    match machine {
-        Machine::Json => json::Form::Json,
-        Machine::Yaml => json::Form::Yaml,
-    }
+pub fn form(machine: Machine) -> (json::Form, json::Shape) {
+    let (form, version) = match machine {
+        Machine::Json(version) => (json::Form::Json, version),
+        Machine::Yaml(version) => (json::Form::Yaml, version),
+    };
+    let shape = match version {
+        DataVersion::V38 => json::Shape::Slurm22,
+        DataVersion::V40 => json::Shape::Slurm23,
+    };
+    (form, shape)
 }
 
-pub fn print_machine(value: &Value, machine: Machine) -> Done {
-    print(&match machine {
-        Machine::Json => json::text(value),
-        Machine::Yaml => json::yaml(value),
+pub fn print_machine(document: Value, machine: Machine) -> Done {
+    let (form, shape) = form(machine);
+    let document = if shape == json::Shape::Slurm23 { json::newer(document) } else { document };
+    print(&match form {
+        json::Form::Json => json::text(&document),
+        json::Form::Yaml => json::yaml(&document),
     })
 }
 

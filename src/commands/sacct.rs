@@ -66,6 +66,9 @@ pub struct Sacct {
     /// Id, state and exit code only
     #[arg(short, long)]
     pub brief: bool,
+    /// Jobs that asked for these features
+    #[arg(short = 'C', long, value_name = "FEATURES")]
+    pub constraints: Vec<String>,
     /// Text between fields with -p and -P
     #[arg(long, value_name = "TEXT")]
     pub delimiter: Option<String>,
@@ -85,7 +88,7 @@ pub struct Sacct {
     #[arg(short = 'g', long, alias = "gid", value_name = "GROUPS")]
     pub group: Vec<String>,
     /// List the fields
-    #[arg(short = 'e', long, alias = "helpFormat")]
+    #[arg(short = 'e', long, alias = "helpFormat", alias = "help-fields")]
     pub helpformat: bool,
     /// These jobs and steps
     #[arg(short, long, value_name = "JOBS", value_parser = value(job_or_step))]
@@ -121,6 +124,9 @@ pub struct Sacct {
     /// Jobs of these qualities of service
     #[arg(short, long, value_name = "NAMES")]
     pub qos: Vec<String>,
+    /// Jobs with these reasons
+    #[arg(short = 'R', long, value_name = "REASONS")]
+    pub reason: Vec<String>,
     /// Jobs that were there after this time; if not given midnight, with -j 1970
     #[arg(short = 'S', long, value_name = "TIME")]
     pub starttime: Option<String>,
@@ -276,7 +282,9 @@ fn carry_out(args: &Sacct, origin: &Origin) -> Done {
     };
     let mut out = Output::of(args, &options);
     let mut last = None;
-    ask_for_jobs(&Request::Accounting(query(args, users, &origin.host)), |mut list| {
+    let query = query(args, users, &origin.host);
+    let query = if let Output::Table(_) = out { for_table(query, &options) } else { query };
+    ask_for_jobs(&Request::Accounting(query), |mut list| {
         let mut ctx = ctx(origin, list.now);
         output::units(&mut ctx, args.units, args.noconvert);
         arrange(args, &mut list);
@@ -288,6 +296,12 @@ fn carry_out(args: &Sacct, origin: &Origin) -> Done {
         Some(ctx) => out.end(&ctx),
         None => Ok(0),
     }
+}
+
+/// The same question, for no more of each record than a table shows.
+fn for_table(query: JobQuery, options: &Options) -> JobQuery {
+    let brief = options.layout.is_brief();
+    JobQuery { brief, without_paths: brief, without_steps: brief && options.rows == Rows::Jobs, ..query }
 }
 
 /// What becomes of the records, which come some at a time.
@@ -325,7 +339,8 @@ impl<'a> Output<'a> {
     }
 }
 
-fn query(args: &Sacct, users: &[String], host: &str) -> JobQuery {
+/// What the daemon is asked for.
+pub(super) fn query(args: &Sacct, users: &[String], host: &str) -> JobQuery {
     let (start, end) = args.window;
     let mut query = JobQuery {
         jobs: args.jobs.clone(),
@@ -335,6 +350,8 @@ fn query(args: &Sacct, users: &[String], host: &str) -> JobQuery {
         partitions: args.partition.clone(),
         accounts: args.accounts.clone(),
         qos: args.qos.clone(),
+        constraints: args.constraints.clone(),
+        reasons: args.reason.clone(),
         wckeys: args.wckeys.clone(),
         states: match spec::states::union(&args.state) {
             None | Some(StateFilter::All) => None,
@@ -462,5 +479,24 @@ mod tests {
         let mut jobs = records.map(view).to_vec();
         jobs.sort_by_key(order);
         assert_eq!(jobs.iter().map(|job| job.id.0).collect::<Vec<_>>(), [7, 9, 10, 8, 11]);
+    }
+
+    #[test]
+    fn a_table_asks_for_no_more_of_each_record_than_it_shows() {
+        let origin = origin();
+        let asked = |words: &[&str]| {
+            let words: Vec<OsString> = [&["sacct"], words].concat().into_iter().map(OsString::from).collect();
+            let args = parse(&words, &origin).unwrap();
+            let rows = if args.allocations { Rows::Jobs } else { Rows::JobsAndSteps };
+            let options = Options { layout: layout(&args, &origin).unwrap(), rows, ..Options::default() };
+            let query = for_table(query(&args, &[], "node"), &options);
+            (query.brief, query.without_paths, query.without_steps)
+        };
+        assert_eq!(asked(&[]), (true, true, false));
+        assert_eq!(asked(&["-X", "-b"]), (true, true, true));
+        assert_eq!(asked(&["-X", "-o", "jobid,account,alloccpus,elapsed"]), (true, true, true));
+        for whole in [&["-l"][..], &["-X", "-o", "jobid,workdir"], &["-o", "jobid,totalcpu"]] {
+            assert_eq!(asked(whole), (false, false, false), "{whole:?}");
+        }
     }
 }

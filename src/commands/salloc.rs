@@ -83,6 +83,9 @@ pub struct Salloc {
     /// The options given, by name, for `-v`
     #[arg(skip)]
     pub defined: Vec<(String, String)>,
+    /// What its processes are told of the options.
+    #[arg(skip)]
+    pub told: Vec<(&'static str, String)>,
 }
 
 impl Salloc {
@@ -134,6 +137,7 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Salloc, CliError> {
     request.batch_tasks = own_batch_tasks(origin)?;
     salloc.request = request;
     salloc.defined = choices.defined();
+    salloc.told = choices.told();
     Ok(salloc)
 }
 
@@ -180,7 +184,8 @@ impl Session {
             return Ok(1);
         }
         let (launch, options) = self.plan(caller.client, &view);
-        let env = Export { option: None, file: &[], new_job: false }.block(&self.origin);
+        let env = Export { option: None, file: &[], new_job: false };
+        let env = env.block(&self.origin, &self.salloc.told);
         let mut reporter = Reporter::new("salloc", self.salloc.job.quiet);
         let outcome = match run_step(&mut conn, &caller, launch, &env, &options, &mut reporter) {
             Err(ClientError::Interrupted(signal)) => return Ok(u8::try_from(128 + signal).unwrap_or(1)),

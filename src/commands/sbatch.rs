@@ -162,7 +162,8 @@ pub fn parse(argv: &[OsString], origin: &Origin, read: Fetch<'_>) -> Result<Sbat
         Some(path) => export_file(&path, origin, read)?,
         None => Vec::new(),
     };
-    sbatch.texts.env = Export { option: sbatch.export.as_ref(), file: &file, new_job: true }.block(origin);
+    sbatch.texts.env =
+        Export { option: sbatch.export.as_ref(), file: &file, new_job: true }.block(origin, &choices.told());
     sbatch.request = request;
     sbatch.defined = choices.defined();
     Ok(sbatch)
@@ -346,7 +347,7 @@ fn submit(sbatch: Sbatch, origin: &Origin) -> Done {
             if !quiet && tasks > 1 && io::stderr().is_terminal() {
                 tell_tasks(&paths, job, tasks, rule);
             }
-            let number = match (given(&sbatch.job.clusters), sbatch.parsable) {
+            let number = match (sbatch.job.clusters.flatten(), sbatch.parsable) {
                 _ if quiet => String::new(),
                 (None, true) => format!("{job}\n"),
                 (Some(cluster), true) => format!("{job};{cluster}\n"),

@@ -116,7 +116,7 @@ pub enum Command {
     },
     /// `listpids`: of one job or step, or all.
     ListPids(Option<JobRef>),
-    /// `wait_job`: until the job's node is ready, which it always is.
+    /// `wait_job`: whether the job has its node.
     WaitJob(JobRef),
     Help,
     Ping,
@@ -148,8 +148,13 @@ const VERBS: [Verb; 18] = [
     }),
     Verb("suspend", 2, "Stop running jobs", |words, _| control::targets("suspend", words).map(Command::Suspend)),
     Verb("resume", 3, "Let suspended jobs run on", |words, _| control::targets("resume", words).map(Command::Resume)),
-    Verb("update", 2, "Change a job, a partition or the node: JobId=12 TimeLimit=2:00:00", update::read),
-    Verb("reconfigure", 3, "Read slotd.toml and look for GPUs again", |words, _| {
+    Verb(
+        "update",
+        2,
+        "Change a job, a partition or the node: JobId=12 TimeLimit=2:00:00, NodeName=n1 State=DRAIN Reason=dust Gres=gpu:0",
+        update::read,
+    ),
+    Verb("reconfigure", 3, "Read slotd.toml, and look for CPUs, memory and GPUs again", |words, _| {
         control::alone("reconfigure", words, Command::Reconfigure)
     }),
     Verb("top", 3, "Put pending jobs before the others of their user", |words, _| {
@@ -158,7 +163,7 @@ const VERBS: [Verb; 18] = [
     Verb("write", 2, "Write the script of a job: batch_script 12 [FILE]", |words, _| control::write(words)),
     Verb("notify", 1, "Tell a job something", |words, _| control::notify(words)),
     Verb("listpids", 1, "List the processes of jobs", |words, _| control::list_pids(words)),
-    Verb("wait_job", 2, "Wait until a job has its node", |words, _| control::wait_job(words)),
+    Verb("wait_job", 2, "Tell whether a job has its node", |words, _| control::wait_job(words)),
     Verb("help", 2, "Print this help", |words, _| control::alone("help", words, Command::Help)),
     Verb("ping", 3, "Tell whether the daemon answers", |words, _| control::alone("ping", words, Command::Ping)),
     Verb("version", 4, "Print the version", |words, _| control::alone("version", words, Command::Version)),

@@ -70,7 +70,7 @@ pub fn run(argv: &[OsString]) -> Done {
     }
     sort(&mut answer, &args);
     match args.data.machine() {
-        Some(machine) => output::print_machine(&json::diagnostics(&answer), machine),
+        Some(machine) => output::print_machine(json::diagnostics(&answer), machine),
         None => output::print(&sdiag::print(&answer, &ctx(&origin, answer.now))),
     }
 }

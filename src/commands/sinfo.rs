@@ -199,7 +199,7 @@ fn once(args: &Sinfo, table: &Table, origin: &Origin) -> Done {
     let mut ctx = ctx(origin, node.now);
     output::units(&mut ctx, None, args.noconvert);
     if let Some(machine) = args.data.machine() {
-        return output::print_machine(&json::nodes(&node, &ctx), machine);
+        return output::print_machine(json::nodes(&node, &ctx), machine);
     }
     let in_state = args.states.is_empty() || args.states.iter().any(|states| states.hold(&node));
     let named = args.nodes.as_ref().is_none_or(|names| names.iter().any(|name| output::is_node(name, &node.host.name)));

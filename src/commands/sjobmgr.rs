@@ -3,6 +3,7 @@
 //! Slurm has no such command: its options are clap's own, and each verb has a file.
 
 mod control;
+mod resize;
 mod run;
 mod submit;
 
@@ -60,6 +61,8 @@ enum Verb {
     Release(control::SomeNames),
     /// Put steps before all others
     Top(control::SomeNames),
+    /// Give the job more or less while it runs, and show what it waits for
+    Resize(resize::ResizeArgs),
     /// Show how far the manager is
     Status(control::JobArg),
 }
@@ -99,6 +102,7 @@ fn carry_out(verb: Verb) -> Done {
         Verb::Hold(args) => control::change(&args, &origin, control::Change::Hold),
         Verb::Release(args) => control::change(&args, &origin, control::Change::Release),
         Verb::Top(args) => control::change(&args, &origin, control::Change::Top),
+        Verb::Resize(args) => resize::run(&args, &origin),
         Verb::Status(args) => control::status(&args, &origin),
     }
 }
@@ -127,7 +131,13 @@ fn connect(named: Option<u32>, origin: &Origin) -> Result<Client, CliError> {
 /// # Errors
 /// It has refused what was asked, or has ended.
 fn answer(client: &mut Client) -> Result<Event, CliError> {
-    match client.next_event() {
+    understood(client.next_event())
+}
+
+/// # Errors
+/// As of [`answer`].
+fn understood(event: std::io::Result<Option<Event>>) -> Result<Event, CliError> {
+    match event {
         Ok(Some(Event::Refused { error, hint })) => Err(CliError::error(1, error).maybe_hint(hint)),
         Ok(Some(Event::Lost { error })) => Err(CliError::error(1, error)),
         Ok(Some(event)) => Ok(event),

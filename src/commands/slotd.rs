@@ -2,7 +2,9 @@
 
 use crate::args::error::{CliError, Mark};
 use crate::commands::pages::completions::SHELLS;
-use crate::commands::{COMMANDS, Done, Entry, clean, daemon, db, install, pages, submit};
+use crate::commands::{
+    COMMANDS, Done, Entry, clean, daemon, db, doctor, install, log, pages, run, submit, top, wait, web, why,
+};
 use crate::spec::error::shown;
 use crate::spec::suggest;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -29,6 +31,8 @@ enum Verb {
     Install(install::InstallArgs),
     /// Remove the installation; jobs and history stay, unless told otherwise
     Uninstall(install::UninstallArgs),
+    /// Look for what keeps the queue from working, and say the mend of each
+    Doctor,
     /// Remove old jobs: their job directories, and what the accounting knows of them
     Clean(clean::CleanArgs),
     /// Check, copy, restore or compact the daemon's database
@@ -36,10 +40,24 @@ enum Verb {
         #[command(subcommand)]
         verb: db::DbVerb,
     },
+    /// Show the output of jobs, and follow it to their end
+    Log(log::LogArgs),
+    /// Submit a command, follow its output, and exit with its code
+    Run(run::RunArgs),
+    /// Wait until jobs have ended, and exit with the worst of their codes
+    Wait(wait::WaitArgs),
+    /// Tell what keeps jobs from starting, how long they may run, or why they ended
+    Why(why::WhyArgs),
     /// Submit many jobs, each a line of JSON on standard input, and answer each with a line
     Submit(submit::SubmitArgs),
+    /// Show the queue on the whole screen as it is from moment to moment, and act on it by keys
+    Top(top::TopArgs),
+    /// Show the queue in a browser, on this host alone, and follow and steer the jobs there
+    Web(web::WebArgs),
     /// Print the names of the commands, a line each
     Commands,
+    /// Print what each command and option of Slurm comes to here, as a page
+    Compat,
     /// Write the man pages into a directory
     Man {
         #[arg(value_hint = clap::ValueHint::DirPath)]
@@ -73,6 +91,8 @@ pub fn main(words: &[OsString]) -> u8 {
     let spelled = match words.first().and_then(|word| word.to_str()) {
         Some("help") => vec!["--help".into()],
         Some("version") => vec!["--version".into()],
+        // Its words are not clap's to read: they are options of sbatch, and a command with options of its own.
+        Some("run") if !asks_for_help(words) => [&["run".into(), "--".into()], &words[1..]].concat(),
         _ => words.to_vec(),
     };
     let parsed = command()
@@ -90,6 +110,11 @@ pub fn main(words: &[OsString]) -> u8 {
             error.code()
         }
     }
+}
+
+/// `slotd run --help`
+fn asks_for_help(words: &[OsString]) -> bool {
+    words.get(1).is_none_or(|word| word == "--help" || word == "-h")
 }
 
 /// clap's words in the form that all commands have, with the nearest of the verbs and the commands for an unknown one.
@@ -113,13 +138,21 @@ fn run(verb: Verb) -> Done {
         Verb::Daemon(args) => daemon::run(&args),
         Verb::Install(args) => install::install(&args),
         Verb::Uninstall(args) => install::uninstall(&args),
+        Verb::Doctor => doctor::run(),
         Verb::Clean(args) => clean::run(&args),
         Verb::Db { verb } => db::run(&verb),
+        Verb::Log(args) => log::run(&args),
+        Verb::Run(args) => run::run(&args),
+        Verb::Wait(args) => wait::run(&args),
+        Verb::Why(args) => why::run(&args),
         Verb::Submit(args) => submit::run(&args),
+        Verb::Top(args) => top::run(&args),
+        Verb::Web(args) => web::run(&args),
         Verb::Commands => {
             COMMANDS.iter().for_each(|entry| println!("{}", entry.name()));
             Ok(0)
         }
+        Verb::Compat => super::output::print(&pages::compat::page()),
         Verb::Man { dir } => write(&dir, pages::manual::pages()),
         Verb::Completions { shell, dir } => write(&dir, pages::completions::files(&shell).unwrap_or_default()),
     }

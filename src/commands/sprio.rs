@@ -61,7 +61,7 @@ pub struct Sprio {
     #[arg(short = 'S', long, value_name = "FIELDS")]
     pub sort: Option<String>,
     /// Jobs of these users
-    #[arg(short, long, value_name = "USERS")]
+    #[arg(short, long, alias = "users", value_name = "USERS")]
     pub user: Vec<String>,
     /// The weights of the factors, not the jobs
     #[arg(short, long)]

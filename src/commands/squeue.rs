@@ -18,7 +18,7 @@ use crate::render::field::{Need, helpformat};
 use crate::render::layout;
 use crate::render::squeue::{self as render, Layout, Listing, Options, Sort, Steps, View, print_steps};
 use crate::render::time::date_line;
-use crate::render::{Columns, Ctx, json};
+use crate::render::{Columns, Ctx, FormatError, json};
 use crate::spec;
 use crate::spec::error::shown;
 use crate::spec::states::StateFilter;
@@ -165,6 +165,10 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Squeue, CliError> {
     let mut reader = Reader::scan::<Squeue>(APPLET, argv)?;
     reader.give_operands(&["jobs", "steps"]);
     let (mut args, choices) = reader.finish::<Squeue>(origin, &[])?;
+    // A list of no states is one, and no job is in any of them.
+    if args.states.is_empty() && choices.of("states").is_some() {
+        args.states.push(StateFilter::Some(Vec::new()));
+    }
     args.by_step = choices.of("steps").is_some();
     args.columns = columns(&args, &choices)?;
     if args.me {
@@ -218,6 +222,14 @@ enum Table {
     Machine(Machine),
 }
 
+/// Slurm tells of the names that it does not know, and shows the columns that it does.
+fn told<L>((layout, unknown): (L, Vec<FormatError>)) -> L {
+    for error in unknown {
+        eprintln!("squeue: error: {error}");
+    }
+    layout
+}
+
 impl Table {
     fn of(args: &Squeue, columns: Columns) -> Result<Self, CliError> {
         if let Some(machine) = args.data.machine() {
@@ -227,7 +239,7 @@ impl Table {
             let layout = match &args.columns {
                 Format::Default => Ok(render::default_layout()),
                 Format::Percent(text) => layout::Layout::codes(text),
-                Format::Fields(text) => layout::Layout::long(text),
+                Format::Fields(text) => Ok(told(layout::Layout::long_as_known(text))),
             };
             return layout.map(Table::Steps).map_err(format_error);
         }
@@ -239,7 +251,7 @@ impl Table {
         let layout = match &args.columns {
             Format::Default => view.layout(columns),
             Format::Percent(text) => Layout::parse(text).map_err(format_error)?,
-            Format::Fields(text) => Layout::long(text).map_err(format_error)?,
+            Format::Fields(text) => told(Layout::long_as_known(text)),
         };
         let sort = match &args.sort {
             Some(text) => Sort::parse(text).map_err(format_error)?,
@@ -432,6 +444,7 @@ mod tests {
         assert_eq!((all.states, all.since), (None, Some(Timestamp::from_secs(913_600))), "of the last day");
         assert_eq!(asked(&["-t", "all", "-j", "5"]).since, None, "a job that is named may be as old as it is");
         assert_eq!(asked(&["-t", "CD,R"]).states, Some(vec![JobState::Completed, JobState::Running]));
+        assert_eq!(asked(&["-t", ""]).states, Some(Vec::new()), "a list of no states is not the absence of a list");
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::commands::srun::step::{Binding, Redirection, check_node, commands};
 use crate::model::binding::GpuBind;
 use crate::model::query::JobQuery;
 use crate::model::request::{JobKind, OpenMode};
+use crate::model::step_request::Mpi;
 use crate::model::view::JobView;
 use crate::model::{ExitCode, JobId, JobRef, JobRequest, JobState, Reason, StepRequest};
 use crate::protocol::answer::Answer;
@@ -56,7 +57,7 @@ pub struct Srun {
     #[command(flatten)]
     pub job: JobOpts,
     /// Bind tasks to CPUs: none, threads, cores, sockets, rank, map_cpu:0,2, mask_cpu:0x3, with verbose or quiet
-    #[arg(long, value_name = "MODE", value_parser = value(step::cpu_bind))]
+    #[arg(long, alias = "cpu_bind", value_name = "MODE", value_parser = value(step::cpu_bind))]
     pub cpu_bind: Option<Binding>,
     /// File for standard error: a pattern, all, none, or the number of a task
     #[arg(short, long, value_name = "PATTERN", value_parser = value(Redirection::read))]
@@ -85,6 +86,9 @@ pub struct Srun {
     /// Put the number of the task before each line of output
     #[arg(short, long)]
     pub label: bool,
+    /// How the ranks of an MPI program find each other: pmi2, none, list
+    #[arg(long, value_name = "KIND", value_parser = value(step::mpi))]
+    pub mpi: Option<Mpi>,
     /// The command is a file that gives each task its program
     #[arg(long)]
     pub multi_prog: bool,
@@ -164,9 +168,15 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Srun, CliError> {
         return Err(CliError::fatal(1, "--relative option invalid for job allocation request"));
     }
     let mut own = srun.cpu_bind.as_ref().map(|(bind, report)| bind.variables(*report)).unwrap_or_default();
+    own.extend(choices.told());
+    // A step of a job that is there already is dealt out by Slurm's rule, unless somebody says how.
+    if srun.jobid.is_some() && srun.job.distribution.is_none() {
+        let spread = if request.ntasks.is_some_and(|tasks| tasks > 1) { "block" } else { "cyclic" };
+        own.push(("SLURM_DISTRIBUTION", spread.to_owned()));
+    }
     // Inside a job without a name of its own, this is the job's, as with Slurm.
     own.push(("SLURM_JOB_NAME", request.name.clone()));
-    srun.env = Export { option: srun.export.as_ref(), file: &[], new_job: srun.no_wait }.block_with(origin, &own);
+    srun.env = Export { option: srun.export.as_ref(), file: &[], new_job: srun.no_wait }.block(origin, &own);
     request.export = srun.export.as_ref().map(|option| option.spec.clone()).unwrap_or_default();
     srun.step = srun.step_request(&submission, &request, &name);
     srun.request = request;
@@ -182,6 +192,7 @@ impl Srun {
             ("unbuffered", self.unbuffered),
             ("pty", self.pty.is_some()),
             ("multi-prog", self.multi_prog),
+            ("mpi", self.mpi == Some(Mpi::Pmi2)),
         ];
         match attended.iter().find(|(_, given)| self.no_wait && *given) {
             Some((name, _)) => Err(CliError::error(1, format!("--{name} is not supported together with --no-wait"))),

@@ -2,7 +2,7 @@
 //! write.
 
 use crate::args::error::CliError;
-use crate::args::options::Machine;
+use crate::args::options::{DataVersion, Machine};
 use crate::args::origin::tests::lab;
 use crate::commands::output::format_error;
 use crate::commands::sacct::{self, Sacct, SacctFormat};
@@ -183,8 +183,8 @@ fn squeue_formats() {
 
 #[test]
 fn squeue_machine_output_and_repetition() {
-    assert_eq!(squeue(&["--json"]).data.machine(), Some(Machine::Json));
-    assert_eq!(squeue(&["--yaml=v0.0.40"]).data.machine(), Some(Machine::Yaml));
+    assert_eq!(squeue(&["--json"]).data.machine(), Some(Machine::Json(DataVersion::V38)));
+    assert_eq!(squeue(&["--yaml=v0.0.40"]).data.machine(), Some(Machine::Yaml(DataVersion::V40)));
     assert_eq!(squeue(&["-i", "2"]).iterate, Some(2));
     assert_eq!(squeue(&["-S", "-i"]).sort.as_deref(), Some("-i"));
     assert!(squeue(&["--noconvert", "--only-job-state", "-M", "all", "-P", "--local"]).jobs.is_empty());
@@ -324,7 +324,7 @@ fn sacct_switches() {
     assert_eq!((sacct(&["-b"]).view, sacct(&["-l"]).view), (SacctFormat::Brief, SacctFormat::Long));
     assert_eq!(
         sacct(&["--json", "-S1970-01-01-00:00:01"].map(|w| w.trim_end_matches("-00:00:01"))).data.machine(),
-        Some(Machine::Json)
+        Some(Machine::Json(DataVersion::V38))
     );
     assert_eq!(sacct(&["--unit", "K"]).units, Some('K'));
 }

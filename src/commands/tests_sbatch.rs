@@ -513,9 +513,9 @@ fn option_requeue() {
 
 #[test]
 fn option_parsable_and_wait() {
-    let got = asked(&["--parsable", "-W", "-M", "lab"]);
+    let got = asked(&["--parsable", "-W", "-M", "all"]);
     assert!(got.parsable && got.wait);
-    assert_eq!(got.job.clusters.as_deref(), Some("lab"));
+    assert_eq!(got.job.clusters, Some(Some("slotd")));
 }
 
 #[test]

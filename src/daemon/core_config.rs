@@ -1,26 +1,28 @@
 //! From the settings and this machine to what the scheduling core has to know, and to `scontrol show config`.
 
-use crate::daemon::run::{DaemonError, failed};
+use crate::daemon::run::DaemonError;
 use crate::daemon::settings::{SettingError, Settings};
 use crate::daemon::site::{Site, SiteError, SiteFile};
 use crate::model::Partition;
-use crate::model::gpu::Gpu;
 use crate::model::limit::Limit;
 use crate::model::partition::Host;
-use crate::sched;
+use crate::sched::{self, Capacities};
 use crate::spec::capacity::Capacity;
-use crate::sys::{cpus, memory, system, zone};
+use crate::sys::{system, zone};
 
 /// Memory of a job that asked for none, in MB.
 pub const DEFAULT_MEM_MB: u64 = 512;
 
 /// What the core has to know about this machine and the settings.
 ///
+/// `known` is the host with what was found of the machine.
+///
 /// # Errors
-/// The CPUs of this machine cannot be found.
-pub fn core_config(settings: &Settings, gpus: Vec<Gpu>) -> Result<sched::Config, DaemonError> {
+/// `slotd.toml` has something wrong in it, or a setting leaves nothing of what there is.
+pub fn core_config(settings: &Settings, known: Host) -> Result<sched::Config, DaemonError> {
     let site = settings.site_file.as_ref().map(SiteFile::read).transpose()?.unwrap_or_default();
-    let host = find_host(settings, &site, gpus)?;
+    let capacities = capacities(settings, &site, &known)?;
+    let host = host(settings, capacities, known);
     check_cpus(settings, &site, &host)?;
     let all = partitions(settings, site.partitions);
     let mut config = sched::Config {
@@ -29,6 +31,7 @@ pub fn core_config(settings: &Settings, gpus: Vec<Gpu>) -> Result<sched::Config,
         limits: site.limits,
         zone: zone::local().into(),
         host,
+        capacities,
         default_mem_mb: DEFAULT_MEM_MB,
         batch_tasks: settings.batch_tasks,
         min_job_age_secs: settings.min_job_age.as_secs(),
@@ -37,39 +40,50 @@ pub fn core_config(settings: &Settings, gpus: Vec<Gpu>) -> Result<sched::Config,
         max_tasks: settings.max_tasks,
         reads_gpus: settings.gpu_count.is_none(),
         avoids_used_gpus: settings.avoids_used_gpus,
+        avoids_used_cpus: settings.avoids_used_cpus,
     };
     config.set_partitions(all);
     Ok(config)
 }
 
-/// What a setting makes of what there is.
+/// What a setting says, which leaves something of what there is.
 fn capacity(
     settings: &Settings,
     (variable, ours): (&'static str, Option<Capacity>),
     (key, theirs): (&str, Option<Capacity>),
     line: Option<usize>,
     there: u64,
-) -> Result<u64, DaemonError> {
+) -> Result<Option<Capacity>, DaemonError> {
     let nothing_left = format!("fewer that are kept back: this host has {there}");
     match (ours, theirs) {
-        (Some(ours), _) => {
-            let value = ours.to_string();
-            ours.of(there).ok_or(SettingError { variable, value, expected: nothing_left }.into())
+        (Some(ours), _) if ours.of(there).is_none() => {
+            Err(SettingError { variable, value: ours.to_string(), expected: nothing_left }.into())
         }
-        (None, Some(theirs)) => theirs.of(there).ok_or_else(|| {
+        (None, Some(theirs)) if theirs.of(there).is_none() => {
             let path = settings.site_file.as_ref().map(|file| file.path().to_owned()).unwrap_or_default();
-            SiteError { path, line, what: format!("{key} = {theirs}: expected {nothing_left}") }.into()
-        }),
-        (None, None) => Ok(there),
+            Err(SiteError { path, line, what: format!("{key} = {theirs}: expected {nothing_left}") }.into())
+        }
+        _ => Ok(ours.or(theirs)),
     }
 }
 
-/// Refuses partitions over CPUs that jobs may not use.
+/// How much of what the machine has jobs get: the variables go before the file.
+fn capacities(settings: &Settings, site: &Site, known: &Host) -> Result<Capacities, DaemonError> {
+    let line = |key| site.lines.of_host(key);
+    let there = known.topology.cpus().len() as u64;
+    let cpus = capacity(settings, ("SLOTD_CPUS", settings.cpus), ("cpus", site.cpus), line("cpus"), there)?;
+    let (ours, theirs) = (("SLOTD_MEMORY_MB", settings.mem_mb), ("memory_mb", site.mem_mb));
+    let mem_mb = capacity(settings, ours, theirs, line("memory_mb"), known.machine_mem_mb)?;
+    Ok(Capacities { cpus, mem_mb })
+}
+
+/// Refuses partitions over CPUs that jobs may not use. What is lost may come back.
 fn check_cpus(settings: &Settings, site: &Site, host: &Host) -> Result<(), DaemonError> {
+    let there = host.parts().cpus;
     for partition in &site.partitions {
-        let missing = partition.cpus.iter().flatten().find(|cpu| !host.cpu_ids.contains(cpu));
+        let missing = partition.cpus.iter().flatten().find(|cpu| !there.contains(cpu));
         if let Some(missing) = missing {
-            let there: Vec<String> = host.cpu_ids.iter().map(u32::to_string).collect();
+            let there: Vec<String> = there.iter().map(u32::to_string).collect();
             let path = settings.site_file.as_ref().map(|file| file.path().to_owned()).unwrap_or_default();
             let what =
                 format!("partition {}: there is no CPU {missing}, there are {}", partition.name, there.join(","));
@@ -79,30 +93,20 @@ fn check_cpus(settings: &Settings, site: &Site, host: &Host) -> Result<(), Daemo
     Ok(())
 }
 
-fn find_host(settings: &Settings, site: &Site, gpus: Vec<Gpu>) -> Result<Host, DaemonError> {
-    let found = cpus::probe().map_err(failed("the CPUs of this machine"))?;
-    let there = found.cpus().len() as u64;
-    let line = |key| site.lines.of_host(key);
-    let count = capacity(settings, ("SLOTD_CPUS", settings.cpus), ("cpus", site.cpus), line("cpus"), there)?;
-    // Numbers beyond the real ones are booked like any other, and never bound to.
-    let cpu_ids = sched::count_out(u32::try_from(count).unwrap_or(u32::MAX), &found);
-    let total_mb = memory::probe_total_mb();
-    let (ours, theirs) = (("SLOTD_MEMORY_MB", settings.mem_mb), ("memory_mb", site.mem_mb));
-    let mem_mb = capacity(settings, ours, theirs, line("memory_mb"), total_mb)?;
-    Ok(Host {
+/// The host with what the settings say of it.
+fn host(settings: &Settings, capacities: Capacities, known: Host) -> Host {
+    let mut host = Host {
         name: system::probe_host_name(),
-        topology: found,
-        cpu_ids,
-        mem_mb,
-        gpus,
-        lost_gpus: Vec::new(),
         gpu_shards: settings.gpu_shards,
         gpus_open: settings.gpus_open,
         features: settings.features.clone(),
         kernel: system::probe_os(),
         arch: system::probe_arch(),
         boot_secs: system::probe_boot_secs(),
-    })
+        ..known
+    };
+    capacities.give(&mut host);
+    host
 }
 
 /// The partitions of the settings, those for GPUs last. Which there are a variable says before the file; what the file says
@@ -132,14 +136,23 @@ fn partitions(settings: &Settings, site: Vec<Partition>) -> Vec<Partition> {
 pub fn shown(settings: &Settings, core: &sched::Config) -> Vec<(String, String)> {
     let node = &core.host.name;
     let of_slurm = [
+        ("AccountingStorageEnforce", "none".to_owned()),
+        ("AccountingStorageType", "accounting_storage/slotd".to_owned()),
         ("BatchStartTimeout", "10 sec".to_owned()),
         ("ClusterName", core.cluster.clone()),
         ("DefMemPerNode", core.default_mem_mb.to_string()),
+        ("GresTypes", "gpu,gpumem,shard".to_owned()),
+        ("InactiveLimit", "0 sec".to_owned()),
         ("KillWait", format!("{} sec", settings.kill_wait.as_secs())),
         ("MaxArraySize", core.max_array_size.to_string()),
         ("MaxTasksPerNode", core.max_tasks.to_string()),
         ("MinJobAge", format!("{} sec", core.min_job_age_secs)),
+        ("MpiDefault", "none".to_owned()),
+        ("PreemptMode", "OFF".to_owned()),
+        ("PreemptType", "preempt/none".to_owned()),
         ("PriorityType", "priority/basic".to_owned()),
+        ("ProctrackType", format!("proctrack/{}", if settings.cgroup_base.is_some() { "cgroup" } else { "linuxproc" })),
+        ("PropagateResourceLimits", "ALL".to_owned()),
         ("SchedulerType", "sched/backfill".to_owned()),
         ("SelectType", "select/cons_tres".to_owned()),
         ("SelectTypeParameters", "CR_CPU_MEMORY".to_owned()),
@@ -149,6 +162,9 @@ pub fn shown(settings: &Settings, core: &sched::Config) -> Vec<(String, String)>
     let last = [
         ("SlurmctldHost[0]", format!("{node}({node})")),
         ("StateSaveLocation", format!("{}/lib", settings.root.display())),
+        ("TaskPlugin", "task/affinity".to_owned()),
+        ("TmpFS", "/tmp".to_owned()),
+        ("UnkillableStepTimeout", "60 sec".to_owned()),
     ];
     let all = of_slurm.into_iter().chain(own(settings, core)).chain(last);
     all.map(|(key, value)| (key.to_owned(), value)).collect()
@@ -161,14 +177,16 @@ fn own(settings: &Settings, core: &sched::Config) -> Vec<(&'static str, String)>
         own.map(|partition| partition.name.clone()).collect::<Vec<_>>().join(",")
     };
     let yes = |is_so: bool| if is_so { "yes" } else { "no" }.to_owned();
+    let foreign = |is_avoided: bool| if is_avoided { "avoid" } else { "ignore" }.to_owned();
     let rules = settings.cgroup_rules;
     vec![
         ("SlotdBatchTasks", settings.batch_tasks.name().to_owned()),
         ("SlotdCgroupBase", or_null(settings.cgroup_base.as_ref())),
+        ("SlotdCpuForeign", foreign(settings.avoids_used_cpus)),
         ("SlotdCpuPartitions", partitions(false)),
         ("SlotdCpus", core.host.cpu_ids.len().to_string()),
         ("SlotdFeatures", settings.features.join(",")),
-        ("SlotdGpuForeign", if settings.avoids_used_gpus { "avoid" } else { "ignore" }.to_owned()),
+        ("SlotdGpuForeign", foreign(settings.avoids_used_gpus)),
         ("SlotdGpuHide", yes(!settings.gpus_open)),
         ("SlotdGpuPartitions", partitions(true)),
         ("SlotdGpuShards", settings.gpu_shards.to_string()),

@@ -69,13 +69,9 @@ fn has_open(pid: i32, file: &fs::Metadata) -> bool {
 }
 
 /// How many steps of jobs run in the root: watchers that have one. Those are forks of the daemon's launcher and outlive
-/// both; the launcher itself is the daemon's child.
-pub fn running_steps(paths: &Paths, daemon: Option<i32>) -> usize {
-    let is_watcher = |pid: &i32| {
-        is_of_launcher(*pid, paths.root())
-            && proc::stat(*pid).is_some_and(|stat| Some(stat.ppid) != daemon)
-            && !watcher::is_idle(*pid)
-    };
+/// both.
+pub fn running_steps(paths: &Paths) -> usize {
+    let is_watcher = |pid: &i32| watcher::has_step(*pid) && is_of_launcher(*pid, paths.root());
     proc::all_pids().into_iter().filter(is_watcher).count()
 }
 
@@ -117,6 +113,13 @@ fn is_of_launcher(pid: i32, root: &Path) -> bool {
     is_launcher && named.is_some_and(|named| named == root || named.canonicalize().is_ok_and(|named| named == root))
 }
 
+/// The settings of a daemon, and the file that they are from; empty where there is none.
+#[derive(Default)]
+pub struct Given<'a> {
+    pub file: &'a str,
+    pub settings: Vec<(&'a str, &'a str)>,
+}
+
 /// Starts `program` as the daemon of a root, apart from this process and its terminal, and waits until it serves. It gets
 /// these settings, and of the caller's environment what is no setting: the caller may be a shell or a job with its own.
 ///
@@ -125,7 +128,7 @@ fn is_of_launcher(pid: i32, root: &Path) -> bool {
 pub fn start(
     program: &Path,
     paths: &Paths,
-    settings: &[(&str, &str)],
+    given: &Given<'_>,
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> Result<u32, DetachedError> {
     check_outside(paths)?;
@@ -137,7 +140,10 @@ pub fn start(
     let manager = Manager::listen(paths).map_err(at(paths.run_dir()))?;
     let mut command = Command::new(program);
     command.env_clear().envs(environment.filter(|(name, _)| is_inherited(&name.to_string_lossy())));
-    command.args(["daemon", &format!("--{DETACHED_OPTION}")]).envs(settings.iter().copied());
+    command.args(["daemon", &format!("--{DETACHED_OPTION}")]).envs(given.settings.iter().copied());
+    if !given.file.is_empty() {
+        command.args(["--env-file", given.file]);
+    }
     command.env("SLOTD_ROOT", paths.root()).env("NOTIFY_SOCKET", &manager.address).current_dir("/");
     let child = out
         .try_clone()
@@ -271,7 +277,8 @@ mod tests {
     #[test]
     fn a_program_that_ends_before_it_serves_is_told_with_its_last_words() {
         let dir = tempfile::tempdir().unwrap();
-        let error = start(Path::new("/bin/cat"), &Paths::new(dir.path()), &[], std::env::vars_os()).unwrap_err();
+        let error =
+            start(Path::new("/bin/cat"), &Paths::new(dir.path()), &Given::default(), std::env::vars_os()).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("the daemon ended before it served (exit status: 1)"), "{text}");
         let DetachedError::Ended { said, .. } = error else { panic!("{error}") };

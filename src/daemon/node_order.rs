@@ -1,6 +1,6 @@
 //! What the owner of the host told of its node (`scontrol update NodeName=…`), kept over restarts of the daemon.
 
-use crate::model::node::NodeReason;
+use crate::model::node::Drains;
 use crate::sys::paths::Paths;
 use std::fs;
 use std::io;
@@ -10,28 +10,31 @@ fn path(paths: &Paths) -> PathBuf {
     paths.lib_dir().join("node_state.json")
 }
 
-/// Why it takes no jobs. A file that cannot be read is told in the log: a node that drains for nobody knows what would keep
+/// What is out of use. A file that cannot be read is told in the log: a node that drains for nobody knows what would keep
 /// everybody waiting.
-pub fn read(paths: &Paths) -> Option<NodeReason> {
+pub fn read(paths: &Paths) -> Drains {
     let path = path(paths);
     let read = match fs::read(&path) {
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(|e| e.to_string()),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Drains::default(),
         Err(e) => Err(e.to_string()),
     };
-    read.map_err(|why| log::warn!("{} is left aside, and the node takes jobs: {why}", path.display())).ok()
+    read.unwrap_or_else(|why| {
+        log::warn!("{} is left aside, and the node takes jobs: {why}", path.display());
+        Drains::default()
+    })
 }
 
 /// # Errors
 /// The disk.
-pub fn write(paths: &Paths, reason: Option<&NodeReason>) -> io::Result<()> {
+pub fn write(paths: &Paths, drains: &Drains) -> io::Result<()> {
     let path = path(paths);
-    let Some(reason) = reason else {
+    if drains.is_empty() {
         return fs::remove_file(&path).or_else(|e| if e.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(e) });
-    };
+    }
     let fresh = path.with_extension("new");
     let file = fs::File::create(&fresh)?;
-    serde_json::to_writer(&file, reason)?;
+    serde_json::to_writer(&file, drains)?;
     file.sync_all()?;
     fs::rename(&fresh, &path)
 }

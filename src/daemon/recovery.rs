@@ -109,7 +109,8 @@ pub fn recover(
     let mut core = Core::recover(config, jobs, ended, next_id, daemon_start);
     core.remember(&reader.completed_last(REMEMBERED).map_err(unusable(paths))?);
     core.set_clock(clock::base());
-    core.set_drain(node_order::read(paths));
+    core.set_drains(node_order::read(paths), daemon_start);
+    core.outages_are_known();
     let opening = reboot::bury(&mut core, paths, last_commit, daemon_start);
     let adopted: Vec<Job> = core.jobs().filter(|job| job.run.state.is_active()).cloned().collect();
     let clients = clients_to_expect(core.jobs());

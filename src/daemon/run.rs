@@ -8,19 +8,23 @@ use crate::actors::messages::ProbeGpus;
 use crate::actors::{GpuInventoryActor, Readers};
 use crate::daemon::core_config::core_config;
 use crate::daemon::detached::{self, InsideJob};
+use crate::daemon::machine_watch::MachineWatch;
 use crate::daemon::reboot;
 use crate::daemon::recovery::{Recovered, recover};
 use crate::daemon::session::Hub;
-use crate::daemon::settings::{self, Environment, SettingError, Settings};
+use crate::daemon::settings::{self, SettingError, Settings};
 use crate::daemon::site::SiteError;
+use crate::daemon::sources::Sources;
 use crate::daemon::wiring::{self, Parts};
 use crate::daemon::{database, listener, logging, shutdown};
 use crate::exec::cgroup::CgroupBase;
 use crate::exec::launch_mark::LaunchMark;
 use crate::exec::{Launcher, adopt};
 use crate::model::Timestamp;
+use crate::model::partition::{Host, Machine};
 use crate::store::{Reader, Store, StoreError};
 use crate::sys::gpus::Places;
+use crate::sys::machine;
 use crate::sys::paths::Paths;
 use actix::prelude::*;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -40,6 +44,9 @@ use tokio::signal::unix::{SignalKind, signal};
 pub enum DaemonError {
     #[error(transparent)]
     Setting(#[from] SettingError),
+    /// What is wrong with the file of the settings.
+    #[error("{0}")]
+    SettingsFile(String),
     #[error(transparent)]
     Site(#[from] SiteError),
     #[error("another daemon serves {} already: stop it, or choose another SLOTD_ROOT", .0.display())]
@@ -56,7 +63,10 @@ impl DaemonError {
     /// `RestartPreventExitStatus=`.
     pub fn exit_code(&self) -> u8 {
         match self {
-            DaemonError::Setting(_) | DaemonError::Site(_) | DaemonError::InsideJob(_) => 78,
+            DaemonError::Setting(_)
+            | DaemonError::SettingsFile(_)
+            | DaemonError::Site(_)
+            | DaemonError::InsideJob(_) => 78,
             DaemonError::AlreadyRunning(_) | DaemonError::Start(..) => 1,
         }
     }
@@ -77,23 +87,25 @@ pub fn unusable(paths: &Paths) -> impl Fn(StoreError) -> DaemonError {
     }
 }
 
-/// Runs the daemon of `root` until SIGTERM or SIGINT, with the settings of its environment.
+/// Runs the daemon of `root` until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// What kept it from starting.
-pub fn run(root: PathBuf, env: &Environment) -> Result<(), DaemonError> {
+pub fn run(root: PathBuf, sources: Result<Sources, String>) -> Result<(), DaemonError> {
     let handed = listener::handed_over(&Paths::new(&root));
     // What a failing start leaves: its clients must hear why.
     let waiting = handed.as_ref().and_then(|listener| listener.try_clone().ok());
-    let ended = start(root, env, handed);
+    let ended = start(root, sources, handed);
     if let (Err(error), Some(listener)) = (&ended, waiting) {
         listener::turn_all_away(&listener, &error.to_string());
     }
     ended
 }
 
-fn start(root: PathBuf, env: &Environment, handed: Option<UnixListener>) -> Result<(), DaemonError> {
-    let settings = Settings::read(root, env)?;
+fn start(root: PathBuf, sources: Result<Sources, String>, handed: Option<UnixListener>) -> Result<(), DaemonError> {
+    let sources = sources.map_err(DaemonError::SettingsFile)?;
+    let env = sources.at_start().clone();
+    let settings = Settings::read(root, &env)?;
     let paths = Paths::new(settings.root.clone());
     logging::start(settings.log, env.get(OsStr::new("JOURNAL_STREAM")).map(OsString::as_os_str), &paths.log());
     for name in settings::unknown(env.keys()) {
@@ -105,22 +117,22 @@ fn start(root: PathBuf, env: &Environment, handed: Option<UnixListener>) -> Resu
         std::io::ErrorKind::TimedOut => DaemonError::AlreadyRunning(settings.root.clone()),
         _ => DaemonError::Start("the runtime root cannot be used".to_owned(), e.to_string()),
     })?;
-    let file = paths.db();
+    let database = paths.db();
     let last_commit = reboot::last_commit(&paths);
     if let Err(why) = database::backup_before_migration(&paths) {
         log::warn!("the database could not be copied before its shape is changed: {why}");
     }
-    let store = Store::open(&file).map_err(unusable(&paths))?;
+    let store = Store::open(&database).map_err(unusable(&paths))?;
     store.fill_log();
-    let readers: Result<Vec<_>, _> = (0..Readers::COUNT).map(|_| Reader::open(&file)).collect();
+    let readers: Result<Vec<_>, _> = (0..Readers::COUNT).map(|_| Reader::open(&database)).collect();
     let readers = readers.map_err(unusable(&paths))?;
     // Started before this process grows: the launcher forks cheaply because it is small.
     adopt::await_launches(paths.root()).map_err(failed("an earlier launcher"))?;
     let runtime = runtime().map_err(failed("the runtime"))?;
     System::with_tokio_rt(|| runtime).block_on(async {
         let kill_wait = settings.kill_wait;
-        let hub = serve(settings, &paths, (store, readers), last_commit, handed).await?;
-        if shutdown::is_under_way(env).await {
+        let hub = serve((settings, sources), &paths, (store, readers), last_commit, handed).await?;
+        if shutdown::is_under_way(&env).await {
             shutdown::end_jobs(&hub.scheduler, kill_wait).await;
         }
         log::info!("slotd goes down; running jobs go on");
@@ -158,7 +170,7 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
 
 /// Serves until it is told to stop. The actors go on as long as what it returns lives.
 async fn serve(
-    settings: Settings,
+    (settings, sources): (Settings, Sources),
     paths: &Paths,
     (mut store, readers): (Store, Vec<Reader>),
     last_commit: Option<Timestamp>,
@@ -172,7 +184,9 @@ async fn serve(
     let kept = places.kept();
     let inventory = GpuInventoryActor::new(places, kept).start();
     let gpus = inventory.send(ProbeGpus).await.unwrap_or_default();
-    let mut recovered = recover(core_config(&settings, gpus)?, &mut store, paths, last_commit)?;
+    let Machine { topology, mem_mb } = machine::probe().map_err(failed("the CPUs and the memory of this machine"))?;
+    let known = Host { gpus, topology, machine_mem_mb: mem_mb, ..Host::default() };
+    let mut recovered = recover(core_config(&settings, known)?, &mut store, paths, last_commit)?;
     let mark = LaunchMark::open(paths.root());
     if let Some(at_death) = mark.before() {
         log::error!("the daemon before this one died while it launched job {}", at_death.step);
@@ -182,6 +196,7 @@ async fn serve(
     log_start(paths, &recovered);
     let parts = Parts {
         settings,
+        sources,
         paths: paths.clone(),
         launcher,
         mark,
@@ -196,7 +211,7 @@ async fn serve(
     let listener = listener::listen(paths, handed).map_err(failed("the socket"))?;
     actix::spawn(listener::serve(listener, Rc::clone(&hub)));
     tell_manager(NotifyState::Ready);
-    until_told(inventory).await?;
+    until_told(inventory, &hub.machine).await?;
     tell_manager(NotifyState::Stopping);
     // Those who connect from now on are told at once that nobody is there. In a socket that was handed over they wait for
     // the next daemon.
@@ -254,8 +269,8 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// Waits for SIGTERM or SIGINT; SIGHUP looks for GPUs again.
-async fn until_told(inventory: Addr<GpuInventoryActor>) -> Result<(), DaemonError> {
+/// Waits for SIGTERM or SIGINT; SIGHUP looks again what the machine has.
+async fn until_told(inventory: Addr<GpuInventoryActor>, machine: &Rc<MachineWatch>) -> Result<(), DaemonError> {
     let listen = |kind| signal(kind).map_err(failed("signals"));
     let (mut term, mut int, mut hup) =
         (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?, listen(SignalKind::hangup())?);
@@ -263,7 +278,10 @@ async fn until_told(inventory: Addr<GpuInventoryActor>) -> Result<(), DaemonErro
         tokio::select! {
             _ = term.recv() => return Ok(()),
             _ = int.recv() => return Ok(()),
-            _ = hup.recv() => inventory.do_send(ProbeGpus),
+            _ = hup.recv() => {
+                inventory.do_send(ProbeGpus);
+                drop(actix::spawn(Rc::clone(machine).look_again()));
+            }
         }
     }
 }

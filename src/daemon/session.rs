@@ -3,16 +3,20 @@
 //! A session decides nothing: it forwards each request as a message and writes what comes back. A malformed request
 //! or a vanished client ends the session and nothing else.
 
+use crate::actors::feed::Feed;
 use crate::actors::messages::*;
 use crate::actors::news::NewsSender;
 use crate::actors::{GpuInventoryActor, Readers, SchedulerActor};
 use crate::daemon::answers::{Answers, Reply};
 use crate::daemon::history::History;
+use crate::daemon::machine_watch::MachineWatch;
 use crate::daemon::requests::Requests;
 use crate::daemon::settings::Settings;
+use crate::daemon::sources::Sources;
 use crate::daemon::wire::FrameReader;
 use crate::exec::launch_spec::StepUsage;
 use crate::model::change::LaunchTexts;
+use crate::model::changed::Changed;
 use crate::model::job::ClientProcess;
 use crate::model::{Job, JobId, JobRef, Refusal, StepId, Timestamp};
 use crate::protocol::answer::Answer;
@@ -28,7 +32,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
-use tokio::sync::{RwLock, mpsc};
+use tokio::sync::{Mutex, RwLock, mpsc};
 use tokio::time::timeout;
 
 mod changes;
@@ -45,6 +49,7 @@ pub struct Hub {
     /// `scontrol show config`.
     pub config: RefCell<Vec<(String, String)>>,
     pub settings: Arc<Settings>,
+    pub sources: Arc<Sources>,
     pub clock: fn() -> Timestamp,
     /// Names the steps' requests while they wait.
     pub next_ticket: Cell<u64>,
@@ -55,6 +60,9 @@ pub struct Hub {
     pub history: Rc<History>,
     /// Held by those who ask the database about the past and act on the answer.
     pub past_in_use: Arc<RwLock<()>>,
+    pub machine: Rc<MachineWatch>,
+    /// Held by those who change what of the node is out of use.
+    pub node_orders: Mutex<()>,
 }
 
 /// What a client holds: to be released when it is gone.
@@ -64,6 +72,20 @@ struct Held {
     tickets: Vec<u64>,
     /// The job whose steps it manages.
     managed: Option<(JobId, ClientProcess)>,
+    /// What has changed, for a client that has asked for it once.
+    feed: Option<Feed>,
+    /// It is asked for now.
+    watches: bool,
+}
+
+impl Held {
+    /// What has changed, once somebody wants to know and something has.
+    async fn changed(&self) -> Changed {
+        match &self.feed {
+            Some(feed) if self.watches => feed.next().await,
+            _ => std::future::pending().await,
+        }
+    }
 }
 
 struct Session {
@@ -121,6 +143,10 @@ pub async fn serve(socket: UnixStream, hub: Rc<Hub>) {
                 session.note(&news);
                 hub.answers.send(&socket, news, Vec::new()).await
             }
+            changed = session.held.changed() => {
+                session.held.watches = false;
+                hub.answers.send(&socket, Answer::Changed(changed), Vec::new()).await
+            }
             frame = next_within(&mut frames, (!is_held).then_some(idle)) => match frame {
                 Some(Ok((frame, fds))) => {
                     idle = BETWEEN_REQUESTS;
@@ -165,7 +191,8 @@ fn plain(answer: Answer) -> Option<Reply> {
 impl Session {
     /// Whether something runs, or waits, that this client is told of.
     fn is_held(&self) -> bool {
-        self.held.allocation.is_some() || !self.held.tickets.is_empty() || self.news.strong_count() > 1
+        let held = &self.held;
+        held.allocation.is_some() || held.watches || !held.tickets.is_empty() || self.news.strong_count() > 1
     }
 
     /// `None`: the answer comes as news.
@@ -204,8 +231,8 @@ impl Session {
             Request::Diagnostics { reset } => return self.diagnostics(reset).await,
             Request::Control { jobs, action } => return self.control(jobs, action).await,
             Request::Cancel(ask) => return self.cancel(ask).await,
-            Request::WaitStart(job) => return self.wait(job, true).await,
-            Request::WaitEnd(job) => return self.wait(job, false).await,
+            Request::WaitEnd(job) => return self.wait_end(job).await,
+            Request::Watch => return self.watch().await,
             Request::Attach { job, client, step, holds } => return self.attach(job, client, step, holds).await,
             Request::LaunchStep(launch) => return self.launch_step(launch, raw, fds).await,
             Request::Release { job, exit } => {
@@ -226,6 +253,10 @@ impl Session {
                 self.held.managed = None;
                 hub.scheduler.send(LeaveSteps { job, client, unused: Some(unused) }).await?;
                 plain(Answer::Recorded)
+            }
+            Request::GiveBack { job, client, gift } => {
+                hub.scheduler.send(GiveBack { job, client, gift }).await?;
+                None
             }
             Request::StepMeasured { ticket, usage, pids } => {
                 let usage = StepUsage { total: usage, pids, ..StepUsage::default() };
@@ -249,15 +280,24 @@ impl Session {
         Ok(plain(Answer::Diagnostics(Box::new(answer))))
     }
 
-    /// Until a job has started (`start`), or until it has ended.
-    async fn wait(&self, job: JobId, start: bool) -> Replied {
-        let view = self.hub.scheduler.send(WatchJob { job, start, news: self.news.clone() }).await?;
+    /// Until a job has ended.
+    async fn wait_end(&self, job: JobId) -> Replied {
+        let view = self.hub.scheduler.send(WatchJob { job, news: self.news.clone() }).await?;
         Ok(match view.map(Box::new) {
             Some(view) if view.run.state.is_terminal() => plain(Answer::Ended { view }),
-            Some(view) if start && view.run.state.is_active() => plain(Answer::Granted { view }),
             Some(_) => None,
             None => refused(Refusal::UnknownJob),
         })
+    }
+
+    async fn watch(&mut self) -> Replied {
+        if self.held.feed.is_none() {
+            let feed = Feed::new();
+            self.hub.scheduler.send(WatchChanges(feed.sender())).await?;
+            self.held.feed = Some(feed);
+        }
+        self.held.watches = true;
+        Ok(None)
     }
 
     async fn attach(&mut self, job: JobId, client: ClientProcess, step: Option<StepId>, holds: bool) -> Replied {

@@ -38,7 +38,7 @@ pub const MOST_CPUS: u64 = 65_536;
 pub const MOST_MB: u64 = 1 << 40;
 
 /// All settings, by the names of their variables.
-pub const VARIABLES: [&str; 25] = [
+pub const VARIABLES: [&str; 26] = [
     "SLOTD_ROOT",
     "SLOTD_CONFIG",
     "SLOTD_CPU_PARTITIONS",
@@ -56,6 +56,7 @@ pub const VARIABLES: [&str; 25] = [
     "SLOTD_GPU_FOREIGN",
     "SLOTD_GPU_HIDE",
     "SLOTD_CPUS",
+    "SLOTD_CPU_FOREIGN",
     "SLOTD_MEMORY_MB",
     "SLOTD_BATCH_TASKS",
     MAX_TASKS_SETTING,
@@ -64,6 +65,22 @@ pub const VARIABLES: [&str; 25] = [
     "SLOTD_KEEP_DAYS",
     "SLOTD_KEEP_JOBS",
     "SLOTD_LOG",
+];
+
+/// Those that hold as soon as the configuration is read again; the others are for a daemon as long as it runs.
+pub const LIVE: [&str; 12] = [
+    "SLOTD_CONFIG",
+    "SLOTD_CPU_PARTITIONS",
+    "SLOTD_GPU_PARTITIONS",
+    "SLOTD_FEATURES",
+    SHARDS_SETTING,
+    "SLOTD_GPU_FOREIGN",
+    "SLOTD_GPU_HIDE",
+    "SLOTD_CPUS",
+    "SLOTD_CPU_FOREIGN",
+    "SLOTD_MEMORY_MB",
+    MAX_TASKS_SETTING,
+    "SLOTD_MIN_JOB_AGE",
 ];
 
 /// How the daemon of one root works.
@@ -91,6 +108,8 @@ pub struct Settings {
     pub avoids_used_gpus: bool,
     /// Jobs that have no GPU see them all the same.
     pub gpus_open: bool,
+    /// CPUs that processes use that no job started are given to no job.
+    pub avoids_used_cpus: bool,
     /// `None`: what the kernel says.
     pub cpus: Option<Capacity>,
     /// `None`: `MemTotal`. Megabytes.
@@ -140,6 +159,7 @@ impl Settings {
             gpu_shards: vars.number(SHARDS_SETTING, "a number of parts of a GPU", 0..=1024)?.unwrap_or(0),
             avoids_used_gpus: vars.word("SLOTD_GPU_FOREIGN", [("ignore", false), ("avoid", true)])?,
             gpus_open: vars.word("SLOTD_GPU_HIDE", [("yes", false), ("no", true)])?,
+            avoids_used_cpus: vars.word("SLOTD_CPU_FOREIGN", [("ignore", false), ("avoid", true)])?,
             cpus: vars.capacity("SLOTD_CPUS", "a number of CPUs", MOST_CPUS)?,
             mem_mb: vars.capacity("SLOTD_MEMORY_MB", "a number of megabytes", MOST_MB)?,
             max_tasks: vars
@@ -154,6 +174,26 @@ impl Settings {
         };
         settings.check_partitions()?;
         Ok(settings)
+    }
+
+    /// The same with those of [`LIVE`] as they are there.
+    #[must_use]
+    pub fn with_live(&self, now: Settings) -> Settings {
+        Settings {
+            site_file: now.site_file,
+            cpu_partitions: now.cpu_partitions,
+            gpu_partitions: now.gpu_partitions,
+            features: now.features,
+            gpu_shards: now.gpu_shards,
+            avoids_used_gpus: now.avoids_used_gpus,
+            gpus_open: now.gpus_open,
+            cpus: now.cpus,
+            avoids_used_cpus: now.avoids_used_cpus,
+            mem_mb: now.mem_mb,
+            max_tasks: now.max_tasks,
+            min_job_age: now.min_job_age,
+            ..self.clone()
+        }
     }
 
     /// Each partition has a name of its own.

@@ -16,10 +16,12 @@ use crate::actors::{GpuInventoryActor, NotifierActor, ReaderActor, Readers, Sche
 use crate::daemon::answers::Answers;
 use crate::daemon::core_config;
 use crate::daemon::history::{self, History, Keep};
+use crate::daemon::machine_watch::MachineWatch;
 use crate::daemon::recovery::Recovered;
 use crate::daemon::requests::Requests;
 use crate::daemon::session::Hub;
 use crate::daemon::settings::Settings;
+use crate::daemon::sources::Sources;
 use crate::daemon::{alarm, client_watch};
 use crate::exec::Launcher;
 use crate::exec::cgroup::CgroupBase;
@@ -42,6 +44,7 @@ use tokio::sync::{Semaphore, watch};
 /// What the actors are made of.
 pub struct Parts {
     pub settings: Settings,
+    pub sources: Sources,
     pub paths: Paths,
     pub launcher: Launcher,
     pub mark: LaunchMark,
@@ -55,7 +58,7 @@ pub struct Parts {
 
 /// Starts all actors, adopts what runs, and returns what the sessions talk to.
 pub fn start(parts: Parts) -> Hub {
-    let Parts { settings, paths, launcher, mark, cgroups, store, readers, inventory, recovered } = parts;
+    let Parts { settings, sources, paths, launcher, mark, cgroups, store, readers, inventory, recovered } = parts;
     let Recovered { core, adopted, clients, daemon_start, opening, untold } = recovered;
     let config = core.config();
     let (shown, node, batch_tasks) =
@@ -74,6 +77,7 @@ pub fn start(parts: Parts) -> Hub {
         notifier: start_notifier(&settings, untold, &scheduler),
         next_notice,
         gpus: inventory.clone().recipient(),
+        root: paths.root().to_owned(),
         runners: runners(RunnerSetup {
             outputs: runner_outputs(&scheduler),
             launcher: Arc::new(launcher),
@@ -97,6 +101,8 @@ pub fn start(parts: Parts) -> Hub {
     for (job, client) in clients {
         actix::spawn(expect_client(scheduler.clone(), job, client));
     }
+    let machine = Rc::new(MachineWatch::new(scheduler.clone()));
+    actix::spawn(Rc::clone(&machine).follow());
     let past_in_use = Arc::default();
     let actors = history::Actors { scheduler: scheduler.clone(), store, in_use: Arc::clone(&past_in_use) };
     let history = Rc::new(History::new(paths.clone(), actors));
@@ -108,6 +114,7 @@ pub fn start(parts: Parts) -> Hub {
         paths,
         config: RefCell::new(shown),
         settings: Arc::new(settings),
+        sources: Arc::new(sources),
         clock: clock::now,
         next_ticket: Cell::new(1),
         connections: Cell::new(0),
@@ -115,6 +122,8 @@ pub fn start(parts: Parts) -> Hub {
         requests: Requests::default(),
         history,
         past_in_use,
+        machine,
+        node_orders: Default::default(),
     }
 }
 

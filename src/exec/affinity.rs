@@ -21,6 +21,25 @@ pub fn bind(cpus: &[u32]) -> io::Result<()> {
     sched_setaffinity(Pid::from_raw(0), &set).map_err(|e| failed(cpus, e))
 }
 
+/// Lets the threads of a process follow a change of the CPUs that it may have: those that may run on all of `from` may run
+/// on all of `to`, and none stays on a CPU that is not in `to`. A thread that has chosen some of the others for itself keeps
+/// them. Nothing happens to one that is gone, or that the system lets nobody move.
+pub fn follow(pid: i32, from: &[u32], to: &[u32]) {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    for thread in threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).map(Pid::from_raw) {
+        let Ok(set) = sched_getaffinity(thread) else { continue };
+        let may_use = |cpu: &&u32| set.is_set(**cpu as usize).unwrap_or(false);
+        let had_all = !from.is_empty() && from.iter().all(|cpu| may_use(&cpu));
+        let kept: Vec<u32> = to.iter().filter(may_use).copied().collect();
+        let wanted = if had_all || kept.is_empty() { to } else { &kept };
+        let mut cpus = CpuSet::new();
+        let is_whole = wanted.iter().all(|cpu| cpus.set(*cpu as usize).is_ok());
+        if is_whole && !wanted.is_empty() && cpus != set {
+            let _ = sched_setaffinity(thread, &cpus);
+        }
+    }
+}
+
 /// The CPUs that the calling process may use, as Slurm writes them: a hexadecimal mask without leading zeros.
 pub fn mask() -> String {
     let Ok(set) = sched_getaffinity(Pid::from_raw(0)) else { return "0x0".to_owned() };

@@ -15,7 +15,6 @@ use crate::exec::job_files::reason;
 use crate::model::StepId;
 use crate::model::tres::Allocation;
 use cgroups_rs::fs::cpu::CpuController;
-use cgroups_rs::fs::cpuset::CpuSetController;
 use cgroups_rs::fs::memory::MemController;
 use cgroups_rs::fs::pid::PidController;
 use cgroups_rs::fs::{Cgroup, ControllIdentifier, Controller, MaxValue, Subsystem};
@@ -115,11 +114,11 @@ impl JobCgroup {
         // Where jobs share a CPU: a weight counts for all CPUs of a job together, so that each of them needs its part.
         let weight = CPU_WEIGHT.saturating_mul(alloc.tres.cpus.max(1)).min(MAX_WEIGHT);
         set(&self.dir, "cpu.weight", &weight.to_string())?;
-        // `SLOTD_CPUS` may promise more CPUs than there are.
-        if self.has("cpuset.cpus") && affinity::may_use(&alloc.cpu_ids) {
-            let cpus: Vec<String> = alloc.cpu_ids.iter().map(u32::to_string).collect();
-            let cpuset: &CpuSetController = self.controller("cpuset")?;
-            cpuset.set_cpus(&cpus.join(",")).map_err(refused("cpuset.cpus"))?;
+        if self.has("cpuset.cpus") {
+            // `SLOTD_CPUS` may promise more CPUs than there are: then all, also for a job that had fewer before.
+            let held = affinity::may_use(&alloc.cpu_ids);
+            let cpus: Vec<String> = alloc.cpu_ids.iter().filter(|_| held).map(u32::to_string).collect();
+            set(&self.dir, "cpuset.cpus", &cpus.join(","))?;
         }
         let most = match rules.max_processes {
             MaxProcesses::Number(most) => Some(u64::from(most)),
@@ -286,11 +285,11 @@ fn set_memory(dir: &Path, memory: &MemController, mem_mb: u64) -> Result<(), Cgr
     memory.set_limit(bytes).map_err(|e| failed(dir, format_args!("could not set memory.max: {e}")))
 }
 
-/// Writes a control file, which is never made where it is missing.
+/// Writes a control file, which is never made where it is missing. The line is ended, so that nothing is a value too.
 fn set(dir: &Path, file: &str, value: &str) -> Result<(), CgroupError> {
     let opened = fs::OpenOptions::new().write(true).open(dir.join(file));
     opened
-        .and_then(|mut file| io::Write::write_all(&mut file, value.as_bytes()))
+        .and_then(|mut file| io::Write::write_all(&mut file, format!("{value}\n").as_bytes()))
         .map_err(|e| failed(dir, format_args!("could not set {file} to {value}: {}", reason(&e))))
 }
 

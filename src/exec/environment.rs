@@ -6,9 +6,9 @@
 use crate::model::gpu::{Gpu, Maker};
 use crate::model::partition::Host;
 use crate::model::placement::{Distribution, MemBind, Placement, Spread};
-use crate::model::request::MemRequest;
+use crate::model::request::{MemRequest, OpenMode};
 use crate::model::tres::Allocation;
-use crate::model::{ArrayRole, Job, StepId};
+use crate::model::{ArrayRole, Job, StepId, StepKey};
 use crate::protocol::request::StepLaunch;
 
 /// Variables in the order in which they are set.
@@ -122,12 +122,15 @@ impl<'a> Environment<'a> {
             self.set("SLURM_NTASKS", request.task_count());
             self.set("SLURM_NPROCS", request.task_count());
         }
+        self.set_some("SLURM_OPEN_MODE", request.open_mode.map(open_mode_letter));
         self.set_some("SLURM_OVERCOMMIT", request.overcommit.then_some(1));
         self.set_some("SLURM_NTASKS_PER_NODE", request.ntasks_per_node);
         self.set_some("SLURM_CPUS_PER_TASK", request.cpus_per_task);
         self.placement(&request.placement);
         match request.mem {
-            MemRequest::Default | MemRequest::PerNode(_) => self.set("SLURM_MEM_PER_NODE", alloc.tres.mem_mb),
+            // What nobody asked for would be an option of every sbatch and srun inside.
+            MemRequest::Default => {}
+            MemRequest::PerNode(_) => self.set("SLURM_MEM_PER_NODE", alloc.tres.mem_mb),
             MemRequest::PerCpu(mb) => self.set("SLURM_MEM_PER_CPU", mb),
             MemRequest::PerGpu(mb) => self.set("SLURM_MEM_PER_GPU", mb),
         }
@@ -185,6 +188,7 @@ impl<'a> Environment<'a> {
     /// What slurmd adds on the node.
     fn node(&mut self, cpus: u32) {
         let request = &self.job.request;
+        self.set("HOSTNAME", self.node);
         self.set("SLURMD_NODENAME", self.node);
         self.set("SLURM_CPUS_ON_NODE", cpus);
         self.set("SLURM_JOB_UID", request.uid);
@@ -247,6 +251,14 @@ fn ordinals(host: &Host, ids: &[u32]) -> Variables {
     vars.into_iter().collect()
 }
 
+/// As Slurm tells it.
+fn open_mode_letter(mode: OpenMode) -> char {
+    match mode {
+        OpenMode::Append => 'a',
+        OpenMode::Truncate => 't',
+    }
+}
+
 fn list(ids: &[u32]) -> String {
     ids.iter().map(u32::to_string).collect::<Vec<_>>().join(",")
 }
@@ -256,9 +268,20 @@ fn ranks(ntasks: u32) -> String {
     list(&(0..ntasks).collect::<Vec<_>>())
 }
 
-/// The variables that tell a process of the GPUs of its job, but for the one that hides the others.
-pub fn gpus_of_a_job() -> Vec<String> {
-    ["SLURM_GPUS_ON_NODE", "SLURM_STEP_GPUS", "GPU_DEVICE_ORDINAL"].map(str::to_owned).to_vec()
+/// What leads a rank to those of its own step.
+const PMI: [&str; 4] = ["PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_JOBID"];
+
+/// Variables of the process that calls srun that are not true of the step. With `hides_gpus` it is without the GPUs that its
+/// job has: then all that tells of those, but for the variable that hides the others.
+pub fn stale_in_step(hides_gpus: bool) -> Vec<String> {
+    let gpus = ["SLURM_GPUS_ON_NODE", "SLURM_STEP_GPUS", "GPU_DEVICE_ORDINAL"];
+    PMI.iter().chain(gpus.iter().filter(|_| hides_gpus)).map(ToString::to_string).collect()
+}
+
+/// What a rank finds the others by: `end` is the descriptor of its line to the watcher.
+pub fn pmi_variables(step: StepKey, rank: u32, size: usize, end: i32) -> Variables {
+    let values = [end.to_string(), rank.to_string(), size.to_string(), step.to_string()];
+    PMI.map(str::to_owned).into_iter().zip(values).collect()
 }
 
 /// What differs from task to task. `SLURM_TASK_PID` is set by the task itself. `gpus` are those of this
@@ -303,6 +326,7 @@ pub fn stale_variables(env: &[u8]) -> Vec<String> {
         .filter(|name| {
             PREFIXES.iter().any(|p| name.starts_with(p))
                 || NAMES.contains(name)
+                || PMI.contains(name)
                 || (gpus_are_ours && [CUDA, ROCM, "CUDA_DEVICE_ORDER"].contains(name))
         })
         .map(str::to_string)
@@ -378,7 +402,7 @@ mod tests {
             ("SLURM_JOB_NODELIST", "vm"),
             ("SLURMD_NODENAME", "vm"),
             ("SLURM_SUBMIT_DIR", "/d"),
-            ("SLURM_MEM_PER_NODE", "512"),
+            ("HOSTNAME", "vm"),
             ("SLURM_TASKS_PER_NODE", "1"),
             ("SLURM_CPUS_ON_NODE", "2"),
             ("SLURM_GTIDS", "0"),
@@ -459,7 +483,7 @@ mod tests {
             argv: Vec::new(),
             work_dir: String::new(),
             umask: Some(0o22),
-            rlimits: Vec::new(),
+            rlimits: Default::default(),
             streams: Vec::new(),
             pty: false,
             tie: None,

@@ -3,7 +3,7 @@
 //! The database knows more. This is for a database that was lost, or that is older than what ran since.
 
 use crate::exec::job_files::{self, SCRIPT};
-use crate::exec::{LaunchError, adopt};
+use crate::exec::{LaunchError, adopt, launch_spec};
 use crate::model::exit::Trace;
 use crate::model::{Job, JobId, StepId};
 use std::fs;
@@ -11,11 +11,15 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The job as it was launched (JSON), in its directory. For its user alone: it has the command line.
+/// The job as it was launched (JSON), in its directory, unless it was over at once: `exit_status` tells it then. For its user
+/// alone: it has the command line.
 pub(super) const JOB: &str = "job.json";
 
 /// The launch as a script, with the environment of the job.
 pub(super) const RUNNER: &str = "runner.sh";
+
+/// Where the manager of the job's steps listens, as long as there is one.
+pub const MANAGERS_SOCKET: &str = "sjobmgr.sock";
 
 /// A link to the job's cgroup, while there is one.
 const CGROUP: &str = "cgroup";
@@ -74,11 +78,9 @@ pub fn forget_cgroup(job_dir: &Path) {
 /// What was launched in a job directory. What cannot be read there is not known.
 pub fn look(job_dir: &Path) -> Found {
     let Ok(entries) = fs::read_dir(job_dir) else { return Found::default() };
-    let mut found = Found::default();
+    let mut found = Found { job: job_files::read_job(job_dir), steps: Vec::new() };
     for name in entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
-        if name == JOB {
-            found.job = fs::read(job_dir.join(JOB)).ok().and_then(|text| serde_json::from_slice(&text).ok());
-        } else if let Some((step, run)) = socket_of(&name) {
+        if let Some((step, run)) = socket_of(&name) {
             // Its record is in place before the socket goes.
             found.steps.push(Trace { step, run, ended: None });
         } else if let Some(step) = record_of(&name)
@@ -107,7 +109,7 @@ fn record_of(name: &str) -> Option<StepId> {
 
 /// Whether the job was launched, in this run or an earlier one.
 pub fn was_launched(job_dir: &Path) -> bool {
-    job_dir.join(JOB).exists()
+    job_dir.join(JOB).exists() || launch_spec::exit_path(job_dir, StepId::Batch).exists()
 }
 
 /// The batch script of a job, where it has one.
@@ -175,6 +177,7 @@ pub fn forget_launch(job_dir: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::LaunchSpec;
     use crate::model::{ExitCode, ExitRecord};
 
     #[test]
@@ -203,6 +206,27 @@ mod tests {
         assert_eq!(found.job, Some(job));
         let batch = Trace { step: StepId::Batch, run: 1, ended: None };
         assert_eq!(found.steps, [batch, Trace { step: StepId::Num(0), run: 1, ended: Some(record) }]);
+    }
+
+    #[test]
+    fn a_job_that_was_over_at_once_is_known_by_its_exit_record_and_the_last_run_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = |restarts| {
+            let mut job = Job { id: JobId(3), ..Job::default() };
+            job.run.restarts = restarts;
+            job
+        };
+        let spec =
+            |job| LaunchSpec { job_dir: dir.path().to_owned(), job: Some(Box::new(job)), ..LaunchSpec::default() };
+        assert!(!was_launched(dir.path()));
+        job_files::write_record(&spec(run(0)), &ExitRecord::default()).unwrap();
+        assert!(was_launched(dir.path()));
+        assert_eq!(look(dir.path()).job, Some(run(0)));
+        job_files::write_job(&spec(run(1))).unwrap();
+        assert_eq!(look(dir.path()).job, Some(run(1)));
+        job_files::write_record(&spec(run(2)), &ExitRecord { run: 2, ..ExitRecord::default() }).unwrap();
+        let found = look(dir.path());
+        assert_eq!((found.job, found.steps[0].run), (Some(run(2)), 2));
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use crate::exec::LaunchError;
 use crate::exec::job_dirs::JOB;
 use crate::exec::launch_spec::{LaunchSpec, TaskSpec, exit_path};
-use crate::model::ExitRecord;
+use crate::model::{ExitRecord, Job, StepId};
 use crate::protocol::request::Stream;
 use crate::sys::ownership;
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::linkat;
+use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -61,7 +62,9 @@ fn is_program(path: &Path, text: &[u8]) -> bool {
 fn put(path: &Path, text: &[u8], mode: u32, old: Old) -> io::Result<()> {
     let Some(mut file) = nameless(path, mode)? else { return put_by_name(path, text, mode, old) };
     file.write_all(text)?;
-    let file = only_for_reading(file)?;
+    if mode == PROGRAM {
+        file = only_for_reading(file)?;
+    }
     let own = format!("/proc/self/fd/{}", file.as_raw_fd());
     let link = |to: &Path| Ok(linkat(AT_FDCWD, own.as_str(), AT_FDCWD, to, AtFlags::AT_SYMLINK_FOLLOW)?);
     match unless_there(link(path)) {
@@ -209,9 +212,36 @@ pub(super) fn make_job_dir(path: &Path) -> Result<(), LaunchError> {
     ownership::check_own_dir(path).map_err(LaunchError::own_file("use the directory", path))
 }
 
+/// The file of an exit record. Of a batch script that was over at once it tells the job as well: one file costs less than
+/// two.
+#[derive(Serialize)]
+struct RecordFile<'a> {
+    #[serde(flatten)]
+    record: &'a ExitRecord,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<&'a Job>,
+}
+
+/// The job that such a file tells of.
+#[derive(Deserialize)]
+struct JobOfRecord {
+    #[serde(default)]
+    job: Option<Job>,
+}
+
 /// Puts the exit record in its place, whole or not at all.
 pub(super) fn write_record(spec: &LaunchSpec, record: &ExitRecord) -> io::Result<()> {
-    put(&exit_path(&spec.job_dir, spec.step.step), &serde_json::to_vec(record)?, 0o600, Old::Goes)
+    let file = RecordFile { record, job: spec.job.as_deref() };
+    put(&exit_path(&spec.job_dir, spec.step.step), &serde_json::to_vec(&file)?, 0o600, Old::Goes)
+}
+
+/// The job as its directory has it: as the last run tells it.
+pub(super) fn read_job(job_dir: &Path) -> Option<Job> {
+    let read = |path: &Path| fs::read(path).ok();
+    let noted = read(&job_dir.join(JOB)).and_then(|text| serde_json::from_slice(&text).ok());
+    let record = read(&exit_path(job_dir, StepId::Batch));
+    let of_record = record.and_then(|text| serde_json::from_slice::<JobOfRecord>(&text).ok()?.job);
+    [noted, of_record].into_iter().flatten().max_by_key(|job: &Job| job.run.restarts)
 }
 
 /// Makes an exit record that is in its place outlast a loss of power. `dir` is the job directory.

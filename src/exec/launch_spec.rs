@@ -2,7 +2,8 @@
 //!
 //! Data only. How it travels is `wire`; who sends what is told in `launcher` and `watcher`.
 
-pub use crate::model::request::Rlimit;
+use crate::model::rlimits::Rlimits;
+use crate::model::step_request::Mpi;
 use crate::model::tres::Usage;
 use crate::model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
 use crate::protocol::request::Stream;
@@ -36,7 +37,7 @@ pub struct LaunchSpec {
     /// Where it cannot be entered, nothing is launched.
     pub work_dir: PathBuf,
     pub umask: Option<u32>,
-    pub rlimits: Vec<Rlimit>,
+    pub rlimits: Rlimits,
     /// At least one, by rank.
     pub tasks: Vec<TaskSpec>,
     /// Task 0 leads a session of its own and its standard input becomes its controlling terminal.
@@ -47,12 +48,15 @@ pub struct LaunchSpec {
     pub oom_score_adj: u32,
     /// The whole step ends when a task ends with anything but 0 (`srun --kill-on-bad-exit`).
     pub kill_on_bad_exit: bool,
+    /// The tasks are ranks of an MPI program, which the watcher introduces to each other.
+    pub mpi: Mpi,
     /// The step's own time limit, seconds from its start, suspension not counted (`srun --time` inside a job). That of
     /// the job is the daemon's business; this one holds whether a daemon runs or not.
     pub time_limit_secs: Option<u64>,
     /// What a watcher needs to know to end its step by itself.
     pub own_end: OwnEnd,
-    /// The job of the first launch in its directory, for `<job_dir>/job.json`: what is known of it without the database.
+    /// The job of the first launch in its directory, for `<job_dir>/job.json` or the exit record: what is known of it without
+    /// the database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<Box<Job>>,
     /// Why it cannot be launched, as the daemon found: the watcher tells it in the step's output.
@@ -77,12 +81,13 @@ impl Default for LaunchSpec {
             argv: Vec::new(),
             work_dir: PathBuf::from("/"),
             umask: None,
-            rlimits: Vec::new(),
+            rlimits: Rlimits::default(),
             tasks: Vec::new(),
             pty: false,
             cgroup: None,
             oom_score_adj: 0,
             kill_on_bad_exit: false,
+            mpi: Mpi::None,
             time_limit_secs: None,
             own_end: OwnEnd::default(),
             job: None,
@@ -93,8 +98,8 @@ impl Default for LaunchSpec {
     }
 }
 
-/// How a watcher ends its step by itself, at the step's time limit or after a task that failed: with Slurm's line in its
-/// output, SIGTERM, and SIGKILL after the grace.
+/// How a watcher ends its step by itself, at the step's time limit, after a task that failed or when the client is gone:
+/// with Slurm's line in its output, SIGTERM, and SIGKILL after the grace.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OwnEnd {
@@ -221,7 +226,8 @@ pub enum StepCommand {
     /// A line for the standard error of task 0; a newline is added.
     Notice(String),
     /// The daemon ends the step, `timed_out` because of the job's time limit: the record says so, should no daemon be there
-    /// to say it. Nothing happens to the processes. The notice is a line for the standard error of task 0: only the first
+    /// to say it. Nothing happens to the processes, and a SIGTERM that follows is for those that have not had one for
+    /// another such reason. The notice is a line for the standard error of task 0: only the first
     /// one, however many daemons end the step.
     Ends {
         timed_out: bool,
@@ -234,6 +240,12 @@ pub enum StepCommand {
     Resume,
     /// SIGKILL to every process until none is left.
     KillAll,
+    /// The job has these CPUs now, and had others: no process of the step stays on one that is not there any more. Those that
+    /// may run on all of `from` may run on all of `to`.
+    Move {
+        from: Vec<u32>,
+        to: Vec<u32>,
+    },
     /// Asks for `StepEvent::Usage`.
     Usage,
 }

@@ -2,9 +2,9 @@
 
 use super::adopt::{self, Adoption};
 use super::launch_spec::{SignalScope, StepEvent, TaskSpec};
-use super::launcher;
 use super::{LaunchSpec, Launcher, StepCommand, StepHandle};
-use crate::model::{ExitCode, ExitRecord, JobId, StepId, StepKey};
+use super::{job_dirs, launcher};
+use crate::model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey};
 use crate::protocol::request::Stream;
 use std::fs;
 use std::io::{Read, Write};
@@ -679,6 +679,7 @@ async fn what_the_daemon_found_wrong_stands_in_the_output() {
     let record = lab.run(&spec).await;
     assert_eq!((record.launch_error.as_deref(), record.host_fault), (Some("cgroup /x: is none"), None));
     assert_eq!(lab.out(), "slurmstepd: error: cgroup /x: is none\n");
+    assert!(lab.job_dir().join("script.sh").exists(), "what was to run can be read all the same");
 }
 
 /// A step of its own with this number.
@@ -759,6 +760,27 @@ async fn a_watcher_of_a_large_launch_or_a_killed_one_takes_no_other_step() {
 }
 
 #[tokio::test]
+async fn a_job_that_goes_on_is_written_down_and_one_that_is_over_at_once_is_in_its_exit_record() {
+    let lab = lab();
+    let job = Job { id: JobId(7), ..Job::default() };
+    let spec = |script: &str| LaunchSpec { job: Some(Box::new(job.clone())), ..lab.batch(script) };
+    assert_eq!(lab.run(&spec("exit 0")).await.exit, ExitCode::OK);
+    assert_eq!(job_dirs::look(&lab.job_dir()).job, Some(job.clone()));
+    fs::remove_dir_all(lab.job_dir()).unwrap();
+    let mut handle = lab.launch(&spec("exec sleep 600"));
+    start_of(&mut handle).await;
+    let written = async {
+        while job_dirs::look(&lab.job_dir()).job.is_none() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, written).await.expect("the job is written down while it runs");
+    handle.send(StepCommand::KillAll);
+    end_of(&mut handle).await;
+    assert!(!fs::read_to_string(lab.job_dir().join("exit_status")).unwrap().contains("\"job\""));
+}
+
+#[tokio::test]
 async fn watchers_that_wait_end_with_their_daemon_and_hold_up_the_next_until_then() {
     let lab = lab();
     let (watcher, _) = watched(&lab, &numbered(&lab, 0, &["true"])).await;
@@ -785,7 +807,8 @@ async fn the_socket_of_a_watcher_goes_from_step_to_step_and_what_a_dead_one_leav
         let (watcher, _) = start_of(&mut handle).await;
         let socket = lab.job_dir().join(format!("{number}.0.sock"));
         seen.push((watcher, fs::metadata(&socket).unwrap().ino()));
-        assert_eq!(idle(), 0);
+        // Its name while no step has it is there from the end of the first one on.
+        assert_eq!(idle(), number as usize);
         handle.send(StepCommand::KillAll);
         end_of(&mut handle).await;
         assert_eq!((socket.exists(), idle()), (false, 1));

@@ -16,7 +16,7 @@ pub(super) use pace::{Activity, Pace};
 
 use crate::exec::launch_spec::StepUsage;
 use crate::model::tres::{Spread, TaskUsage, Usage};
-use crate::sys::proc::{self, CpuTime, Io, Stat};
+use crate::sys::proc::{self, CpuTime, DeadChildrenIo, Io, Stat};
 use crate::sys::system;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
@@ -35,7 +35,7 @@ pub(super) struct Meter {
     owners: HashMap<i32, usize>,
     /// What those used that have ended, as far as somebody waited for them.
     dead: Usage,
-    dead_io: Io,
+    dead_io: DeadChildrenIo,
     unwaited: Unwaited,
     /// What the processes had done at the last look.
     work: Work,
@@ -94,14 +94,14 @@ impl Amounts {
 }
 
 impl Meter {
-    /// `dead_io`: of processes that this one has waited for before.
-    pub(super) fn new(dead_io: Io) -> Meter {
+    /// `dead_io`: of this process, looked at after the steps before.
+    pub(super) fn new(dead_io: DeadChildrenIo) -> Meter {
         Meter { dead_io, ..Meter::default() }
     }
 
-    /// What all processes have read and written that were waited for.
-    pub(super) fn dead_io(&self) -> Io {
-        self.dead_io
+    /// The same, for the meter of the next step.
+    pub(super) fn take_dead_io(&mut self) -> DeadChildrenIo {
+        std::mem::take(&mut self.dead_io)
     }
 
     pub(super) fn add_task(&mut self, rank: u32, pid: i32) {
@@ -217,9 +217,7 @@ impl Meter {
         self.dead.user_us += micros(used.ru_utime);
         self.dead.system_us += micros(used.ru_stime);
         self.dead.max_rss_kb = self.dead.max_rss_kb.max(u64::try_from(used.ru_maxrss).unwrap_or(0));
-        let all = proc::io_of_dead_children();
-        let io = all.minus(self.dead_io);
-        self.dead_io = all;
+        let io = self.dead_io.since();
         let by_pid = self.tasks.iter().position(|task| task.pid == pid);
         let owner = by_pid.or_else(|| self.owners.get(&pid).copied()).unwrap_or(0);
         if let Some(task) = self.tasks.get_mut(owner) {
@@ -269,7 +267,7 @@ fn is_growth(peak_kb: u64, now_kb: u64) -> bool {
 }
 
 /// The most memory that was ever resident of this process.
-fn own_peak_kb() -> u64 {
+pub(super) fn own_peak_kb() -> u64 {
     getrusage(UsageWho::RUSAGE_SELF).map_or(0, |used| u64::try_from(used.max_rss()).unwrap_or(0))
 }
 

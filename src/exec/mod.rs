@@ -19,6 +19,7 @@ mod launch_tests;
 pub mod launcher;
 mod meter;
 mod peer;
+mod pmi;
 pub mod remains;
 mod runner_script;
 pub mod step_handle;

@@ -29,15 +29,7 @@ impl Peer {
 
     /// Sends what it can of what is queued. An error means that the other end is gone.
     pub(super) fn flush(&mut self) -> io::Result<()> {
-        let mut sent = 0;
-        while sent < self.outgoing.len() {
-            match socket::send_some(&self.socket, &self.outgoing, &[], &mut sent) {
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                other => other?,
-            }
-        }
-        self.outgoing.drain(..sent);
-        Ok(())
+        socket::flush(&self.socket, &mut self.outgoing)
     }
 
     /// Queues a message, to be flushed.

@@ -4,10 +4,12 @@
 //! One line an entry, appended and never changed. The last line may be torn, where its writer was killed.
 
 use crate::model::{ExitCode, JobId, JobState, Step, StepId, Timestamp, tres::Usage};
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, fallocate};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -87,9 +89,16 @@ pub fn path(job_dir: &Path, run: u32) -> PathBuf {
 pub struct Journal {
     file: File,
     buffer: Vec<u8>,
+    /// A step that is about to start is in the buffer.
+    has_starts: bool,
     /// Bytes that are written.
     len: u64,
+    /// The disk has room for so many.
+    reserved: u64,
 }
+
+/// What the ends of the steps that run need at most, but for jobs with very many CPUs.
+const ROOM: u64 = 64 << 10;
 
 impl Journal {
     /// Opens the journal of a run of a job, or makes it, and says what stands in it.
@@ -100,7 +109,7 @@ impl Journal {
         let mut file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        let mut journal = Journal { file, buffer: Vec::new(), len: bytes.len() as u64 };
+        let mut journal = Journal { file, buffer: Vec::new(), has_starts: false, len: bytes.len() as u64, reserved: 0 };
         if bytes.last().is_some_and(|byte| *byte != b'\n') {
             // A torn line is a line of its own, that nobody can read.
             journal.buffer.push(b'\n');
@@ -112,21 +121,51 @@ impl Journal {
         // An entry is plain data: it has a text.
         if serde_json::to_writer(&mut self.buffer, entry).is_ok() {
             self.buffer.push(b'\n');
+            self.has_starts |= matches!(entry, Entry::Start(_));
         }
     }
 
-    /// Writes what was pushed. A process that dies after this has lost nothing of it.
+    /// Writes what was pushed. A process that dies after this has lost nothing of it. What could not be written is tried
+    /// again with what comes next.
     ///
     /// # Errors
-    /// It could not be written as a whole.
+    /// It could not be written as a whole, or no room is left for the ends of what starts.
     pub fn write(&mut self) -> io::Result<()> {
-        let buffer = std::mem::take(&mut self.buffer);
-        if let Err(e) = self.file.write_all(&buffer) {
-            self.len = self.file.seek(SeekFrom::End(0))?;
+        if self.has_starts {
+            self.reserve()?;
+        }
+        if let Err(e) = self.file.write_all(&self.buffer) {
+            // A part of it may be there.
+            self.file.set_len(self.len)?;
             return Err(e);
         }
-        self.len += buffer.len() as u64;
+        self.len += self.buffer.len() as u64;
+        self.buffer.clear();
+        self.has_starts = false;
         Ok(())
+    }
+
+    /// Room on the disk for the ends of the steps that start, so that a full disk does not make them run twice.
+    fn reserve(&mut self) -> io::Result<()> {
+        let end = self.len + self.buffer.len() as u64;
+        if end + ROOM <= self.reserved {
+            return Ok(());
+        }
+        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        let [from, bytes] = [self.len, end - self.len + 2 * ROOM].map(signed);
+        match fallocate(&self.file, FallocateFlags::FALLOC_FL_KEEP_SIZE, from, bytes) {
+            // Not every file system can do that.
+            Ok(()) | Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => self.reserved = end + 2 * ROOM,
+            Err(e) => return Err(e.into()),
+        }
+        Ok(())
+    }
+
+    /// The starts that could not be written are not to be.
+    pub fn call_off_starts(&mut self) {
+        let lines = self.buffer.split_inclusive(|byte| *byte == b'\n');
+        self.buffer = lines.filter(|line| !line.starts_with(b"{\"Start\"")).flatten().copied().collect();
+        self.has_starts = false;
     }
 
     /// Bytes that are written.

@@ -11,6 +11,7 @@
 
 use crate::exec::job_files::Files;
 use crate::exec::launch_spec::{LaunchSpec, TaskSpec};
+use crate::exec::meter::own_peak_kb;
 use crate::exec::task::{self, Birth};
 use crate::exec::wire;
 use crate::model::tres::Usage;
@@ -57,8 +58,15 @@ pub struct Launch {
 /// What became of an order.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Fact {
-    Started { number: u32, pids: Vec<i32> },
+    Started {
+        number: u32,
+        pids: Vec<i32>,
+    },
     Ended(Box<Ended>),
+    /// This process got SIGINT from that one; 0: from the terminal.
+    Interrupted {
+        sender: u32,
+    },
 }
 
 /// All tasks of a step are gone, and what was left in their process groups.
@@ -113,6 +121,8 @@ fn signals() -> SigSet {
 pub fn serve(manager: i32, link: UnixStream, env: Vec<u8>) -> io::Result<(ExitCode, Vec<Ended>)> {
     prctl::set_child_subreaper(true)?;
     signals().thread_block()?;
+    // Steps inherit it.
+    task::default_signals();
     let signals = SignalFd::with_flags(&signals(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
     let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
     let null = File::options().read(true).write(true).open("/dev/null")?;
@@ -153,9 +163,11 @@ pub fn serve(manager: i32, link: UnixStream, env: Vec<u8>) -> io::Result<(ExitCo
 impl StepLauncher {
     fn read_signals(&mut self, signals: &SignalFd) {
         while let Ok(Some(info)) = signals.read_signal() {
+            // Its manager knows what to do.
             if info.ssi_signo == Signal::SIGTERM as u32 || info.ssi_signo == Signal::SIGHUP as u32 {
-                // Its manager knows what to do; from the terminal it has heard of it itself.
                 proc::kill(self.manager, Signal::SIGTERM as i32);
+            } else if info.ssi_signo == Signal::SIGINT as u32 {
+                self.tell(&Fact::Interrupted { sender: info.ssi_pid });
             }
         }
         self.reap();
@@ -239,7 +251,17 @@ impl StepLauncher {
             };
             let failures = self.failures.1.as_raw_fd();
             let watcher = std::process::id().cast_signed();
-            let birth = Birth { spec, task, streams: &streams, failures, gate: None, nofile: None, watcher };
+            let birth = Birth {
+                spec,
+                task,
+                streams: &streams,
+                failures,
+                gate: None,
+                nofile: None,
+                oom_score_adj: None,
+                watcher,
+                pmi: None,
+            };
             match task::spawn(&birth) {
                 Ok(pid) => pids.push(pid),
                 Err(e) => return (pids, Some(e.to_string())),
@@ -334,12 +356,14 @@ fn exit_of(status: i32) -> ExitCode {
     }
 }
 
+/// A step begins with this process's memory, and the kernel remembers that as its peak: then nothing is known of its own.
 fn usage_of(used: &libc::rusage) -> Usage {
     let micros = |time: libc::timeval| {
         u64::try_from(time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_usec)).unwrap_or(0)
     };
+    let peak_kb = u64::try_from(used.ru_maxrss).unwrap_or(0);
     Usage {
-        max_rss_kb: u64::try_from(used.ru_maxrss).unwrap_or(0),
+        max_rss_kb: if peak_kb > own_peak_kb() { peak_kb } else { 0 },
         user_us: micros(used.ru_utime),
         system_us: micros(used.ru_stime),
         ..Usage::default()

@@ -1,10 +1,12 @@
 //! Making one task: its environment, and everything between fork and exec.
 
 use crate::exec::affinity;
+use crate::exec::environment::pmi_variables;
 use crate::exec::job_files::{self, Opened, Streams};
-use crate::exec::launch_spec::{LaunchSpec, Rlimit, TaskSpec};
+use crate::exec::launch_spec::{LaunchSpec, TaskSpec};
 use crate::exec::{LaunchError, LaunchFault};
 use crate::model::node::HostFault;
+use crate::model::rlimits::Rlimit;
 use crate::sys::fork::{Memory, fork_into};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -66,6 +68,8 @@ pub(super) fn script_path(spec: &LaunchSpec) -> PathBuf {
     spec.job_dir.join(job_files::SCRIPT)
 }
 
+const OOM_SCORE_ADJ: &str = "/proc/self/oom_score_adj";
+
 /// What a fork needs to know beside the spec.
 pub(super) struct Birth<'a> {
     pub spec: &'a LaunchSpec,
@@ -78,7 +82,11 @@ pub(super) struct Birth<'a> {
     pub gate: Option<(RawFd, RawFd)>,
     /// The watcher's own limit on descriptors before it was raised.
     pub nofile: Option<Rlimit>,
+    /// Where it is more than the watcher's.
+    pub oom_score_adj: Option<u32>,
     pub watcher: i32,
+    /// Its line to the server of an MPI program's ranks, close-on-exec until it executes.
+    pub pmi: Option<RawFd>,
 }
 
 impl Birth<'_> {
@@ -110,6 +118,9 @@ impl Program {
         let mut vars = environment(birth.spec, birth.task);
         let path = vars.iter().find(|(name, _)| name == b"PATH").map(|(_, value)| value.clone());
         vars.retain(|(name, _)| name != b"SLURM_TASK_PID");
+        let Birth { spec, task, pmi, .. } = birth;
+        let pmi = pmi.iter().flat_map(|end| pmi_variables(spec.step, task.rank, spec.tasks.len(), *end));
+        vars.extend(pmi.map(|(name, value)| (name.into_bytes(), value.into_bytes())));
         let mut env: Vec<CString> = Vec::with_capacity(vars.len() + 1);
         for (mut entry, value) in vars {
             entry.push(b'=');
@@ -239,7 +250,11 @@ fn prepare(birth: &Birth) -> Result<(), LaunchError> {
     if let Some(cgroup) = &spec.cgroup {
         join(cgroup)?;
     }
-    go_first(spec.oom_score_adj);
+    if let Some(wanted) = birth.oom_score_adj {
+        // Where the host's memory is used up, the kernel ends this process and its children before the watcher and the
+        // daemon. Every process may raise its own. A system without the file has no such order.
+        let _ = fs::write(OOM_SCORE_ADJ, wanted.to_string());
+    }
     connect(birth.streams)?;
     if spec.pty && task.rank == 0 {
         // SAFETY: TIOCSCTTY takes a number; 0 means not to steal the terminal of another session.
@@ -263,12 +278,16 @@ fn prepare(birth: &Birth) -> Result<(), LaunchError> {
             let _ = nix::unistd::write(borrow(2), line.as_bytes());
         }
     }
-    for limit in birth.nofile.iter().chain(&spec.rlimits) {
+    for limit in birth.nofile.iter().chain(spec.rlimits.iter()) {
         set_limit(limit);
     }
     std::env::set_current_dir(&spec.work_dir).map_err(job_files::no_work_dir(&spec.work_dir))?;
     unblock_signals();
     close_on_exec();
+    if let Some(end) = birth.pmi {
+        let kept = fcntl(borrow(end), FcntlArg::F_SETFD(FdFlag::empty()));
+        kept.map_err(LaunchError::system("pass a socket on"))?;
+    }
     Ok(())
 }
 
@@ -279,14 +298,9 @@ fn join(cgroup: &Path) -> Result<(), LaunchError> {
     joined.map_err(LaunchError::file("join the cgroup", cgroup))
 }
 
-/// Where the host's memory is used up, the kernel ends this process and its children before the watcher and the daemon.
-fn go_first(wanted: u32) {
-    const PATH: &str = "/proc/self/oom_score_adj";
-    let now = fs::read_to_string(PATH).ok().and_then(|text| text.trim().parse::<i64>().ok()).unwrap_or(0);
-    if i64::from(wanted) > now {
-        // Every process may raise its own. A system without the file has no such order.
-        let _ = fs::write(PATH, wanted.to_string());
-    }
+/// The `oom_score_adj` of this process.
+pub(super) fn oom_score_adj() -> i64 {
+    fs::read_to_string(OOM_SCORE_ADJ).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
 fn connect(streams: &Streams) -> Result<(), LaunchError> {

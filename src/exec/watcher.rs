@@ -7,7 +7,7 @@
 //!    │   ▼                      ▼                                                  ▼              ▼
 //!    │  exit                 Refused                                    record ◄─ kill ◄── last task ended
 //!    │                                                                     │
-//!    └── share the lock again, Stays, Ended ◄── move the socket away ◄─────┴─► remove the socket, Ended, exit
+//!    └── share the lock again, Stays, Ended ◄── take its name away  ◄──────┴─► remove the socket, Ended, exit
 //! ```
 //!
 //! It is forked by the launcher, has one thread and sleeps in `poll`. It needs neither launcher nor daemon once it
@@ -21,19 +21,18 @@ mod starting;
 
 use crate::exec::cgroup::StepCgroup;
 use crate::exec::job_files;
-use crate::exec::launch_spec::{LaunchSpec, Rlimit, StepCommand, StepEvent, socket_name};
+use crate::exec::launch_spec::{LaunchSpec, StepCommand, StepEvent, socket_name};
 use crate::exec::meter::{Meter, Pace};
 use crate::exec::peer::{Peer, flush, poll, tell, tell_last};
-use crate::exec::{LaunchError, LaunchFault, adopt, launcher, task, wire};
+use crate::exec::{LaunchError, LaunchFault, adopt, job_dirs, launcher, pmi, task, wire};
 use crate::model::node::HostFault;
-use crate::model::{ExitCode, ExitRecord, Timestamp};
+use crate::model::rlimits::Rlimit;
+use crate::model::{ExitCode, ExitRecord, StepId, Timestamp};
 use crate::protocol::frame::Decoder;
 use crate::sys::clock::{self, now};
-use crate::sys::proc::{self, Io};
+use crate::sys::proc::{self, DeadChildrenIo};
 use crate::sys::{break_point, limits, socket};
 use commands::signal_all;
-use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::prctl::set_name;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
@@ -49,14 +48,11 @@ use std::time::{Duration, Instant};
 /// The name of this process, as `ps -o comm` shows it, while it has a step.
 const HAS_STEP: &CStr = c"slotd-step";
 
-/// Its name while it waits for another launch.
+/// Its name once its step is over, while it tells so and then waits for another launch.
 const WAITS: &CStr = c"slotd-idle";
 
 /// How long processes that do not die of SIGKILL (stuck in the kernel) are waited for, as Slurm's UnkillableStepTimeout.
 const UNKILLABLE: Duration = Duration::from_secs(60);
-
-/// How long the processes of a client that died have after SIGTERM and SIGHUP.
-const CLIENT_GONE_GRACE: Duration = Duration::from_millis(500);
 
 /// A watcher with a larger launch ends with its step: the kernel counts what it has had as memory of its tasks.
 const SMALL_LAUNCH: usize = 256 << 10;
@@ -69,18 +65,21 @@ struct Post {
     start_ticks: u64,
     /// The limit on descriptors before it was raised.
     nofile: Option<Rlimit>,
-    /// What the processes of earlier steps have read and written.
-    dead_io: Io,
-    /// Its socket, while it has no step. Each step has it in the directory of its job: to move a file costs far less than to
-    /// make one and to remove it.
+    /// In which place the host's own lack of memory ends it: a task may have a higher one.
+    oom_score_adj: i64,
+    /// What the processes of its steps read and write.
+    dead_io: DeadChildrenIo,
+    /// Its socket, while it has no step. Each step has a name of it in the directory of its job: a name costs far less than
+    /// another socket.
     idle: Option<UnixListener>,
-    /// Where it is then.
+    /// Its name from the end of the first step on, as long as the watcher lives.
     idle_path: PathBuf,
+    has_idle_path: bool,
 }
 
 impl Drop for Post {
     fn drop(&mut self) {
-        if self.idle.is_some() {
+        if self.has_idle_path {
             let _ = std::fs::remove_file(&self.idle_path);
         }
     }
@@ -102,9 +101,9 @@ pub(super) fn watch(control: OwnedFd, lock: File, root: &Path) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Whether the process, a watcher, has no step.
-pub fn is_idle(pid: i32) -> bool {
-    proc::read(&format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_ascii_end() == WAITS.to_bytes())
+/// Whether the process is a watcher whose step runs, or is about to.
+pub fn has_step(pid: i32) -> bool {
+    proc::read(&format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_ascii_end() == HAS_STEP.to_bytes())
 }
 
 fn serve(line: Line, root: &Path) -> io::Result<()> {
@@ -114,14 +113,15 @@ fn serve(line: Line, root: &Path) -> io::Result<()> {
         lock: launcher::lock_path(root),
         start_ticks: proc::start_ticks(std::process::id().cast_signed()).unwrap_or(0),
         nofile: limits::raise_descriptors(),
-        dead_io: Io::default(),
+        oom_score_adj: task::oom_score_adj(),
+        dead_io: DeadChildrenIo::of_this_process(),
         idle: None,
         idle_path: launcher::idle_socket(root, std::process::id()),
+        has_idle_path: false,
     };
     let mut next = Some(line);
     while let Some(line) = next {
         next = run(line, &mut post)?;
-        let _ = set_name(WAITS);
     }
     Ok(())
 }
@@ -171,7 +171,9 @@ fn run(line: Line, post: &mut Post) -> io::Result<Option<Line>> {
     watcher.read_commands();
     let record = watcher.run_to_end();
     break_point::reach("step over");
-    post.dead_io = watcher.meter.dead_io();
+    // Before anybody hears of the end: who has heard of it finds no step that runs.
+    let _ = set_name(WAITS);
+    post.dead_io = watcher.meter.take_dead_io();
     Ok(watcher.finish(&record, &dir, &name, post))
 }
 
@@ -227,18 +229,14 @@ fn claim(spec: &LaunchSpec, post: &mut Post) -> Result<(File, UnixListener), Not
 
 /// Listens at a path where nothing is, with the socket of the step before or with a new one.
 fn listen(path: &Path, post: &mut Post) -> io::Result<UnixListener> {
-    let moved = match &post.idle {
-        Some(_) => renameat2(AT_FDCWD, &post.idle_path, AT_FDCWD, path, RenameFlags::RENAME_NOREPLACE),
-        None => Err(Errno::ENOENT),
-    };
-    match (moved, post.idle.take()) {
-        (Ok(()), Some(listener)) => return Ok(listener),
-        // Another file system, or one that cannot do it.
-        (_, Some(_)) => drop(std::fs::remove_file(&post.idle_path)),
-        (_, None) => {}
-    }
-    if moved == Err(Errno::EEXIST) {
-        return Err(io::ErrorKind::AddrInUse.into());
+    if let Some(listener) = post.idle.take() {
+        match std::fs::hard_link(&post.idle_path, path) {
+            Ok(()) => return Ok(listener),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Err(io::ErrorKind::AddrInUse.into()),
+            // Its name was removed, or this is another file system, or one without such names.
+            Err(_) => drop(std::fs::remove_file(&post.idle_path)),
+        }
+        post.has_idle_path = false;
     }
     let listener = UnixListener::bind(path)?;
     listener.set_nonblocking(true)?;
@@ -309,6 +307,8 @@ enum Source {
     Listener,
     /// The step's client.
     Client,
+    /// A rank of an MPI program.
+    Rank(u32),
 }
 
 struct Watcher {
@@ -340,6 +340,12 @@ struct Watcher {
     client: Option<Peer>,
     /// The step ends since its client was gone.
     client_gone: bool,
+    /// The step is being ended: its processes have been told by SIGTERM, or are about to be.
+    ending: bool,
+    /// The SIGTERM that the daemon sends next is one that they have had.
+    had_term: bool,
+    /// Of an MPI program.
+    pmi: Option<pmi::Server>,
     kill: Option<Kill>,
     /// `StepCommand::Warn` was carried out.
     warned: bool,
@@ -362,12 +368,15 @@ impl Watcher {
         listener: UnixListener,
         signals: SignalFd,
         client: Option<Peer>,
-        post: &Post,
+        post: &mut Post,
     ) -> Watcher {
         Watcher {
             cgroup: spec.cgroup.clone().map(StepCgroup::at),
             client,
             client_gone: false,
+            ending: false,
+            had_term: false,
+            pmi: None,
             peer,
             tasks: Vec::new(),
             stderr: None,
@@ -379,7 +388,7 @@ impl Watcher {
             left_over: 0,
             host_fault: None,
             early: Vec::new(),
-            meter: Meter::new(post.dead_io),
+            meter: Meter::new(std::mem::take(&mut post.dead_io)),
             start_ticks: post.start_ticks,
             kill: None,
             warned: false,
@@ -400,7 +409,8 @@ impl Watcher {
     fn run_to_end(&mut self) -> ExitRecord {
         loop {
             let none_left = self.reap();
-            if self.kill.is_none() && self.tasks.iter().all(|t| t.exit.is_some()) {
+            let is_over = self.tasks.iter().all(|t| t.exit.is_some()) && (none_left || !self.has_manager());
+            if self.kill.is_none() && is_over {
                 if !none_left {
                     self.left_over = proc::descendants(std::process::id().cast_signed()).len() as u32;
                 }
@@ -440,6 +450,7 @@ impl Watcher {
                 Source::Peer => self.read_commands(),
                 Source::Starting => drop(self.read_starting()),
                 Source::Client => self.read_client(),
+                Source::Rank(rank) => self.serve_rank(rank),
             }
         }
         if self.limit_is_reached() {
@@ -447,6 +458,7 @@ impl Watcher {
             self.end_by_itself(" DUE TO TIME LIMIT");
         }
         if Instant::now() >= self.pace.next() {
+            self.note_job();
             self.look();
         }
     }
@@ -468,6 +480,10 @@ impl Watcher {
                 entries.push((peer.socket.as_fd(), PollFlags::POLLIN | writes, source));
             }
         }
+        for (socket, writes, rank) in self.pmi.iter().flat_map(pmi::Server::lines) {
+            let writes = if writes { PollFlags::POLLOUT } else { PollFlags::empty() };
+            entries.push((socket, PollFlags::POLLIN | writes, Source::Rank(rank)));
+        }
         entries.push((self.listener.as_fd(), PollFlags::POLLIN, Source::Listener));
         let mut fds: Vec<PollFd<'_>> = entries.iter().map(|(fd, flags, _)| PollFd::new(*fd, *flags)).collect();
         poll(&mut fds, Some(until));
@@ -480,21 +496,40 @@ impl Watcher {
         let Some(client) = &mut self.client else { return };
         let flushed = client.flush();
         let (commands, end) = client.receive();
-        commands.into_iter().for_each(|command| self.carry_out(command));
+        for command in commands {
+            // srun, itself a process of the batch script, passes on what it is told at the job's end: its step is told too.
+            let is_known = self.ending && matches!(command, StepCommand::Signal { signal: libc::SIGTERM, .. });
+            if !is_known {
+                self.carry_out(command);
+            }
+        }
         if flushed.and(end).is_err() {
             self.client_is_gone();
+        }
+    }
+
+    /// What a rank asks for. One that gives up ends the step, as with Slurm.
+    fn serve_rank(&mut self, rank: u32) {
+        let aborts = self.pmi.as_mut().is_some_and(|server| server.serve(rank));
+        if aborts && self.kill.is_none() {
+            self.stopped = true;
+            self.end_by_itself("");
         }
     }
 
     fn client_is_gone(&mut self) {
         self.client = None;
         self.client_gone = true;
-        for signal in [libc::SIGTERM, libc::SIGHUP] {
-            signal_all(signal);
+        // The end of a batch script takes its srun away, and may come before the daemon's word.
+        if !std::mem::replace(&mut self.ending, true) {
+            signal_all(libc::SIGTERM);
+        }
+        if self.spec.pty {
+            // A shell at a terminal ends by nothing less.
+            signal_all(libc::SIGHUP);
         }
         self.resume_all();
-        let since = Instant::now();
-        self.kill.get_or_insert(Kill { since, hard_from: since + CLIENT_GONE_GRACE });
+        self.kill_after_grace();
     }
 
     /// When to wake up though nothing happens.
@@ -561,6 +596,14 @@ impl Watcher {
             (self.launch_error, self.host_fault) = (Some(why), fault);
         }
         self.begin_killing();
+    }
+
+    /// The job was told to end, and so was the manager of its steps: it ends them and writes that down. Whoever told it kills
+    /// what is left after the grace.
+    fn has_manager(&self) -> bool {
+        self.stopped
+            && self.spec.step.step == StepId::Batch
+            && self.spec.job_dir.join(job_dirs::MANAGERS_SOCKET).exists()
     }
 
     fn begin_killing(&mut self) {

@@ -94,6 +94,19 @@ pub enum Event {
         cpus: u32,
         mem_mb: u64,
         gpus: u32,
+        /// So much of it is given back as its steps end.
+        #[serde(default, skip_serializing_if = "Owed::is_nothing")]
+        owed: Owed,
+        /// What has changed it.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        why: String,
+    },
+    /// These of the job's CPUs and GPUs are out of use now, and no others: steps on them are moved.
+    Out {
+        cpus: Vec<u32>,
+        gpus: Vec<u32>,
+        /// Why parts of the host are.
+        why: String,
     },
     List {
         steps: Vec<Row>,
@@ -111,6 +124,20 @@ pub enum Event {
     Lost {
         error: String,
     },
+}
+
+/// What a manager is to give back of its job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Owed {
+    pub cpus: u32,
+    pub mem_mb: u64,
+    pub gpus: u32,
+}
+
+impl Owed {
+    fn is_nothing(&self) -> bool {
+        *self == Owed::default()
+    }
 }
 
 /// `sjobmgr status`.

@@ -3,12 +3,14 @@
 //! The clock is the monotonic one, and an argument. A step is known by its place in the order of acceptance; each attempt to run
 //! it is a step of the job with a number of its own.
 
-use super::def::{Ask, Command, OnFailure, Settings, StepDef};
+use super::def::{Command, OnFailure, Settings, StepDef, Warning};
 use super::graph::{Graph, Refused};
 use super::ready::{Fit, Ready, Shape};
 use super::resources::Resources;
+use crate::model::node::NodeParts;
+use crate::model::resize::Gift;
 use crate::model::tres::Allocation;
-use crate::model::{ExitCode, JobState};
+use crate::model::{ExitCode, JobState, Tres};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,6 +92,8 @@ pub enum Effect {
         step: u32,
         fate: Fate,
     },
+    /// The time of the job is over: steps that run are told to end, and others are left.
+    OutOfTime,
 }
 
 /// What the user said about all steps.
@@ -97,6 +101,8 @@ pub enum Effect {
 pub struct Policy {
     /// In the place of what each step says (`--keep-going`, `--halt-on-failure`).
     pub on_failure: Option<OnFailure>,
+    /// What steps get that are to end early and ask for no signal of their own (the job's `--signal`).
+    pub warning: Option<Warning>,
     /// At most so many steps at once.
     pub most_running: Option<u32>,
     /// Between SIGTERM and SIGKILL.
@@ -141,10 +147,14 @@ enum Due {
     Retry,
     Warn(u32),
     Limit(u32),
+    /// A step that is moved has had its time.
+    Move(u32),
     Kill(u32),
     /// Of no step: the job ends soon.
     JobEnd,
 }
+
+const SIGTERM: i32 = 15;
 
 /// So long before its job the manager ends its steps, so that it sees their ends.
 const BEFORE_JOB_END: Duration = Duration::from_secs(1);
@@ -162,8 +172,10 @@ pub struct Core {
     /// Numbers for steps of the job that are not used yet.
     numbers: std::ops::Range<u32>,
     job_end: Option<Duration>,
+    /// For how long the job was suspended.
+    suspended: Duration,
     counts: Counts,
-    /// The worst exit code of steps that failed for good.
+    /// The worst exit code of steps that failed for good, or were cancelled while they ran.
     worst: ExitCode,
     pub effects: Vec<Effect>,
 }
@@ -244,16 +256,7 @@ impl Core {
         if self.resources.could_hold(ask) {
             return Ok(());
         }
-        let Allocation { tres, gpu_ids, .. } = self.resources.whole();
-        let Ask { cpus, mem_mb, gpus } = ask;
-        let mem = mem_mb.map_or(String::new(), |mb| format!(", {mb} MB"));
-        let text = format!(
-            "step {:?} asks for {cpus} CPUs{mem} and {gpus} GPUs; the job has {} CPUs, {} MB and {} GPUs",
-            def.name,
-            tres.cpus,
-            tres.mem_mb,
-            gpu_ids.len()
-        );
+        let text = format!("step {:?} {}", def.name, self.resources.too_little_for(ask));
         let hint = "ask for less, or submit a larger job (sbatch -c, --mem, --gpus)".to_owned();
         Err(Refused { line: def.line, text, hint: Some(hint) })
     }
@@ -320,10 +323,15 @@ impl Core {
         if let Some(entry) = self.steps.get_mut(step as usize) {
             entry.attempts = attempts;
         }
-        if fate == Fate::Failed {
-            self.worst = self.worst.worse(exit);
-        }
+        self.count_exit(exit, fate);
         self.end(step, fate);
+    }
+
+    /// A step that did not end well had this exit code at last.
+    fn count_exit(&mut self, exit: ExitCode, fate: Fate) {
+        // Its end was not in time.
+        let is_late = fate == Fate::Failed && exit.is_success();
+        self.worst = self.worst.worse(if is_late { ExitCode::signal(SIGTERM) } else { exit });
     }
 
     /// An earlier manager has tried so often.
@@ -334,8 +342,22 @@ impl Core {
     }
 
     /// The job has other resources now.
-    pub fn on_resources(&mut self, whole: Allocation) {
-        self.resources.resize(whole);
+    pub fn on_resources(&mut self, whole: Allocation, owed: Tres) {
+        self.resources.resize(whole, owed);
+    }
+
+    /// What goes back to the job's owner now. To be asked for before [`Core::decide`], which would use it.
+    pub fn gift(&mut self) -> Option<Gift> {
+        self.resources.gift()
+    }
+
+    /// These of what the job has are out of use now, and no others: no step gets them, and steps on them are moved.
+    pub fn on_parts_out(&mut self, out: NodeParts, now: Duration) {
+        self.resources.set_out(out);
+        let is_on_it = |attempt: &&Attempt| attempt.stopped.is_none() && self.resources.is_out(&attempt.alloc);
+        let moved: Vec<u32> =
+            self.running.iter().filter(|(_, attempt)| is_on_it(attempt)).map(|(number, _)| *number).collect();
+        moved.into_iter().for_each(|number| self.move_away(number, now));
     }
 
     /// The job ends at another time.
@@ -406,8 +428,9 @@ impl Core {
     fn state_of(exit: ExitCode, stopped: Option<Stopped>) -> JobState {
         match stopped {
             Some(Stopped::Limit) => JobState::Timeout,
+            Some(Stopped::Moved) if !exit.is_success() => JobState::NodeFail,
             Some(Stopped::User | Stopped::Halt) if !exit.is_success() => JobState::Cancelled,
-            Some(Stopped::User | Stopped::Halt) | None if exit.is_success() => JobState::Completed,
+            Some(Stopped::User | Stopped::Halt | Stopped::Moved) | None if exit.is_success() => JobState::Completed,
             Some(_) | None => JobState::Failed,
         }
     }

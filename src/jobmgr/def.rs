@@ -13,6 +13,9 @@ pub enum Command {
     Words(Box<[Box<str>]>),
 }
 
+/// A name that is made of a command has no more characters of it.
+const LONGEST: usize = 40;
+
 /// Characters that no shell would do anything about.
 fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, ' ' | '_' | '.' | '/' | ',' | ':' | '@' | '%' | '+' | '-' | '=')
@@ -47,12 +50,19 @@ impl Command {
     }
 
     /// The name of a step that has none: the first word, without its directory.
-    pub fn first_word(&self) -> &str {
-        let word = match self {
-            Command::Shell(line) => line.split_whitespace().next().unwrap_or("sh"),
-            Command::Words(words) => words.first().map_or("sh", |word| word),
+    pub fn first_word(&self) -> String {
+        // A line may begin with variables for its command: `LC_ALL=C sort`.
+        let is_variable = |word: &&str| {
+            let name = word.split_once('=').map_or("", |(name, _)| name);
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         };
-        word.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("sh")
+        let word = match self {
+            Command::Shell(line) => line.split_whitespace().find(|word| !is_variable(word)).unwrap_or_default(),
+            Command::Words(words) => words.first().map_or("", |word| word),
+        };
+        let is_good = |c: &char| c.is_alphanumeric() || matches!(c, '_' | '.' | '+' | '-');
+        let name: String = word.rsplit('/').next().unwrap_or_default().chars().filter(is_good).take(LONGEST).collect();
+        if name.is_empty() { "sh".to_owned() } else { name }
     }
 }
 
@@ -100,8 +110,7 @@ impl After {
 }
 
 /// What follows from a step that has failed for good.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum OnFailure {
     /// The steps that depend on it are skipped.
     #[default]

@@ -166,7 +166,12 @@ impl Graph {
                 None => {
                     let text = format!("step {:?}: after = {:?}: no step has this name", def.name, after.name);
                     let near = suggest::nearest(&after.name, self.names.keys().map(|name| &**name));
-                    Err(refuse(text, near.map_or("name a step".to_owned(), |near| format!("did you mean {near}?"))))
+                    Err(refuse(
+                        text,
+                        near.map_or("name a step that stands in this text, or is known already".to_owned(), |near| {
+                            format!("did you mean {near}?")
+                        }),
+                    ))
                 }
             };
         }

@@ -25,15 +25,35 @@ pub enum Form {
 }
 
 impl Form {
-    /// By the name of a file; of a pipe (`-`), by how it begins.
+    /// By the name of a file, or else by how the text begins.
     pub fn of(name: &str, text: &str) -> Form {
         match name.rsplit_once('.').map(|(_, end)| end) {
             Some("toml") => Form::Toml,
             Some("json" | "jsonl" | "ndjson") => Form::Json,
-            _ if text.trim_start().starts_with('{') => Form::Json,
-            _ => Form::Lines,
+            _ => Form::begun_by(text).unwrap_or(Form::Lines),
         }
     }
+
+    /// By the first line that says something; `None`: none does. A shell wants a blank after its own `{`, `[` and `[[`.
+    pub fn begun_by(text: &str) -> Option<Form> {
+        let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'))?;
+        let is_blank = |rest: &str| rest.starts_with(char::is_whitespace);
+        Some(match line.strip_prefix('{') {
+            Some(object) if !is_blank(object) || begins_with_key(object.trim_start()) => Form::Json,
+            Some(_) => Form::Lines,
+            None => match line.strip_prefix("[[").or_else(|| line.strip_prefix('[')) {
+                Some(list) if list.starts_with(['{', '"', ']']) => Form::Json,
+                Some(table) if !is_blank(table) => Form::Toml,
+                Some(_) | None => Form::Lines,
+            },
+        })
+    }
+}
+
+/// `"name": …`, or the end of an object without any key.
+fn begins_with_key(object: &str) -> bool {
+    let key = object.strip_prefix('"').and_then(|rest| rest.split_once('"'));
+    object.starts_with('}') || key.is_some_and(|(_, value)| value.trim_start().starts_with(':'))
 }
 
 /// What is wrong with a text, where, and what would be right.
@@ -78,12 +98,13 @@ impl Wrong {
 /// Reads a file that a text names.
 pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
-/// The steps of a text. `file` names it in errors.
+/// The steps of a text. `file` names it in errors. `last` is the last number in the name of a step that had none, and is so
+/// again afterwards.
 ///
 /// # Errors
 /// The first thing in it that makes no sense.
-pub fn parse(form: Form, file: &str, text: &str, read: ReadFile) -> Result<Vec<StepDef>, Fault> {
-    let mut expander = Expander::new(file, read);
+pub fn parse(form: Form, file: &str, text: &str, read: ReadFile, last: &mut u32) -> Result<Vec<StepDef>, Fault> {
+    let mut expander = Expander::new(file, read, last);
     match form {
         Form::Lines => lines::parse(text, &mut expander)?,
         Form::Toml => toml_file::parse(text, &mut expander)?,
@@ -95,11 +116,90 @@ pub fn parse(form: Form, file: &str, text: &str, read: ReadFile) -> Result<Vec<S
 /// An error of serde with the nearest of the known keys, where it is about an unknown one.
 fn describe(message: &str) -> (String, Option<String>) {
     let quoted = |text: &str| text.split('`').nth(1).map(str::to_owned);
-    if let Some(rest) = message.strip_prefix("unknown field ")
+    // A variant is what a table of one key names.
+    if let Some(rest) = message.strip_prefix("unknown field ").or_else(|| message.strip_prefix("unknown variant "))
         && let Some(word) = quoted(rest)
     {
         let known: Vec<&str> = rest.split('`').skip(3).step_by(2).collect();
         return (format!("unknown key {word:?}"), Some(suggest::one_of("keys", &word, known)));
     }
     (message.to_owned(), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(form: Form, text: &str) -> Result<Vec<StepDef>, Fault> {
+        parse(form, "f", text, &|_| Err("no files here".to_owned()), &mut 0)
+    }
+
+    #[test]
+    fn a_text_is_what_its_first_line_says_and_a_shells_brackets_are_a_shells() {
+        let forms = |texts: &[&str]| texts.iter().map(|text| Form::begun_by(text)).collect::<Vec<_>>();
+        let shell = ["{ echo x; }", "{ \"a b\"; }", "[ -e x ] && y", "[[ -e x ]] && y", "# {}\n\n true", "{\techo; }"];
+        assert_eq!(forms(&shell), [Some(Form::Lines); 6]);
+        let json = ["{\"command\": \"x\"}", " { \"name\" : \"a\"}", "{}", "{ }", "{name: 1}", "[]", "[{}]", "{"];
+        assert_eq!(forms(&json), [Some(Form::Json); 8]);
+        assert_eq!(forms(&["[defaults]", "# steps\n[[step]]\n"]), [Some(Form::Toml); 2]);
+        assert_eq!(forms(&["", "\n# nothing"]), [None; 2]);
+        assert_eq!(Form::of("a.toml", "{}"), Form::Toml);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named_with_its_key_and_what_would_be_right() {
+        let step = |rest: &str| format!("[[step]]\ncommand = 'x {{n}}'\n{rest}\n");
+        for (rest, text, hint) in [
+            ("cpus = 'lots'", "cpus = \"lots\" is no number of that kind", "a whole number from 0: cpus = 2"),
+            ("gpus = 1.5", "gpus = \"1.5\" is no number of that kind", "a whole number from 0: gpus = 2"),
+            ("ntasks = 0", "ntasks = \"0\" is no number of that kind", "a whole number from 1: ntasks = 2"),
+            ("on_failure = 'halt'", "on_failure = \"halt\" is not known", "values: skip, continue, stop"),
+            ("on_failure = 'continu'", "on_failure = \"continu\" is not known", "did you mean continue?"),
+            ("foreach = { n = { line = 'f' } }", "unknown key \"line\"", "did you mean lines?"),
+            ("foreach = { n = '1-9999999' }", "foreach: n = \"1-9999999\" is too large", "numbers up to 4000000"),
+            ("dir = 5", "`dir = 5`: invalid type: integer `5`, expected a string", ""),
+            ("foreach = { n = '5-1' }", "foreach: n = \"5-1\" is no range", "ranges: "),
+        ] {
+            let fault = parsed(Form::Toml, &step(rest)).unwrap_err();
+            assert_eq!((fault.text.as_str(), fault.line), (text, 3));
+            assert!(fault.hint.unwrap_or_default().starts_with(hint));
+        }
+        for (line, text, hint) in [
+            ("[]", "a list", "each line is one object: {\"command\": \"…\"}"),
+            ("5", "column 1: invalid type: integer `5`, expected an object", ""),
+            ("{", "column 1: EOF while parsing an object", "each line is one object: {\"command\": \"…\"}"),
+            (
+                "{\"command\": \"x\", \"cpus\": \"lots\"}",
+                "cpus = \"lots\" is no number of that kind",
+                "a whole number from 0: cpus = 2",
+            ),
+        ] {
+            let fault = parsed(Form::Json, line).unwrap_err();
+            assert_eq!((fault.text.as_str(), fault.hint.as_deref().unwrap_or_default()), (text, hint));
+        }
+    }
+
+    #[test]
+    fn values_of_foreach_stand_in_all_texts() {
+        let text =
+            "[[step]]\nname = '{n}'\ncommand = 'x'\nforeach = { n = '1-2' }\ncpus = '{n}'\nmem = '{n}G'\ntime = '{n}'";
+        let steps = parsed(Form::Toml, text).unwrap();
+        let of = |step: &StepDef| (step.settings.ask.cpus, step.settings.ask.mem_mb, step.settings.time_secs);
+        assert_eq!(steps.iter().map(of).collect::<Vec<_>>(), [(1, Some(1024), Some(60)), (2, Some(2048), Some(120))]);
+    }
+
+    #[test]
+    fn names_that_are_made_go_on_from_the_last_number() {
+        let mut last = 0;
+        let mut names = |form, text: &str| {
+            let steps = parse(form, "f", text, &|_| Err(String::new()), &mut last).unwrap();
+            steps.iter().map(|step| step.name.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(Form::Lines, "true\n\n# none\ntrue"), ["true-1", "true-4"]);
+        assert_eq!(names(Form::Lines, "true\nfalse"), ["true-5", "false-6"]);
+        assert_eq!(
+            names(Form::Json, "{\"command\": \"true\", \"foreach\": {\"n\": \"1-2\"}}"),
+            ["true-7-1", "true-7-2"]
+        );
+    }
 }

@@ -1,8 +1,13 @@
 //! What the manager has of its job and what its steps have of that. It may grow and shrink while steps run: what was taken
 //! away under a running step stays with the step until that ends.
+//!
+//! Of what the manager is to give back it keeps aside what no step uses, and gives that; the rest as steps end. What is out
+//! of use it gives back as well, to have it replaced.
 
 use super::def::Ask;
 use crate::model::Tres;
+use crate::model::node::NodeParts;
+use crate::model::resize::Gift;
 use crate::model::tres::Allocation;
 use std::collections::BTreeSet;
 
@@ -16,6 +21,14 @@ pub struct Resources {
     used_cpus: BTreeSet<u32>,
     used_gpus: BTreeSet<u32>,
     used_mem_mb: u64,
+    /// So much is to be given back,
+    owed: Tres,
+    /// of which this is used by nobody, and given to no step. What is out of use comes first.
+    aside: Gift,
+    /// What the daemon was told of that last, since it was heard of last.
+    told: Gift,
+    /// What is out of use.
+    out: NodeParts,
 }
 
 /// The CPUs by number. Of a host whose CPUs are not told apart they are numbered here.
@@ -39,31 +52,108 @@ fn take(free: &mut BTreeSet<u32>, used: &mut BTreeSet<u32>, count: u32) -> Vec<u
 impl Resources {
     pub fn new(whole: Allocation) -> Resources {
         let mut resources = Resources::default();
-        resources.resize(whole);
+        resources.resize(whole, Tres::ZERO);
         resources
+    }
+
+    pub fn owed(&self) -> &Tres {
+        &self.owed
     }
 
     pub fn whole(&self) -> &Allocation {
         &self.whole
     }
 
-    /// The manager has this from now on.
-    pub fn resize(&mut self, whole: Allocation) {
+    /// The manager has this from now on, and is to give so much of it back.
+    pub fn resize(&mut self, whole: Allocation, owed: Tres) {
         self.cpus = cpus_of(&whole);
         self.free_cpus = self.cpus.difference(&self.used_cpus).copied().collect();
         self.free_gpus = whole.gpu_ids.iter().copied().filter(|id| !self.used_gpus.contains(id)).collect();
-        self.whole = whole;
+        (self.whole, self.owed) = (whole, owed);
+        // What is aside already stays so, if it is still owed: the daemon may be about to take it.
+        let had = std::mem::take(&mut self.aside);
+        self.told = Gift::default();
+        let (cpus, gpus) = (self.owed.cpus as usize, self.owed.gpus as usize);
+        let still = |ids: Vec<u32>, free: &mut BTreeSet<u32>, out: &BTreeSet<u32>, most: usize| {
+            let mut aside: Vec<u32> = free.intersection(out).copied().collect();
+            let healthy = ids.into_iter().filter(|id| free.contains(id) && !out.contains(id));
+            aside.extend(healthy.take(most.saturating_sub(aside.len())));
+            free.retain(|id| !aside.contains(id));
+            aside
+        };
+        self.aside.cpu_ids = still(had.cpu_ids, &mut self.free_cpus, &self.out.cpus, cpus);
+        self.aside.gpu_ids = still(had.gpu_ids, &mut self.free_gpus, &self.out.gpus, gpus);
     }
 
-    /// Whether it could ever be had with what there is now.
+    /// What can be given back now, if that is more than was told: all that is out of use, and so much else as is owed.
+    pub fn gift(&mut self) -> Option<Gift> {
+        let Resources { owed, aside, free_cpus, free_gpus, .. } = self;
+        while aside.cpu_ids.len() < owed.cpus as usize
+            && let Some(cpu) = free_cpus.pop_last()
+        {
+            aside.cpu_ids.push(cpu);
+        }
+        while aside.gpu_ids.len() < owed.gpus as usize
+            && let Some(gpu) = free_gpus.pop_last()
+        {
+            aside.gpu_ids.push(gpu);
+        }
+        aside.mem_mb = owed.mem_mb.min(self.whole.tres.mem_mb.saturating_sub(self.used_mem_mb));
+        let is_news = !aside.is_empty() && *aside != self.told;
+        is_news.then(|| {
+            self.told = self.aside.clone();
+            self.aside.clone()
+        })
+    }
+
+    /// No step gets these any more; what is not among them may be had again.
+    pub fn set_out(&mut self, out: NodeParts) {
+        self.out = out;
+        self.resize(self.whole.clone(), self.owed);
+    }
+
+    pub fn out(&self) -> &NodeParts {
+        &self.out
+    }
+
+    /// How many CPUs and GPUs of it are not out of use.
+    pub fn in_use(&self) -> (u32, u32) {
+        let gpus = self.whole.gpu_ids.iter().filter(|id| !self.out.gpus.contains(id));
+        (self.cpus.difference(&self.out.cpus).count() as u32, gpus.count() as u32)
+    }
+
+    /// Whether some of it is out of use.
+    pub fn is_out(&self, alloc: &Allocation) -> bool {
+        !alloc.parts().within(&self.out).is_empty()
+    }
+
+    /// Whether it could ever be had with what there is, but for what is to be given back.
     pub fn could_hold(&self, ask: &Ask) -> bool {
-        let Allocation { tres, gpu_ids, .. } = &self.whole;
-        ask.cpus <= tres.cpus && ask.mem_mb.is_none_or(|mb| mb <= tres.mem_mb) && ask.gpus as usize <= gpu_ids.len()
+        let there = self.whole.tres.minus(&self.owed);
+        let gpus = self.whole.gpu_ids.len().saturating_sub(self.owed.gpus as usize);
+        ask.cpus <= there.cpus && ask.mem_mb.is_none_or(|mb| mb <= there.mem_mb) && ask.gpus as usize <= gpus
+    }
+
+    /// In words, what there is too little of: `asks for 3 CPUs; the job has 2 CPUs`.
+    pub fn too_little_for(&self, ask: &Ask) -> String {
+        let there = self.whole.tres.minus(&self.owed);
+        let gpus = self.whole.gpu_ids.len().saturating_sub(self.owed.gpus as usize);
+        let kinds = [
+            (u64::from(ask.cpus), u64::from(there.cpus), "CPUs"),
+            (ask.mem_mb.unwrap_or(0), there.mem_mb, "MB"),
+            (u64::from(ask.gpus), gpus as u64, "GPUs"),
+        ];
+        let (asked, had): (Vec<_>, Vec<_>) = kinds
+            .into_iter()
+            .filter(|(asked, had, _)| asked > had)
+            .map(|(asked, had, unit)| (format!("{asked} {unit}"), format!("{had} {unit}")))
+            .unzip();
+        format!("asks for {}; the job has {}", asked.join(" and "), had.join(" and "))
     }
 
     /// Whether it could be had now.
     pub fn fits(&self, ask: &Ask) -> bool {
-        let mem_left = self.whole.tres.mem_mb.saturating_sub(self.used_mem_mb);
+        let mem_left = self.whole.tres.mem_mb.saturating_sub(self.used_mem_mb).saturating_sub(self.aside.mem_mb);
         ask.cpus as usize <= self.free_cpus.len()
             && ask.gpus as usize <= self.free_gpus.len()
             && ask.mem_mb.is_none_or(|mb| mb <= mem_left)
@@ -91,14 +181,18 @@ impl Resources {
         self.used_mem_mb = self.used_mem_mb.saturating_sub(ask.mem_mb.unwrap_or(0));
         for id in &had.cpu_ids {
             self.used_cpus.remove(id);
-            if self.cpus.contains(id) {
-                self.free_cpus.insert(*id);
+            match self.out.cpus.contains(id) {
+                _ if !self.cpus.contains(id) => {}
+                true => self.aside.cpu_ids.insert(0, *id),
+                false => drop(self.free_cpus.insert(*id)),
             }
         }
         for id in &had.gpu_ids {
             self.used_gpus.remove(id);
-            if self.whole.gpu_ids.contains(id) {
-                self.free_gpus.insert(*id);
+            match self.out.gpus.contains(id) {
+                _ if !self.whole.gpu_ids.contains(id) => {}
+                true => self.aside.gpu_ids.insert(0, *id),
+                false => drop(self.free_gpus.insert(*id)),
             }
         }
     }
@@ -123,7 +217,7 @@ mod tests {
         let one = resources.take(&ask(1, Some(60), 1)).unwrap();
         assert_eq!((one.cpu_ids.as_slice(), one.gpu_ids.as_slice()), ([2].as_slice(), [0].as_slice()));
         assert!(resources.take(&ask(1, Some(60), 0)).is_none(), "there is no memory for it");
-        resources.resize(whole(&[3, 5], 100, &[]));
+        resources.resize(whole(&[3, 5], 100, &[]), Tres::ZERO);
         assert!(resources.could_hold(&ask(2, None, 0)) && !resources.could_hold(&ask(1, None, 1)));
         let two = resources.take(&ask(2, None, 0)).unwrap();
         assert_eq!(two.cpu_ids, [3, 5]);
@@ -131,5 +225,48 @@ mod tests {
         assert!(!resources.fits(&ask(1, None, 0)), "CPU 2 is gone");
         resources.give_back(&two, &ask(2, None, 0));
         assert!(resources.fits(&ask(2, Some(100), 0)));
+    }
+
+    #[test]
+    fn what_is_to_be_given_back_goes_when_no_step_uses_it() {
+        let three = whole(&[0, 1, 2], 100, &[]);
+        let mut resources = Resources::new(three.clone());
+        let step = resources.take(&ask(2, Some(60), 0)).unwrap();
+        let owed = Tres { cpus: 2, mem_mb: 70, ..Tres::ZERO };
+        resources.resize(three.clone(), owed);
+        assert!(!resources.could_hold(&ask(2, None, 0)), "there will be one");
+        let idle = Gift { cpu_ids: vec![2], mem_mb: 40, gpu_ids: vec![] };
+        assert_eq!(resources.gift(), Some(idle));
+        assert_eq!(resources.gift(), None, "it was told");
+        assert!(!resources.fits(&ask(1, None, 0)) && !resources.fits(&ask(0, Some(1), 0)));
+        resources.give_back(&step, &ask(2, Some(60), 0));
+        let all = Gift { cpu_ids: vec![2, 1], mem_mb: 70, gpu_ids: vec![] };
+        assert_eq!(resources.gift(), Some(all.clone()));
+        // The daemon has taken the first gift by now, and has not heard of the second.
+        resources.resize(whole(&[0, 1], 60, &[]), Tres { cpus: 1, mem_mb: 30, ..Tres::ZERO });
+        assert!(!resources.fits(&ask(2, None, 0)), "CPU 1 is as good as gone");
+        assert_eq!(resources.gift(), Some(Gift { cpu_ids: vec![1], mem_mb: 30, gpu_ids: vec![] }));
+        resources.resize(whole(&[0], 30, &[]), Tres::ZERO);
+        assert_eq!(resources.gift(), None);
+        assert!(resources.fits(&ask(1, Some(30), 0)));
+        // What is not owed any more is kept.
+        resources.resize(whole(&[0, 1], 30, &[]), Tres { cpus: 1, ..Tres::ZERO });
+        assert!(resources.gift().is_some());
+        resources.resize(whole(&[0, 1], 30, &[]), Tres::ZERO);
+        assert!(resources.fits(&ask(2, None, 0)));
+    }
+
+    #[test]
+    fn what_is_out_of_use_is_no_steps_and_goes_first() {
+        let mut resources = Resources::new(whole(&[0, 1, 2], 100, &[4, 5]));
+        let step = resources.take(&ask(1, None, 1)).unwrap();
+        resources.set_out(NodeParts { cpus: [0, 1].into(), gpus: [4].into() });
+        assert!(resources.is_out(&step) && !resources.fits(&ask(2, None, 0)) && resources.could_hold(&ask(3, None, 2)));
+        resources.resize(whole(&[0, 1, 2], 100, &[4, 5]), Tres { cpus: 1, ..Tres::ZERO });
+        assert_eq!(resources.gift(), Some(Gift { cpu_ids: vec![1], mem_mb: 0, gpu_ids: vec![] }));
+        resources.give_back(&step, &ask(1, None, 1));
+        assert_eq!(resources.take(&ask(1, None, 1)).map(|got| (got.cpu_ids, got.gpu_ids)), Some((vec![2], vec![5])));
+        resources.set_out(NodeParts::default());
+        assert!(resources.fits(&ask(1, None, 1)), "CPU 0 and GPU 4 are back");
     }
 }

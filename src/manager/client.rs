@@ -1,17 +1,29 @@
 //! The other end of the manager's socket: the commands that talk to a manager that runs.
 
+use crate::exec::job_dirs;
 use crate::jobmgr::api::Event;
 use crate::model::JobId;
 use crate::sys::paths::Paths;
-use crate::sys::socket;
+use crate::sys::{lock, socket};
 use serde::Serialize;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 /// Where the manager of a job listens.
 pub fn socket_path(paths: &Paths, job: JobId) -> PathBuf {
-    paths.job_dir(job).join("sjobmgr.sock")
+    paths.job_dir(job).join(job_dirs::MANAGERS_SOCKET)
+}
+
+/// Lets one process at a time begin to manage the steps of a job, until that listens: whoever comes next finds its socket.
+///
+/// # Errors
+/// The lock cannot be made.
+pub fn begin(paths: &Paths, job: JobId) -> io::Result<File> {
+    let dir = paths.job_dir(job);
+    std::fs::create_dir_all(&dir)?;
+    lock::take(&dir.join("sjobmgr.lock"), lock::Kind::Exclusive)
 }
 
 /// A connection to a manager.

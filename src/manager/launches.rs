@@ -36,13 +36,33 @@ pub struct Launches {
     work_dir: PathBuf,
     umask: u32,
     patterns: HashMap<Shape, usize>,
+    /// How many the launcher knows, those of another size of the job included.
+    patterns_told: usize,
     /// Which step has opened a file for writing first, by a hash of the path: those that come later add to it.
     written: HashMap<u64, u32>,
 }
 
 impl Launches {
     pub fn new(job: ManagedJob, root: String, socket: PathBuf, work_dir: PathBuf, umask: u32) -> Launches {
-        Launches { job, root, socket, work_dir, umask, patterns: HashMap::new(), written: HashMap::new() }
+        Launches {
+            job,
+            root,
+            socket,
+            work_dir,
+            umask,
+            patterns: HashMap::new(),
+            patterns_told: 0,
+            written: HashMap::new(),
+        }
+    }
+
+    /// The whole job has this now: what is told of it to the steps is another.
+    pub fn set_whole(&mut self, whole: Allocation) {
+        let known = &mut self.job.view.job.run.alloc;
+        if known.as_deref() != Some(&whole) {
+            *known = Some(whole.into());
+            self.patterns.clear();
+        }
     }
 
     /// The orders that start a step; the first may be a pattern.
@@ -55,11 +75,12 @@ impl Launches {
             gpu_ids: alloc.gpu_ids.clone(),
         };
         let mut orders = Vec::with_capacity(2);
-        let next = self.patterns.len();
         let pattern = match self.patterns.get(&shape) {
             Some(known) => *known,
             None => {
+                let next = self.patterns_told;
                 orders.push(Order::Pattern(Box::new(self.pattern(&shape, alloc))));
+                self.patterns_told += 1;
                 self.patterns.insert(shape, next);
                 next
             }
@@ -89,7 +110,7 @@ impl Launches {
             argv: Vec::new(),
             work_dir: String::new(),
             umask: Some(self.umask),
-            rlimits: Vec::new(),
+            rlimits: Default::default(),
             streams: Vec::new(),
             pty: false,
             tie: None,

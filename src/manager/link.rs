@@ -1,9 +1,10 @@
 //! The line to the daemon. While it is away the manager goes on; when it is back, it hears what it has missed.
 
-use crate::client::connection::{ClientError, Connection, SocketWatch};
+use crate::client::connection::{ClientError, Connection, RECONNECT_TIMEOUT, SocketWatch, reopen};
 use crate::model::job::ClientProcess;
 use crate::model::{JobId, StepId};
 use crate::protocol::answer::{Answer, ManagedJob};
+use crate::protocol::frame::FrameError;
 use crate::protocol::request::Request;
 use crate::sys::paths::Paths;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -38,13 +39,22 @@ pub struct Link {
     state: State,
 }
 
-/// Asks the daemon for the job of this manager.
+/// Asks the daemon for the job of this manager. One that is away while the job runs comes back: it is waited for, and `away`
+/// is called.
 ///
 /// # Errors
 /// It does not answer, or refuses.
-pub fn open(identity: &Identity, numbers: u32) -> Result<(Link, Box<ManagedJob>), ClientError> {
-    let mut conn = Connection::open(&identity.paths)?;
-    match conn.ask(&identity.ask(numbers), &[])?.0 {
+pub fn open(identity: &Identity, numbers: u32, away: &mut dyn FnMut()) -> Result<(Link, Box<ManagedJob>), ClientError> {
+    let request = identity.ask(numbers);
+    let ask = |mut conn: Connection| conn.ask(&request, &[]).map(|(answer, _)| (conn, answer));
+    let (conn, answer) = match Connection::open(&identity.paths).and_then(ask) {
+        Err(ClientError::NoDaemon { .. } | ClientError::Broken(FrameError::Closed | FrameError::Io(_))) => {
+            away();
+            reopen(&identity.paths, Some(RECONNECT_TIMEOUT)).and_then(ask)?
+        }
+        other => other?,
+    };
+    match answer {
         Answer::Managed(job) => Ok((Link { state: State::There(conn) }, job)),
         Answer::Refused(why) => Err(ClientError::Refused(why)),
         other => Err(ClientError::from(std::io::Error::other(format!("an answer to another question: {other:?}")))),

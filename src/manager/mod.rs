@@ -16,8 +16,8 @@ mod records;
 mod run;
 mod shell;
 
-pub use client::{Client, socket_path};
+pub use client::{Client, begin, socket_path};
 pub use link::Identity;
 pub use process::manage;
 pub use progress::Manner;
-pub use run::{RunError, Setup, Source, step_within};
+pub use run::{RunError, Setup, Source, check, step_within};

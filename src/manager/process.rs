@@ -12,33 +12,38 @@ use crate::sys::fork::{Memory, fork_into};
 use crate::sys::start;
 use nix::sys::signal::SigHandler;
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 
 /// Records in one request.
 const CHUNK: usize = 200;
 
-/// Runs a manager, and returns its exit code. This process must have one thread.
+/// Runs a manager, and returns its exit code. This process must have one thread. `beginning` is the lock of
+/// [`super::client::begin`].
 ///
 /// # Errors
 /// It could not be started. What the manager itself has to say it has said.
-pub fn manage(setup: Setup, tell: fn(RunError) -> u8) -> io::Result<u8> {
-    // Whoever reads what it says may go away: its steps are not ended by that. They themselves have the default again.
+pub fn manage(setup: Setup, beginning: File, tell: fn(RunError) -> u8) -> io::Result<u8> {
+    // Whoever reads what it says may go away: its steps are not ended by that. They themselves have the default.
     start::on_broken_pipe(SigHandler::SigIgn);
-    let (own, managers) = UnixStream::pair()?;
+    start::on_large_file(SigHandler::SigIgn);
     let identity = setup.identity.clone();
-    let mut job = Some((setup, managers, own.try_clone()?));
+    let mut ends = Some(UnixStream::pair()?);
+    let mut job = Some((setup, beginning));
     // SAFETY: this process has one thread.
     let child = unsafe {
         fork_into(Memory::Copy, &mut || {
-            let Some((setup, link, other)) = job.take() else { return 1 };
-            // The launcher's end: its own death must show.
-            drop(other);
-            run::run(setup, link).unwrap_or_else(tell).into()
+            let (Some((own, managers)), Some((setup, beginning))) = (ends.take(), job.take()) else { return 1 };
+            // Only the launcher has it: its death must show.
+            drop(own);
+            run::run(setup, managers, beginning).unwrap_or_else(tell).into()
         })
     }?;
-    drop(job);
+    let Some((own, managers)) = ends.take() else { return Ok(1) };
+    drop((job, managers));
     let (exit, killed) = step_launcher::serve(child.as_raw(), own, own_environment())?;
+    start::on_broken_pipe(SigHandler::SigIgn);
     if exit.signal != 0 {
         let count = killed.len();
         let _ = writeln!(

@@ -1,7 +1,8 @@
 //! How far it is, for the user: a line that changes on a terminal, plain lines in a log.
 
 use crate::jobmgr::core::Counts;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
@@ -35,8 +36,12 @@ impl Progress {
         let bar = is_live.then(|| {
             let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(5));
             // The template is written here, and right.
-            let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg} {per_sec} {eta}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg} {rate} {eta}");
+            let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
+                // Writing to a string does not fail.
+                let _ = write!(out, "{:.1}/s", state.per_sec());
+            };
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("rate", rate));
             bar
         });
         Progress { manner, bar, told_percent: 0, told: now, began: now }

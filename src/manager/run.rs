@@ -11,13 +11,16 @@ use super::shell::{self, Input, Shell};
 use crate::client::connection::ClientError;
 use crate::exec::step_journal::{self, Entry, Journal, Past};
 use crate::jobmgr::core::{Core, Policy};
-use crate::jobmgr::def::{OnFailure, StepDef};
+use crate::jobmgr::def::{OnFailure, StepDef, Warning};
 use crate::jobmgr::graph::Refused;
 use crate::jobmgr::language::{self, Fault, Form};
-use crate::model::StepId;
+use crate::model::request::JobKind;
+use crate::model::tres::Allocation;
+use crate::model::{JobRequest, StepId, Tres};
 use crate::protocol::answer::ManagedJob;
 use crate::sys::{clock, proc};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -86,33 +89,71 @@ pub fn fault_of(file: &str, refused: Refused) -> Fault {
     Fault { file: file.to_owned(), line: refused.line, text: refused.text, hint: refused.hint }
 }
 
-fn steps_of(setup: &Setup) -> Result<Vec<StepDef>, RunError> {
-    let Source::File { name, path } = &setup.source else { return Ok(Vec::new()) };
+fn steps_of(source: &Source, work_dir: &Path, last_number: &mut u32) -> Result<Vec<StepDef>, RunError> {
+    let Source::File { name, path } = source else { return Ok(Vec::new()) };
     let text = std::fs::read_to_string(path).map_err(RunError::file("read", path))?;
-    let read = |named: &str| read_named(&setup.work_dir, named);
-    language::parse(Form::of(name, &text), name, &text, &read).map_err(RunError::Text)
+    let read = |named: &str| read_named(work_dir, named);
+    language::parse(Form::of(name, &text), name, &text, &read, last_number).map_err(RunError::Text)
+}
+
+/// Reads the steps that a job is to be submitted for, which is to have this. What nobody knows yet is as much as the steps need.
+/// How many there are.
+///
+/// # Errors
+/// A manager would not run them in that job.
+pub fn check(
+    source: &Source,
+    work_dir: &Path,
+    cpus: Option<u32>,
+    mem_mb: Option<u64>,
+    gpus: Option<u32>,
+) -> Result<usize, RunError> {
+    let Source::File { name, .. } = source else { return Ok(0) };
+    let steps = steps_of(source, work_dir, &mut 0)?;
+    let asks = || steps.iter().map(|step| &step.settings.ask);
+    let gpus = gpus.unwrap_or_else(|| asks().map(|ask| ask.gpus).max().unwrap_or(0));
+    let tres = Tres {
+        cpus: cpus.unwrap_or_else(|| asks().map(|ask| ask.cpus).max().unwrap_or(0)),
+        mem_mb: mem_mb.unwrap_or_else(|| asks().filter_map(|ask| ask.mem_mb).max().unwrap_or(0)),
+        gpus,
+        ..Tres::ZERO
+    };
+    let whole = Allocation { tres, gpu_ids: (0..gpus).collect(), ..Allocation::default() };
+    let (mut core, count) = (Core::new(whole, Policy::default(), None), steps.len());
+    core.add(steps).map_err(|refused| RunError::Text(fault_of(name, refused)))?;
+    Ok(count)
 }
 
 /// Runs the manager in this process, which the launcher at the other end of `launcher` has forked. Its exit code.
+/// `beginning` is given back as soon as it listens.
 ///
 /// # Errors
 /// It could not begin: no step was started.
-pub fn run(mut setup: Setup, launcher: UnixStream) -> Result<u8, RunError> {
+pub fn run(mut setup: Setup, launcher: UnixStream, beginning: File) -> Result<u8, RunError> {
     // A set of signals that there are can be blocked.
     let _ = shell::signals().thread_block();
     // Nothing is asked of anybody for a text that makes no sense.
-    let steps = steps_of(&setup)?;
+    let mut last_number = 0;
+    let steps = steps_of(&setup.source, &setup.work_dir, &mut last_number)?;
     setup.identity.client.pid = std::process::id();
     setup.identity.client.start_ticks =
         i32::try_from(setup.identity.client.pid).ok().and_then(proc::start_ticks).unwrap_or(0);
     let count = u32::try_from(steps.len()).unwrap_or(u32::MAX).saturating_add(SPARE_NUMBERS);
-    let (link, job) = link::open(&setup.identity, count)?;
+    let progress = Progress::new(setup.manner, clock::monotonic());
+    let mut away = || progress.say("the daemon is away: waiting for it");
+    let (link, job) = link::open(&setup.identity, count, &mut away)?;
+    let request = &job.view.job.request;
+    let goes_on = setup.resume && request.requeue && !request.no_requeue && request.kind == JobKind::Batch;
     let policy = Policy {
         on_failure: setup.on_failure,
+        warning: warning_of(request),
         most_running: setup.most_running,
         grace: Duration::from_millis(job.grace_ms),
     };
-    let mut core = Core::new(job.alloc.clone(), policy, job.end_us.map(Duration::from_micros));
+    let mut core = Core::new(job.part.alloc.clone(), policy, job.part.end_us.map(Duration::from_micros));
+    core.on_resources(job.part.alloc.clone(), job.part.owed);
+    core.on_parts_out(job.out.clone(), Duration::ZERO);
+    core.on_suspended(Duration::from_micros(job.part.suspended_us));
     core.on_numbers(job.numbers.0..job.numbers.0.saturating_add(job.numbers.1));
     let (file, pasts, mut journal) = open_journal(&setup, &mut core, steps)?;
     let known = past::restore(&mut core, pasts, setup.resume_failed);
@@ -121,8 +162,16 @@ pub fn run(mut setup: Setup, launcher: UnixStream) -> Result<u8, RunError> {
     for (name, past) in known {
         journal.push(&Entry::Before { name, past });
     }
-    let mut shell = make_shell(setup, core, link, *job, journal, launcher)?;
+    let mut shell = make_shell(setup, core, link, *job, journal, (launcher, progress))?;
+    (shell.last_number, shell.goes_on) = (last_number, goes_on);
+    drop(beginning);
     Ok(shell.run())
+}
+
+/// The job's `--signal`, where it is for the steps.
+fn warning_of(request: &JobRequest) -> Option<Warning> {
+    let asked = request.signal.filter(|asked| !asked.batch_only)?;
+    Some(Warning { signal: asked.signal, before_secs: asked.before_secs.into() })
 }
 
 /// Opens the journal of this run of the job, and takes the steps in. The file as the journal knows it, and what earlier
@@ -138,7 +187,6 @@ fn open_journal(
         Source::Pipe => ("-".to_owned(), "-"),
     };
     let job_dir = paths.job_dir(*job);
-    std::fs::create_dir_all(&job_dir).map_err(RunError::file("make", &job_dir))?;
     // Before this manager's own is the newest.
     let others = if setup.resume { past::find(&paths.jobs_dir(), &file) } else { BTreeMap::new() };
     let path = step_journal::path(&job_dir, *run);
@@ -158,7 +206,7 @@ fn make_shell(
     link: link::Link,
     job: ManagedJob,
     mut journal: Journal,
-    launcher: UnixStream,
+    (launcher, progress): (UnixStream, Progress),
 ) -> Result<Shell, RunError> {
     let now = clock::monotonic();
     let job_dir = setup.identity.paths.job_dir(setup.identity.job);
@@ -178,7 +226,6 @@ fn make_shell(
         Source::Pipe => Some(Input::default()),
         Source::File { .. } => None,
     };
-    let progress = Progress::new(setup.manner, now);
     let parts = (setup.identity, setup.work_dir);
     Shell::new(parts, core, link, journal, records, launches, api, launcher, progress, input, numbers)
         .map_err(RunError::file("watch", &job_dir))

@@ -10,10 +10,11 @@ use crate::exec::step_launcher::{Ended, Fact, Order};
 use crate::exec::wire;
 use crate::jobmgr::api::{Event, Seconds};
 use crate::jobmgr::core::{Core, Effect, Fate, Halt};
-use crate::model::{ExitCode, Step};
+use crate::model::tres::Usage;
+use crate::model::{ExitCode, JobRef, Step, Timestamp};
 use crate::protocol::frame::Decoder;
-use crate::protocol::request::Request;
-use crate::sys::{clock, socket};
+use crate::protocol::request::{ControlAction, Request};
+use crate::sys::{clock, proc, socket};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -26,8 +27,11 @@ use std::time::Duration;
 
 mod asks;
 mod daemon;
+mod interrupts;
 
 pub use asks::Input;
+use daemon::Lateness;
+use interrupts::{By, Interrupts};
 
 /// How long the records of a manager that has nothing else to do wait for a daemon that is away. The daemon finds them in the
 /// journal when the job ends.
@@ -54,13 +58,15 @@ pub struct Shell {
     records: Records,
     launches: Launches,
     api: Api,
-    launcher: UnixStream,
+    /// `None`: it was killed.
+    launcher: Option<UnixStream>,
     facts: Decoder,
     /// What the launcher is to be told once the journal is written.
     orders: Vec<u8>,
     /// Whose launches are among them.
     staged: Vec<u32>,
     signals: SignalFd,
+    interrupts: Interrupts,
     live: HashMap<u32, Live>,
     /// Who submitted a step.
     owners: HashMap<u32, u64>,
@@ -71,10 +77,15 @@ pub struct Shell {
     /// The last numbers that the daemon gave, and whether more are asked for.
     numbers: (u32, u32),
     asked_for_numbers: bool,
+    /// In the name of the last step that had none.
+    pub(super) last_number: u32,
+    /// A job whose time is over before its steps are done is queued again.
+    pub(super) goes_on: bool,
+    /// Steps that earlier managers have brought to their end.
+    ended_before: u32,
+    lateness: Lateness,
     /// Something went wrong that is no step's.
     is_faulty: bool,
-    /// The launcher is gone.
-    is_alone: bool,
     /// Nothing is left to do since then but to tell the daemon.
     idle_since: Option<Duration>,
 }
@@ -96,6 +107,7 @@ impl Shell {
         input: Option<Input>,
         numbers: (u32, u32),
     ) -> io::Result<Shell> {
+        let ended_before = core.counts().ended();
         let signals = SignalFd::with_flags(&signals(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         Ok(Shell {
             identity,
@@ -106,11 +118,12 @@ impl Shell {
             records,
             launches,
             api,
-            launcher,
+            launcher: Some(launcher),
             facts: wire::decoder(),
             orders: Vec::new(),
             staged: Vec::new(),
             signals,
+            interrupts: Interrupts::default(),
             live: HashMap::new(),
             owners: HashMap::new(),
             exits: HashMap::new(),
@@ -118,8 +131,11 @@ impl Shell {
             input,
             numbers,
             asked_for_numbers: false,
+            last_number: 0,
+            goes_on: false,
+            ended_before,
+            lateness: Lateness::None,
             is_faulty: false,
-            is_alone: false,
             idle_since: None,
         })
     }
@@ -128,7 +144,8 @@ impl Shell {
     pub fn run(&mut self) -> u8 {
         loop {
             let now = clock::monotonic();
-            self.core.on_due(now);
+            self.carry_out_due(now);
+            self.give_back();
             self.core.decide(now);
             self.carry_out(now);
             self.write(now);
@@ -139,6 +156,18 @@ impl Shell {
             self.wait(now);
         }
         self.leave()
+    }
+
+    /// There is no time for the steps that are left: the job is queued again, if it is to be and something was done in this
+    /// run. Where nothing was, another one would do no more.
+    fn go_on_in_another_run(&mut self) {
+        let counts = self.core.counts();
+        let is_left = counts.ended() < counts.all;
+        if is_left && counts.ended() > self.ended_before && std::mem::take(&mut self.goes_on) {
+            self.progress.note("the time of the job is over: it is queued again for the steps that are left");
+            let jobs = vec![JobRef::job(self.identity.job)];
+            self.link.send(&Request::Control { jobs, action: ControlAction::Requeue });
+        }
     }
 
     /// What the core wants, in the journal and among the orders.
@@ -161,6 +190,7 @@ impl Shell {
                     self.orders.extend(wire::encode(&Order::Signal { number, signal }).unwrap_or_default());
                 }
                 Effect::Ended { step, fate } => self.settle(step, fate),
+                Effect::OutOfTime => self.go_on_in_another_run(),
             }
         }
         if is_news {
@@ -189,7 +219,9 @@ impl Shell {
     /// First the journal, then the orders, then the others.
     fn write(&mut self, now: Duration) {
         if let Err(e) = self.journal.write() {
-            return self.stop_for(&format!("the journal of the steps cannot be written: {e}"), now);
+            self.stop_for(&format!("the journal of the steps cannot be written: {e}"), now);
+            // What has ended may have room still.
+            let _ = self.journal.write();
         }
         for number in std::mem::take(&mut self.staged) {
             if let Some(live) = self.live.get(&number) {
@@ -198,7 +230,8 @@ impl Shell {
         }
         if !self.orders.is_empty() {
             let orders = std::mem::take(&mut self.orders);
-            self.is_alone |= socket::send_all(&self.launcher, &orders, &[]).is_err();
+            // One that is gone shows when it is heard.
+            let _ = self.launcher.as_ref().map(|launcher| socket::send_all(launcher, &orders, &[]));
         }
         self.records.flush(&self.journal, &self.link, now, self.idle_since.is_some());
         self.api.flush();
@@ -211,7 +244,10 @@ impl Shell {
             self.progress.say("no other step is started; mend that, and go on with: sjobmgr run --resume FILE");
         }
         self.core.drain();
-        self.orders.clear();
+        if !self.staged.is_empty() {
+            self.orders.clear();
+        }
+        self.journal.call_off_starts();
         for number in std::mem::take(&mut self.staged) {
             self.live.remove(&number);
             self.core.call_off(number, now);
@@ -220,9 +256,9 @@ impl Shell {
 
     fn is_over(&mut self, now: Duration) -> bool {
         let has_input = self.input.is_some() && self.core.halt() == Halt::No;
-        if self.is_alone || !self.core.is_over(now) || has_input {
+        if !self.core.is_over(now) || has_input {
             self.idle_since = None;
-            return self.is_alone;
+            return false;
         }
         let since = *self.idle_since.get_or_insert(now);
         self.records.flush(&self.journal, &self.link, now, true);
@@ -234,7 +270,9 @@ impl Shell {
     fn wait(&mut self, now: Duration) {
         let away = self.idle_since.filter(|_| !self.link.is_there()).map(|since| since + FAREWELL);
         let flush = self.records.due().filter(|_| self.link.is_there());
-        let due = [self.core.next_due(), flush, away].into_iter().flatten().min();
+        // The answer wakes it.
+        let next = self.core.next_due().filter(|_| self.lateness != Lateness::Asked);
+        let due = [next, flush, away].into_iter().flatten().min();
         let timeout = due.map_or(PollTimeout::NONE, |due| {
             // Rounded up, so that it is time when it wakes.
             let left = due.saturating_sub(now) + Duration::from_micros(999);
@@ -242,16 +280,16 @@ impl Shell {
         });
         let [read, write] = [PollFlags::POLLIN, PollFlags::POLLOUT];
         let mut fds = vec![
-            PollFd::new(self.launcher.as_fd(), read),
             PollFd::new(self.signals.as_fd(), read),
             PollFd::new(self.records.fd(), read),
             PollFd::new(self.api.listener(), read),
         ];
         let stdin = io::stdin();
-        let (has_link, has_input) = (self.link.fd().is_some(), self.input.is_some());
+        let there = [self.launcher.is_some(), self.link.fd().is_some(), self.input.is_some()];
+        let first = fds.len();
+        fds.extend(self.launcher.as_ref().map(|launcher| PollFd::new(launcher.as_fd(), read)));
         fds.extend(self.link.fd().map(|fd| PollFd::new(fd, read)));
         fds.extend(self.input.as_ref().map(|_| PollFd::new(stdin.as_fd(), read)));
-        let first = fds.len();
         fds.extend(self.api.clients.iter().map(|client| {
             let write = if client.wants_to_write() { write } else { PollFlags::empty() };
             PollFd::new(client.fd(), if client.is_open() { read | write } else { write })
@@ -262,57 +300,94 @@ impl Shell {
         let ready: Vec<bool> = fds.iter().map(|fd| fd.any().unwrap_or(false)).collect();
         drop(fds);
         let now = clock::monotonic();
+        let mut others = ready[first..].iter().copied();
+        let [launcher, daemon, input] = there.map(|is_there| is_there && others.next().unwrap_or(false));
         // A signal first: what it says explains the ends that follow.
-        if ready[1] {
+        if ready[0] {
             self.hear_signals(now);
         }
-        if ready[0] {
+        if launcher {
             self.hear_launcher(now);
         }
-        if ready[2] {
+        if ready[1] {
             self.records.on_synced(&mut self.link, &self.identity, now);
         }
-        if has_link && ready[4] {
+        if daemon {
             self.hear_daemon(now);
         }
-        if has_input && ready[4 + usize::from(has_link)] {
+        if input {
             self.hear_input();
         }
-        self.hear_clients(&ready[first..], now);
-        if ready[3] {
+        self.hear_clients(others, now);
+        if ready[2] {
             self.api.accept();
         }
     }
 
     fn hear_signals(&mut self, now: Duration) {
         while let Ok(Some(info)) = self.signals.read_signal() {
-            let is_typed = info.ssi_signo == Signal::SIGINT as u32;
-            let running = self.core.counts().running;
-            if is_typed && self.core.halt() == Halt::No {
-                self.core.drain();
-                self.progress.say(&format!("no other step is started, and {running} go on: Ctrl-C again ends them"));
-            } else {
+            if info.ssi_signo == Signal::SIGINT as u32 {
+                self.on_interrupt(info.ssi_pid, By::Manager, now);
+            } else if self.core.halt() != Halt::Stop {
+                // Whoever ends the job tells all of its processes: this one hears of it from its launcher, too.
                 self.core.stop(now);
             }
         }
     }
 
+    /// The first one starts nothing more, the second one ends what runs.
+    fn on_interrupt(&mut self, sender: u32, by: By, now: Duration) {
+        if !self.interrupts.is_new(sender, by) {
+            return;
+        }
+        match self.core.halt() {
+            Halt::No => {
+                self.core.drain();
+                let running = self.core.counts().running;
+                self.progress.say(&format!("no other step is started, and {running} go on: Ctrl-C again ends them"));
+            }
+            Halt::Drain | Halt::Stop => self.core.stop(now),
+        }
+    }
+
     fn hear_launcher(&mut self, now: Duration) {
         let mut chunk = [0u8; 65_536];
-        match self.launcher.read(&mut chunk) {
+        match self.launcher.as_mut().map_or(Ok(0), |launcher| launcher.read(&mut chunk)) {
             Ok(n) if n > 0 => self.facts.push(&chunk[..n]),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => return,
-            Ok(_) | Err(_) => {
-                self.progress.say("error: the process that starts the steps is gone, and the steps with it");
-                self.is_alone = true;
-                return;
-            }
+            Ok(_) | Err(_) => return self.on_launcher_gone(now),
         }
         while let Ok(Some(fact)) = wire::next_message(&mut self.facts) {
             match fact {
                 Fact::Started { number, pids } => self.on_started(number, pids),
                 Fact::Ended(ended) => self.on_ended(*ended, now),
+                Fact::Interrupted { sender } => self.on_interrupt(sender, By::Launcher, now),
             }
+        }
+    }
+
+    /// Its steps have ended with it, and nobody else tells how.
+    fn on_launcher_gone(&mut self, now: Duration) {
+        self.launcher = None;
+        self.is_faulty = true;
+        self.core.drain();
+        let count = self.live.len();
+        self.progress.say(&format!(
+            "error: the process that starts the steps was killed, and {count} running steps with it\n\
+             go on with: sjobmgr run --resume FILE"
+        ));
+        let mut lost: Vec<(u32, Timestamp)> = Vec::with_capacity(count);
+        for (number, live) in &self.live {
+            // The kernel has killed the first process of each task. What that has left is in its group.
+            for pid in &live.pids {
+                proc::kill_group(*pid, libc::SIGKILL);
+            }
+            lost.push((*number, live.record.start));
+        }
+        lost.sort_unstable();
+        for (number, started) in lost {
+            let (exit, ended) = (ExitCode::signal(libc::SIGKILL), clock::now());
+            self.on_ended(Ended { number, exit, usage: Usage::default(), started, ended, error: None }, now);
         }
     }
 
@@ -372,6 +447,9 @@ impl Shell {
             let count = self.records.undelivered();
             self.progress.say(&format!("the daemon is away: it reads the records of {count} steps when the job ends"));
         }
+        if self.core.halt() == Halt::No {
+            self.go_on_in_another_run();
+        }
         let left = self.core.numbers_left();
         let unused = (left.start, left.end.saturating_sub(left.start));
         let (job, client) = (self.identity.job, self.identity.client);
@@ -380,7 +458,7 @@ impl Shell {
         let _ = self.journal.write();
         self.api.close();
         let worst = u8::try_from(self.core.worst().as_shell()).unwrap_or(1);
-        let is_short = self.is_faulty || self.is_alone || counts.waiting() > 0 || counts.cancelled > 0;
+        let is_short = self.is_faulty || counts.waiting() > 0 || counts.cancelled > 0;
         if worst == 0 && is_short { 1 } else { worst }
     }
 

@@ -1,8 +1,9 @@
-//! A job on its way to a listing of the queue: what the usual columns show, and nothing else. The rest is several times as
+//! A job on its way to a listing: what the usual columns show, and nothing else. The rest is several times as
 //! much, and a queue may be long.
 
 use crate::model::request::JobKind;
 use crate::model::run::RunState;
+use crate::model::tres::Allocation;
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, Job, JobId, JobRequest, JobState, Reason, Timestamp, Tres};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -42,6 +43,43 @@ impl BriefJob {
             },
             ..Job::default()
         }))
+    }
+}
+
+impl JobView {
+    /// A record of accounting with no more than the usual columns of sacct show. It is written as any other: what is not
+    /// there takes no room. Its steps stay as they are.
+    #[must_use]
+    pub fn outline(self) -> JobView {
+        let Job { id, role, request, partition, tres, priority, submit, run, steps, .. } = self.job;
+        let request = JobRequest {
+            kind: request.kind,
+            name: request.name.clone(),
+            user: request.user.clone(),
+            uid: request.uid,
+            account: request.account.clone(),
+            array: request.array.clone(),
+            time_limit_secs: request.time_limit_secs,
+            ..JobRequest::default()
+        };
+        let run = RunState {
+            state: run.state,
+            reason: run.reason,
+            start: run.start,
+            end: run.end,
+            stepped_us: run.stepped_us,
+            suspended_at: run.suspended_at,
+            suspended_us: run.suspended_us,
+            exit: run.exit,
+            derived_exit: run.derived_exit,
+            restarts: run.restarts,
+            alloc: run.alloc.map(|alloc| Box::new(Allocation { tres: alloc.tres, ..Allocation::default() })),
+            cancelled_by: run.cancelled_by,
+            ..RunState::default()
+        };
+        let request = Arc::new(request);
+        let job = Job { id, role, request, partition, tres, priority, submit, run, steps, ..Job::default() };
+        JobView { job, requeued: self.requeued, ..JobView::default() }
     }
 }
 

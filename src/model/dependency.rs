@@ -18,6 +18,8 @@ pub enum DependencyKind {
     AfterNotOk,
     /// The array task of the same number has ended with exit code 0.
     AfterCorr,
+    /// The other job runs: the resources of this one are transferred to it.
+    Expand,
 }
 
 impl DependencyKind {
@@ -28,6 +30,7 @@ impl DependencyKind {
             DependencyKind::AfterOk => "afterok",
             DependencyKind::AfterNotOk => "afternotok",
             DependencyKind::AfterCorr => "aftercorr",
+            DependencyKind::Expand => "expand",
         }
     }
 }
@@ -57,6 +60,14 @@ pub struct Dependency {
 impl Dependency {
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
+    }
+
+    /// The job that is to be expanded by this one.
+    pub fn expands(&self) -> Option<&JobRef> {
+        self.terms.iter().find_map(|term| match term {
+            DependencyTerm::On { kind: DependencyKind::Expand, job, .. } => Some(job),
+            DependencyTerm::On { .. } | DependencyTerm::Singleton => None,
+        })
     }
 }
 

@@ -191,6 +191,18 @@ impl Job {
         is_wanted && request.kind != JobKind::Allocation && self.run.restarts == 0
     }
 
+    /// When a pending job has to have started, or a running one to have ended, because of `--deadline`. A pending job
+    /// whose least time no longer fits before the deadline has missed it already (sbatch man page).
+    pub fn deadline(&self) -> Option<Timestamp> {
+        let deadline = self.request.deadline?;
+        if self.run.state != JobState::Pending {
+            return Some(deadline);
+        }
+        let needs = self.request.time_min_secs.or(self.request.time_limit_secs).unwrap_or(0);
+        let micros = i64::try_from(needs).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+        Some(deadline.plus_us(micros.saturating_neg()))
+    }
+
     /// The process that the allocation lives and dies with now.
     pub fn holder(&self) -> Option<ClientProcess> {
         let holds = |client: &Client| client.holds && (!client.until_granted || self.run.state == JobState::Pending);

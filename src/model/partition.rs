@@ -1,7 +1,8 @@
 //! The host and its partitions, which are views of it.
 
 use crate::model::gpu::{Gpu, GpuShare};
-use crate::model::topology::Topology;
+use crate::model::node::NodeParts;
+use crate::model::topology::{Place, Topology};
 use crate::model::{Constraint, Refusal, Tres, is_default};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -202,6 +203,14 @@ impl Partition {
     }
 }
 
+/// What the machine was seen to have of what may come and go under a running system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// The CPUs that are online and that jobs may run on.
+    pub topology: Topology,
+    pub mem_mb: u64,
+}
+
 /// What the host has, as the daemon found it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Host {
@@ -212,12 +221,25 @@ pub struct Host {
     /// Where those of them sit that are really there.
     #[serde(default)]
     pub topology: Topology,
+    /// What jobs may have of the memory, MB.
     pub mem_mb: u64,
+    /// What the machine has of it, MB.
+    #[serde(default)]
+    pub machine_mem_mb: u64,
     /// Those that jobs may have, by number.
     pub gpus: Vec<Gpu>,
     /// Those that were there and are not found any more: jobs that have one go on, and no other gets it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost_gpus: Vec<Gpu>,
+    /// CPUs that were there and are not, where they sat.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_cpus: Vec<Place>,
+    /// Memory that was there and is not, MB.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub lost_mem_mb: u64,
+    /// Those of the CPUs and GPUs that the owner gives to no job: jobs that have one go on.
+    #[serde(default, skip_serializing_if = "NodeParts::is_empty")]
+    pub drained: NodeParts,
     /// Into how many parts each GPU is divided for jobs that ask for parts; 0: such jobs are refused.
     #[serde(default, skip_serializing_if = "is_default")]
     pub gpu_shards: u32,
@@ -253,6 +275,18 @@ impl Host {
     /// A GPU that a job may have, or has though it is not there any more.
     pub fn gpu(&self, id: u32) -> Option<&Gpu> {
         self.gpus.iter().chain(&self.lost_gpus).find(|gpu| gpu.id == id)
+    }
+
+    /// Its CPUs and GPUs, and those that were there.
+    pub fn parts(&self) -> NodeParts {
+        let gpus = self.gpus.iter().chain(&self.lost_gpus).map(|gpu| gpu.id).collect();
+        let cpus = self.cpu_ids.iter().copied().chain(self.lost_cpus.iter().map(|place| place.cpu)).collect();
+        NodeParts { cpus, gpus }
+    }
+
+    /// CPUs that jobs may have now.
+    pub fn open_cpus(&self) -> u32 {
+        self.cpu_ids.iter().filter(|cpu| !self.drained.cpus.contains(cpu)).count() as u32
     }
 
     /// The models of the GPUs as feature words; `generic_gpu` where only their number is known.

@@ -1,7 +1,7 @@
 //! Questions about jobs, and the rules that tell which jobs answer them: the same for squeue, scancel, sacct and the rest.
 
 use crate::model::array::TaskSet;
-use crate::model::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Timestamp, is_default};
+use crate::model::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Reason, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
 
 /// Which jobs are asked for, and how much of each. Empty lists and `None` leave a matter open; lists are alternatives;
@@ -35,6 +35,11 @@ pub struct JobQuery {
     pub wckeys: Vec<String>,
     #[serde(skip_serializing_if = "is_default")]
     pub licenses: Vec<String>,
+    #[serde(skip_serializing_if = "is_default")]
+    pub constraints: Vec<String>,
+    /// By Slurm's names, or by slotd's own.
+    #[serde(skip_serializing_if = "is_default")]
+    pub reasons: Vec<String>,
     /// Only what has, or had, a place on the node.
     #[serde(skip_serializing_if = "is_default")]
     pub on_node: bool,
@@ -67,13 +72,17 @@ pub struct JobQuery {
     /// Work out when pending jobs would start.
     #[serde(skip_serializing_if = "is_default")]
     pub expected_starts: bool,
+    /// Tell of each pending job all that keeps it from starting.
+    #[serde(skip_serializing_if = "is_default")]
+    pub blockers: bool,
     /// The paths of the standard streams are not asked for: they cost more than most of a view.
     #[serde(skip_serializing_if = "is_default")]
     pub without_paths: bool,
     /// Steps are not asked for: a job may have thousands.
     #[serde(skip_serializing_if = "is_default")]
     pub without_steps: bool,
-    /// No more than [`crate::model::brief::BriefJob`] has: a listing of a long queue shows little of each job.
+    /// No more than [`crate::model::brief::BriefJob`] has, or of accounting [`crate::model::view::JobView::outline`]: a long
+    /// listing shows little of each job.
     #[serde(skip_serializing_if = "is_default")]
     pub brief: bool,
 }
@@ -110,7 +119,12 @@ impl JobQuery {
             && (self.partitions.is_empty() || job.partitions().any(|name| among(&self.partitions, name)))
             && (!self.on_node || job.run.state != JobState::Pending)
             && self.cpus.is_none_or(|(least, most)| (least..=most).contains(&job.tres.cpus))
+            && self.matches_reason(job.run.reason)
             && self.matches_time_and_state(job)
+    }
+
+    fn matches_reason(&self, reason: Reason) -> bool {
+        among(&self.reasons, reason.slurm_name()) || among(&self.reasons, reason.name())
     }
 
     fn matches_request(&self, request: &JobRequest) -> bool {
@@ -124,6 +138,7 @@ impl JobQuery {
             && among(&self.reservations, request.reservation.as_deref())
             && among(&self.wckeys, request.wckey.as_deref())
             && among(&self.licenses, request.licenses.as_deref())
+            && among(&self.constraints, request.constraint.as_ref().map(ToString::to_string).as_deref())
             && self.limit_min_secs.is_none_or(|least| limit >= least)
             && self.limit_max_secs.is_none_or(|most| limit <= most)
     }

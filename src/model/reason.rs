@@ -60,6 +60,20 @@ reasons! {
     Requeued => "Requeued",
 }
 
+impl Reason {
+    /// Slurm 22.05's own word for it. Programs read reasons by closed lists of these.
+    pub const fn slurm_name(self) -> &'static str {
+        match self {
+            Reason::RaisedSignal => Reason::NonZeroExitCode.name(),
+            Reason::RunnerLost => "SystemFailure",
+            Reason::ClientLost => "InactiveLimit",
+            Reason::Exclusive => Reason::Resources.name(),
+            Reason::Requeued => Reason::None.name(),
+            other => other.name(),
+        }
+    }
+}
+
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())

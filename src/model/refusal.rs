@@ -6,8 +6,9 @@
 use crate::model::array::ArraySpec;
 use crate::model::dependency::DependencyTerm;
 use crate::model::gpu::GpuShare;
+use crate::model::node::NodeParts;
 use crate::model::partition::PartitionState;
-use crate::model::{JobId, StepId, StoreFault};
+use crate::model::{JobId, JobRef, StepId, StoreFault, Tres};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -63,6 +64,23 @@ pub enum Refusal {
     NoTimeLimit,
     /// Another size than the host can ever give.
     ConfigNotAvailable,
+    /// A running job has all of its partition to itself, or shares its CPUs with others.
+    FixedSize {
+        job: JobId,
+        exclusive: bool,
+    },
+    /// A running job would pass a limit of its account or name: the reason for which a pending one would wait.
+    OverLimit {
+        reason: String,
+    },
+    /// A running job cannot grow now: what it would need more, what is free, and when there is room for it, if that can be
+    /// told.
+    NoRoom {
+        job: JobId,
+        more: Tres,
+        free: Tres,
+        in_secs: Option<u64>,
+    },
 
     // A request that the host can never meet.
     UnknownPartition {
@@ -79,6 +97,10 @@ pub enum Refusal {
     /// More than one node for a job that exists.
     OneNodeOnly,
     UnknownNode(String),
+    /// One host has no reservations.
+    UnknownReservation(String),
+    /// One host has no licenses.
+    UnknownLicense(String),
     NodeExcluded(String),
     MissingFeature {
         /// The constraint as it was written.
@@ -139,12 +161,21 @@ pub enum Refusal {
         max: usize,
     },
     UnknownDependency(DependencyTerm),
+    /// A job that cannot be expanded, or not by this one, and why.
+    CannotExpand {
+        job: JobRef,
+        why: String,
+    },
     DependsOnItself(JobId),
 
     // A step that its job cannot give room to.
     StepTooManyCpus,
     StepTooMuchMemory,
     StepTooManyGpus,
+    /// Some of those of its job are out of use.
+    StepGpusOut {
+        out: NodeParts,
+    },
     /// With `--immediate`.
     Busy,
 
@@ -196,6 +227,8 @@ impl Refusal {
             Refusal::UnknownPartition { name, .. } => format!("invalid partition specified: {name}"),
             Refusal::PartitionNotAvailable { name, state } => format!("partition {name} is {}", state.name()),
             Refusal::UnknownNode(name) => format!("no such node: {name}"),
+            Refusal::UnknownReservation(name) => format!("no such reservation, slotd has none: {name}"),
+            Refusal::UnknownLicense(name) => format!("no such license, slotd has none: {name}"),
             Refusal::NodeExcluded(name) => format!("the only node is excluded: {name}"),
             Refusal::MissingFeature { wanted, .. } => format!("no such features on this host: {wanted}"),
             Refusal::UnknownGpuModel { model, .. } => format!("no such GPU model on this host: {model}"),
@@ -222,7 +255,19 @@ impl Refusal {
             Refusal::UnknownDependency(term @ DependencyTerm::On { job, .. }) => {
                 format!("no job {job} for dependency {term}")
             }
+            Refusal::CannotExpand { job, why } => format!("job {job} cannot be expanded by this one: {why}"),
+            Refusal::StepGpusOut { out } => {
+                format!("{out} out of use in this job (sinfo -R tells why): too few are left for this step")
+            }
             Refusal::DependsOnItself(job) => format!("job {job} would wait for itself"),
+            Refusal::FixedSize { job, exclusive: true } => {
+                format!("job {job} has all CPUs of its partition to itself: its size cannot be changed")
+            }
+            Refusal::FixedSize { job, exclusive: false } => {
+                format!("job {job} shares its CPUs with other jobs: it cannot grow")
+            }
+            Refusal::OverLimit { reason } => format!("the job would be over a limit: {reason}"),
+            Refusal::NoRoom { job, more, free, in_secs } => no_room(*job, more, free, *in_secs),
             _ => return None,
         })
     }
@@ -253,6 +298,25 @@ impl Refusal {
         let text = if self.stands_alone() { self.to_string() } else { format!("{what}: {self}") };
         self.detail().into_iter().chain([text]).collect()
     }
+}
+
+fn no_room(job: JobId, more: &Tres, free: &Tres, in_secs: Option<u64>) -> String {
+    let words = |tres: &Tres| {
+        let amounts = [(u64::from(more.cpus), u64::from(tres.cpus), "CPUs"), (more.mem_mb, tres.mem_mb, "MB")];
+        let asked = amounts.iter().filter(|(more, _, _)| *more > 0);
+        asked.map(|(_, amount, unit)| format!("{amount} {unit}")).collect::<Vec<_>>().join(" and ")
+    };
+    let fits = more.minus(free) == Tres::ZERO;
+    let kept = if fits { ", kept for jobs that wait" } else { "" };
+    let when = match in_secs {
+        Some(secs) => format!("there is room in {}:{:02}:{:02}", secs / 3600, secs / 60 % 60, secs % 60),
+        None => "it cannot be told when there is room".to_owned(),
+    };
+    format!(
+        "job {job} would need {} more, and {} are free{kept}; {when}: sbatch --dependency=expand:{job} waits for it",
+        words(more),
+        words(free)
+    )
 }
 
 fn gpus(asked: u32, there: u32, place: &Place, model: Option<&str>) -> String {
@@ -286,11 +350,18 @@ impl fmt::Display for Refusal {
             Refusal::NotNow => "Job can not be altered now, try again later",
             Refusal::NotAnArray => "Job is not an array",
             Refusal::NoTimeLimit => "No time limit that a difference could change",
+            Refusal::FixedSize { .. } => "Requested operation is presently disabled",
+            Refusal::OverLimit { .. } => {
+                "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+            }
+            Refusal::NoRoom { .. } => "Requested nodes are busy",
             Refusal::ConfigNotAvailable => "Requested partition configuration not available now",
             Refusal::UnknownPartition { .. } => "Invalid partition name specified",
             Refusal::PartitionNotAvailable { .. } => "Required partition not available (inactive or drain)",
             Refusal::NodeCount => "Node count specification invalid",
             Refusal::UnknownNode(_) => "Invalid node name specified",
+            Refusal::UnknownReservation(_) => "Requested reservation is invalid",
+            Refusal::UnknownLicense(_) => "Invalid license specification",
             Refusal::MissingFeature { .. } => "Invalid feature specification",
             Refusal::ArrayTooLarge { .. } => "Invalid job array specification",
             Refusal::TooManyCpus { .. } | Refusal::StepTooManyCpus => "More processors requested than permitted",
@@ -304,9 +375,11 @@ impl fmt::Display for Refusal {
             | Refusal::TooMuchOfGpu { .. }
             | Refusal::HostShape { .. }
             | Refusal::TooManyGpus { .. } => "Requested node configuration is not available",
-            Refusal::UnknownDependency(_) | Refusal::DependsOnItself(_) => "Job dependency problem",
+            Refusal::UnknownDependency(_) | Refusal::DependsOnItself(_) | Refusal::CannotExpand { .. } => {
+                "Job dependency problem"
+            }
             Refusal::StepTooMuchMemory => "Memory required by task is not available",
-            Refusal::StepTooManyGpus | Refusal::UnknownGpuModel { .. } => {
+            Refusal::StepTooManyGpus | Refusal::StepGpusOut { .. } | Refusal::UnknownGpuModel { .. } => {
                 "Invalid generic resource (gres) specification"
             }
             Refusal::TooLong { .. } => "Pathname of a file, directory or other parameter too long",

@@ -9,6 +9,7 @@ use crate::model::dependency::Dependency;
 use crate::model::gpu::GpuShare;
 use crate::model::is_default;
 use crate::model::placement::Placement;
+use crate::model::rlimits::Rlimits;
 use crate::model::time::Timestamp;
 use crate::model::{Constraint, HostList};
 use serde::de::IntoDeserializer;
@@ -170,14 +171,6 @@ pub enum Sharing {
     Default,
     Exclusive,
     Oversubscribe,
-}
-
-/// A resource limit: the number that `setrlimit` takes, and the two values. `u64::MAX` is unlimited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Rlimit {
-    pub resource: u32,
-    pub soft: u64,
-    pub hard: u64,
 }
 
 /// A text that is kept with the job and shown, and that `scontrol update` changes under this name.
@@ -345,8 +338,8 @@ pub struct JobRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub umask: Option<u32>,
     /// The submitter's resource limits that the processes of a job get which the daemon launches (`--propagate`).
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub rlimits: Vec<Rlimit>,
+    #[serde(skip_serializing_if = "is_default")]
+    pub rlimits: Rlimits,
     /// CPU binding of a `Run` (`srun --no-wait --cpu-bind`).
     #[serde(skip_serializing_if = "is_default")]
     pub cpu_bind: CpuBind,

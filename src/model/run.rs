@@ -42,6 +42,9 @@ pub struct RunState {
     pub restarts: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alloc: Option<Box<Allocation>>,
+    /// It is to have less than it has, and gives the rest back as its steps end.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub shrinks: bool,
     #[serde(default, skip_serializing_if = "is_default")]
     pub usage: Usage,
     /// Who cancelled it (uid), for `CANCELLED by 0`.

@@ -17,6 +17,17 @@ pub enum StepKind {
     Interactive,
 }
 
+/// How the ranks of an MPI program find each other (srun man page, `--mpi`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mpi {
+    /// Not by slotd.
+    #[default]
+    None,
+    /// By the process management interface, version 2 or 1.
+    Pmi2,
+}
+
 /// A step inside an allocation. `None`: as the allocation has it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -52,6 +63,8 @@ pub struct StepRequest {
     pub report_cpu_bind: bool,
     pub gpu_bind: GpuBind,
     pub kill_on_bad_exit: bool,
+    #[serde(skip_serializing_if = "is_default")]
+    pub mpi: Mpi,
     /// The step's own limit, seconds; `None` is as long as the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_limit_secs: Option<u64>,

@@ -37,6 +37,11 @@ impl Topology {
         Topology { places }
     }
 
+    /// Ascending by CPU.
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
     /// The CPUs that are really there, ascending.
     pub fn cpus(&self) -> Vec<u32> {
         self.places.iter().map(|place| place.cpu).collect()

@@ -2,6 +2,7 @@
 
 use crate::model::gpu::GpuShare;
 use crate::model::is_default;
+use crate::model::node::NodeParts;
 use serde::{Deserialize, Serialize};
 
 /// An amount of each resource. Memory is in MB (2^20 bytes), as everywhere in Slurm.
@@ -63,6 +64,13 @@ pub struct Allocation {
     /// How much it has of each of them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub gpu_share: GpuShare,
+}
+
+impl Allocation {
+    /// Its CPUs and GPUs.
+    pub fn parts(&self) -> NodeParts {
+        NodeParts { cpus: self.cpu_ids.iter().copied().collect(), gpus: self.gpu_ids.iter().copied().collect() }
+    }
 }
 
 /// What a job or a step has used. Zero means "nothing measured".

@@ -3,8 +3,10 @@
 //! `render` turns these into text. A view is data on its own: it needs no clock but `now`, which it carries.
 
 use crate::model::brief::BriefJob;
-use crate::model::node::NodeReason;
+use crate::model::cpu_use::CpusElsewhere;
+use crate::model::node::{NodeReason, Outage};
 use crate::model::partition::Host;
+use crate::model::why::Blocker;
 use crate::model::{Job, JobId, Partition, Step, Timestamp, Tres, is_default};
 use serde::{Deserialize, Serialize};
 use std::ops::{Deref, DerefMut};
@@ -22,6 +24,9 @@ pub struct JobView {
     /// When the plan would start a pending job (`squeue --start`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_start: Option<Timestamp>,
+    /// All that keeps a pending job from starting, where that is asked for; first what squeue shows.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub blockers: Vec<Blocker>,
     /// An earlier run, which was ended for a requeue.
     #[serde(default, skip_serializing_if = "is_default")]
     pub requeued: bool,
@@ -102,15 +107,24 @@ pub struct PartitionView {
 pub struct NodeView {
     pub host: Host,
     pub allocated: Tres,
+    /// CPUs that no job has, and none gets.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub closed_cpus: u32,
     /// An exclusive job has the host.
     pub exclusive: bool,
     pub partitions: Vec<PartitionView>,
     /// Why it takes no jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drained: Option<NodeReason>,
+    /// What of it no job gets, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outages: Vec<Outage>,
     pub daemon_start: Timestamp,
     /// Load of the last minute times 100, as Slurm's `CPULoad` prints it.
     pub load_centi: u32,
+    /// What processes that no job started use of the CPUs, where that counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus_elsewhere: Option<CpusElsewhere>,
     /// MB not in use now.
     pub free_mem_mb: u64,
     pub now: Timestamp,

@@ -1,8 +1,10 @@
 //! What the daemon says: answers to requests, and news on a connection that waits.
 
+use crate::model::changed::Changed;
 use crate::model::diagnostics::Diagnostics;
+use crate::model::node::NodeParts;
 use crate::model::partition::Host;
-use crate::model::tres::Allocation;
+use crate::model::resize::{ManagersPart, PartChange};
 use crate::model::view::{JobList, JobView, NodeView};
 use crate::model::{ExitCode, ExitRecord, JobId, JobRef, Refusal, StepId, StepKey, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -30,6 +32,8 @@ pub enum Answer {
     SomeJobs(JobList),
     Node(Box<NodeView>),
     Config(Vec<(String, String)>),
+    /// The partitions, the node or the configuration are as was asked for, with what is to be told of it.
+    SiteChanged(Vec<String>),
     /// One outcome for each job that was named, in order.
     Done(Vec<Outcome>),
     /// The raw part is the script, or the environment as `KEY=VALUE\0` entries.
@@ -57,6 +61,8 @@ pub enum Answer {
     Ended {
         view: Box<JobView>,
     },
+    /// The answer to `Watch`.
+    Changed(Changed),
     StepWaits,
     StepStarted {
         step: StepId,
@@ -74,11 +80,16 @@ pub enum Answer {
     StepLost,
     /// The step is over.
     StepEnded(Box<ExitRecord>),
-    /// For the manager of the job: what it has of it has changed, or when the job ends.
+    /// For the manager of the job: what it has of it has changed, or when the job ends, and why.
     ManagerChanged {
-        alloc: Allocation,
-        /// By the monotonic clock, microseconds.
-        end_us: Option<u64>,
+        part: Box<ManagersPart>,
+        why: PartChange,
+    },
+    /// For the manager of the job: these of the job's CPUs and GPUs are out of use now, and no others. No step is to use
+    /// them.
+    PartsOut {
+        parts: NodeParts,
+        why: String,
     },
     /// For the manager of the job: send a signal to this step or to all; without a signal it is to be ended.
     SignalStep {
@@ -98,11 +109,12 @@ pub struct ManagedJob {
     pub view: JobView,
     pub host: Host,
     /// What it has of the job.
-    pub alloc: Allocation,
+    pub part: ManagersPart,
+    /// Those of the job's CPUs and GPUs that are out of use.
+    #[serde(default)]
+    pub out: NodeParts,
     /// The first number that its steps may have, and how many.
     pub numbers: (u32, u32),
-    /// When the time limit ends the job, by the monotonic clock, microseconds.
-    pub end_us: Option<u64>,
     /// Between SIGTERM and SIGKILL (Slurm's `KillWait`), milliseconds.
     pub grace_ms: u64,
 }

@@ -7,4 +7,4 @@ pub mod frame;
 pub mod request;
 
 /// The version of the protocol. Raised whenever a request or an answer changes its meaning.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;

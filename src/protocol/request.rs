@@ -3,7 +3,8 @@
 use crate::model::job::{Client, ClientProcess};
 use crate::model::node::NodeOrder;
 use crate::model::query::JobQuery;
-use crate::model::request::Rlimit;
+use crate::model::resize::Gift;
+use crate::model::rlimits::Rlimits;
 use crate::model::tres::Usage;
 use crate::model::{JobId, JobRef, JobRequest, Step, StepId, StepRequest, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -41,8 +42,10 @@ pub enum Request {
     Cancel(CancelAsk),
     /// Tells of the end of a job: answered by `Ended` once it is over, at once if it is.
     WaitEnd(JobId),
-    /// Tells of the start of a job: answered by `Granted` once it runs, by `Ended` should it end before.
-    WaitStart(JobId),
+    /// Tells what has changed since the last of these on this connection, once something has: answered by one `Changed`.
+    /// The first is answered at once, with everything: whoever takes a picture of the queue after it misses nothing.
+    /// What changes while nobody asks is told together later. It ends with the connection.
+    Watch,
     /// A client comes back to its allocation after a restart of the daemon.
     Attach {
         job: JobId,
@@ -75,6 +78,13 @@ pub enum Request {
         job: JobId,
         run: u32,
         steps: Vec<Step>,
+    },
+    /// The manager of a job gives back what none of its steps uses. It has no answer; `ManagerChanged` tells what the manager
+    /// has after it.
+    GiveBack {
+        job: JobId,
+        client: ClientProcess,
+        gift: Gift,
     },
     /// The manager ends: the first of the numbers that it did not use, and how many. Answered by `Recorded`.
     LeaveSteps {
@@ -137,7 +147,6 @@ impl Request {
             Request::BatchScript(_) => ("REQUEST_BATCH_SCRIPT", 2051),
             Request::Diagnostics { .. } => ("REQUEST_STATS_INFO", 2035),
             Request::WaitEnd(_) => ("REQUEST_WAIT_END", 9001),
-            Request::WaitStart(_) => ("REQUEST_WAIT_START", 9005),
             Request::Attach { .. } => ("REQUEST_ATTACH_CLIENT", 9002),
             Request::BatchEnv(_) => ("REQUEST_BATCH_ENVIRONMENT", 9003),
             Request::Usage(_) => ("REQUEST_STEP_USAGE", 9004),
@@ -146,6 +155,8 @@ impl Request {
             Request::RecordSteps { .. } => ("REQUEST_RECORD_STEPS", 9009),
             Request::LeaveSteps { .. } => ("REQUEST_LEAVE_STEPS", 9010),
             Request::StepMeasured { .. } => ("RESPONSE_STEP_USAGE", 9011),
+            Request::GiveBack { .. } => ("REQUEST_GIVE_BACK", 9012),
+            Request::Watch => ("REQUEST_WATCH", 9013),
         }
     }
 }
@@ -261,7 +272,7 @@ pub struct StepLaunch {
     pub umask: Option<u32>,
     /// Of the client (`--propagate`).
     #[serde(default)]
-    pub rlimits: Vec<Rlimit>,
+    pub rlimits: Rlimits,
     /// By rank: one for each task of the request.
     pub streams: Vec<TaskStreams>,
     /// Task 0 gets its standard input as its controlling terminal.

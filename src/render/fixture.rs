@@ -166,13 +166,19 @@ pub fn node(gpus: u32) -> NodeView {
         pending: 0,
     };
     NodeView {
+        closed_cpus: 0,
+        outages: Vec::new(),
         host: Host {
             name: "vm".to_owned(),
             cpu_ids: vec![0, 1],
             topology: Topology::uniform(1, 2, 1),
             mem_mb: 24_105,
+            machine_mem_mb: 24_105,
             gpus: (0..gpus).map(|id| Gpu { id, ..Gpu::default() }).collect(),
             lost_gpus: Vec::new(),
+            lost_cpus: Vec::new(),
+            lost_mem_mb: 0,
+            drained: Default::default(),
             gpu_shards: 0,
             gpus_open: false,
             features: Vec::new(),
@@ -186,6 +192,7 @@ pub fn node(gpus: u32) -> NodeView {
         drained: None,
         daemon_start: at(254),
         load_centi: 253,
+        cpus_elsewhere: None,
         free_mem_mb: 22_167,
         now: now(),
     }

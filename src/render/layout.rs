@@ -101,17 +101,26 @@ impl<T: Table> Layout<T> {
     /// # Errors
     /// An unknown name.
     pub fn long(text: &str) -> Result<Self, FormatError> {
+        let (layout, unknown) = Layout::long_as_known(text);
+        unknown.into_iter().next().map_or(Ok(layout), Err)
+    }
+
+    /// The same without the names that are unknown, and these.
+    pub fn long_as_known(text: &str) -> (Self, Vec<FormatError>) {
         let mut layout = Layout::new(Style::Lines);
+        let mut unknown = Vec::new();
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let (name, rest) = part.split_once(':').unwrap_or((part, ""));
-            let field =
-                by_name::<T>(name.trim()).ok_or_else(|| FormatError::unknown::<T>(Place::LongName, name.trim()))?;
+            let Some(field) = by_name::<T>(name.trim()) else {
+                unknown.push(FormatError::unknown::<T>(Place::LongName, name.trim()));
+                continue;
+            };
             let (right, width, after) = size(rest);
             let default = if after.is_empty() { T::fields()[field].width.unsigned_abs() as usize } else { 0 };
             layout.push(field, width.unwrap_or(default), right);
             layout.push_text(after);
         }
-        Ok(layout)
+        (layout, unknown)
     }
 
     /// sacct's `-o`: field names, each with `%width`, or `%-width` for left justified, after it; `ALL`.

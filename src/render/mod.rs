@@ -5,9 +5,10 @@
 //! query's business.
 //!
 //! Where no format is asked for, the tables are slotd's own (`A | B | C`) or Slurm's ([`Columns`]); an explicit format is
-//! Slurm's to the letter. A listing is a [`layout`] over a table of [`field`]s: squeue, sinfo, sacct, sprio and sstat each
+//! Slurm's to the letter. A listing is a [`layout`] over a table of [`field`]s: squeue, sinfo, sacct, sprio, sstat and sacctmgr each
 //! have one such table, and nothing else of their own but which rows there are.
 
+pub mod accounts;
 pub mod array;
 pub mod ctx;
 pub mod field;
@@ -29,6 +30,7 @@ pub mod text;
 pub mod time;
 pub mod tres;
 pub mod value;
+pub mod why;
 
 #[cfg(test)]
 pub mod fixture;

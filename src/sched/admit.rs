@@ -52,9 +52,12 @@ pub fn size(request: &JobRequest, partition: &Partition, config: &Config) -> Tre
 /// How many CPUs it takes to have so many where only some threads of each core are used, or few tasks may share one:
 /// the others stay empty.
 pub(super) fn in_whole_cores(cpus: u32, tasks: u32, placement: &Placement, host: &Topology) -> u32 {
+    let for_tasks = placement.ntasks_per_core.map(|most| tasks.div_ceil(most.max(1)));
+    if placement.threads().is_none() && for_tasks.is_none() {
+        return cpus;
+    }
     let all = host.threads_per_core();
     let for_threads = placement.threads().map(|used| cpus.div_ceil(used.clamp(1, all)));
-    let for_tasks = placement.ntasks_per_core.map(|most| tasks.div_ceil(most.max(1)));
     let cores = for_threads.into_iter().chain(for_tasks).max();
     cores.map_or(cpus, |cores| cores.saturating_mul(all)).max(cpus)
 }
@@ -81,7 +84,12 @@ pub(super) fn check_tasks(asked: u32, max: u32) -> Result<(), Refusal> {
 }
 
 /// Refuses what the partition does not have, even when nobody else is in it.
-fn check_size(request: &JobRequest, tres: &Tres, partition: &Partition, config: &Config) -> Result<(), Refusal> {
+pub(super) fn check_size(
+    request: &JobRequest,
+    tres: &Tres,
+    partition: &Partition,
+    config: &Config,
+) -> Result<(), Refusal> {
     let there = partition.capacity(&config.host);
     let host = Partition::default().capacity(&config.host);
     if tres.cpus > there.cpus {
@@ -139,8 +147,9 @@ pub(super) struct Admitted {
 impl Core {
     /// Takes a job into the queue: checked against the host, with its defaults filled in. Its number is durable once
     /// the changes are committed.
-    pub fn submit(&mut self, s: Submission, cx: &mut Cx) -> Result<JobId, Refusal> {
+    pub fn submit(&mut self, mut s: Submission, cx: &mut Cx) -> Result<JobId, Refusal> {
         let known = super::depend::Known::new(&s.ended);
+        self.prepare_expansion(&mut s.request)?;
         let admitted = self.admit(&s)?;
         self.learn(&known);
         self.check_dependency(&s.request.dependency, &known)?;
@@ -164,8 +173,9 @@ impl Core {
     }
 
     /// What `submit` would say, and what to ask for when the job would start (`sbatch --test-only`). No job comes of it.
-    pub fn trial(&mut self, s: Submission, now: Timestamp) -> Result<Trial, Refusal> {
+    pub fn trial(&mut self, mut s: Submission, now: Timestamp) -> Result<Trial, Refusal> {
         let known = super::depend::Known::new(&s.ended);
+        self.prepare_expansion(&mut s.request)?;
         let admitted = self.admit(&s)?;
         self.learn(&known);
         self.check_dependency(&s.request.dependency, &known)?;
@@ -183,6 +193,7 @@ impl Core {
             return Err(Refusal::NodeCount);
         }
         self.check_hosts(request)?;
+        check_absent(request)?;
         check_shape(request, &self.config.host.topology)?;
         if let Some(wanted) = &request.constraint {
             self.config.host.check_features(wanted)?;
@@ -236,10 +247,11 @@ impl Core {
         if let Some(other) = request.nodelist.names().iter().find(|name| !is_this(name)) {
             return Err(Refusal::UnknownNode(other.clone()));
         }
-        if let Some(this) = request.exclude.names().iter().find(|name| is_this(name)) {
-            return Err(Refusal::NodeExcluded(this.clone()));
+        match request.exclude.names().iter().find(|name| !is_this(name)).or(request.exclude.names().first()) {
+            Some(this) if is_this(this) => Err(Refusal::NodeExcluded(this.clone())),
+            Some(other) => Err(Refusal::UnknownNode(other.clone())),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The partitions that a job may go to, in the order it named them.
@@ -294,10 +306,18 @@ impl Core {
             let tres = size(request, partition, &self.config);
             let place = Seating::of(request, &partition.name, &self.config);
             let want = Want::sized(request, tres, Seating { exclusive: false, limits: LimitSet::default(), ..place });
-            let fits = self.ledger.whole().fits(&want, &self.config.host);
+            let fits = self.ledger.undrained().fits(&want, &self.config.host);
             if fits { Ok(tres) } else { Err(Refusal::ConfigNotAvailable) }
         })
     }
+}
+
+/// What Slurm knows by name and one host has none of: whoever asks for it would wait for something that never comes.
+fn check_absent(request: &JobRequest) -> Result<(), Refusal> {
+    if let Some(name) = &request.reservation {
+        return Err(Refusal::UnknownReservation(name.clone()));
+    }
+    request.licenses.as_ref().map_or(Ok(()), |name| Err(Refusal::UnknownLicense(name.clone())))
 }
 
 fn new_job(

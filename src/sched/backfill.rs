@@ -222,7 +222,7 @@ impl Round {
     }
 
     /// What a job gets, if it may start: it fits, and does not delay the blocked ones before it. `None`: any job.
-    fn passing(
+    pub fn passing(
         &self,
         job: Option<JobId>,
         want: &Want,
@@ -258,6 +258,11 @@ fn reserve(want: &Want, now: &Room, running: Vec<Running>, host: &Host) -> Reser
     let Some(part) = room.pick_beside(now, want, host) else { return Reservation { at: None, spare: None } };
     room.take(&part);
     Reservation { at, spare: Some(room) }
+}
+
+/// When a job starts at the latest that does not fit into `now`. `None`: nobody can tell.
+pub fn latest_start(want: &Want, now: &Room, running: Vec<Running>, host: &Host) -> Option<Timestamp> {
+    reserve(want, now, running, host).at.filter(|_| !now.fits(want, host))
 }
 
 /// The running jobs that have to end, in the order in which they are expected to; all of them where that is not enough.

@@ -6,10 +6,13 @@
 use super::array::ArrayGroup;
 use super::choice::Choice;
 use super::core::{Core, Record};
+use super::limits::LimitSet;
 use super::queue::{Lane, QueueKey};
+use super::room::{Seating, Want};
 use crate::model::job::Hold;
 use crate::model::partition::PartitionState;
 use crate::model::{Job, JobId, JobState, Reason, Timestamp};
+use std::iter::once_with;
 
 /// The user or an administrator holds it.
 pub fn held(job: &Job) -> Option<Reason> {
@@ -30,21 +33,34 @@ fn array_full(group: Option<&ArrayGroup>) -> Option<Reason> {
     group.filter(|group| group.is_at_limit()).map(|_| Reason::JobArrayTaskLimit)
 }
 
+/// The partition starts no jobs with such a time limit.
+fn time_limit_blocker(choice: &Choice) -> Option<Reason> {
+    let most = choice.partition?.max_time_secs?;
+    (choice.limit_secs.unwrap_or(u64::MAX) > most).then_some(Reason::PartitionTimeLimit)
+}
+
 impl Core {
-    /// It asks for more than the host has now, even with nobody else on it, or for more tasks than a step may have.
+    /// It asks for more than the host has now, even with nobody else on it, or for more tasks than a step may have; or
+    /// for what the owner has taken out of use.
     fn too_large(&self, choice: &Choice) -> Option<Reason> {
-        let is_possible = self.ledger.whole().fits(&choice.want(), &self.config.host);
-        let is_possible = is_possible && choice.job.request.task_count() <= self.config.max_tasks;
-        (!is_possible).then_some(Reason::BadConstraints)
+        let (want, host) = (choice.want(), &self.config.host);
+        let has_tasks = choice.job.request.task_count() <= self.config.max_tasks;
+        // Whether it would be over a limit is no matter here.
+        let want = Want { place: Seating { limits: LimitSet::default(), ..want.place }, ..want };
+        if has_tasks && self.ledger.whole().fits(&want, host) {
+            return None;
+        }
+        let is_drained = has_tasks && self.ledger.undrained().fits(&want, host);
+        Some(if is_drained { Reason::ReqNodeNotAvail } else { Reason::BadConstraints })
     }
 
     /// A limit on its account or its name lets it never start.
     fn above_limit(&self, choice: &Choice) -> Option<Reason> {
         let want = choice.want();
-        self.ledger.whole().limit_reached(&want.place, want.tres.cpus, &self.config.host)
+        Some(self.ledger.whole().limit_reached(&want.place, want.tres.cpus, &self.config.host)?.reason)
     }
 
-    /// The partition is not there any more, starts no jobs now, or none with such a time limit.
+    /// The partition is not there any more, or starts no jobs now.
     fn partition_blocker(&self, choice: &Choice, now: Timestamp) -> Option<Reason> {
         let Some(partition) = choice.partition else { return Some(Reason::PartitionConfig) };
         let is_closed = partition.allowed_hours.is_some_and(|hours| !self.config.zone.is_within(hours, now));
@@ -52,10 +68,7 @@ impl Core {
             PartitionState::Inactive => Some(Reason::PartitionInactive),
             PartitionState::Down => Some(Reason::PartitionDown),
             PartitionState::Up | PartitionState::Drain if is_closed => Some(Reason::PartitionDown),
-            PartitionState::Up | PartitionState::Drain => {
-                let limit = choice.limit_secs.unwrap_or(u64::MAX);
-                partition.max_time_secs.filter(|most| limit > *most).map(|_| Reason::PartitionTimeLimit)
-            }
+            PartitionState::Up | PartitionState::Drain => None,
         }
     }
 
@@ -70,21 +83,37 @@ impl Core {
         self.config.zone.next_begin(hours, now)
     }
 
-    /// What keeps a record from starting that is neither a matter of free resources nor of its partition.
-    pub(super) fn gate_anywhere(&self, record: &Record, now: Timestamp) -> Option<Reason> {
+    /// All that keeps a record from starting and is neither a matter of free resources nor of its partition, each worked
+    /// out when it is asked for.
+    pub(super) fn gates_anywhere(&self, record: &Record, now: Timestamp) -> impl Iterator<Item = Reason> {
         let job = &record.job;
-        held(job)
-            .or_else(|| self.dependency_blocker(job, record.waits.as_deref(), now))
-            .or_else(|| too_early(job, now))
-            .or_else(|| array_full(job.array_job_id().and_then(|array| self.arrays.get(&array))))
+        let group = || job.array_job_id().and_then(|array| self.arrays.get(&array));
+        once_with(|| held(job))
+            .chain(once_with(move || self.dependency_blocker(job, record.waits.as_deref(), now)))
+            .chain(once_with(move || too_early(job, now)))
+            .chain(once_with(move || array_full(group())))
+            .flatten()
     }
 
-    /// What keeps a job from starting in one partition that is not a matter of free resources.
+    /// The first of them.
+    pub(super) fn gate_anywhere(&self, record: &Record, now: Timestamp) -> Option<Reason> {
+        self.gates_anywhere(record, now).next()
+    }
+
+    /// All that keeps a job from starting in one partition and is not a matter of free resources.
+    pub(super) fn gates_in(&self, choice: &Choice, now: Timestamp) -> impl Iterator<Item = Reason> {
+        once_with(move || self.partition_blocker(choice, now))
+            .chain(once_with(|| time_limit_blocker(choice)))
+            .chain(once_with(|| self.above_limit(choice)))
+            .chain(once_with(|| self.too_large(choice)))
+            .chain(once_with(|| self.gpus_in_use(choice).map(|_| Reason::Resources)))
+            .chain(once_with(|| self.cpus_in_use(choice).map(|_| Reason::Resources)))
+            .flatten()
+    }
+
+    /// The first of them.
     pub(super) fn gate_in(&self, choice: &Choice, now: Timestamp) -> Option<Reason> {
-        self.partition_blocker(choice, now)
-            .or_else(|| self.above_limit(choice))
-            .or_else(|| self.too_large(choice))
-            .or_else(|| self.gpus_in_use(choice).map(|_| Reason::Resources))
+        self.gates_in(choice, now).next()
     }
 
     /// The first blocker that is not a matter of free resources. Of several partitions, one that is open is enough.
@@ -149,7 +178,9 @@ impl Core {
     fn reason_in(&self, choice: &Choice) -> Reason {
         let (id, want) = (choice.job.id, choice.want());
         let (room, host) = (self.ledger.room(), &self.config.host);
-        if let Some(reason) = room.limit_reached(&want.place, want.tres.cpus, host) {
+        let own_limit = room.limit_reached(&want.place, want.tres.cpus, host).map(|reached| reached.reason);
+        let of_expanded = || self.limit_of_expanded(id, want.tres.cpus, |reached| reached.reason);
+        if let Some(reason) = own_limit.or_else(of_expanded) {
             return reason;
         }
         if self.first_in_line(choice).is_some_and(|first| first.id != id) {

@@ -40,6 +40,8 @@ struct Card {
     owners: u32,
     taken_mb: u64,
     taken_shards: u32,
+    /// Its owner gives it to no job.
+    is_drained: bool,
 }
 
 impl Card {
@@ -57,6 +59,7 @@ impl Card {
 
     fn has(&self, share: GpuShare) -> bool {
         !self.elsewhere.is_avoided
+            && !self.is_drained
             && self.owners == 0
             && match share {
                 GpuShare::Whole => self.is_untouched(),
@@ -99,6 +102,13 @@ impl Cards {
     pub fn of(host: &Host) -> Self {
         let card = |gpu: &Gpu| Card { mem_mb: gpu.mem_mb, shards: host.gpu_shards, ..Card::default() };
         Cards(host.gpus.iter().map(|gpu| (gpu.id, card(gpu))).collect())
+    }
+
+    /// No job gets these any more.
+    pub fn drain(&mut self, gpu_ids: &BTreeSet<u32>) {
+        for (id, card) in &mut self.0 {
+            card.is_drained = gpu_ids.contains(id);
+        }
     }
 
     /// Those of a job with these GPUs, for its steps.

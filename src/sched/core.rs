@@ -5,6 +5,7 @@
 
 use super::array::ArrayGroup;
 use super::choice::Choice;
+use super::cpu_use::CpuUse;
 use super::experience::Experience;
 use super::gpu_use::GpuUse;
 use super::index::NameGroup;
@@ -20,7 +21,7 @@ use crate::model::change::{Change, Texts};
 use crate::model::dependency::{Dependency, DependencyTerm};
 use crate::model::diagnostics::RoundFacts;
 use crate::model::job::ClientProcess;
-use crate::model::node::LaunchAtDeath;
+use crate::model::node::{LaunchAtDeath, NodeParts};
 use crate::model::partition::Host;
 use crate::model::{ArrayRole, ClockBase, Job, JobId, JobState, Partition, Reason, StepId, Timestamp};
 use std::cmp::Reverse;
@@ -51,6 +52,7 @@ pub struct Core {
     pub(super) jobs: BTreeMap<JobId, Box<Record>>,
     pub(super) ledger: Ledger,
     pub(super) gpu_use: GpuUse,
+    pub(super) cpu_use: CpuUse,
     pub(super) queue: Queue,
     /// Records that hold resources.
     pub(super) active: BTreeSet<JobId>,
@@ -71,6 +73,8 @@ pub struct Core {
     pub(super) step_waits: BTreeMap<JobId, VecDeque<StepWait>>,
     /// Of jobs that have a manager of their steps: that process, and the step that it is a process of.
     pub(super) managers: BTreeMap<JobId, (ClientProcess, Option<StepId>)>,
+    /// Of jobs that have a manager of their steps: parts out of use that no step is on, to be replaced when there are others.
+    pub(super) spares: BTreeMap<JobId, NodeParts>,
     /// Records whose state has changed and whose dependents have not been told yet.
     pub(super) changed: VecDeque<JobId>,
     pub(super) experience: Experience,
@@ -112,6 +116,7 @@ impl Core {
             jobs: BTreeMap::new(),
             ledger,
             gpu_use: GpuUse::default(),
+            cpu_use: CpuUse::default(),
             queue: Queue::default(),
             active: BTreeSet::new(),
             arrays: HashMap::new(),
@@ -124,6 +129,7 @@ impl Core {
             expiring: BTreeSet::new(),
             step_waits: BTreeMap::new(),
             managers: BTreeMap::new(),
+            spares: BTreeMap::new(),
             changed: VecDeque::new(),
             experience: Experience::default(),
             requests: Requests::default(),
@@ -181,6 +187,7 @@ impl Core {
     /// for more than there is wait with the reason BadConstraints.
     pub fn set_host(&mut self, host: Host, all_partitions: Vec<Partition>, now: Timestamp) {
         self.config.host = host;
+        self.note_losses(now);
         self.config.set_partitions(all_partitions);
         let mut ledger = Ledger::new(&self.config);
         for id in &self.active {
@@ -191,6 +198,7 @@ impl Core {
         }
         self.ledger = ledger;
         self.note_elsewhere();
+        self.note_cpus_elsewhere();
         let pending: Vec<JobId> =
             self.jobs.values().filter(|r| r.job.run.state == JobState::Pending).map(|r| r.job.id).collect();
         for id in pending {
@@ -251,7 +259,7 @@ impl Core {
             self.leave_queue(id);
             self.clear_waits(id);
             self.expiring.remove(&id);
-            self.note_gpu_wait(id, false);
+            self.waits_for_no_others(id);
         }
         self.changed.push_back(id);
         if was_at_limit != self.is_array_at_limit(id) {
@@ -280,12 +288,16 @@ impl Core {
     /// Looks at a record again: whether it belongs into the queue, and where.
     pub(super) fn refresh(&mut self, id: JobId, now: Timestamp) {
         let Some(record) = self.jobs.get(&id) else { return };
-        let (mut places, mut waits_for_gpus) = (Vec::new(), false);
+        let (mut places, mut waits_for_gpus, mut waits_for_cpus) = (Vec::new(), false, false);
         if record.job.run.state == JobState::Pending && self.gate_anywhere(record, now).is_none() {
             for choice in Choice::all(&record.job, &self.config) {
                 match self.gate_in(&choice, now) {
                     None => places.push(self.place_of(&choice)),
-                    Some(reason) => waits_for_gpus |= reason == Reason::Resources,
+                    Some(Reason::Resources) => {
+                        waits_for_gpus |= self.gpus_in_use(&choice).is_some();
+                        waits_for_cpus |= self.cpus_in_use(&choice).is_some();
+                    }
+                    Some(_) => {}
                 }
             }
         }
@@ -298,7 +310,13 @@ impl Core {
                 record.job.run.eligible = Some(now);
             }
         }
-        self.note_gpu_wait(id, waits_for_gpus);
+        self.gpu_use.readings.note_wait(id, waits_for_gpus);
+        self.cpu_use.readings.note_wait(id, waits_for_cpus);
+    }
+
+    fn waits_for_no_others(&mut self, id: JobId) {
+        self.gpu_use.readings.note_wait(id, false);
+        self.cpu_use.readings.note_wait(id, false);
     }
 
     fn leave_queue(&mut self, id: JobId) {
@@ -391,7 +409,7 @@ impl Core {
 
     /// Forgets a record.
     pub(super) fn forget(&mut self, id: JobId, cx: &mut Cx) {
-        self.note_gpu_wait(id, false);
+        self.waits_for_no_others(id);
         self.clear_waits(id);
         self.unindex(id);
         self.leave_queue(id);

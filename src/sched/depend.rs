@@ -16,6 +16,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Copy)]
 struct Fact {
     begun: Option<Timestamp>,
+    /// It runs now, and is not being stopped.
+    runs: bool,
     ended: bool,
     ok: bool,
 }
@@ -27,6 +29,7 @@ impl Fact {
         let requeued = (job.run.restarts > 0).then_some(job.submit);
         Fact {
             begun: job.run.start.or(if ended { job.run.end } else { requeued }),
+            runs: matches!(job.run.state, JobState::Running | JobState::Suspended),
             ended,
             ok: job.run.state == JobState::Completed,
         }
@@ -44,7 +47,7 @@ impl Known {
     pub(super) fn new(ended: &[EndedJob]) -> Self {
         let mut known = Known::default();
         for job in ended {
-            let fact = Fact { begun: Some(job.start.unwrap_or(job.ended)), ended: true, ok: job.ok };
+            let fact = Fact { begun: Some(job.start.unwrap_or(job.ended)), runs: false, ended: true, ok: job.ok };
             known.single.insert(job.id, fact);
             if let Some((array, task)) = job.array {
                 known.arrays.entry(array).or_default().insert(task, fact);
@@ -59,6 +62,7 @@ impl Known {
 struct Tally {
     total: usize,
     begun: usize,
+    runs: usize,
     ended: usize,
     ok: usize,
     last_begun: Option<Timestamp>,
@@ -68,6 +72,7 @@ impl Tally {
     fn add(&mut self, fact: Fact) {
         self.total += 1;
         self.begun += usize::from(fact.begun.is_some());
+        self.runs += usize::from(fact.runs);
         self.ended += usize::from(fact.ended);
         self.ok += usize::from(fact.ok);
         self.last_begun = self.last_begun.max(fact.begun);
@@ -90,6 +95,8 @@ impl Tally {
                     met(all_ended)
                 }
             }
+            DependencyKind::Expand if self.ended > 0 => Status::Failed,
+            DependencyKind::Expand => met(self.total > 0 && self.runs == self.total),
             DependencyKind::AfterNotOk => {
                 if all_ended && self.ok == self.total {
                     Status::Failed
@@ -99,6 +106,12 @@ impl Tally {
             }
         }
     }
+}
+
+/// Whether it stays so, whatever becomes of the other job. A job can be expanded only as long as it runs.
+fn is_settled(term: &DependencyTerm, status: Status) -> bool {
+    let expands = matches!(term, DependencyTerm::On { kind: DependencyKind::Expand, .. });
+    status == Status::Met && !expands
 }
 
 impl Core {
@@ -130,10 +143,10 @@ impl Core {
                 return Some(Fact::of(&record.job));
             }
             if group.ended.contains(task) {
-                return Some(Fact { begun: group.last_begun, ended: true, ok: group.ok.contains(task) });
+                return Some(Fact { begun: group.last_begun, runs: false, ended: true, ok: group.ok.contains(task) });
             }
             if self.compact_with(array, task).is_some() {
-                return Some(Fact { begun: None, ended: false, ok: false });
+                return Some(Fact { begun: None, runs: false, ended: false, ok: false });
             }
         }
         known.arrays.get(&array).and_then(|tasks| tasks.get(&task)).copied()
@@ -160,6 +173,7 @@ impl Core {
                 for task in tasks.iter() {
                     tally.add(self.task_fact(target.job, task, known).unwrap_or(Fact {
                         begun: None,
+                        runs: false,
                         ended: true,
                         ok: false,
                     }));
@@ -182,6 +196,7 @@ impl Core {
                     tally = Tally {
                         total: group.total,
                         begun: group.begun.len(),
+                        runs: 0,
                         ended: group.ended.len(),
                         ok: group.ok.len(),
                         last_begun: group.last_begun,
@@ -270,7 +285,7 @@ impl Core {
         if let Some(waits) = &waits {
             for (term, status) in &waits.terms {
                 if let DependencyTerm::On { job, .. } = term
-                    && *status != Status::Met
+                    && !is_settled(term, *status)
                 {
                     self.dependents.entry(job.job).or_default().insert(id);
                 }
@@ -306,7 +321,7 @@ impl Core {
                 for (term, status) in &mut waits.terms {
                     if let DependencyTerm::On { job, .. } = &*term
                         && job.job == target
-                        && *status != Status::Met
+                        && !is_settled(term, *status)
                     {
                         *status = self.term_status(term, &record.job, &known);
                     }

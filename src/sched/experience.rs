@@ -30,6 +30,10 @@ struct Past {
 impl Experience {
     /// A job of this user and name ended well after so many seconds.
     pub fn note(&mut self, request: &JobRequest, secs: u64) {
+        // One that has expanded another took no time.
+        if request.dependency.expands().is_some() {
+            return;
+        }
         self.noted += 1;
         let names = self.of_users.entry(request.uid).or_default();
         if !names.contains_key(&request.name) {

@@ -50,6 +50,8 @@ struct Waiting {
     /// How long jobs of its name took.
     usual_secs: Option<u64>,
     tasks: usize,
+    /// Its resources become this job's, and are free again with it.
+    expands: Option<JobId>,
     /// With the number of its tasks that may run at once.
     array: Option<(JobId, Option<u32>)>,
 }
@@ -132,6 +134,7 @@ impl Core {
             begins,
             usual_secs,
             tasks: job.pending_tasks(),
+            expands: self.expanded_by(job.id),
             array,
         })
     }
@@ -274,7 +277,9 @@ impl Future {
         self.started += 1;
         let limit = waiting.places.iter().find(|place| place.key == key).and_then(|place| place.shape.limit);
         let after = |secs: u64| self.now.plus_secs(secs.max(1));
+        let expanded = waiting.expands.and_then(|id| self.running.iter().find(|(running, _)| running.id == id));
         let end = match (limit, waiting.usual_secs) {
+            _ if let Some((expanded, _)) = expanded => expanded.end,
             (Some(limit), _) => ExpectedEnd::ByLimit(after(limit)),
             (None, Some(usual)) => ExpectedEnd::AsEarlier(after(usual)),
             (None, None) => ExpectedEnd::Unknown,
@@ -330,6 +335,9 @@ impl Future {
             self.is_estimate |= running.end.is_estimate();
             self.room.give(&running.part);
             self.change_load(array, -1);
+            // Those that would expand it have come too late.
+            let late = self.waiting.extract_if(|_, one| one.expands == Some(running.id));
+            late.for_each(|(_, one)| self.queue.replace(&one.places, &[]));
         }
         while let Some((_, id)) = self.later.first().copied().filter(|(at, _)| *at <= next) {
             self.later.pop_first();

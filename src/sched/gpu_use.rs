@@ -8,16 +8,11 @@
 use super::cards::{Elsewhere, GpuWant};
 use super::choice::Choice;
 use super::core::Core;
+use super::readings::Readings;
 use crate::model::gpu::{GpuReading, GpuShare};
 use crate::model::tres::{Allocation, GpuUsage};
 use crate::model::{Job, JobId, JobState, Timestamp};
-use std::collections::{BTreeMap, BTreeSet};
-
-/// A reading decides for so long.
-const FRESH_SECS: u64 = 2;
-
-/// Between two readings while a job waits for what others have.
-const PAUSE_SECS: u64 = 2;
+use std::collections::BTreeMap;
 
 /// Between two readings while jobs have GPUs: the pause grows with their age up to this.
 const LONGEST_PAUSE_SECS: u64 = 10;
@@ -25,55 +20,24 @@ const LONGEST_PAUSE_SECS: u64 = 10;
 /// What was read last, and what is to be read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct GpuUse {
-    read: Option<Timestamp>,
-    /// Why nothing could be read.
-    failure: Option<String>,
-    readings: Vec<GpuReading>,
-    /// Who waits for others to leave a GPU.
-    waiting: BTreeSet<JobId>,
-    request: Request,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Request {
-    #[default]
-    None,
-    Wanted,
-    /// An answer will come.
-    Made,
-}
-
-impl GpuUse {
-    fn is_fresh(&self, now: Timestamp) -> bool {
-        self.read.is_some_and(|read| read <= now && now <= read.plus_secs(FRESH_SECS))
-    }
-
-    /// They are to be read.
-    pub(super) fn want(&mut self) {
-        if self.request == Request::None {
-            self.request = Request::Wanted;
-        }
-    }
+    pub(super) readings: Readings,
+    found: Vec<GpuReading>,
 }
 
 impl Core {
     /// Whether the GPUs have to be read. Asked for once, then answered by [`Core::on_gpus_read`].
     pub fn take_gpu_request(&mut self) -> bool {
-        let is_wanted = self.gpu_use.request == Request::Wanted;
-        if is_wanted {
-            self.gpu_use.request = Request::Made;
-        }
-        is_wanted
+        self.gpu_use.readings.take_request()
     }
 
     /// How the GPUs are used now, or why that cannot be told.
     pub fn on_gpus_read(&mut self, read: Result<Vec<GpuReading>, String>, now: Timestamp) {
-        let (readings, failure) = match read {
-            Ok(readings) => (readings, None),
+        let (found, failure) = match read {
+            Ok(found) => (found, None),
             Err(failure) => (Vec::new(), Some(failure)),
         };
-        self.gpu_use.request = Request::None;
-        (self.gpu_use.read, self.gpu_use.failure, self.gpu_use.readings) = (Some(now), failure, readings);
+        self.gpu_use.readings.answered(failure, now);
+        self.gpu_use.found = found;
         self.count_gpu_use();
         self.note_elsewhere();
         let goes_by_readings =
@@ -87,7 +51,7 @@ impl Core {
 
     /// Tells the ledger what others have.
     pub(super) fn note_elsewhere(&mut self) {
-        let elsewhere = self.gpu_use.readings.iter().map(|reading| (reading.id, self.elsewhere(reading))).collect();
+        let elsewhere = self.gpu_use.found.iter().map(|reading| (reading.id, self.elsewhere(reading))).collect();
         self.ledger.set_elsewhere(&elsewhere);
     }
 
@@ -133,8 +97,8 @@ impl Core {
     }
 
     /// Whether the GPUs have to be read before this job may start.
-    pub(super) fn lacks_reading(&self, want: &GpuWant, now: Timestamp) -> bool {
-        self.goes_by_readings(want) && !self.gpu_use.is_fresh(now)
+    pub(super) fn lacks_gpu_reading(&self, want: &GpuWant, now: Timestamp) -> bool {
+        self.goes_by_readings(want) && !self.gpu_use.readings.is_fresh(now)
     }
 
     /// What keeps a job from starting in a partition though no other job has what it needs.
@@ -144,7 +108,7 @@ impl Core {
         if !self.goes_by_readings(&want) {
             return None;
         }
-        if let Some(failure) = &self.gpu_use.failure {
+        if let Some(failure) = self.gpu_use.readings.failure() {
             return Some(format!("how the GPUs are used cannot be told: {failure}"));
         }
         let cards = self.ledger.room().gpus.emptied();
@@ -154,22 +118,14 @@ impl Core {
         })
     }
 
-    /// Notes whether a pending job waits for others to leave a GPU.
-    pub(super) fn note_gpu_wait(&mut self, id: JobId, waits: bool) {
-        if waits {
-            self.gpu_use.waiting.insert(id);
-        } else {
-            self.gpu_use.waiting.remove(&id);
-        }
-    }
-
     /// When the GPUs are to be read next, if by the clock.
     pub(super) fn next_gpu_reading(&self) -> Option<Timestamp> {
-        if !self.config.reads_gpus || self.gpu_use.request != Request::None {
+        let readings = &self.gpu_use.readings;
+        if !self.config.reads_gpus || readings.is_asked_for() {
             return None;
         }
-        let last = self.gpu_use.read.unwrap_or_default();
-        let for_waiting = (!self.gpu_use.waiting.is_empty()).then(|| last.plus_secs(PAUSE_SECS));
+        let last = readings.last().unwrap_or_default();
+        let for_waiting = readings.has_waiting().then(|| readings.after_pause());
         let starts = self.holders_of_gpus().filter_map(|(job, _)| job.run.start);
         let for_running = starts.max().map(|youngest| {
             let age = last.since(youngest.min(last)).as_secs();
@@ -181,7 +137,7 @@ impl Core {
     /// Has the GPUs read, if it is time.
     pub(super) fn ask_gpus_by_clock(&mut self, now: Timestamp) {
         if self.next_gpu_reading().is_some_and(|at| at <= now) {
-            self.gpu_use.want();
+            self.gpu_use.readings.want();
         }
     }
 
@@ -192,7 +148,7 @@ impl Core {
 
     /// Adds what was read to what jobs and their steps have used.
     fn count_gpu_use(&mut self) {
-        let readings = std::mem::take(&mut self.gpu_use.readings);
+        let readings = std::mem::take(&mut self.gpu_use.found);
         let holders: Vec<JobId> = self.holders_of_gpus().map(|(job, _)| job.id).collect();
         for id in holders {
             let Some(job) = self.jobs.get_mut(&id).map(|record| &mut record.job) else { continue };
@@ -205,7 +161,7 @@ impl Core {
                 }
             }
         }
-        self.gpu_use.readings = readings;
+        self.gpu_use.found = readings;
     }
 }
 

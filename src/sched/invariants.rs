@@ -5,7 +5,8 @@ use super::choice::Choice;
 use super::core::{Core, Record};
 use super::index::load_of;
 use super::queue::Place;
-use crate::model::{ArrayRole, Job, JobState, Tres};
+use crate::model::tres::Allocation;
+use crate::model::{ArrayRole, Job, JobState, Reason, Tres};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 impl Core {
@@ -16,7 +17,23 @@ impl Core {
         self.check_queue()?;
         self.check_clients()?;
         self.check_loads()?;
-        self.check_arrays()
+        self.check_arrays()?;
+        self.check_blockers()
+    }
+
+    /// What is told of all that keeps a job from starting begins with its reason.
+    fn check_blockers(&self) -> Result<(), String> {
+        let now = self.jobs().filter_map(|job| job.run.start.max(Some(job.submit))).max().unwrap_or_default();
+        // A long queue has many that are alike.
+        let pending = self.jobs.values().filter(|record| record.job.run.state == JobState::Pending).take(16);
+        for record in pending {
+            let (reason, all) = (self.reason_of(record, now), self.blockers(record, now));
+            let first = all.first().map_or(Reason::None, |first| first.reason);
+            if first != reason || all.iter().any(|blocker| blocker.text.is_empty()) {
+                return Err(format!("job {} waits for {reason}, and {all:?} is told of it", record.job.id));
+            }
+        }
+        Ok(())
     }
 
     /// Never over capacity; no more jobs on a CPU than each of them allows, and no GPU in two hands; no partition has more
@@ -34,6 +51,7 @@ impl Core {
                 continue;
             }
             let Some(alloc) = &job.run.alloc else { return Err(format!("job {} runs without an allocation", job.id)) };
+            self.check_shrinking(job, alloc)?;
             if job.tres.minus(&alloc.tres) != Tres::ZERO {
                 return Err(format!("job {} has {:?} and asked for {:?}", job.id, alloc.tres, job.tres));
             }
@@ -78,6 +96,20 @@ impl Core {
         // Shared CPUs count for each job.
         if (Tres { cpus: cpus.len() as u32, ..total }).minus(&self.config.host.tres()) != Tres::ZERO {
             return Err(format!("jobs hold {total:?} of {:?}", self.config.host.tres()));
+        }
+        Ok(())
+    }
+
+    /// A job that is to have less has nothing left that none of its steps uses.
+    fn check_shrinking(&self, job: &Job, alloc: &Allocation) -> Result<(), String> {
+        let owed = self.owed(job.id);
+        let live = job.steps.iter().filter(|step| !step.state.is_terminal() && !step.overlap);
+        let used: u32 = live.map(|step| step.alloc.tres.cpus).sum();
+        if job.run.shrinks != (owed != Tres::ZERO) {
+            return Err(format!("job {} owes {owed:?} and says {}", job.id, job.run.shrinks));
+        }
+        if !self.is_shared_out(job.id) && owed.cpus > 0 && used < alloc.tres.cpus {
+            return Err(format!("job {} owes {owed:?} of {alloc:?}, and uses {used} CPUs", job.id));
         }
         Ok(())
     }

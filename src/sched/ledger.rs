@@ -16,12 +16,17 @@ pub struct Ledger {
     room: Room,
     /// The host with nobody on it.
     whole: Room,
+    /// The same with what is no job's, where something is.
+    without_jobs: Option<Room>,
+    /// The same with what its owner has taken out of use.
+    undrained: Room,
 }
 
 impl Ledger {
     pub fn new(config: &Config) -> Self {
-        let whole = Room::whole(config);
-        Ledger { held: BTreeMap::new(), room: whole.clone(), whole }
+        let undrained = Room::whole(config);
+        let whole = undrained.clone().without(&config.host.drained);
+        Ledger { held: BTreeMap::new(), room: whole.clone(), whole, undrained, without_jobs: None }
     }
 
     /// What is free now.
@@ -32,6 +37,11 @@ impl Ledger {
     /// What would be free with nobody on the host.
     pub fn whole(&self) -> &Room {
         &self.whole
+    }
+
+    /// What would be free on an empty host of which nothing is out of use.
+    pub fn undrained(&self) -> &Room {
+        &self.undrained
     }
 
     /// What is in use, which may be more than a host that has shrunk has.
@@ -52,6 +62,22 @@ impl Ledger {
     /// Notes what others than jobs have of the GPUs.
     pub fn set_elsewhere(&mut self, elsewhere: &BTreeMap<u32, Elsewhere>) {
         self.room.gpus.set_elsewhere(elsewhere);
+    }
+
+    /// What would be free of CPUs without any job. `None`: all.
+    pub fn without_jobs(&self) -> Option<&Room> {
+        self.without_jobs.as_ref()
+    }
+
+    /// Notes that so many CPUs are taken by what is no job's: those with the fewest jobs, and among them those that `busy`
+    /// names first.
+    pub fn set_cpus_elsewhere(&mut self, count: u32, busy: &[u32]) {
+        self.room.set_cpus_elsewhere(count, busy);
+        self.without_jobs = (count > 0).then(|| {
+            let mut room = self.whole.clone();
+            room.set_as_elsewhere(&self.room);
+            room
+        });
     }
 
     /// Notes what a job gets, or has already, whether it is free or not.

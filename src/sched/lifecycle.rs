@@ -10,7 +10,7 @@ use super::depend::Known;
 use super::types::{Cx, Effect, EndCause, StopCause};
 use super::waits::Outlook;
 use crate::model::change::Change;
-use crate::model::dependency::DependencyTerm;
+use crate::model::dependency::{DependencyKind, DependencyTerm};
 use crate::model::job::{Client, ClientProcess};
 use crate::model::request::JobKind;
 use crate::model::run::{Run, RunState};
@@ -304,7 +304,7 @@ impl Core {
         }
     }
 
-    fn set_end(&mut self, id: JobId, ending: &Ending, ended: Timestamp) {
+    pub(super) fn set_end(&mut self, id: JobId, ending: &Ending, ended: Timestamp) {
         let Some(record) = self.jobs.get_mut(&id) else { return };
         let job = &mut record.job;
         job.run.reason = ending.reason;
@@ -425,7 +425,10 @@ impl Core {
         self.reshape(id, |job| {
             let dependency = &mut Arc::make_mut(&mut job.request).dependency;
             let is_any = dependency.any;
-            dependency.terms.retain(|term| *term == DependencyTerm::Singleton && !is_any);
+            // A job that was to expand another one is for nothing else.
+            let expands =
+                |term: &DependencyTerm| matches!(term, DependencyTerm::On { kind: DependencyKind::Expand, .. });
+            dependency.terms.retain(|term| expands(term) || (*term == DependencyTerm::Singleton && !is_any));
         });
         self.set_waits(id, &Known::default());
     }

@@ -37,6 +37,15 @@ struct Load {
     cpus: u32,
 }
 
+/// A limit that lets no more jobs start, and what those have that count towards it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reached<'a> {
+    pub limit: &'a Limit,
+    pub reason: Reason,
+    pub jobs: u32,
+    pub cpus: u32,
+}
+
 /// The limits, and how far each is used.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Limits {
@@ -53,14 +62,13 @@ impl Limits {
         self.limits.is_empty()
     }
 
-    /// Why one more job with so many CPUs would be over a limit of these.
-    pub fn reached(&self, set: LimitSet, cpus: u32) -> Option<Reason> {
+    /// The first of these limits that one more job with so many CPUs would be over, and why.
+    pub fn reached(&self, set: LimitSet, cpus: u32) -> Option<Reached<'_>> {
         set.iter().filter_map(|at| Some((self.limits.get(at)?, self.used.get(at)?))).find_map(|(limit, used)| {
-            if limit.jobs.is_some_and(|most| used.jobs >= most) {
-                return Some(Reason::AssocMaxJobsLimit);
-            }
-            let is_over = limit.cpus.is_some_and(|most| used.cpus.saturating_add(cpus) > most);
-            is_over.then_some(Reason::AssocGrpCpuLimit)
+            let has_jobs = limit.jobs.is_some_and(|most| used.jobs >= most);
+            let has_cpus = limit.cpus.is_some_and(|most| used.cpus.saturating_add(cpus) > most);
+            let reason = if has_jobs { Reason::AssocMaxJobsLimit } else { Reason::AssocGrpCpuLimit };
+            (has_jobs || has_cpus).then_some(Reached { limit, reason, jobs: used.jobs, cpus: used.cpus })
         })
     }
 

@@ -8,6 +8,7 @@ use super::core::Core;
 use super::types::{Cx, Effect};
 use crate::model::change::Change;
 use crate::model::job::ClientProcess;
+use crate::model::resize::{ManagersPart, PartChange};
 use crate::model::tres::Allocation;
 use crate::model::{Job, JobId, JobState, Refusal, Step, StepId, Tres};
 use std::time::Duration;
@@ -15,18 +16,10 @@ use std::time::Duration;
 /// Numbers that a manager may ask for at once.
 const MOST_NUMBERS: u32 = 10_000_000;
 
-/// What a manager gets.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ManagerGrant {
-    /// What no other step of the job has.
-    pub alloc: Allocation,
-    /// The first number and how many.
-    pub numbers: (u32, u32),
-}
-
 impl Core {
     /// This process manages the job from now on. Other steps that want resources for themselves wait until it is gone.
-    /// `within` is the step that it is a process of, if it is one. Asked again, it gets more numbers.
+    /// `within` is the step that it is a process of, if it is one. Asked again, it gets more numbers. The first of them, and
+    /// how many.
     ///
     /// # Errors
     /// The job does not run, or another process manages it.
@@ -37,7 +30,7 @@ impl Core {
         within: Option<StepId>,
         count: u32,
         cx: &mut Cx,
-    ) -> Result<ManagerGrant, Refusal> {
+    ) -> Result<(u32, u32), Refusal> {
         let record = self.jobs.get_mut(&id).ok_or(Refusal::UnknownJob)?;
         match record.job.run.state {
             JobState::Running | JobState::Suspended => {}
@@ -56,13 +49,12 @@ impl Core {
         let count = count.min(MOST_NUMBERS);
         let first = record.job.next_step;
         record.job.next_step = first.saturating_add(count);
-        let alloc = left_for_manager(&record.job, within);
         self.managers.insert(id, (process, within));
         if count > 0 {
             // The numbers are given once, whatever becomes of the manager.
             self.save(id, cx);
         }
-        Ok(ManagerGrant { alloc, numbers: (first, count) })
+        Ok((first, count))
     }
 
     /// The manager has ended, and the numbers from `unused` on were not used, if it says so.
@@ -71,6 +63,8 @@ impl Core {
             return;
         }
         self.managers.remove(&id);
+        // The next one says itself what its steps do not use.
+        self.spares.remove(&id);
         if let (Some((first, count)), Some(record)) = (unused, self.jobs.get_mut(&id))
             && record.job.next_step == first.saturating_add(count)
             && count > 0
@@ -78,7 +72,13 @@ impl Core {
             record.job.next_step = first;
             self.save(id, cx);
         }
+        self.give_back_idle(id, cx);
         self.start_waiting_steps(id, cx);
+    }
+
+    /// Who manages the job, if somebody does.
+    pub fn manager(&self, id: JobId) -> Option<ClientProcess> {
+        self.managers.get(&id).map(|(process, _)| *process)
     }
 
     /// Whether a step of this job could not have anything for itself, since all is its manager's.
@@ -92,22 +92,29 @@ impl Core {
     }
 
     /// What the manager of a job has now; `None` where it has none.
-    pub fn managers_part(&self, id: JobId) -> Option<Allocation> {
+    pub fn managers_part(&self, id: JobId) -> Option<ManagersPart> {
         let (_, within) = self.managers.get(&id)?;
-        self.job(id).map(|job| left_for_manager(job, *within))
+        let job = self.job(id)?;
+        Some(ManagersPart {
+            alloc: left_for_manager(job, *within),
+            owed: self.owed(id),
+            whole: job.run.alloc.as_deref().cloned().unwrap_or_default(),
+            end_us: self.end_of_time(id).and_then(|end| u64::try_from(end.as_micros()).ok()),
+            suspended_us: job.run.suspended_us,
+        })
     }
 
     /// When the time limit of a running job ends it, by the monotonic clock.
-    pub fn end_of_time(&self, id: JobId) -> Option<Duration> {
+    fn end_of_time(&self, id: JobId) -> Option<Duration> {
         let job = self.job(id)?;
         let limit = Duration::from_secs(job.request.time_limit_secs?);
         Some(job.run.started_at()? + limit + Duration::from_micros(job.run.suspended_us))
     }
 
     /// The manager hears of it where it has more of the job than before, or less.
-    pub(super) fn tell_manager(&self, id: JobId, cx: &mut Cx) {
+    pub(super) fn tell_manager(&self, id: JobId, why: PartChange, cx: &mut Cx) {
         if self.is_managed(id) {
-            cx.out.effects.push(Effect::ManagerChanged(id));
+            cx.out.effects.push(Effect::ManagerChanged(id, why));
         }
     }
 
@@ -129,7 +136,14 @@ impl Core {
             if number >= job.next_step || is_others {
                 continue;
             }
-            let step = Step { managed: true, client: None, ..step };
+            let mut step = Step { managed: true, client: None, ..step };
+            // Its manager stands still with it, and does not see for how long.
+            if let Some(at) = place {
+                step.suspended_us = job.steps[at].suspended_us;
+            }
+            if let (Some(since), Some(end)) = (job.run.suspended_at, step.end) {
+                step.stood_still(since, end);
+            }
             if step.state.is_terminal() {
                 if let Some(at) = place {
                     job.steps.swap_remove(at);
@@ -153,7 +167,7 @@ impl Core {
 }
 
 /// What of a job no step of another client has for itself.
-fn left_for_manager(job: &Job, within: Option<StepId>) -> Allocation {
+pub(super) fn left_for_manager(job: &Job, within: Option<StepId>) -> Allocation {
     let Some(whole) = &job.run.alloc else { return Allocation::default() };
     let is_others =
         |step: &&Step| !step.state.is_terminal() && !step.overlap && !step.managed && Some(step.id) != within;

@@ -13,6 +13,8 @@
 //! | `choice` | what a job would be in each of its partitions |
 //! | `room`, `cards`, `ledger` | what is free, who shares which GPU, and who has which CPU |
 //! | `limits` | how far the limits on accounts and names are used |
+//! | `readings` | when what changes by itself is read |
+//! | `cpu_use` | what others than jobs use of the CPUs |
 //! | `gpu_use` | what others than jobs have of the GPUs, and what jobs use of theirs |
 //! | `queue` | in which order pending jobs are looked at, and which of them are alike |
 //! | `blockers` | what keeps a pending job from running, one predicate for each reason |
@@ -21,11 +23,13 @@
 //! | `backfill`, `plan` | which jobs start now |
 //! | `forecast` | when the others are expected to |
 //! | `experience` | how long jobs of a name took |
-//! | `words` | what a job waits for, in words |
+//! | `why`, `words` | all that keeps a job from starting: figures, and words |
 //! | `lifecycle` | how jobs end, and the requeue rule |
 //! | `control`, `update` | cancel, signal, hold, release, requeue, suspend, resume, update |
 //! | `steps` | launches inside an allocation |
 //! | `managed` | steps that the job's own manager launches, and tells of |
+//! | `expand` | pending jobs whose resources go to a running one |
+//! | `resize` | running jobs that grow and shrink |
 //! | `timers` | what becomes due |
 //! | `view` | what queries see |
 //! | `requests` | requests that are alike, kept once |
@@ -33,6 +37,8 @@
 //! | `found` | records of jobs that the database does not know |
 //! | `reboot` | what became of jobs that ran when the machine went down |
 //! | `site` | what the owner of the host changes |
+//! | `machine` | how much of what the machine has jobs get, and what of it is lost |
+//! | `outages` | which parts of the host no job gets |
 //! | `invariants` | what must always be true, for the tests |
 
 mod admit;
@@ -43,7 +49,9 @@ mod cards;
 mod choice;
 mod control;
 mod core;
+mod cpu_use;
 mod depend;
+mod expand;
 mod experience;
 mod forecast;
 mod found;
@@ -54,13 +62,17 @@ mod ledger;
 mod lengths;
 mod lifecycle;
 mod limits;
+mod machine;
 mod managed;
 mod node;
+mod outages;
 mod plan;
 mod queue;
+mod readings;
 mod reboot;
 mod recover;
 mod requests;
+mod resize;
 mod room;
 mod seats;
 mod site;
@@ -70,6 +82,7 @@ mod types;
 mod update;
 mod view;
 mod waits;
+mod why;
 mod withdraw;
 mod words;
 
@@ -86,8 +99,8 @@ pub use self::core::{Core, dependency_targets};
 pub use forecast::{Forecast, Starts};
 pub use found::{FoundJob, found_changes};
 pub use layout::{Layout, LayoutAsk, Outside, layout, memory_of};
+pub use machine::Capacities;
 pub use node::Trouble;
 pub use reboot::Remains;
-pub use seats::count_out;
 pub use types::*;
 pub use view::view_of;

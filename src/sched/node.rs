@@ -7,7 +7,7 @@
 use super::core::Core;
 use super::types::{Cx, Effect, StopCause};
 use crate::model::job::Hold;
-use crate::model::node::{HostFault, LaunchAtDeath};
+use crate::model::node::{HostFault, LaunchAtDeath, NodeParts, Outage};
 use crate::model::{ExitRecord, JobId, JobState, Reason, StepId, StepKey, Timestamp};
 use std::collections::BTreeSet;
 
@@ -43,10 +43,16 @@ pub(super) struct Node {
     launches: Option<FailingLaunches>,
     /// Its owner takes it out of use.
     pub order: Option<Trouble>,
+    /// The parts that its owner takes out of use.
+    pub drained: Vec<Outage>,
+    /// What is not there any more.
+    pub found: Vec<Trouble>,
+    /// What running jobs know to be out of use.
+    pub told: NodeParts,
     /// Limits cannot be set. Jobs are started all the same, and their launch fails with the reason.
     cgroups: Option<Trouble>,
     /// The host goes down.
-    goes_down: bool,
+    goes_down: Option<Trouble>,
 }
 
 /// Launches fail by a fault of the host.
@@ -65,7 +71,12 @@ struct FailingLaunches {
 
 impl Node {
     fn takes_starts(&self) -> bool {
-        self.store.is_none() && self.launches.is_none() && self.order.is_none() && !self.goes_down
+        self.start_trouble().is_none()
+    }
+
+    fn start_trouble(&self) -> Option<&Trouble> {
+        let failing = self.launches.as_ref().map(|failing| &failing.trouble);
+        self.store.as_ref().or(failing).or(self.order.as_ref()).or(self.goes_down.as_ref())
     }
 
     /// A launch failed; true where it is the first of this trouble.
@@ -95,7 +106,7 @@ impl Node {
 impl Core {
     /// Why the node takes no jobs; `None`: it does.
     pub fn node_trouble(&self) -> Option<&Trouble> {
-        let Node { store, launches, cgroups, order, goes_down: _ } = &self.node;
+        let Node { store, launches, cgroups, order, .. } = &self.node;
         let failing = launches.as_ref().map(|failing| &failing.trouble);
         store.as_ref().or(failing).or(order.as_ref()).or(cgroups.as_ref())
     }
@@ -113,7 +124,7 @@ impl Core {
 
     /// The host goes down: what runs ends with it, as NODE_FAIL or in the queue again, and nothing is started any more.
     pub fn host_goes_down(&mut self, cx: &mut Cx) {
-        self.node.goes_down = true;
+        self.node.goes_down = Some(Trouble { text: "the host goes down".to_owned(), since: cx.now, by: None });
         let is_running = |id: &JobId| {
             self.job(*id).is_some_and(|job| matches!(job.run.state, JobState::Running | JobState::Suspended))
         };
@@ -136,6 +147,11 @@ impl Core {
 
     pub(super) fn takes_starts(&self) -> bool {
         self.node.takes_starts()
+    }
+
+    /// Why the node starts no jobs; `None`: it does.
+    pub(super) fn start_trouble(&self) -> Option<&Trouble> {
+        self.node.start_trouble()
     }
 
     /// Processes of this job were started: the host can do it.
@@ -215,12 +231,12 @@ impl Core {
             let Some(record) = self.jobs.get(&key.id) else { continue };
             let Some(choice) = self.open_choice(record, key, cx.now) else { continue };
             let want = choice.want();
-            if self.lacks_reading(&want.gpu, cx.now) {
+            let (lacks, part) = (self.lacks_readings(&want, cx.now), self.ledger.room().pick(&want, &self.config.host));
+            if lacks.is_any() {
                 // The answer asks for a round.
-                self.gpu_use.want();
+                self.want_readings(lacks);
                 continue;
             }
-            let part = self.ledger.room().pick(&want, &self.config.host);
             if part.is_some_and(|part| self.start(key.id, part, cx)) {
                 break;
             }

@@ -85,7 +85,7 @@ impl Core {
                 self.settle(cx);
             }
             if seen(self) == before {
-                return;
+                return self.replace_spares(cx);
             }
         }
     }
@@ -127,12 +127,13 @@ impl Core {
         let Some(record) = self.jobs.get(&key.id) else { return Tried::Stale };
         let Some(choice) = self.open_choice(record, key, cx.now) else { return Tried::Stale };
         let (room, host) = (self.ledger.room(), &self.config.host);
+        let lacks = self.lacks_readings(&choice.want(), cx.now);
         match round.consider(key, &record.places, room, host, || self.running_jobs(cx.now)) {
             Verdict::Wait => Tried::Waits,
-            Verdict::Start(part) if self.lacks_reading(&choice.want().gpu, cx.now) => {
+            Verdict::Start(part) if lacks.is_any() => {
                 // It will start in a moment, and nobody else takes its place until then.
                 round.hold(key.id, &part, room);
-                self.gpu_use.want();
+                self.want_readings(lacks);
                 Tried::Waits
             }
             Verdict::Start(part) => match self.start(key.id, part, cx) {
@@ -145,6 +146,9 @@ impl Core {
     /// Starts a pending record, or one task of a compact one, with this part of what is free.
     pub(super) fn start(&mut self, id: JobId, part: Part, cx: &mut Cx) -> bool {
         let Some(record) = self.jobs.get(&id) else { return false };
+        if self.limit_of_expanded(id, part.alloc.tres.cpus, |_| ()).is_some() {
+            return false;
+        }
         if record.places.len() > 1 {
             // What it kept from starting in another line may start now.
             self.queue.look_again();
@@ -158,6 +162,9 @@ impl Core {
             None => id,
         };
         self.go_to(own, part.place.partition);
+        if let Some(target) = self.expanded_by(own) {
+            return self.expand(target, own, id, part.alloc, cx);
+        }
         let alloc = part.alloc.clone();
         self.ledger.take(own, part);
         self.starts += 1;

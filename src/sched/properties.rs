@@ -9,6 +9,7 @@ use crate::model::dependency::{Dependency, DependencyKind};
 use crate::model::gpu::GpuShare;
 use crate::model::job::Hold;
 use crate::model::limit::Limit;
+use crate::model::node::{Drains, NodeParts, NodeReason, Outage};
 use crate::model::partition::OverSubscribe;
 use crate::model::request::Sharing;
 use crate::model::update::Update;
@@ -33,7 +34,10 @@ enum Event {
     Throttle { which: usize, limit: Option<u32> },
     Lost { which: usize },
     Step { which: usize, cpus: u32 },
+    StepEnd { which: usize },
+    Resize { which: usize, cpus: u32, mem: u64 },
     Wait(u64),
+    Drain { cpus: Vec<u32>, gpus: Vec<u32> },
     Restart,
     Plan,
 }
@@ -102,6 +106,7 @@ fn shape() -> impl Strategy<Value = Shape> {
         Just(DependencyKind::AfterOk),
         Just(DependencyKind::AfterNotOk),
         Just(DependencyKind::AfterCorr),
+        Just(DependencyKind::Expand),
     ];
     let gpus = prop_oneof![
         6 => Just((0u32, GpuShare::Whole)),
@@ -165,10 +170,18 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (which, prop::option::of(1u32..4)).prop_map(|(which, limit)| Event::Throttle { which, limit }),
         1 => which.prop_map(|which| Event::Lost { which }),
         2 => (which, 1u32..3).prop_map(|(which, cpus)| Event::Step { which, cpus }),
+        1 => which.prop_map(|which| Event::StepEnd { which }),
+        2 => (which, 1..=CPUS, 1u64..600).prop_map(|(which, cpus, mem)| Event::Resize { which, cpus, mem }),
         4 => (1u64..200).prop_map(Event::Wait),
+        1 => (some_of(CPUS), some_of(GPUS)).prop_map(|(cpus, gpus)| Event::Drain { cpus, gpus }),
         1 => Just(Event::Restart),
         6 => Just(Event::Plan),
     ]
+}
+
+/// Some of so many numbers; mostly none.
+fn some_of(count: u32) -> impl Strategy<Value = Vec<u32>> {
+    prop_oneof![3 => Just(Vec::new()), 2 => prop::collection::vec(0..count, 1..3)]
 }
 
 /// One of the records that `is_wanted`.
@@ -246,9 +259,24 @@ fn happen(d: &mut Double, event: Event) {
                 let _ = d.act(|core, cx| core.create_step(job.id, request, StepAsker::default(), cx));
             }
         }
+        Event::StepEnd { which } => {
+            let is_live = |step: &&Step| !step.state.is_terminal();
+            if let Some(job) = choose(d, which, |job| job.steps.iter().any(|step| is_live(&step)))
+                && let Some(step) = job.steps.iter().find(is_live)
+            {
+                let (key, ended) = (StepKey { job: job.id, step: step.id }, ExitRecord::gone(ExitCode::OK, d.now));
+                d.act(|core, cx| core.on_step_ended(key, &ended, EndCause::Exited, cx));
+            }
+        }
         Event::Wait(secs) => {
             d.now = d.now.plus_secs(secs);
             d.act(|core, cx| core.on_due(cx));
+        }
+        Event::Drain { cpus, gpus } => {
+            let reason = NodeReason { text: "dust".to_owned(), since: d.now, user: "lab".to_owned(), uid: 1001 };
+            let parts = NodeParts { cpus: cpus.into_iter().collect(), gpus: gpus.into_iter().collect() };
+            let drains = Drains { node: None, parts: vec![Outage { parts, reason }] };
+            d.act(|core, cx| core.set_drains(drains, cx.now));
         }
         Event::Restart => restart(d),
         Event::Plan => d.plan(),
@@ -259,6 +287,7 @@ fn happen(d: &mut Double, event: Event) {
         | Event::Suspend { .. }
         | Event::Resume { .. }
         | Event::Renice { .. }
+        | Event::Resize { .. }
         | Event::Throttle { .. } => command(d, event),
     }
 }
@@ -301,7 +330,15 @@ fn command(d: &mut Double, event: Event) {
         Event::Renice { which, priority } => {
             if let Some(job) = choose(d, which, is_pending) {
                 let key = Update::Priority(priority);
-                d.act(|core, cx| core.update(&named(&job, None), &[key], &[], cx)).expect("it is pending");
+                let done = d.act(|core, cx| core.update(&named(&job, None), &[key], &[], cx));
+                assert!(matches!(done, Ok(_) | Err(Refusal::Held)), "it is pending: {done:?}");
+            }
+        }
+        Event::Resize { which, cpus, mem } => {
+            if let Some(job) = choose(d, which, |job| !job.run.state.is_terminal()) {
+                let keys = [Update::NumCpus(cpus), Update::MinMemoryNode(mem)];
+                // What there is no room for, now or ever, is refused.
+                let _ = d.act(|core, cx| core.update(&named(&job, None), &keys, &[], cx));
             }
         }
         Event::Throttle { which, limit } => {
@@ -343,10 +380,15 @@ fn check_reasons(d: &Double) {
             Reason::Resources | Reason::Exclusive => {
                 choices(job).any(|choice| !d.core.ledger.room().fits(&choice.want(), host))
             }
+            Reason::ReqNodeNotAvail => {
+                !host.drained.is_empty() && !choices(job).any(|choice| d.core.ledger.whole().fits(&choice.want(), host))
+            }
             Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit => {
                 let rooms = [d.core.ledger.room(), d.core.ledger.whole()];
                 choices(job).map(|choice| choice.want()).any(|want| {
-                    rooms.iter().any(|room| room.limit_reached(&want.place, want.tres.cpus, host) == Some(reason))
+                    rooms.iter().any(|room| {
+                        room.limit_reached(&want.place, want.tres.cpus, host).is_some_and(|it| it.reason == reason)
+                    })
                 })
             }
             // Another one that waits for the same is before it, or it would delay one.
@@ -437,18 +479,17 @@ fn host_of(is_divided: bool) -> Double {
                 },
                 Partition { cpus: cpus(&[3]), over_subscribe: OverSubscribe::Yes(3), is_gpu: true, ..named("willing") },
             ];
+            config.all_partitions.clone_from(&config.partitions);
         }
     })
 }
 
 /// `PROPTEST_CASES` asks for more queues than the usual number. What failed once is kept beside this file.
 fn settings() -> ProptestConfig {
-    let default = ProptestConfig::default();
     ProptestConfig {
-        cases: default.cases.max(400),
         max_shrink_iters: 4000,
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
-        ..default
+        ..ProptestConfig::default()
     }
 }
 

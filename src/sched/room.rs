@@ -4,13 +4,14 @@
 //! uses a CPU once. How GPUs are shared is told in `cards`.
 
 use super::cards::{Cards, GpuWant};
-use super::limits::{LimitSet, Limits};
+use super::limits::{LimitSet, Limits, Reached};
 use super::seats;
 use super::types::Config;
 use crate::model::gpu::GpuShare;
+use crate::model::node::NodeParts;
 use crate::model::partition::{Host, OverSubscribe};
 use crate::model::tres::Allocation;
-use crate::model::{Job, JobRequest, Partition, Reason, Tres, request::Sharing};
+use crate::model::{Job, JobRequest, Partition, Tres, request::Sharing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -117,10 +118,14 @@ impl Holding {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Room {
     layout: Arc<Layout>,
+    /// CPUs that no job gets.
+    drained: BTreeSet<u32>,
     /// Of each CPU of the host the jobs that are on it: how many each of them allows there, ascending.
     cpus: BTreeMap<u32, Vec<u32>>,
     /// Uses of CPUs that the host does not have any more: as many of the others stay free for them.
     beyond: u32,
+    /// CPUs that are taken by what is no job's: nobody finds a seat there.
+    elsewhere: BTreeSet<u32>,
     used: Tres,
     pub gpus: Cards,
     by_partition: Vec<Holding>,
@@ -151,6 +156,20 @@ impl Room {
         room
     }
 
+    /// The same without what its owner gives to no job.
+    #[must_use]
+    pub fn without(mut self, drained: &NodeParts) -> Self {
+        self.drained.clone_from(&drained.cpus);
+        self.gpus.drain(&drained.gpus);
+        self.count_empty();
+        self
+    }
+
+    /// CPUs that no job has, and none gets.
+    pub fn closed_cpus(&self) -> u32 {
+        self.drained.iter().filter(|cpu| self.cpus.get(cpu).is_some_and(Vec::is_empty)).count() as u32
+    }
+
     /// What is in use, which may be more than a host that has shrunk has. Shared CPUs count for each job.
     pub fn used(&self) -> Tres {
         self.used
@@ -176,8 +195,14 @@ impl Room {
         self.layout.partitions.get(place.partition?)
     }
 
+    /// Whether nobody finds a seat there, whoever has it now.
+    fn is_closed(&self, cpu: u32) -> bool {
+        self.elsewhere.contains(&cpu) || self.drained.contains(&cpu)
+    }
+
     fn has_seat(&self, cpu: u32, seats: u32) -> bool {
-        self.cpus.get(&cpu).is_some_and(|there| {
+        let is_open = !self.is_closed(cpu);
+        self.cpus.get(&cpu).filter(|_| is_open).is_some_and(|there| {
             let most = seats.min(there.first().copied().unwrap_or(u32::MAX));
             there.len() < most as usize
         })
@@ -214,6 +239,19 @@ impl Room {
         seats.saturating_sub(self.beyond)
     }
 
+    /// What such a job finds free, each resource by itself.
+    pub fn free_for(&self, place: &Seating, host: &Host) -> Tres {
+        let (allowed, gpus) =
+            (self.allowed(place), self.partition(place).and_then(|partition| partition.gpus.as_ref()));
+        let whole = GpuWant { among: gpus, ..GpuWant::default() };
+        Tres {
+            cpus: self.free_cpus(place),
+            mem_mb: host.mem_mb.saturating_sub(self.used.mem_mb).min(allowed.mem_mb),
+            gpus: allowed.gpus.min(self.gpus.free(&whole, &[], host).len() as u32),
+            ..Tres::ZERO
+        }
+    }
+
     /// The most CPUs that a job of any partition finds free. 0: no job can start, since each needs one.
     pub fn most_cpus(&self) -> u32 {
         let partitions = self.layout.partitions.iter().enumerate();
@@ -236,13 +274,16 @@ impl Room {
     /// The CPUs that a job takes: an exclusive one all that its partition may use, as in Slurm.
     fn taken_cpus(&self, place: &Seating, cpus: u32, host: &Host) -> u32 {
         match self.partition(place).filter(|_| place.exclusive) {
-            Some(partition) => partition.capacity(host).cpus,
+            Some(partition) => {
+                let open = partition.cpus_of(host).filter(|cpu| !self.drained.contains(cpu)).count() as u32;
+                partition.capacity(host).cpus.min(open)
+            }
             None => cpus,
         }
     }
 
     /// The limit that keeps such a job with so many CPUs from starting, whatever is free.
-    pub fn limit_reached(&self, place: &Seating, cpus: u32, host: &Host) -> Option<Reason> {
+    pub fn limit_reached(&self, place: &Seating, cpus: u32, host: &Host) -> Option<Reached<'_>> {
         if place.limits.is_empty() {
             return None;
         }
@@ -391,10 +432,37 @@ impl Room {
         self.count_empty();
     }
 
+    /// Notes that so many CPUs are taken by what is no job's: those with the fewest jobs, and among them those that `busy`
+    /// names first.
+    pub fn set_cpus_elsewhere(&mut self, count: u32, busy: &[u32]) {
+        let turn = |cpu: u32| busy.iter().position(|known| *known == cpu).unwrap_or(busy.len());
+        let open = self.cpus.iter().filter(|(cpu, _)| !self.drained.contains(cpu));
+        let mut order: Vec<(usize, usize, u32)> = open.map(|(cpu, there)| (there.len(), turn(*cpu), *cpu)).collect();
+        order.sort_unstable();
+        self.elsewhere = order.into_iter().take(count as usize).map(|(_, _, cpu)| cpu).collect();
+        self.count_empty();
+    }
+
+    /// The same CPUs as there are taken by what is no job's.
+    pub fn set_as_elsewhere(&mut self, other: &Room) {
+        self.elsewhere.clone_from(&other.elsewhere);
+        self.count_empty();
+    }
+
+    /// Whether somebody who wants so many CPUs would find them if jobs alone had some.
+    pub fn lacks_cpus_elsewhere(&self, mut wants: impl Iterator<Item = (Seating, u32)>) -> bool {
+        if self.elsewhere.is_empty() {
+            return false;
+        }
+        let mut without = self.clone();
+        without.set_as_elsewhere(&Room::default());
+        wants.any(|(place, cpus)| self.free_cpus(&place) < cpus && cpus <= without.free_cpus(&place))
+    }
+
     fn count_empty(&mut self) {
-        let everywhere = self.cpus.values().filter(|there| there.is_empty()).count() as u32;
-        let count =
-            |own: &BTreeSet<u32>| own.iter().filter(|cpu| self.cpus.get(cpu).is_some_and(Vec::is_empty)).count() as u32;
+        let is_empty = |cpu: &&u32| self.cpus.get(cpu).is_some_and(Vec::is_empty) && !self.is_closed(**cpu);
+        let everywhere = self.cpus.keys().filter(is_empty).count() as u32;
+        let count = |own: &BTreeSet<u32>| own.iter().filter(is_empty).count() as u32;
         let partitions = self.layout.partitions.iter();
         self.empty = partitions.map(|partition| partition.cpus.as_ref().map_or(everywhere, count)).collect();
     }

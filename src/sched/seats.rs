@@ -4,7 +4,7 @@
 //! else of one socket, the one that is left with the least; what fits in none is spread over as few as possible. The
 //! lowest numbers go first.
 
-use crate::model::topology::{Level, Topology};
+use crate::model::topology::{Level, Place, Topology};
 use std::collections::{BTreeSet, HashMap};
 
 /// The units from the smallest to the largest: a socket may hold several NUMA nodes, or a node several sockets.
@@ -34,11 +34,12 @@ pub fn pick(count: usize, free: &BTreeSet<u32>, all: &[u32], topology: &Topology
 }
 
 /// The numbers of so many CPUs, where jobs may use only a part of the host's, or more than it has: those that are there
-/// come first, and the rest are numbers that no CPU has.
-pub fn count_out(count: u32, topology: &Topology) -> Vec<u32> {
+/// come first, and the rest are numbers that no CPU has, also none that is lost.
+pub fn count_out(count: u32, topology: &Topology, lost: &[Place]) -> Vec<u32> {
     let there = topology.cpus();
     let mut counted = pick(count as usize, &there.iter().copied().collect(), &there, topology);
-    let beyond = (0u32..).filter(|cpu| !there.contains(cpu)).take((count as usize).saturating_sub(counted.len()));
+    let is_known = |cpu: &u32| there.contains(cpu) || lost.iter().any(|place| place.cpu == *cpu);
+    let beyond = (0u32..).filter(|cpu| !is_known(cpu)).take((count as usize).saturating_sub(counted.len()));
     counted.extend(beyond);
     counted.sort_unstable();
     counted
@@ -147,10 +148,11 @@ mod tests {
     fn a_part_of_the_host_is_made_of_its_own_cpus_and_more_than_all_has_further_numbers() {
         let place = |cpu: u32| Place { cpu, core: cpu / 2 * 2, socket: 0, ldom: 0 };
         let host = Topology::new((2..6).map(place).collect());
-        assert_eq!(count_out(2, &host), [2, 3], "a whole core");
-        assert_eq!(count_out(4, &host), [2, 3, 4, 5]);
-        assert_eq!(count_out(7, &host), [0, 1, 2, 3, 4, 5, 6]);
-        assert_eq!(count_out(3, &Topology::default()), [0, 1, 2]);
+        assert_eq!(count_out(2, &host, &[]), [2, 3], "a whole core");
+        assert_eq!(count_out(4, &host, &[]), [2, 3, 4, 5]);
+        assert_eq!(count_out(7, &host, &[]), [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(count_out(3, &Topology::default(), &[]), [0, 1, 2]);
+        assert_eq!(count_out(6, &host, &[place(0)]), [1, 2, 3, 4, 5, 6]);
     }
 
     proptest! {

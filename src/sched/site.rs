@@ -1,17 +1,26 @@
 //! What the owner of the host changes while the daemon runs.
 
 use super::core::Core;
-use super::node::Trouble;
-use crate::model::limit::Limit;
-use crate::model::node::NodeReason;
+use super::cpu_use::CpuUse;
+use super::types::Config;
 use crate::model::partition::Host;
-use crate::model::{Partition, Refusal, Timestamp};
+use crate::model::{Refusal, Timestamp};
 use crate::spec::partition::{self, PartitionError, Written};
 
 impl Core {
-    /// The configuration was read again.
-    pub fn set_site(&mut self, host: Host, all_partitions: Vec<Partition>, limits: Vec<Limit>, now: Timestamp) {
-        self.config.limits = limits;
+    /// The configuration was read again. What is known of the machine is younger here, and what is out of use is not its
+    /// matter.
+    pub fn set_config(&mut self, config: Config, now: Timestamp) {
+        let Host { gpus, lost_gpus, topology, lost_cpus, machine_mem_mb, lost_mem_mb, drained, .. } =
+            self.config.host.clone();
+        let machine = Host { gpus, lost_gpus, topology, lost_cpus, machine_mem_mb, lost_mem_mb, ..config.host.clone() };
+        let mut host = Host { drained, ..machine };
+        config.capacities.give(&mut host);
+        if !config.avoids_used_cpus {
+            self.cpu_use = CpuUse::default();
+        }
+        let all_partitions = config.all_partitions.clone();
+        self.config = config;
         self.set_host(host, all_partitions, now);
     }
 
@@ -35,7 +44,8 @@ impl Core {
             })?;
         }
         partition::check(&all[at]).map_err(Refusal::Configuration)?;
-        let missing = all[at].cpus.iter().flatten().find(|cpu| !self.config.host.cpu_ids.contains(cpu));
+        let there = self.config.host.parts().cpus;
+        let missing = all[at].cpus.iter().flatten().find(|cpu| !there.contains(cpu));
         if let Some(cpu) = missing {
             return Err(Refusal::Configuration(format!("there is no CPU {cpu} that jobs may use")));
         }
@@ -45,11 +55,5 @@ impl Core {
         }
         self.set_host(self.config.host.clone(), all, now);
         Ok(())
-    }
-
-    /// The owner takes the node out of use, or puts it back (`None`). Jobs that run go on.
-    pub fn set_drain(&mut self, reason: Option<NodeReason>) {
-        let order = |NodeReason { text, since, user, uid }| Trouble { text, since, by: Some((user, uid)) };
-        self.node.order = reason.map(order);
     }
 }

@@ -14,13 +14,15 @@ use super::types::{Cx, Effect, EndCause, StepAsker, StepStart};
 use crate::model::change::Change;
 use crate::model::gpu::GpuShare;
 use crate::model::job::ClientProcess;
+use crate::model::node::NodeParts;
 use crate::model::partition::Host;
+use crate::model::resize::PartChange;
 use crate::model::step_request::StepKind;
 use crate::model::tres::Allocation;
 use crate::model::{
     ExitCode, ExitRecord, Job, JobId, JobState, Reason, Refusal, Step, StepId, StepKey, StepRequest, Tres, tres::Usage,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 /// A step that waits for its turn.
 #[derive(Debug, Clone)]
@@ -57,7 +59,7 @@ impl Core {
             | JobState::OutOfMemory
             | JobState::NodeFail => return Err(Refusal::AlreadyDone),
         }
-        check(record, &request, &self.config.host)?;
+        check(record, &request, &self.config.host, &self.parts_out(job))?;
         check_tasks(request.tasks(&record.request), self.config.max_tasks)?;
         if let Some(alloc) = self.room_of(job, &request)
             && let Some(key) = self.add_step(job, &request, asker.client, alloc.clone(), cx)
@@ -155,7 +157,8 @@ impl Core {
             job.run.derived_exit = derived;
             self.save(key.job, cx);
         }
-        self.tell_manager(key.job, cx);
+        self.tell_manager(key.job, PartChange::StepEnded, cx);
+        self.give_back_idle(key.job, cx);
         self.start_waiting_steps(key.job, cx);
     }
 
@@ -187,10 +190,26 @@ impl Core {
         }
     }
 
+    /// Those that wait for more than their job is to have are told so.
+    pub(super) fn refuse_steps_too_large(&mut self, job: JobId, cx: &mut Cx) {
+        let Some(waits) = self.step_waits.remove(&job) else { return };
+        let Some(record) = self.job(job) else { return };
+        let mut left = VecDeque::with_capacity(waits.len());
+        for wait in waits {
+            match check(record, &wait.request, &self.config.host, &self.parts_out(job)) {
+                Ok(()) => left.push_back(wait),
+                Err(refusal) => cx.out.effects.push(Effect::StepRefused { ticket: wait.asker.ticket, refusal }),
+            }
+        }
+        if !left.is_empty() {
+            self.step_waits.insert(job, left);
+        }
+    }
+
     /// What a step would get now. Where a manager has the job, a step gets nothing for itself.
     fn room_of(&self, id: JobId, ask: &StepRequest) -> Option<Allocation> {
         let job = self.job(id).filter(|_| ask.is_shared() || !self.is_managed(id))?;
-        room_for(job, ask, &self.config.host)
+        room_for(job, ask, &self.config.host, &self.parts_out(id))
     }
 
     fn add_step(
@@ -248,25 +267,34 @@ impl Core {
     }
 }
 
-fn check(job: &Job, ask: &StepRequest, host: &Host) -> Result<(), Refusal> {
+fn check(job: &Job, ask: &StepRequest, host: &Host, out: &NodeParts) -> Result<(), Refusal> {
     super::lengths::check_name(&ask.name)?;
     let Some(alloc) = &job.run.alloc else { return Err(Refusal::Pending) };
+    // What is to be given back is no step's any more.
+    let there = if job.run.shrinks { job.tres } else { alloc.tres };
     let (tasks, cpus) = (ask.tasks(&job.request), ask.cpus(&job.request));
     let overcommit = ask.overcommit || job.request.overcommit;
-    if cpus > alloc.tres.cpus && !overcommit && !ask.is_shared() {
+    if cpus > there.cpus && !overcommit && !ask.is_shared() {
         return Err(Refusal::StepTooManyCpus);
     }
-    if tasks > alloc.tres.cpus && !overcommit && ask.kind == StepKind::Numbered {
+    if tasks > there.cpus && !overcommit && ask.kind == StepKind::Numbered {
         return Err(Refusal::StepTooManyCpus);
     }
-    if ask.mem_mb(&job.request).is_some_and(|mb| mb > alloc.tres.mem_mb) {
+    if ask.mem_mb(&job.request).is_some_and(|mb| mb > there.mem_mb) {
         return Err(Refusal::StepTooMuchMemory);
     }
-    let cards = Cards::of_job(&alloc.gpu_ids, alloc.gpu_share, host);
-    if wanted_gpus(job, ask).is_some_and(|want| cards.pick(&want, &[], None, host).is_none()) {
-        return Err(Refusal::StepTooManyGpus);
+    let Some(want) = wanted_gpus(job, ask) else { return Ok(()) };
+    let has = |gpus: &[u32]| Cards::of_job(gpus, alloc.gpu_share, host).pick(&want, &[], None, host).is_some();
+    match has(&alloc.gpu_ids) {
+        false => Err(Refusal::StepTooManyGpus),
+        true if has(&gpus_in_use(alloc, out)) => Ok(()),
+        true => Err(Refusal::StepGpusOut { out: NodeParts { gpus: out.gpus.clone(), ..NodeParts::default() } }),
     }
-    Ok(())
+}
+
+/// The GPUs of a job but for those that are out of use, which no step gets.
+fn gpus_in_use(whole: &Allocation, out: &NodeParts) -> Vec<u32> {
+    whole.gpu_ids.iter().copied().filter(|id| !out.gpus.contains(id)).collect()
 }
 
 /// Whether a step could have a CPU of the job for itself: with none there is no use in looking at those that wait.
@@ -282,9 +310,9 @@ fn wanted_gpus<'a>(job: &Job, ask: &'a StepRequest) -> Option<GpuWant<'a>> {
     ask.gpus(&job.request).map(|count| GpuWant { count, share, model, among: None })
 }
 
-/// The GPUs of a job, with what its steps have taken of them for themselves.
-fn cards_of(job: &Job, whole: &Allocation, host: &Host) -> Cards {
-    let mut cards = Cards::of_job(&whole.gpu_ids, whole.gpu_share, host);
+/// These GPUs of a job, with what its steps have taken of them for themselves.
+fn cards_of(job: &Job, whole: &Allocation, gpus: &[u32], host: &Host) -> Cards {
+    let mut cards = Cards::of_job(gpus, whole.gpu_share, host);
     for step in job.steps.iter().filter(|step| is_live(step) && !step.overlap) {
         // A step that did not name a number has all GPUs, and shares them.
         if step.alloc.gpu_share.gpus_in(&step.alloc.tres) > 0 {
@@ -295,14 +323,15 @@ fn cards_of(job: &Job, whole: &Allocation, host: &Host) -> Cards {
 }
 
 /// What the step gets now; `None`: others have it, or the job is suspended, in which nothing starts.
-fn room_for(job: &Job, ask: &StepRequest, host: &Host) -> Option<Allocation> {
+fn room_for(job: &Job, ask: &StepRequest, host: &Host, out: &NodeParts) -> Option<Allocation> {
     let whole = job.run.alloc.as_ref().filter(|_| job.run.state == JobState::Running)?;
     let cpus = in_whole_cores(ask.cpus(&job.request), ask.tasks(&job.request), &ask.placement, &host.topology);
     let wanted = cpus.min(whole.tres.cpus);
     let wanted_mem = ask.mem_mb(&job.request);
     let mem_mb = wanted_mem.filter(|mb| *mb > 0).unwrap_or(whole.tres.mem_mb);
     let mut used_cpus = BTreeSet::new();
-    let mut cards = cards_of(job, whole, host);
+    let gpus = gpus_in_use(whole, out);
+    let mut cards = cards_of(job, whole, &gpus, host);
     let mut used_mem = 0u64;
     for step in job.steps.iter().filter(|step| is_live(step) && !step.overlap) {
         used_cpus.extend(step.alloc.cpu_ids.iter().copied());
@@ -320,7 +349,7 @@ fn room_for(job: &Job, ask: &StepRequest, host: &Host) -> Option<Allocation> {
     let want = wanted_gpus(job, ask);
     let gpu_ids = match &want {
         Some(want) => cards.pick(want, &[], None, host)?,
-        None => whole.gpu_ids.iter().copied().filter(|id| cards.have(&[*id], GpuShare::Whole)).collect(),
+        None => gpus.into_iter().filter(|id| cards.have(&[*id], GpuShare::Whole)).collect(),
     };
     // A whole GPU of the job is as much of it as the job has.
     let gpu_share = want.map(|want| want.share).filter(|share| *share != GpuShare::Whole).unwrap_or(whole.gpu_share);

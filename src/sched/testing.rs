@@ -28,6 +28,7 @@ pub fn host(cpus: u32, mem_mb: u64, gpus: u32) -> Host {
         cpu_ids: (0..cpus).collect(),
         topology: Topology::uniform(1, cpus, 1),
         mem_mb,
+        machine_mem_mb: mem_mb,
         gpus: (0..gpus).map(|id| Gpu { id, mem_mb: 100, ..Gpu::default() }).collect(),
         gpu_shards: 4,
         ..Host::default()
@@ -41,6 +42,7 @@ pub fn config(host: Host) -> Config {
     ];
     Config {
         host,
+        capacities: Default::default(),
         partitions: partitions.clone(),
         all_partitions: partitions,
         limits: Vec::new(),
@@ -53,6 +55,7 @@ pub fn config(host: Host) -> Config {
         max_tasks: 512,
         reads_gpus: false,
         avoids_used_gpus: false,
+        avoids_used_cpus: false,
     }
 }
 
@@ -256,6 +259,10 @@ impl Double {
                     JobState::Running,
                     "a job is RUNNING in the store before its process exists"
                 );
+                let (alloc, drained) = (launch.run.alloc.as_ref().expect("its part"), &self.core.config().host.drained);
+                let is_open = !alloc.cpu_ids.iter().any(|cpu| drained.cpus.contains(cpu))
+                    && !alloc.gpu_ids.iter().any(|gpu| drained.gpus.contains(gpu));
+                assert!(is_open, "job {} got {alloc:?} while {drained} was out of use", launch.id);
             }
         }
         self.effects.extend(cx.out.effects);

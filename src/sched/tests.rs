@@ -5,6 +5,7 @@ mod arrays;
 mod backfill;
 mod choices;
 mod control;
+mod cpus;
 mod dependencies;
 mod ends;
 mod gpus;
@@ -12,10 +13,12 @@ mod node;
 mod order;
 mod reboot;
 mod recovery;
+mod resize;
 mod site;
 mod steps;
 mod timers;
 mod updates;
+mod why;
 
 use super::testing::*;
 use super::view::own_step;
@@ -28,7 +31,7 @@ use crate::model::request::{GpuRequest, MemRequest};
 use crate::model::update::Update;
 use crate::model::*;
 
-use DependencyKind::{After, AfterAny, AfterCorr, AfterNotOk, AfterOk};
+use DependencyKind::{After, AfterAny, AfterCorr, AfterNotOk, AfterOk, Expand};
 
 fn refusal(d: &mut Double, ask: Ask) -> Vec<String> {
     d.try_submit(ask).expect_err("it is refused").lines("Batch job submission failed")

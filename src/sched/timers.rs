@@ -11,27 +11,16 @@ use crate::model::{Job, JobId, JobState, Reason, Timestamp};
 /// tasks that have ended.
 pub const ENDED_IN_MEMORY: usize = 10_000;
 
-/// When a pending job has to have started, or a running one to have ended, because of `--deadline`. A pending job
-/// whose least time no longer fits before the deadline has missed it already (sbatch man page).
-fn deadline_of(job: &Job) -> Option<Timestamp> {
-    let deadline = job.request.deadline?;
-    if job.run.state != JobState::Pending {
-        return Some(deadline);
-    }
-    let needs = job.request.time_min_secs.or(job.request.time_limit_secs).unwrap_or(0);
-    let micros = i64::try_from(needs).unwrap_or(i64::MAX).saturating_mul(1_000_000);
-    Some(Timestamp(deadline.0.saturating_sub(micros)))
-}
-
 /// Whether its `--deadline` can no longer be kept.
 pub(super) fn is_late(job: &Job, now: Timestamp) -> bool {
-    deadline_of(job).is_some_and(|deadline| deadline <= now)
+    job.deadline().is_some_and(|deadline| deadline <= now)
 }
 
 impl Core {
     /// The earliest moment at which `on_due` has something to do; `None`: sleep until a fact comes.
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.timers.first().map(|(at, _)| *at).into_iter().chain(self.next_probe()).chain(self.next_gpu_reading()).min()
+        let readings = self.next_gpu_reading().into_iter().chain(self.next_cpu_reading());
+        self.timers.first().map(|(at, _)| *at).into_iter().chain(self.next_probe()).chain(readings).min()
     }
 
     /// What has become due by `now`. The caller plans afterwards.
@@ -44,6 +33,7 @@ impl Core {
             self.due(id, cx);
         }
         self.ask_gpus_by_clock(cx.now);
+        self.ask_cpus_by_clock(cx.now);
         self.settle(cx);
     }
 
@@ -54,8 +44,7 @@ impl Core {
         let is_pending = job.run.state == JobState::Pending;
         let begin = job.request.begin.filter(|begin| is_pending && *begin > now);
         let depends = record.waits.as_ref().and_then(|waits| waits.next_due(now));
-        let deadline =
-            deadline_of(job).filter(|_| !job.run.state.is_terminal() && job.run.state != JobState::Completing);
+        let deadline = job.deadline().filter(|_| !job.run.state.is_terminal() && job.run.state != JobState::Completing);
         let immediate = job.request.immediate_secs.filter(|_| is_pending).map(|secs| job.submit.plus_secs(secs));
         let opens = self.opens(job, now).filter(|_| is_pending);
         for at in [begin, depends, deadline, immediate, opens].into_iter().flatten() {

@@ -1,11 +1,13 @@
 //! The words between the core and its caller: facts and commands in, changes and effects out.
 
 use super::forecast::ExpectedStart;
+use super::machine::Capacities;
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::change::{Change, LaunchTexts};
 use crate::model::job::{Client, ClientProcess};
 use crate::model::limit::Limit;
 use crate::model::partition::Host;
+use crate::model::resize::PartChange;
 use crate::model::tres::Allocation;
 use crate::model::{ExitRecord, Job, JobId, JobRequest, Partition, Refusal, StepId, StepKey, Timestamp};
 use crate::spec::hours::Zone;
@@ -14,6 +16,8 @@ use crate::spec::hours::Zone;
 #[derive(Debug, Clone)]
 pub struct Config {
     pub host: Host,
+    /// How much of what the machine has is the host's.
+    pub capacities: Capacities,
     /// In the order of the configuration; the default one is marked. Without those for GPUs where there are none.
     pub partitions: Vec<Partition>,
     /// With them.
@@ -36,6 +40,8 @@ pub struct Config {
     pub reads_gpus: bool,
     /// No job gets a GPU on which there are processes that no job started.
     pub avoids_used_gpus: bool,
+    /// The CPUs that processes use that no job started are given to no job.
+    pub avoids_used_cpus: bool,
 }
 
 impl Config {
@@ -99,7 +105,13 @@ pub enum Effect {
     /// A step that waited has its resources; the session holds what it needs under this ticket.
     LaunchStep { step: StepKey, ticket: u64, alloc: Allocation },
     /// The manager of the job's steps has other resources, or another time.
-    ManagerChanged(JobId),
+    ManagerChanged(JobId, PartChange),
+    /// A running job has other resources: those of its processes that are to may use them, and no others.
+    Resized(JobId),
+    /// Other parts of what a job has are out of use than before: the manager of its steps uses them no longer.
+    PartsOut(JobId),
+    /// Part of what a job has is out of use: send the signal that it asked for before its end. No answer.
+    Warn(JobId),
     /// A step that waited can never start: its job is ending.
     StepRefused { ticket: u64, refusal: Refusal },
     /// A record reached a terminal state: waiters and the notify hook are told (of array tasks too). A runner that
@@ -116,9 +128,9 @@ impl Effect {
     pub fn job(&self) -> Option<JobId> {
         match self {
             Effect::Launch(job) => Some(job.id),
-            Effect::Granted(job) | Effect::Suspend(job) | Effect::Resume(job) | Effect::ManagerChanged(job) => {
-                Some(*job)
-            }
+            Effect::Granted(job) | Effect::Suspend(job) | Effect::Resume(job) => Some(*job),
+            Effect::ManagerChanged(job, _) | Effect::Resized(job) => Some(*job),
+            Effect::PartsOut(job) | Effect::Warn(job) => Some(*job),
             Effect::Stop { job, .. } | Effect::Signal { job, .. } | Effect::SetTimeLimit { job, .. } => Some(*job),
             Effect::LaunchStep { step, .. } | Effect::StopStep { step, .. } => Some(step.job),
             Effect::Ended(job) | Effect::Requeued(job) | Effect::Gone(job) => Some(*job),
@@ -239,6 +251,14 @@ pub enum StepStart {
     Now(StepKey, Allocation),
     /// The resources are in use: [`Effect::LaunchStep`] or [`Effect::StepRefused`] comes with the ticket.
     Waits,
+}
+
+/// What became of a submission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Submitted {
+    pub job: JobId,
+    /// It runs already: its launch is on its way.
+    pub runs: bool,
 }
 
 /// What the plan would give a job (`sbatch --test-only`).

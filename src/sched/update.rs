@@ -2,34 +2,45 @@
 //!
 //! Name, partition and priority may be changed while the job is PENDING, the time limit until it has ended; of
 //! Slurm's further keys, those that decide about the start follow the first rule and those that only describe the job
-//! the second. All keys of one command are checked before any is applied.
+//! the second. The size of a job may also be changed while it runs (`resize`). All keys of one command are checked before
+//! any is applied.
 
 use super::admit::{Admitted, check_tasks};
 use super::core::Core;
 use super::lengths::check_request;
 use super::queue::shown_priority;
+use super::room::Part;
 use super::types::{Cx, EndedJob};
 use crate::model::dependency::{Dependency, DependencyTerm};
 use crate::model::job::Hold;
-use crate::model::request::{GpuRequest, MemRequest, Sharing};
+use crate::model::request::{GpuRequest, KeptText, MemRequest, Sharing};
+use crate::model::resize::PartChange;
 use crate::model::update::Update;
-use crate::model::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Refusal, Tres};
+use crate::model::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Refusal, Timestamp, Tres};
 use std::sync::Arc;
 
-/// Whether the key may only be changed before the job starts.
-fn is_for_pending(update: &Update) -> bool {
+/// In which states of a job a key may be changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Pending,
+    /// While it waits or runs.
+    Size,
+    Always,
+}
+
+fn stage_of(update: &Update) -> Stage {
     match update {
+        Update::NumCpus(_)
+        | Update::NumTasks(_)
+        | Update::CpusPerTask(_)
+        | Update::MinMemoryNode(_)
+        | Update::MinMemoryCpu(_) => Stage::Size,
         Update::JobName(_)
         | Update::Partition(_)
         | Update::Priority(_)
         | Update::PriorityReset
         | Update::Nice(_)
         | Update::Dependency(_)
-        | Update::NumCpus(_)
-        | Update::NumTasks(_)
-        | Update::CpusPerTask(_)
-        | Update::MinMemoryNode(_)
-        | Update::MinMemoryCpu(_)
         | Update::Gpus(_)
         | Update::StartTime(_)
         | Update::Features(_)
@@ -38,14 +49,38 @@ fn is_for_pending(update: &Update) -> bool {
         | Update::StdErr(_)
         | Update::StdIn(_)
         | Update::TimeMin(_)
-        | Update::Exclusive(_) => true,
+        | Update::Exclusive(_) => Stage::Pending,
         Update::TimeLimit(_)
         | Update::TimeLimitBy(_)
         | Update::NumNodes(_)
         | Update::Deadline(_)
         | Update::Text(..)
         | Update::ArrayTaskThrottle(_)
-        | Update::Requeue(_) => false,
+        | Update::Requeue(_) => Stage::Always,
+    }
+}
+
+/// What decides about the jobs of one command: which of them it is about.
+#[derive(Debug, Clone, Copy)]
+struct Keys {
+    is_for_pending: bool,
+    is_size: bool,
+}
+
+impl Keys {
+    fn of(updates: &[Update]) -> Keys {
+        let has = |stage| updates.iter().any(|update| stage_of(update) == stage);
+        Keys { is_for_pending: has(Stage::Pending), is_size: has(Stage::Size) }
+    }
+
+    fn may_change(self, state: JobState, has_pending: bool) -> bool {
+        match state {
+            JobState::Pending => true,
+            // Of an array, keys for pending jobs change its pending tasks.
+            _ if self.is_for_pending => false,
+            _ if self.is_size => !has_pending && Core::may_resize(state),
+            _ => !state.is_terminal(),
+        }
     }
 }
 
@@ -54,6 +89,8 @@ struct Changed {
     request: JobRequest,
     partition: String,
     tres: Tres,
+    /// What a running job gets at once.
+    more: Option<Part>,
 }
 
 impl Core {
@@ -76,29 +113,27 @@ impl Core {
             }
             return Ok(done);
         }
-        let only_pending = updates.iter().any(is_for_pending);
-        self.check_update(sel, updates, only_pending, ended)?;
+        let has_pending = self.check_update(sel, updates, ended, cx.now)?;
+        let keys = Keys::of(updates);
         let mut done = Vec::new();
         for id in self.pick_live(sel, cx)? {
-            let Some(job) = self.job(id) else { continue };
-            if only_pending && job.run.state != JobState::Pending {
-                continue;
+            if self.job(id).is_some_and(|job| keys.may_change(job.run.state, has_pending)) {
+                self.apply(id, updates, ended, cx)?;
+                done.push(id);
             }
-            self.apply(id, updates, ended, cx)?;
-            done.push(id);
         }
         self.settle(cx);
         Ok(done)
     }
 
-    /// Refuses what cannot be, on the records as they are, before one is split for it.
+    /// Refuses what cannot be, on the records as they are, before one is split for it. Whether some of them are pending.
     fn check_update(
         &self,
         sel: &JobRef,
         updates: &[Update],
-        only_pending: bool,
         ended: &[EndedJob],
-    ) -> Result<(), Refusal> {
+        now: Timestamp,
+    ) -> Result<bool, Refusal> {
         let mut found: Vec<&Job> = self.resolve(sel).into_iter().filter_map(|id| self.job(id)).collect();
         if found.is_empty() {
             return Err(Refusal::UnknownJob);
@@ -107,23 +142,29 @@ impl Core {
         if found.is_empty() {
             return Err(Refusal::AlreadyFinished);
         }
-        // Of an array, keys for pending jobs change its pending tasks.
-        if only_pending {
-            found.retain(|job| job.run.state == JobState::Pending);
-        }
+        let keys = Keys::of(updates);
+        let has_pending = found.iter().any(|job| job.run.state == JobState::Pending);
+        found.retain(|job| keys.may_change(job.run.state, has_pending));
         if found.is_empty() {
-            return Err(Refusal::NotPending);
+            return Err(if keys.is_for_pending { Refusal::NotPending } else { Refusal::AlreadyDone });
         }
-        found.into_iter().try_for_each(|job| self.changed(job, updates, ended).map(drop))
+        found.into_iter().try_for_each(|job| self.changed(job, updates, ended, now).map(drop))?;
+        Ok(has_pending)
     }
 
     /// What a job would be.
-    fn changed(&self, job: &Job, updates: &[Update], ended: &[EndedJob]) -> Result<Changed, Refusal> {
+    fn changed(&self, job: &Job, updates: &[Update], ended: &[EndedJob], now: Timestamp) -> Result<Changed, Refusal> {
         let mut request = JobRequest::clone(&job.request);
         for update in updates {
             match update {
-                Update::Dependency(dependency) => self.check_new_dependency(job, dependency, ended)?,
+                Update::Dependency(dependency) => {
+                    self.check_new_dependency(job, dependency, ended)?;
+                    let (dependency, partition) = (dependency.clone(), Some(job.partition.clone()));
+                    self.check_expansion(&JobRequest { dependency, partition, ..request.clone() })?;
+                }
                 Update::Gpus(gpu) => self.check_gpu_model(gpu)?,
+                // A priority is no release: `scontrol release` is.
+                Update::Priority(1..) if job.hold != Hold::No => return Err(Refusal::Held),
                 Update::Features(Some(wanted)) => self.config.host.check_features(wanted)?,
                 _ => {}
             }
@@ -135,7 +176,11 @@ impl Core {
         }
         let moves = updates.iter().any(|update| matches!(update, Update::Partition(_)));
         if job.run.state != JobState::Pending {
-            return Ok(Changed { request, partition: job.partition.clone(), tres: job.tres });
+            let (tres, more) = match Keys::of(updates).is_size {
+                true => self.resized(job, &request, now)?,
+                false => (job.tres, None),
+            };
+            return Ok(Changed { request, partition: job.partition.clone(), tres, more });
         }
         let partitions = if moves { self.partitions_for(&request)? } else { self.partitions_of(job) };
         let Admitted { partition, tres, limit_secs } =
@@ -143,7 +188,7 @@ impl Core {
         if job.has_several_partitions() {
             request.time_limit_secs = limit_secs;
         }
-        Ok(Changed { request, partition, tres })
+        Ok(Changed { request, partition, tres, more: None })
     }
 
     fn check_new_dependency(&self, job: &Job, dependency: &Dependency, ended: &[EndedJob]) -> Result<(), Refusal> {
@@ -155,7 +200,8 @@ impl Core {
 
     fn apply(&mut self, id: JobId, updates: &[Update], ended: &[EndedJob], cx: &mut Cx) -> Result<(), Refusal> {
         let Some(job) = self.job(id) else { return Ok(()) };
-        let Changed { request, partition, tres } = self.changed(job, updates, ended)?;
+        let is_resized = job.run.state != JobState::Pending && Keys::of(updates).is_size;
+        let Changed { request, partition, tres, more } = self.changed(job, updates, ended, cx.now)?;
         let old_name = (job.request.uid, job.request.name.clone());
         let is_limit_changed = request.time_limit_secs != job.request.time_limit_secs;
         let limit = request.array.as_ref().and_then(|array| array.limit);
@@ -187,7 +233,10 @@ impl Core {
         }
         self.refresh(id, cx.now);
         self.arm(id, cx.now);
-        self.save(id, cx);
+        match is_resized {
+            true => self.change_size(id, more, PartChange::Update, cx),
+            false => self.save(id, cx),
+        }
         // Its old namesakes may have waited for it, and its new ones may now.
         self.refresh_singletons(&old_name, cx.now);
         if is_limit_changed && self.job(id).is_some_and(|job| job.run.state.is_active()) {
@@ -201,9 +250,8 @@ impl Core {
 /// What an update changes of a job beside its request. `limit`: of the tasks of its array that run at once.
 fn set_beside_request(job: &mut Job, update: &Update, limit: Option<u32>) {
     match (update, &mut job.role) {
-        // In Slurm a priority of 0 holds the job, and any other releases it.
         (Update::Priority(0), _) => job.hold = Hold::User,
-        (Update::Priority(_) | Update::PriorityReset, _) => job.hold = Hold::No,
+        (Update::PriorityReset, _) => job.hold = Hold::No,
         (Update::ArrayTaskThrottle(_), ArrayRole::Rest { limit: own, .. }) => *own = limit,
         _ => {}
     }
@@ -250,6 +298,12 @@ fn set(request: &mut JobRequest, update: &Update) -> Result<(), Refusal> {
         Update::StdOut(path) => request.std_out = Some(path.clone()),
         Update::StdErr(path) => request.std_err = Some(path.clone()),
         Update::StdIn(path) => request.std_in = Some(path.clone()),
+        Update::Text(KeptText::Reservation, name) if !name.is_empty() => {
+            return Err(Refusal::UnknownReservation(name.clone()));
+        }
+        Update::Text(KeptText::Licenses, name) if !name.is_empty() => {
+            return Err(Refusal::UnknownLicense(name.clone()));
+        }
         // An empty text takes what was there away, as in Slurm.
         Update::Text(which, text) => *which.of_mut(request) = Some(text.clone()).filter(|text| !text.is_empty()),
     }
@@ -264,7 +318,7 @@ fn depends_on_itself(job: &Job, term: &DependencyTerm) -> bool {
 }
 
 /// Spreads a number of CPUs over the tasks: the tasks stay as many as they are where that is possible.
-fn set_cpus(request: &mut JobRequest, cpus: u32) {
+pub(super) fn set_cpus(request: &mut JobRequest, cpus: u32) {
     let tasks = request.task_count().max(1);
     request.mincpus = None;
     if cpus < tasks {

@@ -113,7 +113,8 @@ impl Core {
             view.dependency = self.dependency_text(&record.job, waits, now);
         }
         if view.run.state == JobState::Pending {
-            let in_use = Choice::all(&record.job, &self.config).find_map(|choice| self.gpus_in_use(&choice));
+            let by_others = |choice: &Choice| self.gpus_in_use(choice).or_else(|| self.cpus_in_use(choice));
+            let in_use = Choice::all(&record.job, &self.config).find_map(|choice| by_others(&choice));
             let known = in_use.or(view.run.system_comment.take());
             let reason = view.run.reason;
             view.run.system_comment = known.or_else(|| self.waits_in_words(record, reason, now));

@@ -1,13 +1,11 @@
-//! Why a job waits for resources, in words: what it lacks, and who has it until when.
+//! What keeps a pending job from starting, in words: what it lacks, who has it until when, and what would help.
 
-use super::backfill::{Running, waits_for};
+use super::choice::Choice;
 use super::core::{Core, Record};
-use super::plan::ExpectedEnd;
-use super::queue::QueueKey;
-use super::room::Want;
-use crate::model::tres::Allocation;
 use crate::model::view::JobView;
-use crate::model::{Job, JobState, Reason, Timestamp, Tres};
+use crate::model::why::{Awaited, Blocker, Holder, Shortage, Standing, Until, What};
+use crate::model::{Job, JobId, Reason, Timestamp, Tres};
+use crate::spec::hours::Zone;
 
 /// So many jobs are named.
 const MOST_NAMED: usize = 3;
@@ -18,8 +16,7 @@ impl Core {
     pub(super) fn waits_in_words(&self, record: &Record, reason: Reason, now: Timestamp) -> Option<String> {
         let (Reason::Resources | Reason::Exclusive) = reason else { return None };
         let (choice, _) = self.waits_in(record, now)?;
-        let (lacks, holders) = self.lacks_in_words(&choice.want(), now)?;
-        Some(format!("waits for {lacks}; {holders}"))
+        self.words(now).comment(&self.shortage(&choice, None, now))
     }
 
     /// Adds to the view of one that others go before whom it waits behind, and for what. It costs a look at all that runs:
@@ -32,63 +29,261 @@ impl Core {
 
     fn behind_in_words(&self, record: &Record, now: Timestamp) -> Option<String> {
         let (choice, _) = self.waits_in(record, now)?;
-        let is_other = |key: &QueueKey| key.id != record.job.id;
-        let first = self.first_in_line(&choice).filter(is_other).or_else(|| self.queue.first().filter(is_other))?;
-        let label = self.job(first.id).map_or_else(|| first.id.to_string(), Job::label);
-        if self.ledger.room().fits(&choice.want(), &self.config.host) {
-            return Some(format!("there is room for it, and it would delay job {label}, which waits before it"));
-        }
-        let (lacks, holders) = self.lacks_in_words(&choice.want(), now)?;
-        Some(format!("waits behind job {label} for {lacks}; {holders}"))
+        let first = self.waits_behind(&choice)?;
+        self.words(now).comment(&self.shortage(&choice, Some(first), now))
     }
 
-    /// What a job lacks that does not fit, and who has it until when.
-    fn lacks_in_words(&self, want: &Want, now: Timestamp) -> Option<(String, String)> {
-        let (room, host) = (self.ledger.room(), &self.config.host);
-        let lacks = room.lacks(want, host);
-        let holders = waits_for(want, room, self.running_jobs(now), host);
+    /// A blocker with its sentence, and what would end it.
+    pub(super) fn in_words(&self, record: &Record, reason: Reason, what: What, now: Timestamp) -> Blocker {
+        let job = &record.job;
+        let text = match &what {
+            What::Elsewhere { .. } => self.elsewhere_in_words(job),
+            What::Node { since } => {
+                let why = self.start_trouble().map(|trouble| trouble.text.as_str()).unwrap_or_default();
+                format!("the node starts no jobs since {}: {why}", self.words(now).at(*since))
+            }
+            What::Hold { by_admin: true } => match &job.run.system_comment {
+                Some(why) => format!("slotd holds it: {why}"),
+                None => "an administrator holds it".to_owned(),
+            },
+            What::TooLarge { partition, needs, most } => self.too_large_in_words(job, reason, partition, needs, most),
+            other => self.words(now).text(job, other),
+        };
+        Blocker { reason, text, remedy: self.remedy(job, reason, &what), what }
+    }
+
+    fn words(&self, now: Timestamp) -> Words<'_> {
+        Words { zone: &self.config.zone, now }
+    }
+
+    fn elsewhere_in_words(&self, job: &Job) -> String {
+        let in_use = |choice: Choice| [self.gpus_in_use(&choice), self.cpus_in_use(&choice)].into_iter().flatten();
+        Choice::all(job, &self.config).flat_map(in_use).next().unwrap_or_default()
+    }
+
+    fn too_large_in_words(&self, job: &Job, reason: Reason, partition: &str, needs: &Tres, most: &Tres) -> String {
+        let (tasks, most_tasks) = (job.request.task_count(), self.config.max_tasks);
+        if tasks > most_tasks {
+            return format!("it has {tasks} tasks, and SLOTD_MAX_TASKS_PER_NODE is {most_tasks}");
+        }
+        let needs = amounts(needs);
+        let model =
+            job.request.gpu.model.as_ref().map(|model| format!(" (GPUs of the model {model})")).unwrap_or_default();
+        let most = Tres { gpus: if job.tres.gpus > 0 { most.gpus } else { 0 }, ..*most };
+        match reason {
+            Reason::ReqNodeNotAvail => format!(
+                "it needs {needs}{model}; partition {partition} has {} as long as this is out of use: {}",
+                amounts_or_none(&most),
+                self.why_out()
+            ),
+            _ => {
+                format!("it needs {needs}{model}; partition {partition} has {} in all", amounts_or_none(&most))
+            }
+        }
+    }
+
+    /// What the user can do about it.
+    fn remedy(&self, job: &Job, reason: Reason, what: &What) -> Option<String> {
+        let label = job.label();
+        let update = |change: &str| Some(format!("scontrol update JobId={label} {change}"));
+        match what {
+            What::Hold { .. } => Some(format!("scontrol release {label}")),
+            What::Dependency { .. } => update("Dependency="),
+            What::Begin { .. } => update("StartTime=now"),
+            What::ArrayLimit { limit, .. } => {
+                let array = job.array_job_id().unwrap_or(job.id);
+                Some(format!("scontrol update JobId={array} ArrayTaskThrottle={}", limit.saturating_add(1)))
+            }
+            What::Partition { state: None, .. } => {
+                let known = self.config.partitions.iter().find(|partition| partition.is_default);
+                update(&format!("Partition={}", known.map_or("NAME", |known| known.name.as_str())))
+            }
+            What::Partition { opens: Some(_), .. } => None,
+            What::Partition { partition, .. } => Some(format!("scontrol update PartitionName={partition} State=UP")),
+            What::TimeLimit { most_secs, .. } => update(&format!("TimeLimit={}", limit_value((*most_secs)?))),
+            What::TooLarge { .. } if reason == Reason::ReqNodeNotAvail => {
+                let parts = &self.config.host.drained;
+                let cpus = crate::model::node::ranges(&parts.cpus);
+                let gpus = crate::model::node::ranges(&parts.gpus);
+                let named = [("CPUs=", cpus), ("Gres=gpu:", gpus)].into_iter().filter(|(_, ids)| !ids.is_empty());
+                let named: Vec<String> = named.map(|(key, ids)| format!(" {key}{ids}")).collect();
+                Some(format!("scontrol update NodeName={} State=RESUME{}", self.config.host.name, named.concat()))
+            }
+            What::TooLarge { needs, most, .. } if needs.cpus > most.cpus && most.cpus > 0 => {
+                update(&format!("NumCPUs={}", most.cpus))
+            }
+            What::Node { .. } => {
+                let is_ordered = self.start_trouble().is_some_and(|trouble| trouble.by.is_some());
+                is_ordered.then(|| format!("scontrol update NodeName={} State=RESUME", self.config.host.name))
+            }
+            What::Limit { .. } | What::Elsewhere { .. } | What::TooLarge { .. } => None,
+            What::Shortage(Shortage { gap_secs: Some(gap), .. }) => update(&format!("TimeLimit={}", limit_value(*gap))),
+            What::Shortage(Shortage { behind: Some(_), lacks, .. }) if *lacks == Tres::ZERO => {
+                Some(format!("scontrol top {label}"))
+            }
+            What::Shortage(Shortage { behind: None, lacks, free, .. })
+                if reason == Reason::Resources && is_only_cpus(lacks) && free.cpus > 0 =>
+            {
+                update(&format!("NumCPUs={}", free.cpus))
+            }
+            What::Shortage(_) => None,
+        }
+    }
+}
+
+fn is_only_cpus(lacks: &Tres) -> bool {
+    lacks.cpus > 0 && Tres { cpus: 0, ..*lacks } == Tres::ZERO
+}
+
+/// The words for the figures alone.
+struct Words<'a> {
+    zone: &'a Zone,
+    now: Timestamp,
+}
+
+impl Words<'_> {
+    fn at(&self, moment: Timestamp) -> String {
+        self.zone.tell(moment, self.now).unwrap_or_default()
+    }
+
+    fn text(&self, job: &Job, what: &What) -> String {
+        match what {
+            What::Dependency { any, on } => {
+                let open = on.iter().filter(|awaited| awaited.standing != Standing::Met);
+                let terms: Vec<String> = open.map(|awaited| self.awaited(awaited)).collect();
+                format!("it waits for {}{}", if *any { "one of " } else { "" }, terms.join("; "))
+            }
+            What::Begin { at } => format!("it is not to start before {}", self.at(*at)),
+            What::ArrayLimit { limit, running } => {
+                format!("{running} tasks of its array run, and no more than {limit} may at once")
+            }
+            What::Partition { partition, state: None, .. } => format!("there is no partition {partition} any more"),
+            What::Partition { partition, opens: Some(opens), .. } => {
+                format!("partition {partition} starts no jobs at this hour, and does again at {}", self.at(*opens))
+            }
+            What::Partition { partition, state: Some(state), .. } => {
+                format!("partition {partition} is {}, and starts no jobs", state.name())
+            }
+            What::TimeLimit { partition, asked_secs, most_secs } => {
+                let most = most_secs.map(period).unwrap_or_default();
+                match asked_secs {
+                    Some(asked) => {
+                        format!("its time limit is {}, and partition {partition} allows {most} at most", period(*asked))
+                    }
+                    None => format!("it has no time limit, and partition {partition} allows {most} at most"),
+                }
+            }
+            What::Limit { limit, jobs, cpus } => {
+                let needs = count(job.tres.cpus, "CPU");
+                let (jobs, cpus) = (count(*jobs, "job"), count(*cpus, "CPU"));
+                format!("the limit \"{limit}\" is reached: {jobs} with {cpus} run, and it needs {needs}")
+            }
+            What::Shortage(shortage) => self.shortage(shortage, true),
+            What::Hold { .. } => "its user holds it".to_owned(),
+            What::Elsewhere { .. } | What::Node { .. } | What::TooLarge { .. } => String::new(),
+        }
+    }
+
+    /// A shortage, as `SystemComment` tells it. `None`: nobody has what it waits for.
+    fn comment(&self, shortage: &Shortage) -> Option<String> {
+        let is_told = shortage.lacks == Tres::ZERO || !shortage.holders.is_empty();
+        is_told.then(|| self.shortage(shortage, false))
+    }
+
+    fn shortage(&self, shortage: &Shortage, with_free: bool) -> String {
+        let Shortage { free, lacks, holders, behind, gap_secs, .. } = shortage;
+        if *lacks == Tres::ZERO {
+            let first = behind.as_ref().map(|first| format!("delay job {first}, which waits before it"));
+            let first = first.unwrap_or_else(|| "delay others, which wait before it".to_owned());
+            let gap =
+                gap_secs.filter(|_| with_free).map(|gap| format!("; it would not with a limit of {}", period(gap)));
+            return format!("there is room for it, and it would {first}{}", gap.unwrap_or_default());
+        }
+        let behind = behind.as_ref().map(|first| format!("behind job {first} ")).unwrap_or_default();
+        let free = with_free.then(|| format!(", of which {} free", are(&of_kind(free, lacks))));
         let (named, others) = holders.split_at(holders.len().min(MOST_NAMED));
-        let mut words: Vec<String> = named.iter().map(|holder| self.holder(holder, &lacks, now)).collect();
+        let mut words: Vec<String> = named.iter().map(|holder| self.holder(holder)).collect();
         if !others.is_empty() {
             words.push(format!("{} more ha{} to end", others.len(), if others.len() == 1 { "s" } else { "ve" }));
         }
-        (!named.is_empty()).then(|| (amounts(&lacks), words.join("; ")))
+        let holders = words.iter().map(|word| format!("; {word}")).collect::<String>();
+        format!("waits {behind}for {}{}{holders}", amounts(lacks), free.unwrap_or_default())
     }
 
-    fn holder(&self, Running { id, end, part, .. }: &Running, lacks: &Tres, now: Timestamp) -> String {
-        let held = amounts(&of_kinds(&part.alloc, lacks));
-        let job = self.job(*id);
-        let tell = |end: &Timestamp| self.config.zone.tell(*end, now).unwrap_or_default();
-        let until = match (job.map(|job| job.run.state), end) {
-            (Some(JobState::Completing), _) => "and is about to end".to_owned(),
-            (Some(JobState::Suspended), _) => "and is suspended".to_owned(),
-            (_, ExpectedEnd::Unknown) => "and has no time limit".to_owned(),
-            (_, ExpectedEnd::ByLimit(end)) => format!("until {} by its time limit", tell(end)),
-            (_, ExpectedEnd::AsEarlier(end)) => {
-                format!("until about {} if it takes as long as earlier ones", tell(end))
+    fn holder(&self, Holder { job, holds, until, .. }: &Holder) -> String {
+        format!("job {job} holds {} {}", amounts(holds), self.until(until))
+    }
+
+    fn until(&self, until: &Until) -> String {
+        match until {
+            Until::Ending => "and is about to end".to_owned(),
+            Until::Suspended => "and is suspended".to_owned(),
+            Until::Unknown => "and has no time limit".to_owned(),
+            Until::ByLimit(end) => format!("until {} by its time limit", self.at(*end)),
+            Until::AsEarlier(end) => format!("until about {} if it takes as long as earlier ones", self.at(*end)),
+        }
+    }
+
+    fn awaited(&self, Awaited { term, standing, state, until, tasks, jobs }: &Awaited) -> String {
+        let now = match (state, until, tasks) {
+            (_, Some(until), _) => format!("it runs {}", self.until(until)),
+            (Some(state), None, _) => format!("it is {}", state.name()),
+            (None, None, Some((ended, all))) => format!("{ended} of its {all} tasks have ended"),
+            (None, None, None) if !jobs.is_empty() => {
+                format!("{} of its name before it: {}", count(jobs.len() as u32, "job"), named(jobs))
             }
+            (None, None, None) => "it is over".to_owned(),
         };
-        let label = job.map_or_else(|| id.to_string(), Job::label);
-        format!("job {label} holds {held} {until}")
+        match standing {
+            Standing::MetAt(at) => format!("{term} (from {} on)", self.at(*at)),
+            Standing::Never => format!("{term}, which can never be: {now}"),
+            Standing::Open | Standing::Met => format!("{term} ({now})"),
+        }
     }
 }
 
-/// What an allocation has of what is lacking; shared GPUs count whole.
-fn of_kinds(alloc: &Allocation, lacks: &Tres) -> Tres {
-    Tres {
-        cpus: if lacks.cpus > 0 { alloc.tres.cpus } else { 0 },
-        mem_mb: if lacks.mem_mb > 0 { alloc.tres.mem_mb } else { 0 },
-        gpus: if lacks.gpus > 0 { alloc.gpu_ids.len() as u32 } else { 0 },
-        ..Tres::ZERO
-    }
+fn named(jobs: &[JobId]) -> String {
+    let (first, others) = jobs.split_at(jobs.len().min(MOST_NAMED));
+    let names: Vec<String> = first.iter().map(ToString::to_string).collect();
+    let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+    format!("{}{more}", names.join(", "))
+}
+
+/// Of these amounts those of the kinds that are lacking.
+fn of_kind(of: &Tres, lacks: &Tres) -> Vec<String> {
+    let words = [
+        (lacks.cpus > 0).then(|| count(of.cpus, "CPU")),
+        (lacks.mem_mb > 0).then(|| format!("{} MB of memory", of.mem_mb)),
+        (lacks.gpus > 0).then(|| count(of.gpus, "GPU")),
+    ];
+    words.into_iter().flatten().collect()
+}
+
+fn are(words: &[String]) -> String {
+    let verb = if words.len() == 1 && words[0].starts_with("1 ") { "is" } else { "are" };
+    format!("{} {verb}", words.join(" and "))
+}
+
+fn count(n: u32, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 fn amounts(tres: &Tres) -> String {
-    let count = |n: u32, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
-    let words = [
-        (tres.cpus > 0).then(|| count(tres.cpus, "CPU")),
-        (tres.mem_mb > 0).then(|| format!("{} MB of memory", tres.mem_mb)),
-        (tres.gpus > 0).then(|| count(tres.gpus, "GPU")),
-    ];
-    words.into_iter().flatten().collect::<Vec<_>>().join(" and ")
+    of_kind(tres, tres).join(" and ")
+}
+
+fn amounts_or_none(tres: &Tres) -> String {
+    let words = amounts(tres);
+    if words.is_empty() { "nothing for it".to_owned() } else { words }
+}
+
+/// A time limit in words.
+fn period(secs: u64) -> String {
+    let (n, what) = if secs.is_multiple_of(60) { (secs / 60, "minute") } else { (secs, "second") };
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// A time limit as scontrol reads it.
+fn limit_value(secs: u64) -> String {
+    if secs.is_multiple_of(60) { (secs / 60).to_string() } else { format!("{}:{:02}", secs / 60, secs % 60) }
 }

@@ -46,6 +46,14 @@ impl Capacity {
         };
         Some(amount).filter(|amount| *amount > 0)
     }
+
+    /// What is left of it where so much is still there and so much of it is lost. An amount is made of what is left first.
+    pub fn of_rest(self, there: u64, lost: u64) -> u64 {
+        match self {
+            Capacity::Amount(amount) => amount.min(amount.max(there.saturating_add(lost)).saturating_sub(lost)),
+            Capacity::KeptBack(_) | Capacity::Percent(_) => self.of(there).unwrap_or(0),
+        }
+    }
 }
 
 impl fmt::Display for Capacity {
@@ -71,6 +79,14 @@ mod tests {
         for text in ["", "0", "-0", "0%", "1001%", "65537", "-65537", "1.5", "+3", "--2", "-5%", "%", "8 ", "many"] {
             assert_eq!(parse(text, 65_536), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn what_is_lost_is_missed_where_nothing_else_is_left_in_its_place() {
+        let rest = |text: &str, there, lost| parse(text, 65_536).unwrap().of_rest(there, lost);
+        assert_eq!((rest("2", 3, 1), rest("4", 3, 1), rest("6", 3, 1)), (2, 3, 5));
+        assert_eq!((rest("-2", 7, 1), rest("50%", 7, 1), rest("-8", 7, 1)), (5, 3, 0));
+        assert_eq!((rest("6", 4, 0), rest("2", 0, 4)), (6, 0));
     }
 
     proptest! {

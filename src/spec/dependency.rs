@@ -6,23 +6,24 @@ use crate::spec::error::{SpecError, shown};
 use crate::spec::ids;
 use crate::spec::suggest;
 
-const KINDS: [DependencyKind; 5] = [
+const KINDS: [DependencyKind; 6] = [
     DependencyKind::After,
     DependencyKind::AfterAny,
     DependencyKind::AfterOk,
     DependencyKind::AfterNotOk,
     DependencyKind::AfterCorr,
+    DependencyKind::Expand,
 ];
 
 /// `afterok:1:2`, `afterok:1,2`, `afterok:1,afterany:2_3`, `afterok:1?afternotok:2`, `after:1+5`, `singleton`.
 ///
-/// `,` asks for all, `?` for any, and the two do not mix. A bare job number continues the kind before it; at the
+/// `,` asks for all; one `?` anywhere asks for any of them, as in Slurm. A bare job number continues the kind before it; at the
 /// very beginning it means `afterany`, Slurm's oldest form. The empty text and `0` mean "no dependency".
 /// Array ids: `12_3`, `12_[1-3]`, `12_*`.
 ///
 /// # Errors
-/// `Job dependency problem: …`, as Slurm's controller refuses it; also for `expand:` and
-/// `afterburstbuffer:`, which have no meaning on one host.
+/// `Job dependency problem: …`, as Slurm's controller refuses it; also for
+/// `afterburstbuffer:`, which has no meaning on one host, and where several jobs are to be expanded, or one of several things.
 pub fn parse(text: &str) -> Result<Dependency, SpecError> {
     if text.is_empty() || text == "0" {
         return Ok(Dependency::default());
@@ -33,7 +34,7 @@ pub fn parse(text: &str) -> Result<Dependency, SpecError> {
 
 /// The forms, as an error tells them, and the kind that is nearest to one that is not known.
 fn hint(text: &str) -> String {
-    const FORMS: &str = "afterok:12, afterany:12:13, afternotok:12, after:12+5, aftercorr:12 or singleton, with , for all or \
+    const FORMS: &str = "afterok:12, afterany:12:13, afternotok:12, after:12+5, aftercorr:12, expand:12 or singleton, with , for all or \
          ? for any";
     let names = ids::split_outside_brackets(text, |c| c == ',' || c == '?');
     let mut names = names.iter().map(|(part, _)| part.split(':').next().unwrap_or_default());
@@ -46,16 +47,11 @@ fn hint(text: &str) -> String {
 
 fn dependency(text: &str) -> Option<Dependency> {
     let mut terms = Vec::new();
-    let mut joint = None;
+    let mut any = false;
     // The kind that a bare number continues.
     let mut continued = Some(DependencyKind::AfterAny);
     for (part, separator) in ids::split_outside_brackets(text, |c| c == ',' || c == '?') {
-        if separator.is_some() {
-            if joint.is_some() && joint != separator {
-                return None;
-            }
-            joint = separator;
-        }
+        any |= separator == Some('?');
         if part.eq_ignore_ascii_case("singleton") {
             terms.push(DependencyTerm::Singleton);
             continued = None;
@@ -73,7 +69,10 @@ fn dependency(text: &str) -> Option<Dependency> {
             terms.push(term(kind, job)?);
         }
     }
-    Some(Dependency { any: joint == Some('?'), terms })
+    let dependency = Dependency { any, terms };
+    let is_expand = |term: &&DependencyTerm| matches!(term, DependencyTerm::On { kind: DependencyKind::Expand, .. });
+    let expands = dependency.terms.iter().filter(is_expand).count();
+    (expands == 0 || (expands == 1 && !dependency.any)).then_some(dependency)
 }
 
 fn kind(name: &str) -> Option<DependencyKind> {
@@ -108,10 +107,14 @@ mod tests {
             ("afterok:1:2,afterany:3,4", "afterok:1,afterok:2,afterany:3,afterany:4"),
             ("afterok:1?afternotok:2", "afterok:1?afternotok:2"),
             ("afterok:1:2?afterany:3", "afterok:1?afterok:2?afterany:3"),
+            ("afterok:1,afterany:2?singleton", "afterok:1?afterany:2?singleton"),
+            ("afterok:1?afterany:2,singleton", "afterok:1?afterany:2?singleton"),
             ("after:1+5", "after:1+5"),
             ("after:1+5:2+3", "after:1+5,after:2+3"),
             ("after:1+0", "after:1"),
             ("singleton", "singleton"),
+            ("expand:7", "expand:7"),
+            ("afterok:1,expand:12_3", "afterok:1,expand:12_3"),
             ("afterok:1,singleton", "afterok:1,singleton"),
             ("Singleton?AFTEROK:7", "singleton?afterok:7"),
             ("afterok:12_3", "afterok:12_3"),
@@ -140,8 +143,9 @@ mod tests {
             "afterok:1+5",
             "singleton:3",
             "singleton,3",
-            "afterok:1,afterok:2?afterok:3",
-            "expand:1",
+            "expand:1:2",
+            "expand:1,expand:2",
+            "expand:1?afterok:2",
             "afterburstbuffer:1",
             "afterok:0",
             "afterok:1.0",

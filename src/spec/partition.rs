@@ -4,7 +4,7 @@
 
 use crate::model::Partition;
 use crate::model::partition::{OverSubscribe, PartitionState};
-use crate::spec::{array, hours, mem, suggest, time};
+use crate::spec::{hours, mem, node_parts, suggest, time};
 use std::collections::BTreeSet;
 
 /// A key as the file spells it, as Slurm does, what its values look like, and how one is put in. `None`: it makes no sense.
@@ -106,9 +106,7 @@ fn numbers(text: &str) -> Option<Option<BTreeSet<u32>>> {
     if is(text, "all") {
         return Some(None);
     }
-    let list = array::parse(text).ok().filter(|list| list.limit.is_none())?;
-    let numbers: BTreeSet<u32> = list.tasks.iter().take(65_537).collect();
-    Some(Some(numbers).filter(|numbers| !numbers.is_empty() && numbers.len() <= 65_536)).filter(Option::is_some)
+    node_parts::numbers(text).map(Some)
 }
 
 fn count(text: &str) -> Option<Option<u32>> {

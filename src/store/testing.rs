@@ -259,6 +259,7 @@ pub fn any_job(id: u32) -> impl Strategy<Value = Job> {
                     derived_exit,
                     restarts,
                     alloc: alloc.map(Box::new),
+                    shrinks: restarts % 2 == 1,
                     usage,
                     cancelled_by,
                     system_comment: cancelled_by.map(|by| format!("words {by}")),

@@ -29,8 +29,15 @@ fn read_list(path: &Path) -> Option<BTreeSet<u32>> {
 /// The places of these CPUs, as far as they are online, from a directory in the shape of `/sys/devices/system`.
 ///
 /// A CPU of which the directory tells nothing is a core of its own in socket 0 and NUMA node 0.
-fn read(dir: &Path, usable: &BTreeSet<u32>) -> Topology {
-    let online = read_list(&dir.join("cpu/online"));
+///
+/// # Errors
+/// It cannot be read now which are online.
+fn read(dir: &Path, usable: &BTreeSet<u32>) -> io::Result<Topology> {
+    let online = match fs::read_to_string(dir.join("cpu/online")) {
+        Ok(text) => parse_list(&text),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+        Err(e) => return Err(e),
+    };
     let is_online = |cpu: &&u32| online.as_ref().is_none_or(|online| online.contains(cpu));
     let cpus: BTreeSet<u32> = usable.iter().filter(is_online).copied().collect();
     let ldoms: Vec<(u32, BTreeSet<u32>)> = read_list(&dir.join("node/online"))
@@ -49,34 +56,34 @@ fn read(dir: &Path, usable: &BTreeSet<u32>) -> Topology {
         let ldom = ldoms.iter().find(|(_, cpus)| cpus.contains(&cpu)).map_or(0, |(node, _)| *node);
         Place { cpu, core, socket, ldom }
     };
-    Topology::new(cpus.iter().map(place).collect())
+    Ok(Topology::new(cpus.iter().map(place).collect()))
 }
 
 /// The CPUs that this process may run on, and where they sit.
 ///
 /// # Errors
-/// `sched_getaffinity` failed.
+/// `sched_getaffinity` failed, or it cannot be read now which are online.
 pub fn probe() -> io::Result<Topology> {
     if let Some(dir) = pretended() {
         let all = (0..=MAX_NUMBER).collect();
-        return Ok(read(&dir, &all));
+        return read(&dir, &all);
     }
     let allowed = sched_getaffinity(Pid::from_raw(0))?;
     let usable = (0u32..).take(CpuSet::count()).filter(|cpu| allowed.is_set(*cpu as usize).unwrap_or(false)).collect();
-    let found = read(Path::new("/sys/devices/system"), &usable);
+    let found = read(Path::new("/sys/devices/system"), &usable)?;
     // A sandbox may show another machine's list of CPUs; those that may be used are there.
-    if found.cpus().is_empty() { Ok(read(Path::new(""), &usable)) } else { Ok(found) }
+    if found.cpus().is_empty() { read(Path::new(""), &usable) } else { Ok(found) }
 }
 
 /// A directory in the shape of `/sys/devices/system` in place of the real one, for tests of the daemon: a host that is
 /// not there, on whose CPUs nothing can be bound.
 #[cfg(debug_assertions)]
-fn pretended() -> Option<PathBuf> {
+pub(super) fn pretended() -> Option<PathBuf> {
     std::env::var_os("SLOTD_TEST_SYSFS").map(PathBuf::from)
 }
 
 #[cfg(not(debug_assertions))]
-const fn pretended() -> Option<PathBuf> {
+pub(super) const fn pretended() -> Option<PathBuf> {
     None
 }
 
@@ -124,28 +131,28 @@ mod tests {
         let cpus: Vec<(u32, i32, &str)> =
             cpus.iter().map(|(cpu, socket, core)| (*cpu, *socket, core.as_str())).collect();
         let dir = sysfs("0-15", &cpus, &[(0, "0-3,8-11"), (1, "4-7,12-15")]);
-        assert_eq!(read(dir.path(), &usable("0-15")), Topology::uniform(2, 4, 2));
+        assert_eq!(read(dir.path(), &usable("0-15")).unwrap(), Topology::uniform(2, 4, 2));
     }
 
     #[test]
     fn gaps_and_what_is_offline_do_not_count() {
         let dir =
             sysfs("0,2-3,7", &[(0, 0, "0-1"), (2, 0, "2-3"), (3, 0, "2-3"), (7, 1, "6-7")], &[(2, "0-3"), (5, "6-7")]);
-        let found = read(dir.path(), &usable("0-63"));
+        let found = read(dir.path(), &usable("0-63")).unwrap();
         assert_eq!(found.cpus(), [0, 2, 3, 7]);
         assert_eq!(found.group(found.cpus(), Level::Core), [vec![0], vec![2, 3], vec![7]]);
         assert_eq!(found.place(7), Place { cpu: 7, core: 7, socket: 1, ldom: 5 });
         // Of a core of which only one thread may be used that one names it.
-        assert_eq!(read(dir.path(), &usable("3,7")).place(3).core, 3);
+        assert_eq!(read(dir.path(), &usable("3,7")).unwrap().place(3).core, 3);
     }
 
     #[test]
     fn a_machine_that_tells_nothing_has_cores_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let found = read(dir.path(), &usable("4-5"));
+        let found = read(dir.path(), &usable("4-5")).unwrap();
         assert_eq!(found.place(5), Place { cpu: 5, core: 5, socket: 0, ldom: 0 });
         let unknown_socket = sysfs("0", &[(0, -1, "0")], &[]);
-        assert_eq!(read(unknown_socket.path(), &usable("0")).place(0).socket, 0);
+        assert_eq!(read(unknown_socket.path(), &usable("0")).unwrap().place(0).socket, 0);
     }
 
     #[test]

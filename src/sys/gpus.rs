@@ -7,9 +7,8 @@ mod amd;
 mod kept;
 mod nvidia;
 
-use crate::model::JobId;
 use crate::model::gpu::{Gpu, GpuProcess, GpuReading};
-use crate::sys::proc;
+use crate::sys::job_of::job_of;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -97,22 +96,6 @@ fn reading(id: u32, seen: Seen, root: &Path) -> Option<GpuReading> {
     Some(GpuReading { id, used_mb: seen.used_mb?, busy: seen.busy, processes })
 }
 
-/// The job that a process or one of its ancestors was started for by the daemon of `root`, by the variables that it got.
-fn job_of(pid: i32, root: &Path) -> Option<JobId> {
-    let mut next = Some(pid);
-    while let Some(pid) = next.filter(|pid| *pid > 1) {
-        let variables = proc::environment(pid).unwrap_or_default();
-        let get = |name| proc::parse_variable(&variables, name);
-        if get("SLOTD_ROOT") == Some(root.as_os_str().as_encoded_bytes())
-            && let Some(job) = get("SLURM_JOB_ID").and_then(|text| std::str::from_utf8(text).ok()?.parse().ok())
-        {
-            return Some(JobId(job));
-        }
-        next = proc::stat(pid).map(|stat| stat.ppid);
-    }
-    None
-}
-
 /// A model as one word that can be a feature or a GRES type: `NVIDIA H200` is `nvidia_h200`. As Slurm's gres/gpu
 /// plugin with AutoDetect names them: small letters, anything but letters, digits, `-` and `.` an underscore.
 fn feature_word(name: &str) -> Option<String> {
@@ -138,11 +121,5 @@ mod tests {
         let mut alone = Vec::new();
         add(&mut alone, gpus([0, 1]));
         assert_eq!(alone, gpus([0, 1]));
-    }
-
-    #[test]
-    fn a_process_that_no_job_started_is_of_none() {
-        assert_eq!(job_of(std::process::id().cast_signed(), Path::new("/nowhere")), None);
-        assert_eq!(job_of(i32::MAX, Path::new("/nowhere")), None);
     }
 }

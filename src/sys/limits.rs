@@ -1,6 +1,6 @@
 //! The resource limits of this process, as `setrlimit` numbers them.
 
-use crate::model::request::Rlimit;
+use crate::model::rlimits::Rlimit;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// Those that Slurm propagates to tasks, by the names of `--propagate` (sbatch man page).

@@ -1,8 +1,9 @@
 //! The host's memory, from `/proc/meminfo`, in megabytes, as everywhere in Slurm; and what this process does with its own.
 
-use crate::sys::proc;
+use crate::sys::{cpus, proc};
+use std::{fs, io};
 
-/// What is taken where `/proc/meminfo` cannot be read.
+/// What is taken where `/proc/meminfo` does not tell.
 const FALLBACK_MB: u64 = 16384;
 
 /// The value of one line of `/proc/meminfo` in MB, rounded down.
@@ -12,7 +13,7 @@ fn parse_mb(meminfo: &str, name: &str) -> Option<u64> {
     Some(kib / 1024)
 }
 
-/// `MemTotal`, or what is taken where it cannot be read.
+/// `MemTotal`, or what is taken where the kernel does not tell.
 fn parse_total_mb(meminfo: &str) -> u64 {
     parse_mb(meminfo, "MemTotal").filter(|mb| *mb > 0).unwrap_or(FALLBACK_MB)
 }
@@ -27,8 +28,16 @@ fn read() -> String {
 }
 
 /// The memory of this host.
-pub fn probe_total_mb() -> u64 {
-    parse_total_mb(&read())
+///
+/// # Errors
+/// It cannot be read now.
+pub fn probe_total_mb() -> io::Result<u64> {
+    let pretended = cpus::pretended().and_then(|dir| fs::read_to_string(dir.join("meminfo")).ok());
+    match pretended.map_or_else(|| fs::read_to_string("/proc/meminfo"), Ok) {
+        Ok(meminfo) => Ok(parse_total_mb(&meminfo)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(FALLBACK_MB),
+        Err(e) => Err(e),
+    }
 }
 
 /// The memory that is not in use now.
@@ -67,6 +76,6 @@ mod tests {
 
     #[test]
     fn this_host_has_memory() {
-        assert!(probe_total_mb() > 0);
+        assert!(probe_total_mb().unwrap() > 0);
     }
 }

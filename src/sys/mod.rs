@@ -6,11 +6,14 @@
 
 pub mod break_point;
 pub mod clock;
+pub mod cpu_use;
 pub mod cpus;
 pub mod fork;
 pub mod gpus;
+pub mod job_of;
 pub mod limits;
 pub mod lock;
+pub mod machine;
 pub mod memory;
 pub mod ownership;
 pub mod paths;
@@ -18,5 +21,6 @@ pub mod proc;
 pub mod socket;
 pub mod start;
 pub mod system;
+pub mod uevents;
 pub mod user;
 pub mod zone;

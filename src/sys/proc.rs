@@ -6,9 +6,10 @@
 use crate::sys::system;
 use nix::sys::signal;
 use nix::unistd::Pid;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 
 /// The fields of `/proc/<pid>/stat` that slotd uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,12 +143,41 @@ pub fn io(pid: i32) -> Io {
 }
 
 /// What the children of this process, which has one thread, have read and written that ended and were waited for.
-pub fn io_of_dead_children() -> Io {
-    let me = std::process::id();
-    let Ok(own) = fs::read_to_string(format!("/proc/{me}/task/{me}/io")) else { return Io::default() };
-    // Reading it was a read too.
-    let looked = Io { read: own.len() as u64, written: 0 };
-    parse_io(&own).map(|own| io(me.cast_signed()).minus(own.plus(looked))).unwrap_or_default()
+#[derive(Debug, Default)]
+pub struct DeadChildrenIo {
+    /// The thread's own, and that of the process with its dead children: opened once, for that costs more than to read them.
+    files: Option<(File, File)>,
+    /// When it was looked at before.
+    before: Io,
+}
+
+impl DeadChildrenIo {
+    /// Of this process, from now on.
+    pub fn of_this_process() -> DeadChildrenIo {
+        let me = std::process::id();
+        let open = |path: String| File::open(path).ok();
+        let files = open(format!("/proc/{me}/task/{me}/io")).zip(open(format!("/proc/{me}/io")));
+        DeadChildrenIo { files, before: Io::default() }
+    }
+
+    /// Of those that ended since it was looked at before.
+    pub fn since(&mut self) -> Io {
+        let Some(all) = self.all() else { return Io::default() };
+        all.minus(std::mem::replace(&mut self.before, all))
+    }
+
+    fn all(&self) -> Option<Io> {
+        let (thread, process) = self.files.as_ref()?;
+        let mut text = [0; 512];
+        let mut read = |file: &File| {
+            let length = file.read_at(&mut text, 0).ok()?;
+            Some((parse_io(std::str::from_utf8(&text[..length]).ok()?)?, length))
+        };
+        let (own, length) = read(thread)?;
+        // Reading it was a read too.
+        let looked = Io { read: length as u64, written: 0 };
+        Some(read(process)?.0.minus(own.plus(looked)))
+    }
 }
 
 /// Clock ticks from boot to the start of the process: with the pid a name that is never given twice.

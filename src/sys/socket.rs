@@ -88,6 +88,22 @@ pub fn send_some(socket: &impl AsRawFd, data: &[u8], fds: &[RawFd], sent: &mut u
     }
 }
 
+/// Sends what a socket that does not block takes of this, and leaves the rest.
+///
+/// # Errors
+/// As of [`send_some`], but for `WouldBlock`.
+pub fn flush(socket: &impl AsRawFd, outgoing: &mut Vec<u8>) -> io::Result<()> {
+    let mut sent = 0;
+    while sent < outgoing.len() {
+        match send_some(socket, outgoing, &[], &mut sent) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+            other => other?,
+        }
+    }
+    outgoing.drain(..sent);
+    Ok(())
+}
+
 /// Sends all of `data` over a blocking socket, with these descriptors.
 ///
 /// # Errors

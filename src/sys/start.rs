@@ -23,3 +23,10 @@ pub fn on_broken_pipe(handler: SigHandler) {
     // The signal exists: there is nothing to tell.
     let _ = unsafe { signal(Signal::SIGPIPE, handler) };
 }
+
+/// What becomes of a process that writes more to a file than its limit allows. Where it is ignored the write fails.
+pub fn on_large_file(handler: SigHandler) {
+    // SAFETY: no thread runs yet, and the handler is none of ours.
+    // The signal exists: there is nothing to tell.
+    let _ = unsafe { signal(Signal::SIGXFSZ, handler) };
+}

@@ -5,12 +5,14 @@
 //! A peer that is not installed is left out: task-spooler (`tsp`), GNU parallel, HyperQueue (the package from PyPI, in the
 //! Python that `SLOTD_BENCH_PYTHON` names).
 
-use slotd_kit::lab::{Lab, summary, timed};
+use slotd_kit::lab::{self, Lab, timed};
+use slotd_kit::spooler::Spooler;
+use slotd_kit::turns::{Turns, bare, rates};
 use slotd_kit::{proc, scripts};
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -55,7 +57,6 @@ struct Bench {
     /// Ends before its directory does.
     spooler: Option<Spooler>,
     lab: Lab,
-    python: Option<String>,
 }
 
 impl Bench {
@@ -65,11 +66,7 @@ impl Bench {
         // Moved into its place, so that who finds it finds all of it.
         let stamp = "#!/bin/bash\nprintf %s \"$EPOCHREALTIME\" >\"$STAMP.new\"\nmv \"$STAMP.new\" \"$STAMP\"\n";
         scripts::executable(&lab.path("stamp.sh"), stamp);
-        let python = std::env::var("SLOTD_BENCH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-        let has = |python: &String| {
-            Command::new(python).args(["-c", "import hyperqueue"]).output().is_ok_and(|out| out.status.success())
-        };
-        Bench { spooler: Spooler::start(lab.dir.path()), python: Some(python).filter(has), lab }
+        Bench { spooler: Spooler::start(lab.dir.path(), CPUS), lab }
     }
 
     fn slotd(&self, line: &str) -> String {
@@ -101,96 +98,6 @@ impl Bench {
         let text = slotd_kit::until(|| fs::read_to_string(&stamp).ok()).expect("the job's stamp");
         Duration::from_secs_f64(text.parse().expect("a time")).saturating_sub(before)
     }
-}
-
-/// A server of task-spooler of its own.
-struct Spooler {
-    socket: PathBuf,
-    dir: PathBuf,
-}
-
-impl Spooler {
-    fn start(dir: &Path) -> Option<Spooler> {
-        Command::new("tsp").arg("-V").output().ok()?;
-        let spooler = Spooler { socket: dir.join("tsp"), dir: dir.to_owned() };
-        spooler.run(&["-n", "true"], &[]);
-        spooler.run(&["-w"], &[]);
-        Some(spooler)
-    }
-
-    fn run(&self, args: &[&str], env: &[(&str, &Path)]) -> Output {
-        let mut command = Command::new("tsp");
-        command.args(args).envs(env.iter().copied()).current_dir(&self.dir);
-        command.env("TS_SOCKET", &self.socket).env("TS_SLOTS", CPUS.to_string()).env("TMPDIR", &self.dir);
-        command.env("TS_MAXFINISHED", "1000000");
-        // Its server keeps the streams of the first call.
-        command.stdin(Stdio::null()).stderr(Stdio::null());
-        let out = command.output().expect("tsp");
-        assert!(out.status.success(), "tsp {args:?}");
-        out
-    }
-
-    /// Waits until no job waits or runs.
-    fn drained(&self) {
-        let busy = || String::from_utf8_lossy(&self.run(&[], &[]).stdout).lines().any(is_live);
-        assert!(slotd_kit::until(|| (!busy()).then_some(())).is_some(), "task-spooler does not end its jobs");
-        self.run(&["-C"], &[]);
-    }
-}
-
-/// Whether a line of task-spooler's list is of a job that is not over.
-fn is_live(line: &str) -> bool {
-    matches!(line.split_whitespace().nth(1), Some("queued" | "running" | "allocating"))
-}
-
-impl Drop for Spooler {
-    fn drop(&mut self) {
-        self.run(&["-K"], &[]);
-    }
-}
-
-/// What is measured in turns.
-struct Turns<'a> {
-    names: Vec<&'static str>,
-    runs: Vec<Box<dyn FnMut() -> Duration + 'a>>,
-}
-
-impl<'a> Turns<'a> {
-    fn new() -> Turns<'a> {
-        Turns { names: Vec::new(), runs: Vec::new() }
-    }
-
-    fn add(&mut self, name: &'static str, run: impl FnMut() -> Duration + 'a) {
-        self.names.push(name);
-        self.runs.push(Box::new(run));
-    }
-
-    /// The medians in milliseconds, and each beside the first.
-    fn measure(mut self, rounds: usize) {
-        let mut times: Vec<Vec<Duration>> = self.runs.iter().map(|_| Vec::new()).collect();
-        for _ in 0..rounds {
-            for (run, times) in self.runs.iter_mut().zip(&mut times) {
-                times.push(run());
-            }
-        }
-        let medians: Vec<f64> = times.into_iter().map(|times| summary(times).1).collect();
-        for (name, median) in self.names.iter().zip(&medians) {
-            println!("{name:<44} {median:9.3} ms   ratio {:6.2} of {}", median / medians[0], self.names[0]);
-        }
-    }
-}
-
-/// Prints how many a second, and that beside the first.
-fn rates(count: usize, named: Vec<(&str, Vec<Duration>)>) {
-    let rate = |times: Vec<Duration>| count as f64 / (summary(times).1 / 1000.0);
-    let rates: Vec<(&str, f64)> = named.into_iter().map(|(name, times)| (name, rate(times))).collect();
-    for (name, rate) in &rates {
-        println!("{name:<44} {rate:9.0} /s   ratio {:6.2} of {}", rate / rates[0].1, rates[0].0);
-    }
-}
-
-fn bare() -> Duration {
-    timed(|| drop(Command::new("/bin/true").output().expect("/bin/true")))
 }
 
 /// One submission of a job that runs at once, to an idle queue; what it costs until the command is over.
@@ -265,15 +172,8 @@ fn array(bench: &Bench) {
         if has_parallel {
             parallel.push(timed(|| bench.fed("parallel", &["-j", "2", "--will-cite"], ARRAY)));
         }
-        if let Some(python) = &bench.python {
-            let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bench/hq_tasks.py");
-            let mut command = Command::new(python);
-            command.arg(script).arg(ARRAY.to_string()).arg(bench.lab.path("true.sh"));
-            let out = command.current_dir(bench.lab.dir.path()).output().expect("python");
-            let text = String::from_utf8_lossy(&out.stdout).into_owned();
-            let secs = text.lines().find_map(|line| line.strip_prefix("seconds ")).expect("its seconds");
-            hyperqueue.push(Duration::from_secs_f64(secs.parse().expect("a number")));
-        }
+        let script = bench.lab.path("true.sh");
+        hyperqueue.extend(lab::hyperqueue(bench.lab.dir.path(), ARRAY as u32, &script));
     }
     let named = [
         ("array xargs -P 2", xargs),
@@ -333,11 +233,7 @@ fn idle(_: &Bench) {
     lab.run("sbatch", &["-W", "-o", "/dev/null", "--wrap", "true"]);
     let answer = slotd_kit::wire::ask(&lab.path("root"), &serde_json::json!("Ping")).expect("an answer");
     let daemon = answer["Pong"]["pid"].as_i64().expect("a number") as i32;
-    let resident = |pid: i32| {
-        let text = fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
-        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory").to_owned();
-        line.split_whitespace().next().and_then(|kb| kb.parse::<f64>().ok()).expect("a number") / 1024.0
-    };
+    let resident = |pid: i32| proc::resident_kib(pid) as f64 / 1024.0;
     println!("{:<44} {:9.1} MB", "resident, idle", resident(daemon));
     let before = proc::wakeups(daemon);
     thread::sleep(IDLE);

@@ -1,7 +1,8 @@
 //! Masses of short steps in one job, beside what people use for them: `cargo bench --bench steps [-- STEPS]`. The job has two
-//! CPUs. The daemon's and the manager's CPU time are those of the whole run.
+//! CPUs. The daemon's and the manager's CPU time are those of the whole run. What is not installed is left out; HyperQueue is that of
+//! the Python that `SLOTD_BENCH_PYTHON` names.
 
-use slotd_kit::lab::{Lab, timed};
+use slotd_kit::lab::{Lab, hyperqueue, timed};
 use slotd_kit::{proc, program};
 use std::fmt::Write;
 use std::fs;
@@ -33,13 +34,23 @@ fn main() {
         let few = (steps / 10).max(1);
         show("GNU parallel -j 2", peer(lab.dir.path(), &format!("head -{few} lines | parallel -j 2")), few, best);
     }
-    let (time, used) = managed(&lab, "lines");
-    show("sjobmgr run", time, steps, best);
-    println!("{:34} {}", "", used);
+    if let Some(time) = hyperqueue(lab.dir.path(), steps, Path::new("/bin/true")) {
+        show("HyperQueue", time, steps, best);
+    }
+    let flat = managed(&lab, "lines");
+    show("sjobmgr run", flat.time, steps, best);
+    println!("{:34} {}", "", flat.words());
     fs::write(lab.path("layers.toml"), layers(steps * 10)).expect("a file");
-    let (time, used) = managed(&lab, "layers.toml");
-    show("sjobmgr, ten times as many in layers", time, steps * 10, best);
-    println!("{:34} {}", "", used);
+    let layered = managed(&lab, "layers.toml");
+    show("sjobmgr, ten times as many in layers", layered.time, steps * 10, best);
+    println!("{:34} {}", "", layered.words());
+    let more = layered.manager.as_secs_f64() / 10.0 - flat.manager.as_secs_f64();
+    println!(
+        "{:34} the order costs the manager {:.1} us a step, {:.1} % of the time",
+        "",
+        more * 1e6 / f64::from(steps),
+        more * 1000.0 / layered.time.as_secs_f64()
+    );
     let few = (steps / SRUN_SHARE).max(1);
     let script = format!("i=0; while [ $i -lt {few} ]; do {} srun -n1 true; i=$((i+1)); done", program().display());
     let srun = timed(|| drop(lab.run("sbatch", &["-W", "-c", "2", "-o", "/dev/null", "--wrap", &script])));
@@ -54,17 +65,61 @@ fn peer(dir: &Path, script: &str) -> Duration {
     })
 }
 
-/// How long a manager takes within its job, and what it and the daemon have used meanwhile.
-fn managed(lab: &Lab, file: &str) -> (Duration, String) {
+/// What a manager took.
+struct Managed {
+    /// Within its job.
+    time: Duration,
+    whole: Duration,
+    /// CPU time.
+    daemon: Duration,
+    manager: Duration,
+}
+
+impl Managed {
+    fn words(&self) -> String {
+        let share = |used: Duration| used.as_secs_f64() / self.time.as_secs_f64() * 100.0;
+        let (daemon, manager, whole) = (share(self.daemon), share(self.manager), self.whole.as_secs_f64());
+        format!(
+            "of a CPU the daemon has used {daemon:.1} %, the manager {manager:.1} %; with the job around it {whole:.2} s"
+        )
+    }
+}
+
+/// The CPU time of the manager whose launcher says its number in this file: what was seen last of it.
+fn watch_manager(pid_file: &Path) -> Duration {
+    let launcher =
+        slotd_kit::until(|| fs::read_to_string(pid_file).ok()?.trim().parse::<i32>().ok()).expect("a launcher");
+    // It comes before all steps.
+    let manager = slotd_kit::until(|| proc::children(launcher).first().copied()).expect("a manager");
+    let mut seen = Duration::ZERO;
+    while let Some((user, system)) = proc::cpu_times(manager).filter(|_| proc::parent(manager) == Some(launcher)) {
+        seen = seen.max(user + system);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    seen
+}
+
+/// Runs a file by a manager in a job of its own.
+fn managed(lab: &Lab, file: &str) -> Managed {
     let before = proc::cpu_times(lab.daemon_pid()).expect("the daemon runs");
-    let script = format!("date +%s.%N > began; {} sjobmgr run -Q {file}; date +%s.%N > ended", program().display());
-    let whole = timed(|| drop(lab.run("sbatch", &["-W", "-c", "2", "--wrap", &script])));
+    let pid_file = lab.path("launcher");
+    let _ = fs::remove_file(&pid_file);
+    let script = format!(
+        "date +%s.%N > began; {} sjobmgr run -Q {file} & echo $! > launcher; wait; date +%s.%N > ended",
+        program().display()
+    );
+    let mut manager = Duration::ZERO;
+    let whole = std::thread::scope(|scope| {
+        let watch = scope.spawn(|| watch_manager(&pid_file));
+        let whole = timed(|| drop(lab.run("sbatch", &["-W", "-c", "2", "--wrap", &script])));
+        manager = watch.join().expect("it was seen");
+        whole
+    });
     let at = |name: &str| fs::read_to_string(lab.path(name)).expect("written").trim().parse::<f64>().expect("a time");
     let time = Duration::from_secs_f64((at("ended") - at("began")).max(1e-3));
     let after = proc::cpu_times(lab.daemon_pid()).expect("the daemon runs");
     let daemon = (after.0 + after.1).saturating_sub(before.0 + before.1);
-    let share = daemon.as_secs_f64() / time.as_secs_f64() * 100.0;
-    (time, format!("the daemon has used {share:.1} % of a CPU; with the job around it {:.2} s", whole.as_secs_f64()))
+    Managed { time, whole, daemon, manager }
 }
 
 fn layers(steps: u32) -> String {

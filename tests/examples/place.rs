@@ -18,7 +18,7 @@ pub struct Place {
 impl Place {
     /// Starts the daemon with the given variables, and waits until it answers.
     pub fn new(settings: &[(&'static str, &'static str)]) -> Place {
-        let dir = tempfile::tempdir().expect("a temporary directory");
+        let dir = slotd_kit::tempdir();
         let mut place = Place { dir, settings: settings.to_vec(), daemon: None };
         for name in ["bin", "tmp", "work"] {
             fs::create_dir(place.path(name)).expect("a fresh directory");

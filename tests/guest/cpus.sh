@@ -32,6 +32,28 @@ cat >/tmp/dev.sh <<'END'
   printf 'two jobs of one CPU with work for two: %d %% and %d %% of a CPU\n' "$of_a" "$of_b"
   yes "neither has more than its CPU" test "$of_a" -le 105 -a "$of_b" -le 105
   scancel "$a" "$b"
+  # A running job gives a CPU back and gets it again, and the kernel holds it to what it has.
+  d=$(sbatch --parsable -o /dev/null -c 2 --mem 100M --wrap "$spin")
+  until_true eval "[ -e begun.$d ]"
+  limits() { cat "$jobs/jobs/job_$d/"{cpuset.cpus.effective,cpu.max,memory.max} | tr '\n' ' '; }
+  resized_share() {
+    local from
+    from=$(account "$d")
+    until_true eval "(( \$(account $d | cut -d' ' -f2) > ${from#* } + 40 ))"
+    # shellcheck disable=SC2046,SC2086
+    share $from $(account "$d")
+  }
+  is "a job of two CPUs has their limits" "$(limits)" "0-1 200000 100000 104857600 "
+  at_two=$(resized_share)
+  scontrol update "JobId=$d" NumCPUs=1 MinMemoryNode=50
+  is "the limits of a job that shrinks follow" "$(limits)" "0 100000 100000 52428800 "
+  at_one=$(resized_share)
+  scontrol update "JobId=$d" NumCPUs=2 MinMemoryNode=100
+  is "the limits of a job that grows follow" "$(limits)" "0-1 200000 100000 104857600 "
+  at_two_again=$(resized_share)
+  printf 'a job of two CPUs, then of one, then of two: %d %%, %d %% and %d %% of a CPU\n' "$at_two" "$at_one" "$at_two_again"
+  yes "its share of the CPUs follows" test "$at_two" -gt 130 -a "$at_one" -le 105 -a "$at_two_again" -gt 130
+  scancel "$d"
   # A CPU that is sold twice: a job of two CPUs and two of one, on two CPUs.
   printf '[[partition]]\nname = "crowd"\ncpus = "0-1"\nover_subscribe = "FORCE:2"\n' >~/.config/slotd/slotd.toml
   scontrol reconfigure

@@ -151,3 +151,12 @@ fn a_job_submitted_by_an_array_task_is_no_array_task() {
     slotd.wait_array(id, 1);
     assert_eq!(slotd.read("inner"), "0\n");
 }
+
+#[test]
+fn memory_that_nobody_asked_for_is_not_told_and_the_open_mode_is() {
+    let slotd = Slotd::start();
+    let env = slotd.ran(&["--open-mode=append"], "env");
+    assert!(!env.contains("SLURM_MEM_PER"), "{env}");
+    assert!(env.contains("SLURM_OPEN_MODE=a\n"), "{env}");
+    assert!(env.contains(&format!("HOSTNAME={}\n", slotd_kit::host())), "{env}");
+}

@@ -92,7 +92,7 @@ fn resources_in_all_of_slurms_spellings() {
 fn what_has_no_meaning_on_one_host_is_kept_and_shown() {
     let slotd = Slotd::start();
     let options = ["-A", "acct", "--qos", "fast", "--comment", "note", "--mail-type=END,FAIL", "--mail-user=me@here"];
-    let more = ["--reservation=r", "--licenses=l:1", "--wckey=k", "--hold"];
+    let more = ["--reservation=", "--licenses=", "--wckey=k", "--hold"];
     let id = slotd.wrap(&[&options[..], &more].concat(), "true");
     for (key, value) in [
         ("Account", "acct"),
@@ -100,12 +100,75 @@ fn what_has_no_meaning_on_one_host_is_kept_and_shown() {
         ("Comment", "note"),
         ("MailUser", "me@here"),
         ("MailType", "END,FAIL"),
-        ("Reservation", "r"),
-        ("Licenses", "l:1"),
         ("WCKey", "k"),
     ] {
         assert_eq!(slotd.show(id, key), value, "{key}");
     }
+}
+
+#[test]
+fn what_one_host_has_none_of_is_refused_by_name() {
+    let slotd = Slotd::start();
+    let node = "Invalid node name specified";
+    for (option, detail, why) in [
+        ("--reservation=r", "no such reservation, slotd has none: r", "Requested reservation is invalid"),
+        ("--licenses=l:1", "no such license, slotd has none: l:1", "Invalid license specification"),
+        ("--exclude=elsewhere", "no such node: elsewhere", node),
+        ("--nodelist=elsewhere", "no such node: elsewhere", node),
+    ] {
+        let text = format!("sbatch: error: {detail}\nsbatch: error: Batch job submission failed: {why}\n");
+        slotd.expect(&format!("sbatch {option} --wrap true"), 1, "", &text);
+    }
+    assert_eq!(slotd.cmd("squeue", &["-h"]).ok().stdout, "");
+}
+
+#[test]
+fn another_cluster_is_refused_by_every_command() {
+    let slotd = Slotd::start();
+    let id = slotd.endless(&[]);
+    let number = id.to_string();
+    for (words, exit) in [
+        (&["sbatch", "-M", "lab", "--wrap", "true"][..], 255),
+        (&["salloc", "-M", "slotd,lab", "true"], 255),
+        (&["srun", "--clusters=lab", "true"], 255),
+        (&["scancel", "-M", "lab", &number], 1),
+        (&["squeue", "-M", "lab"], 1),
+        (&["sacct", "-M", "lab"], 1),
+        (&["sinfo", "-M", "lab"], 1),
+        (&["scontrol", "-M", "lab", "hold", &number], 1),
+        (&["sprio", "-M", "lab"], 1),
+        (&["sstat", "-M", "lab", &number], 1),
+        (&["sdiag", "-M", "lab"], 1),
+    ] {
+        let out = slotd.cmd(words[0], &words[1..]).fails(exit);
+        assert_eq!(out.stdout, "", "{words:?}");
+        assert!(out.stderr.contains(": error: No cluster 'lab' known by database.\n"), "{words:?}: {}", out.stderr);
+    }
+    assert_eq!(slotd.state(id), "RUNNING");
+    for cluster in ["slotd", "all"] {
+        assert_ne!(slotd.cmd("squeue", &["-h", "-M", cluster]).ok().stdout, "");
+    }
+}
+
+#[test]
+fn nonsense_for_an_option_without_effect_is_refused() {
+    let slotd = Slotd::start();
+    for (option, text, exit) in [
+        ("--cpu-freq=foo", "Invalid --cpu-freq argument: foo", 255),
+        ("--switches=foo", "Invalid numeric value \"foo\" for --switches.", 1),
+        ("--switches=1@foo", "Invalid --switches specification: foo", 255),
+        ("--tmp=foo", "Invalid --tmp specification: foo", 255),
+        ("--core-spec=foo", "Invalid numeric value \"foo\" for --core-spec.", 1),
+        ("--thread-spec=foo", "Invalid numeric value \"foo\" for --thread-spec.", 1),
+        ("--hint=foo", "unrecognized --hint argument \"foo\", see --hint=help", 1),
+        ("--distribution=foo", "Invalid --distribution specification: foo", 255),
+        ("--extra-node-info=foo", "Invalid numeric value \"foo\" for first arg of -B.", 1),
+    ] {
+        let out = slotd.cmd("sbatch", &[option, "--wrap", "true"]).fails(exit);
+        assert!(out.stderr.starts_with(&format!("sbatch: error: {text}\n")), "{option}: {}", out.stderr);
+    }
+    let good = ["--cpu-freq=low-high:Performance", "--switches=1@10:00", "--tmp=10G", "--core-spec=0"];
+    slotd.wait_state(slotd.wrap(&good, "true"), "COMPLETED");
 }
 
 #[test]
@@ -130,7 +193,7 @@ fn hold_nice_and_priority() {
 fn a_node_list_may_name_this_host_and_no_other() {
     let slotd = Slotd::start();
     let host = slotd_kit::host();
-    slotd.wait_state(slotd.wrap(&["-w", &host, "-x", "elsewhere"], "true"), "COMPLETED");
+    slotd.wait_state(slotd.wrap(&["-w", &host], "true"), "COMPLETED");
     let out = slotd.cmd("sbatch", &["-x", &host, "--wrap", "true"]).fails(1);
     assert!(out.stderr.contains("Requested node configuration is not available"), "{}", out.stderr);
 }
@@ -151,6 +214,23 @@ fn a_job_that_cannot_end_by_its_deadline_is_cancelled() {
     assert_eq!(job.reason(), "DeadLine");
     slotd.wait_state(slotd.wrap(&["--deadline=now+10minutes", "-t", "5"], "true"), "COMPLETED");
     assert!(!slotd.exists("ran"));
+}
+
+#[test]
+fn a_deadline_that_has_passed_or_comes_before_the_beginning_is_refused() {
+    let slotd = Slotd::start();
+    let limit = "Requested time limit is invalid (missing or exceeds some limit)";
+    let order = "error: Incompatible begin and deadline time specification";
+    for (line, why) in [
+        ("sbatch --deadline=2020-01-01 --wrap true", format!("error: Batch job submission failed: {limit}")),
+        ("srun --deadline=now-1hour true", format!("error: Unable to allocate resources: {limit}")),
+        ("salloc --deadline=2020-01-01 true", format!("error: Job submit/allocate failed: {limit}")),
+        ("sbatch --deadline=now --begin=now+1hour --wrap true", order.to_owned()),
+    ] {
+        let out = slotd.line(line).fails(1);
+        assert!(out.stderr.contains(&why), "{line}: {}", out.stderr);
+    }
+    slotd.line("sbatch --deadline=now --begin=now --wrap true").ok();
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn end(commands: &StepCommands, notice: Option<String>, grace: Duration, timed_o
     commands.send(StepCommand::Signal { signal: libc::SIGTERM, target: SignalScope::Processes });
 }
 
-/// How long the processes of a client that is gone, or of an allocation that was given back, may take to end.
+/// How long the processes of an allocation may take to end whose client is gone, or that was given back.
 const ORPHAN_GRACE: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
@@ -129,11 +129,15 @@ impl RunnerActor {
         self.stop(StopCause::TimeLimit, ctx);
     }
 
+    fn send_warning(&mut self) {
+        self.ladder.warned = self.ladder.warn.is_some();
+        self.warn();
+    }
+
     /// `--signal`: `B:` the batch shell alone; otherwise the steps and not the batch shell. A job without steps, where
     /// Slurm would tell nobody, has those of its processes told that have a handler.
-    fn send_warning(&mut self) {
+    pub(super) fn warn(&mut self) {
         let Some(WarnSignal { signal, batch_only, .. }) = self.ladder.warn else { return };
-        self.ladder.warned = true;
         let own_steps = self.steps.keys().any(|step| *step != StepId::Batch);
         for (step, live) in &self.steps {
             let target = match (*step == StepId::Batch, batch_only) {
@@ -179,9 +183,10 @@ impl RunnerActor {
         };
         live.stopped = Some(cause);
         let grace = match cause {
-            StopCause::ClientLost | StopCause::Released => ORPHAN_GRACE,
             StopCause::Killed { .. } => Duration::ZERO,
             StopCause::Cancelled { .. }
+            | StopCause::ClientLost
+            | StopCause::Released
             | StopCause::Requeue
             | StopCause::Deadline
             | StopCause::TimeLimit
@@ -197,12 +202,13 @@ impl RunnerActor {
     }
 
     /// Tells every step why, sends SIGTERM, and SIGKILL after `grace`. A second call may only shorten the grace.
-    fn terminate(&mut self, suffix: &str, grace: Duration, ctx: &mut Context<Self>) {
+    pub(super) fn terminate(&mut self, suffix: &str, grace: Duration, ctx: &mut Context<Self>) {
         let now = (self.setup.clock)();
         if self.ladder.kill_timer.is_none() {
             self.ladder.ooms_before = self.ooms();
         }
-        for (step, live) in &self.steps {
+        // The batch script last: an srun in it passes on what it is told, which its step knows by then.
+        for (step, live) in self.steps.iter().rev() {
             let told = if *step == StepId::Batch { None } else { Some(*step) };
             // Of the command of salloc its client says what became of the allocation.
             let line = (*step != StepId::Interactive).then(|| self.notice(told, suffix, now));

@@ -4,6 +4,7 @@ use super::{LiveStep, Retry, RunnerActor, StepNews};
 use crate::actors::launch_plan;
 use crate::actors::messages::{AdoptJob, CgroupsChecked, LaunchJob, LaunchStep, OpenAllocation};
 use crate::exec::cgroup::JobCgroup;
+use crate::exec::launch_spec::StepCommand;
 use crate::exec::{Adoption, LaunchError, LaunchFault, LaunchSpec, StepHandle, adopt, host_fault, job_dirs};
 use crate::model::tres::Allocation;
 use crate::model::{ExitCode, ExitRecord, StepId};
@@ -38,6 +39,27 @@ impl RunnerActor {
         }
         self.cgroup = Some(made?);
         Ok(())
+    }
+
+    /// The job has this from now on: its limits are those, and what runs on all of it follows.
+    pub(super) fn resize(&mut self, alloc: Box<Allocation>, sharing: &[StepId], is_managed: bool) {
+        let Some(job) = &mut self.job else { return };
+        let had = job.run.alloc.replace(alloc.clone()).map(|had| had.cpu_ids).unwrap_or_default();
+        self.limit(&alloc);
+        for (step, live) in &self.steps {
+            if had != alloc.cpu_ids && (*step == StepId::Batch || sharing.contains(step)) {
+                let from = if is_managed { Vec::new() } else { had.clone() };
+                live.commands.send(StepCommand::Move { from, to: alloc.cpu_ids.clone() });
+            }
+        }
+    }
+
+    /// Sets the limits of the job's cgroup. Where the kernel refuses them the job keeps those that it had.
+    fn limit(&self, alloc: &Allocation) {
+        let (Some(base), Some(cgroup)) = (&self.setup.cgroups, &self.cgroup) else { return };
+        if let Err(e) = base.limit(cgroup, alloc) {
+            log::error!("job {}: {e}", self.id);
+        }
     }
 
     /// A directory that is in the way of the job's first launch must not fail it.
@@ -200,6 +222,10 @@ impl RunnerActor {
         // Where it was made, whatever the base is by now.
         let noted = job_dirs::cgroup(&self.setup.paths.job_dir(self.id)).map(JobCgroup::at);
         self.cgroup = noted.or_else(|| self.setup.cgroups.as_ref()?.job(self.id).ok());
+        // The daemon before may have died between the record of another size and its limits.
+        if let Some(alloc) = self.job.as_ref().and_then(|job| job.run.alloc.clone()) {
+            self.limit(&alloc);
+        }
         // The script last: where all has ended, the job is over with it.
         for step in live {
             self.look_again(step, true, ctx);

@@ -5,7 +5,7 @@ use crate::actors::messages::{CancelJobs, ControlJobs, RunnerCommand};
 use crate::exec::StepCommand;
 use crate::model::job::Hold;
 use crate::model::query::JobQuery;
-use crate::model::{JobId, JobRef, Refusal, StepId};
+use crate::model::{JobId, JobRef, Refusal, StepId, Timestamp, Tres};
 use crate::protocol::answer::Outcome;
 use crate::protocol::request::{CancelAsk, ControlAction};
 use crate::sched::{Cx, SignalTarget};
@@ -35,6 +35,9 @@ impl Handler<ControlJobs> for SchedulerActor {
             outcomes.push(Outcome { target: job.clone(), result });
         }
         let asks_for_state = !matches!(m.action, ControlAction::Notify(_));
+        if let [Outcome { result: Err(Refusal::NoRoom { job, more, .. }), .. }] = &*outcomes {
+            return self.tell_when_there_is_room(*job, *more, outcomes, cx.now);
+        }
         let reply = self.answer_command(cx.out, outcomes, asks_for_state);
         self.ask_round(ctx);
         reply
@@ -57,6 +60,28 @@ impl Handler<CancelJobs> for SchedulerActor {
 }
 
 impl SchedulerActor {
+    /// Of a job that cannot grow now; nothing was done to it.
+    fn tell_when_there_is_room(
+        &self,
+        job: JobId,
+        more: Tres,
+        mut outcomes: Vec<Outcome>,
+        now: Timestamp,
+    ) -> ResponseFuture<Vec<Outcome>> {
+        let forecast = self.core.growth_forecast(job, &more, now);
+        let starts = forecast.map(|(number, forecast)| (number, self.forecasts.once(forecast)));
+        Box::pin(async move {
+            let Some((number, starts)) = starts else { return outcomes };
+            let room = starts.await.get(&number).map(|start| start.at.since(now).as_secs());
+            for outcome in &mut outcomes {
+                if let Err(Refusal::NoRoom { in_secs, .. }) = &mut outcome.result {
+                    *in_secs = room;
+                }
+            }
+            outcomes
+        })
+    }
+
     /// A line in the standard error of a running batch job.
     fn notify_job(&self, job: &JobRef, text: &str) -> Result<Vec<JobId>, Refusal> {
         let running: Vec<JobId> =

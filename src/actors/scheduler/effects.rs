@@ -4,6 +4,7 @@ use super::SchedulerActor;
 use super::in_flight::Ended;
 use crate::actors::messages::*;
 use crate::model::change::LaunchTexts;
+use crate::model::resize::PartChange;
 use crate::model::{JobId, JobRef};
 use crate::protocol::answer::Answer;
 use crate::sched::{Cx, Effect};
@@ -60,7 +61,6 @@ impl SchedulerActor {
                 let config = self.core.config();
                 let (host, ranks) = (config.host.clone(), job.request.task_rule(config.batch_tasks).ranks);
                 self.tell_runner(id, RunnerCommand::Launch(LaunchJob { job, ranks, texts, host }));
-                self.tell_start(id);
             }
             Effect::Granted(id) => {
                 self.note_launch(id);
@@ -82,12 +82,20 @@ impl SchedulerActor {
                     self.tell_runner(job, RunnerCommand::Signal { target, signal });
                 }
             }
-            Effect::ManagerChanged(job) => self.tell_manager(job),
+            Effect::ManagerChanged(job, why) => self.tell_manager(job, why),
+            Effect::Resized(job) => {
+                if let Some(alloc) = self.core.job(job).and_then(|job| job.run.alloc.clone()) {
+                    let (sharing, is_managed) = (self.core.sharing_steps(job), self.core.is_shared_out(job));
+                    self.tell_runner(job, RunnerCommand::Resize { alloc, sharing, is_managed });
+                }
+            }
+            Effect::PartsOut(job) => self.tell_parts_out(job),
+            Effect::Warn(job) => self.tell_runner(job, RunnerCommand::Warn),
             Effect::Suspend(job) => self.tell_runner(job, RunnerCommand::Suspend),
             Effect::Resume(job) => self.tell_runner(job, RunnerCommand::Resume),
             Effect::SetTimeLimit { job, limit_secs, .. } => {
                 self.tell_runner(job, RunnerCommand::SetTimeLimit(limit_secs));
-                self.tell_manager(job);
+                self.tell_manager(job, PartChange::TimeLimit);
             }
             Effect::LaunchStep { step, ticket, alloc } => self.launch_step(step, ticket, alloc),
             Effect::StepRefused { ticket, refusal } => {

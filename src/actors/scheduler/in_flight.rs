@@ -65,7 +65,8 @@ fn acts_on(effect: &Effect) -> Option<JobId> {
     match effect {
         Effect::LaunchStep { .. }
         | Effect::StepRefused { .. }
-        | Effect::ManagerChanged(_)
+        | Effect::ManagerChanged(..)
+        | Effect::PartsOut(_)
         | Effect::Ended(_)
         | Effect::Requeued(_)
         | Effect::Gone(_) => None,
@@ -74,8 +75,10 @@ fn acts_on(effect: &Effect) -> Option<JobId> {
         | Effect::Stop { .. }
         | Effect::StopStep { .. }
         | Effect::Signal { .. }
+        | Effect::Warn(_)
         | Effect::Suspend(_)
         | Effect::Resume(_)
+        | Effect::Resized(_)
         | Effect::SetTimeLimit { .. } => effect.job(),
     }
 }

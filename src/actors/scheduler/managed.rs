@@ -5,9 +5,12 @@ use super::trouble::Asker;
 use crate::actors::messages::*;
 use crate::actors::news::NewsSender;
 use crate::exec::launch_spec::StepUsage;
+use crate::model::job::ClientProcess;
+use crate::model::resize::PartChange;
 use crate::model::{JobId, Refusal, StepId};
 use crate::protocol::answer::{Answer, ManagedJob};
 use crate::sched::{Cx, SignalTarget, StopCause};
+use crate::sys::proc;
 use actix::prelude::*;
 use std::collections::HashMap;
 use tokio::sync::oneshot;
@@ -24,6 +27,10 @@ pub(super) struct Managers {
 }
 
 impl Managers {
+    fn is_there(&self, job: JobId) -> bool {
+        self.news.get(&job).is_some_and(|sender| !sender.is_closed())
+    }
+
     fn tell(&mut self, job: JobId, news: Answer) {
         match self.news.get(&job).filter(|sender| !sender.is_closed()) {
             Some(sender) => drop(sender.send(news)),
@@ -86,17 +93,24 @@ impl SchedulerActor {
         }
     }
 
-    /// The manager hears what it has now, and until when.
-    pub(super) fn tell_manager(&mut self, job: JobId) {
-        if let Some(alloc) = self.core.managers_part(job) {
-            let end_us = self.end_us(job);
-            self.managers.tell(job, Answer::ManagerChanged { alloc, end_us });
+    /// The manager hears what it has now, and until when. One that is away hears it when it is back.
+    pub(super) fn tell_manager(&mut self, job: JobId, why: PartChange) {
+        if let (Some(part), true) = (self.core.managers_part(job), self.managers.is_there(job)) {
+            self.managers.tell(job, Answer::ManagerChanged { part: Box::new(part), why });
         }
     }
 
-    fn end_us(&self, job: JobId) -> Option<u64> {
-        self.core.end_of_time(job).and_then(|end| u64::try_from(end.as_micros()).ok())
+    /// The manager hears what of its job is out of use.
+    pub(super) fn tell_parts_out(&mut self, job: JobId) {
+        let (parts, why) = (self.core.parts_out(job), self.core.why_out());
+        self.managers.tell(job, Answer::PartsOut { parts, why });
     }
+}
+
+/// Whether this very process runs.
+fn is_there(process: ClientProcess) -> bool {
+    let stat = i32::try_from(process.pid).ok().and_then(proc::stat);
+    stat.is_some_and(|stat| stat.start_ticks == process.start_ticks && !matches!(stat.state, b'Z' | b'X'))
 }
 
 impl Handler<ManageSteps> for SchedulerActor {
@@ -104,14 +118,19 @@ impl Handler<ManageSteps> for SchedulerActor {
 
     fn handle(&mut self, m: ManageSteps, _: &mut Self::Context) -> Self::Result {
         let mut cx = Cx::at(self.now());
+        // The end of the one before may be known here later than to its successor.
+        let before = self.core.manager(m.job).filter(|known| *known != m.client && !is_there(*known));
+        if let Some(before) = before {
+            self.core.manager_gone(m.job, before, None, &mut cx);
+        }
         let granted = self.core.manage(m.job, m.client, m.within, m.numbers, &mut cx);
-        let (granted, view) = match (granted, self.view(m.job)) {
-            (Ok(granted), Some(mut view)) => {
+        let (numbers, view, part) = match (granted, self.view(m.job), self.core.managers_part(m.job)) {
+            (Ok(numbers), Some(mut view), Some(part)) => {
                 view.job.steps.clear();
-                (granted, view)
+                (numbers, view, part)
             }
-            (Err(why), _) => return Box::pin(async move { Err(why) }),
-            (Ok(_), None) => return Box::pin(async move { Err(Refusal::UnknownJob) }),
+            (Err(why), ..) => return Box::pin(async move { Err(why) }),
+            (Ok(_), ..) => return Box::pin(async move { Err(Refusal::UnknownJob) }),
         };
         for news in self.managers.unheard.remove(&m.job).unwrap_or_default() {
             let _ = m.news.send(news);
@@ -120,8 +139,8 @@ impl Handler<ManageSteps> for SchedulerActor {
         self.watch(m.job, m.news.clone());
         self.managers.news.insert(m.job, m.news);
         let host = self.core.config().host.clone();
-        let end_us = self.end_us(m.job);
-        let managed = ManagedJob { view, host, alloc: granted.alloc, numbers: granted.numbers, end_us, grace_ms: 0 };
+        let out = self.core.parts_out(m.job);
+        let managed = ManagedJob { view, host, part, out, numbers, grace_ms: 0 };
         let told = self.commit_command(cx.out);
         Box::pin(async move {
             told.await;
@@ -146,6 +165,14 @@ impl Handler<RecordSteps> for SchedulerActor {
         };
         self.commit_then(cx.out, Some(Asker::News(Box::new(answer))));
         Box::pin(async move { told.await.map_err(|_| Refusal::ShuttingDown) })
+    }
+}
+
+impl Handler<GiveBack> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, m: GiveBack, ctx: &mut Self::Context) {
+        self.decide(ctx, |core, cx| core.take_gift(m.job, m.client, &m.gift, cx));
     }
 }
 

@@ -1,13 +1,15 @@
 //! The host as sinfo asks for it.
 
 use super::SchedulerActor;
-use crate::actors::messages::{CgroupsChecked, ChangeSite, HostGoesDown, QueryNode, SiteChange, SubmitJob};
+use crate::actors::messages::{
+    CgroupsChecked, ChangeSite, CheckParts, HostGoesDown, NoteMachine, QueryNode, SiteChange, SubmitJob,
+};
 use crate::exec::cgroup::CgroupBase;
-use crate::model::node::NodeReason;
-use crate::model::partition::Host;
+use crate::model::Refusal;
+use crate::model::changed::Changed;
+use crate::model::node::{NodeReason, Outage};
 use crate::model::view::{NodeView, PartitionView};
-use crate::model::{JobId, Refusal};
-use crate::sched::{Core, Trouble};
+use crate::sched::{Core, Submitted, Trouble};
 use actix::prelude::*;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -19,6 +21,7 @@ impl Handler<QueryNode> for SchedulerActor {
         MessageResult(NodeView {
             host: self.core.config().host.clone(),
             allocated: self.core.allocated(),
+            closed_cpus: self.core.closed_cpus(),
             exclusive: self.core.is_exclusive(),
             partitions: self
                 .core
@@ -27,11 +30,28 @@ impl Handler<QueryNode> for SchedulerActor {
                 .map(|load| PartitionView { partition: load.partition, running: load.running, pending: load.pending })
                 .collect(),
             drained: self.core.node_trouble().map(reason),
+            outages: {
+                let outages = self.core.outages().into_iter();
+                outages.map(|(parts, trouble)| Outage { parts, reason: reason(&trouble) }).collect()
+            },
             daemon_start: self.outputs.daemon_start,
             load_centi: crate::sys::system::probe_load_centi(),
+            cpus_elsewhere: self.core.cpus_elsewhere(),
             free_mem_mb: crate::sys::memory::probe_free_mb(),
             now: self.now(),
         })
+    }
+}
+
+impl SchedulerActor {
+    /// Has the use of the CPUs read, off this thread.
+    pub(super) fn read_cpus(&self, ctx: &mut actix::Context<Self>) {
+        let there = self.core.config().host.topology.cpus().into_iter().collect();
+        let read = crate::sys::cpu_use::read(self.outputs.root.clone(), there);
+        ctx.spawn(read.into_actor(self).map(|read, actor, ctx| {
+            let read = read.map_err(|e| e.to_string());
+            actor.decide(ctx, |core, cx| core.on_cpus_read(read, cx.now));
+        }));
     }
 }
 
@@ -45,35 +65,65 @@ fn reason(trouble: &Trouble) -> NodeReason {
 }
 
 impl Handler<ChangeSite> for SchedulerActor {
-    type Result = Result<(), Refusal>;
+    type Result = Result<Vec<String>, Refusal>;
 
     fn handle(&mut self, ChangeSite(change): ChangeSite, ctx: &mut Self::Context) -> Self::Result {
         let now = self.now();
+        let is_of_node = matches!(change, SiteChange::Drains(_));
         match change {
-            SiteChange::Configured(config) => {
-                // What is known of the GPUs is younger here.
-                let Host { gpus, lost_gpus, gpu_shards, .. } = self.core.config().host.clone();
-                let host = Host { gpus, lost_gpus, gpu_shards, ..config.host };
-                self.core.set_site(host, config.all_partitions, config.limits, now);
-            }
+            SiteChange::Configured(config) => self.core.set_config(*config, now),
             SiteChange::Partition { name, settings } => self.core.update_partition(&name, &settings, now)?,
-            SiteChange::Node(reason) => self.core.set_drain(reason),
+            SiteChange::Drains(drains) => self.core.set_drains(drains, now),
         }
         self.log_node();
         self.log_beyond();
+        self.tell_changed(Changed::node);
         self.forecasts.outdate();
-        self.ask_round(ctx);
-        Ok(())
+        self.decide(ctx, Core::tell_outages);
+        Ok(if is_of_node { Vec::new() } else { self.beyond() })
+    }
+}
+
+impl Handler<NoteMachine> for SchedulerActor {
+    type Result = MessageResult<NoteMachine>;
+
+    fn handle(&mut self, NoteMachine(machine): NoteMachine, ctx: &mut Self::Context) -> Self::Result {
+        let now = self.now();
+        let known = self.core.losses();
+        self.core.on_machine_seen(machine, now);
+        let losses = self.core.losses();
+        if losses != known {
+            losses.iter().for_each(|loss| log::error!("{loss}"));
+            if losses.is_empty() {
+                log::info!("all of this host is there again");
+            }
+            self.log_beyond();
+        }
+        self.tell_changed(Changed::node);
+        self.forecasts.outdate();
+        self.decide(ctx, Core::tell_outages);
+        MessageResult(Box::new(self.core.config().host.clone()))
+    }
+}
+
+impl Handler<CheckParts> for SchedulerActor {
+    type Result = Result<(), Refusal>;
+
+    fn handle(&mut self, CheckParts(parts): CheckParts, _: &mut Self::Context) -> Self::Result {
+        self.core.check_parts(&parts)
     }
 }
 
 impl SchedulerActor {
-    /// Tells the log what partitions were given that is not there. It may come back, so that it is no fault.
-    pub(super) fn log_beyond(&self) {
+    /// What partitions were given that is not there. It may come back, so that it is no fault.
+    fn beyond(&self) -> Vec<String> {
         let config = self.core.config();
-        for words in config.partitions.iter().flat_map(|partition| partition.beyond(&config.host)) {
-            log::warn!("{words}");
-        }
+        config.partitions.iter().flat_map(|partition| partition.beyond(&config.host)).collect()
+    }
+
+    /// Tells the log of it.
+    pub(super) fn log_beyond(&self) {
+        self.beyond().iter().for_each(|words| log::warn!("{words}"));
     }
 
     /// Tells the log once what keeps the node from taking jobs, and once that it takes them again.
@@ -87,6 +137,7 @@ impl SchedulerActor {
             None => log::info!("the node takes jobs again"),
         }
         self.logged_trouble = trouble;
+        self.tell_changed(Changed::node);
     }
 }
 
@@ -130,7 +181,7 @@ pub(super) fn submit_if_cgroups(
     base: Arc<CgroupBase>,
     submission: SubmitJob,
     scheduler: Addr<SchedulerActor>,
-) -> ResponseFuture<Result<JobId, Refusal>> {
+) -> ResponseFuture<Result<Submitted, Refusal>> {
     Box::pin(async move {
         let looked = tokio::task::spawn_blocking(move || base.probe().map_err(|e| e.to_string())).await;
         match looked {

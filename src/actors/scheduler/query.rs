@@ -55,6 +55,9 @@ impl Handler<QueryJobs> for SchedulerActor {
                 false => fill_paths(job, &self.core.config().host.name),
             }
         }
+        if query.blockers {
+            jobs.iter_mut().for_each(|job| self.core.tell_blockers(job, now));
+        }
         if let [alone] = &mut jobs[..] {
             self.core.tell_who_is_before(alone, now);
         }

@@ -3,13 +3,13 @@
 use super::trouble::{Asker, answer_submission, told};
 use super::{SchedulerActor, node};
 use crate::actors::messages::{SubmitJob, TestSubmission};
-use crate::model::{JobId, Refusal};
-use crate::sched::{Cx, Estimate};
+use crate::model::Refusal;
+use crate::sched::{Cx, Estimate, Submitted};
 use actix::prelude::*;
 use tokio::sync::oneshot;
 
 impl Handler<SubmitJob> for SchedulerActor {
-    type Result = ResponseFuture<Result<JobId, Refusal>>;
+    type Result = ResponseFuture<Result<Submitted, Refusal>>;
 
     fn handle(&mut self, m: SubmitJob, ctx: &mut Self::Context) -> Self::Result {
         if m.again

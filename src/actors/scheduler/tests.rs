@@ -1,6 +1,7 @@
 //! The order of effects: nothing is answered, and nothing started, before its commit is acknowledged.
 
 use super::*;
+use crate::actors::feed::Feed;
 use crate::actors::gpu_inventory::NoGpus;
 use crate::model::JobRequest;
 use crate::model::Partition;
@@ -12,8 +13,9 @@ use crate::model::query::JobQuery;
 use crate::model::{JobRef, Refusal, StoreFault, TaskSet};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::ControlAction;
-use crate::sched::Submission;
+use crate::sched::{Submission, Submitted};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 /// Answered with the active jobs, or with what is wrong with the core.
 #[derive(Message)]
@@ -77,6 +79,7 @@ fn partitions() -> Vec<Partition> {
 fn config() -> crate::sched::Config {
     crate::sched::Config {
         host: Host { name: "vm".to_owned(), cpu_ids: vec![0, 1], mem_mb: 4096, ..Host::default() },
+        capacities: Default::default(),
         partitions: partitions(),
         all_partitions: partitions(),
         limits: Vec::new(),
@@ -89,6 +92,7 @@ fn config() -> crate::sched::Config {
         max_tasks: 512,
         reads_gpus: false,
         avoids_used_gpus: false,
+        avoids_used_cpus: false,
     }
 }
 
@@ -124,6 +128,7 @@ impl Lab {
             notifier: Hook(hook).start().recipient(),
             next_notice,
             gpus: NoGpus.start().recipient(),
+            root: PathBuf::new(),
             runners,
             alarm: set,
             clock: || Moment { wall: NOON, ..Moment::default() },
@@ -164,7 +169,7 @@ async fn a_number_is_told_only_when_the_job_is_durable() {
     };
     assert_eq!(commit.changes.len(), 1);
     lab.scheduler.do_send(Committed { seq: commit.seq, result: Ok(Vec::new()) });
-    assert_eq!(answer.await.expect("an answer"), Ok(JobId(1)));
+    assert_eq!(answer.await.expect("an answer"), Ok(Submitted { job: JobId(1), runs: false }));
 }
 
 #[actix_rt::test]
@@ -179,7 +184,7 @@ async fn a_submission_that_is_made_again_counts_once() {
     let mut lab = Lab::new();
     let first = lab.submit(|_| {});
     lab.acknowledge().await;
-    let id = first.await.expect("an answer").expect("a job");
+    let id = first.await.expect("an answer").expect("a job").job;
     let again = |pid, again| {
         let request =
             JobRequest { name: "t".to_owned(), work_dir: "/".to_owned(), hold: true, ..JobRequest::default() };
@@ -190,11 +195,19 @@ async fn a_submission_that_is_made_again_counts_once() {
         })
     };
     let (known, unknown, other) = (again(1, true), again(2, true), again(1, false));
-    assert_eq!(known.await.expect("an answer"), Ok(id));
+    assert_eq!(known.await.expect("an answer"), Ok(Submitted { job: id, runs: false }));
     assert_eq!(lab.acknowledge().await.changes.len(), 1);
-    assert_eq!(unknown.await.expect("an answer"), Ok(JobId(2)), "nobody has it: it is made now");
+    assert_eq!(
+        unknown.await.expect("an answer"),
+        Ok(Submitted { job: JobId(2), runs: false }),
+        "nobody has it: it is made now"
+    );
     assert_eq!(lab.acknowledge().await.changes.len(), 1);
-    assert_eq!(other.await.expect("an answer"), Ok(JobId(3)), "a first submission is never an old one");
+    assert_eq!(
+        other.await.expect("an answer"),
+        Ok(Submitted { job: JobId(3), runs: false }),
+        "a first submission is never an old one"
+    );
 }
 
 #[actix_rt::test]
@@ -229,9 +242,9 @@ async fn who_waits_for_an_array_hears_of_its_last_task() {
         request.array = Some(ArraySpec { tasks: TaskSet::from_sorted(&[1, 2, 3]), limit: None });
     });
     lab.acknowledge().await;
-    let id = array.await.expect("an answer").expect("a job");
+    let id = array.await.expect("an answer").expect("a job").job;
     let (news, mut heard) = mpsc::unbounded_channel();
-    assert!(lab.scheduler.send(WatchJob { job: id, start: false, news }).await.expect("an answer").is_some());
+    assert!(lab.scheduler.send(WatchJob { job: id, news }).await.expect("an answer").is_some());
     let cancel = crate::protocol::request::CancelAsk {
         query: JobQuery::of(vec![JobRef { job: id, tasks: Some(TaskSet::one(2)), step: None }]),
         ..Default::default()
@@ -254,9 +267,9 @@ async fn the_end_of_an_array_is_told_only_when_all_of_it_is_durable() {
         request.array = Some(ArraySpec { tasks: TaskSet::from_sorted(&[1, 2]), limit: None });
     });
     lab.acknowledge().await;
-    let id = array.await.expect("an answer").expect("a job");
+    let id = array.await.expect("an answer").expect("a job").job;
     let (news, mut heard) = mpsc::unbounded_channel();
-    assert!(lab.scheduler.send(WatchJob { job: id, start: false, news }).await.expect("an answer").is_some());
+    assert!(lab.scheduler.send(WatchJob { job: id, news }).await.expect("an answer").is_some());
     let cancel = |tasks: Option<TaskSet>| {
         CancelJobs(crate::protocol::request::CancelAsk {
             query: JobQuery::of(vec![JobRef { job: id, tasks, step: None }]),
@@ -285,7 +298,7 @@ async fn a_job_that_is_cancelled_before_its_start_is_durable_never_starts() {
     let mut lab = Lab::new();
     let answer = lab.submit(|request| request.hold = false);
     lab.acknowledge().await;
-    let id = answer.await.expect("an answer").expect("a job");
+    let id = answer.await.expect("an answer").expect("a job").job;
     let start = lab.commits.recv().await.expect("a commit");
     assert_eq!(start.texts_for, [id]);
     let answer = lab.scheduler.send(cancel(id));
@@ -311,7 +324,7 @@ async fn others_are_answered_while_a_forecast_is_worked_out() {
         request.begin = Some(NOON.plus_secs(3600));
     });
     lab.acknowledge().await;
-    let id = job.await.expect("an answer").expect("a job");
+    let id = job.await.expect("an answer").expect("a job").job;
     let turn = Arc::clone(&lab.forecasts).acquire_owned().await.expect("it is open");
     let starts = JobQuery { expected_starts: true, ..JobQuery::default() };
     let forecast = lab.scheduler.send(of(starts, id));
@@ -378,7 +391,7 @@ async fn a_submission_that_cannot_be_stored_is_taken_back_and_refused() {
     lab.scheduler.do_send(StoreWell);
     let next = lab.submit(|_| {});
     lab.acknowledge().await;
-    assert_eq!(next.await.expect("an answer"), Ok(JobId(2)));
+    assert_eq!(next.await.expect("an answer"), Ok(Submitted { job: JobId(2), runs: false }));
 }
 
 #[actix_rt::test]
@@ -435,7 +448,7 @@ async fn a_cancel_of_a_job_that_would_run_again_without_it_is_told_as_not_on_dis
     for id in [1, 2].map(JobId) {
         let answer = lab.submit(|request| (request.hold, request.requeue) = (false, true));
         lab.acknowledge().await;
-        assert_eq!(answer.await.expect("an answer"), Ok(id));
+        assert_eq!(answer.await.expect("an answer"), Ok(Submitted { job: id, runs: true }));
         lab.acknowledge().await;
     }
     // At its time limit it is to run again, and so is what its user requeues.
@@ -480,7 +493,7 @@ async fn a_job_whose_start_cannot_be_stored_waits_in_the_queue_again() {
     let mut lab = Lab::new();
     let answer = lab.submit(|request| request.hold = false);
     lab.acknowledge().await;
-    let id = answer.await.expect("an answer").expect("a job");
+    let id = answer.await.expect("an answer").expect("a job").job;
     let start = lab.commits.recv().await.expect("a commit");
     assert_eq!(start.texts_for, [id]);
     lab.fault(Vec::new());
@@ -501,7 +514,7 @@ async fn the_hook_is_told_of_an_end_that_is_kept_and_not_of_a_job_that_was_taken
     let mut lab = Lab::with(Some(7));
     let first = lab.submit(|_| {});
     lab.acknowledge().await;
-    let first = first.await.expect("an answer").expect("a job");
+    let first = first.await.expect("an answer").expect("a job").job;
     let second = lab.submit(|_| {});
     let submission = lab.commits.recv().await.expect("a commit");
     let mut ends = Vec::new();
@@ -527,4 +540,38 @@ async fn the_hook_is_told_of_an_end_that_is_kept_and_not_of_a_job_that_was_taken
     lab.scheduler.do_send(NoticeGiven(7));
     let given = lab.commits.recv().await.expect("a commit");
     assert!(matches!(given.changes[..], [Change::DropNotice { number: 7 }]), "{:?}", given.changes);
+}
+
+#[actix_rt::test]
+async fn whoever_watches_is_told_at_once_of_what_was_decided_and_of_nothing_else() {
+    let mut lab = Lab::new();
+    let feed = Feed::new();
+    lab.scheduler.send(WatchChanges(feed.sender())).await.expect("an answer");
+    assert_eq!(feed.next().await, Changed::everything());
+    let _answer = lab.submit(|_| {});
+    let changed = feed.next().await;
+    assert_eq!((changed.jobs, changed.queue, changed.node), ([JobId(1)].into(), true, false));
+    lab.acknowledge().await;
+    lab.scheduler.do_send(Due);
+    assert_eq!(feed.next().await, Changed::queue());
+    lab.scheduler.do_send(CgroupsChecked(Err("no space".to_owned())));
+    assert_eq!(feed.next().await, Changed::node());
+    // An answer shows that all messages before it were dealt with.
+    lab.known().await;
+    assert!(timeout(Duration::ZERO, feed.next()).await.is_err());
+}
+
+#[actix_rt::test]
+async fn a_submission_that_is_taken_back_is_told() {
+    let mut lab = Lab::new();
+    let feed = Feed::new();
+    lab.scheduler.send(WatchChanges(feed.sender())).await.expect("an answer");
+    let answer = lab.submit(|_| {});
+    let commit = lab.commits.recv().await.expect("a commit");
+    assert_eq!(feed.next().await, Changed::everything());
+    lab.fault(vec![commit.seq]);
+    assert_eq!(answer.await.expect("an answer"), Err(NOT_STORED));
+    assert!(lab.known().await.is_empty());
+    let told = timeout(Duration::ZERO, feed.next()).await.expect("something has changed");
+    assert!(told.jobs.contains(&JobId(1)), "{told:?}");
 }

@@ -7,9 +7,10 @@
 
 use super::SchedulerActor;
 use crate::actors::messages::{StoreWell, Unstored};
+use crate::model::changed::Changed;
 use crate::model::{ExitRecord, Job, JobId, JobState, Reason, Refusal, StoreFault, StoreTrouble};
 use crate::protocol::answer::{Answer, Outcome};
-use crate::sched::{Cx, EndCause, Outbox};
+use crate::sched::{Cx, EndCause, Outbox, Submitted};
 use actix::prelude::*;
 use std::collections::HashSet;
 use std::future::Future;
@@ -29,6 +30,8 @@ pub(super) enum Asker {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Told {
     Durable,
+    /// It is durable, and the job that was submitted runs already.
+    Runs,
     /// It waits until the fault is over; a submission was taken back.
     Unstored(StoreFault),
 }
@@ -112,7 +115,7 @@ impl SchedulerActor {
             .collect();
         Box::pin(async move {
             match told.await {
-                Told::Durable => outcomes,
+                Told::Durable | Told::Runs => outcomes,
                 Told::Unstored(fault) => while_unstored(outcomes, &unrecorded, fault),
             }
         })
@@ -135,7 +138,7 @@ impl SchedulerActor {
     }
 
     /// A client asks anew for a job that it has submitted: it hears of it when the first answer would come.
-    pub(super) fn answer_again(&mut self, id: JobId) -> ResponseFuture<Result<JobId, Refusal>> {
+    pub(super) fn answer_again(&mut self, id: JobId) -> ResponseFuture<Result<Submitted, Refusal>> {
         let (client, answer) = oneshot::channel();
         let waiting = self.in_flight.askers().find_map(|(_, asker)| match asker {
             Some(Asker::Submission(job, clients)) if *job == id => Some(clients),
@@ -164,6 +167,7 @@ impl SchedulerActor {
             self.watchers.remove(job);
             self.counters.jobs.submitted = self.counters.jobs.submitted.saturating_sub(1);
         }
+        gone.iter().for_each(|job| self.tell_changed(|| Changed::gone(*job)));
         self.in_flight.remove_jobs(&gone);
         self.forecasts.outdate();
         askers.into_iter().for_each(|asker| asker.tell(Told::Unstored(fault)));
@@ -193,10 +197,11 @@ impl SchedulerActor {
 pub(super) fn answer_submission(
     id: JobId,
     told: impl Future<Output = Told> + 'static,
-) -> ResponseFuture<Result<JobId, Refusal>> {
+) -> ResponseFuture<Result<Submitted, Refusal>> {
     Box::pin(async move {
         match told.await {
-            Told::Durable => Ok(id),
+            Told::Durable => Ok(Submitted { job: id, runs: false }),
+            Told::Runs => Ok(Submitted { job: id, runs: true }),
             Told::Unstored(fault) => Err(Refusal::NotStored(fault)),
         }
     })

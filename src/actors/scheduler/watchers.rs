@@ -1,4 +1,4 @@
-//! Who waits for news of which job, and who is told of a start and of an end.
+//! Who waits for news of which job, and who is told of an end.
 
 use super::SchedulerActor;
 use super::in_flight::Ended;
@@ -6,7 +6,7 @@ use crate::actors::messages::{NotifyEnd, WatchJob};
 use crate::actors::news::NewsSender;
 use crate::model::notice::Notice;
 use crate::model::view::JobView;
-use crate::model::{ArrayRole, Job, JobId, JobRef};
+use crate::model::{ArrayRole, JobId, JobRef};
 use crate::protocol::answer::Answer;
 use actix::prelude::*;
 
@@ -14,8 +14,6 @@ use actix::prelude::*;
 #[derive(Default)]
 pub(super) struct Watch {
     senders: Vec<NewsSender>,
-    /// Those of them who wait for the start of a batch job.
-    of_starts: Vec<NewsSender>,
     /// Of an array: the task that ended worst so far.
     worst: Option<Box<JobView>>,
 }
@@ -24,23 +22,6 @@ impl SchedulerActor {
     pub(super) fn tell(&mut self, job: JobId, news: Answer) {
         if let Some(watch) = self.watchers.get_mut(&job) {
             watch.senders.retain(|watcher| watcher.send(news.clone()).is_ok());
-        }
-    }
-
-    /// Who waits for the start of a batch job, or of the array that it is a task of, hears that it runs.
-    pub(super) fn tell_start(&mut self, id: JobId) {
-        let array = self.core.job(id).and_then(Job::array_job_id).filter(|array| *array != id);
-        for watched in [Some(id), array].into_iter().flatten() {
-            let Some(watch) = self.watchers.get_mut(&watched) else { continue };
-            let waiting = std::mem::take(&mut watch.of_starts);
-            if waiting.is_empty() {
-                continue;
-            }
-            let Some(view) = self.view(id) else { continue };
-            for watcher in waiting {
-                // Whoever waited may have gone.
-                let _ = watcher.send(Answer::Granted { view: Box::new(view.clone()) });
-            }
         }
     }
 
@@ -133,9 +114,6 @@ impl Handler<WatchJob> for SchedulerActor {
             self.core.resolve(&JobRef::job(m.job)).into_iter().filter_map(|id| self.view(id)).collect();
         let live = views.iter().filter(|view| !view.run.state.is_terminal());
         if let Some(live) = live.max_by_key(|view| view.run.state.is_active()).cloned() {
-            if m.start {
-                self.watchers.entry(m.job).or_default().of_starts.push(m.news.clone());
-            }
             self.watch(m.job, m.news);
             // Of an array those that are over already count too: the watch keeps the worst of them.
             if let Some(watch) = self.watchers.get_mut(&m.job) {

@@ -526,7 +526,7 @@ mod tests {
                     argv: Vec::new(),
                     work_dir: String::new(),
                     umask: None,
-                    rlimits: Vec::new(),
+                    rlimits: Default::default(),
                     streams: Vec::new(),
                     pty: false,
                     tie: None,

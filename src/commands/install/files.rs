@@ -98,6 +98,38 @@ pub fn refuse_others(layout: &Layout) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Links to the commands in a directory that is in every `PATH`: login shells and programs that trim their environment do
+/// not find those of a home.
+///
+/// # Errors
+/// Something else has the name of a command there, or the directory is not this user's to write.
+pub fn link_commands(layout: &Layout, dir: &Path) -> Result<(), CliError> {
+    let names = || command_names().chain(["slotd"]);
+    let target = |name: &str| layout.bin_dir.join(name);
+    let is_there = |name: &&str| fs::read_link(dir.join(name)).is_ok_and(|found| found == target(name));
+    for name in names().filter(|name| !is_there(name)) {
+        let path = dir.join(name);
+        symlink(target(name), &path).map_err(|e| match e.kind() {
+            io::ErrorKind::AlreadyExists => fail(format!(
+                "{} exists and is not slotd's: move it away, or choose another --link-dir",
+                path.display()
+            )),
+            io::ErrorKind::PermissionDenied => {
+                let all = names().map(|name| quoted(&target(name))).collect::<Vec<_>>().join(" ");
+                fail(format!("{} cannot be made: {e}: run sudo ln -s {all} {}", path.display(), quoted(dir)))
+            }
+            _ => fail(format!("{} cannot be made: {e}: check the directory", path.display())),
+        })?;
+    }
+    Ok(())
+}
+
+/// Removes what [`link_commands`] made.
+pub fn unlink_commands(layout: &Layout, dir: &Path) -> Result<(), CliError> {
+    let is_ours = |path: &PathBuf| fs::read_link(path).is_ok_and(|found| found.parent() == Some(&layout.bin_dir));
+    entries(dir).iter().filter(|path| is_ours(path)).try_for_each(|path| remove(path))
+}
+
 /// This program, and the commands as links or scripts.
 pub fn install_commands(layout: &Layout) -> Result<(), CliError> {
     let program = fs::read("/proc/self/exe").map_err(|e| fail(format!("this program cannot be read: {e}")))?;

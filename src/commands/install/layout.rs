@@ -11,6 +11,9 @@ pub struct Places {
     /// Binary and commands [default: ~/.local/bin]
     #[arg(long, value_name = "PATH")]
     install_bin_dir: Option<String>,
+    /// Directory for links to the commands that every shell finds, /usr/local/bin say [default: none]
+    #[arg(long, value_name = "PATH")]
+    link_dir: Option<String>,
     /// SLOTD_ROOT [default: ~/.local/share/slotd]
     #[arg(long, value_name = "PATH")]
     runtime_root: Option<String>,
@@ -24,6 +27,8 @@ pub struct Places {
 
 pub struct Layout {
     pub bin_dir: PathBuf,
+    /// Where links to the commands are wanted beside.
+    pub link_dir: Option<PathBuf>,
     /// The binary itself: `slotd`, or `slotd.bin` beside scripts that set the root.
     pub program: PathBuf,
     pub daemon_script: PathBuf,
@@ -53,6 +58,7 @@ impl Layout {
         let bin_dir = place("--install-bin-dir", &places.install_bin_dir, ".local/bin")?;
         let config_dir = place("--config-dir", &places.config_dir, ".config/slotd")?;
         let unit_dir = place("--systemd-user-dir", &places.systemd_user_dir, ".config/systemd/user")?;
+        let link_dir = places.link_dir.as_ref().map(|dir| absolute("--link-dir", dir, &home)).transpose()?;
         let env_file = config_dir.join("slotd.env");
         let default_root = home.join(".local/share/slotd");
         let given_root =
@@ -74,6 +80,7 @@ impl Layout {
             program: bin_dir.join(if is_default_root { "slotd" } else { "slotd.bin" }),
             daemon_script: bin_dir.join("slotd-daemon"),
             bin_dir,
+            link_dir,
             paths: Paths::new(&root),
             root,
             is_default_root,

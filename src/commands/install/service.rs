@@ -169,7 +169,7 @@ pub fn remove(layout: &Layout) -> Result<bool, CliError> {
             note(&format!("systemctl --user disable --now {UNIT} failed; the daemon is stopped by its process"));
         }
         // Running jobs are in it, and go on.
-        if detached::running_steps(&layout.paths, None) == 0 {
+        if detached::running_steps(&layout.paths) == 0 {
             manager.is_ok(&["stop", JOBS]);
         }
     }
@@ -188,16 +188,19 @@ fn unit(template: &str, program: &Path, env_file: &Path, socket: &Path) -> Strin
     let own = |path: &Path| path.display().to_string().replace('%', "%%");
     let (program, env_file, socket) = (own(program), own(env_file), own(socket));
     // A program itself may have no quotes in its path; an argument may, and has $ expanded.
+    let argument = |text: &str| {
+        let word = text.replace('\\', "\\\\").replace('"', "\\\"").replace('$', "$$");
+        format!("\"{word}\"")
+    };
     let program = if program.contains(['"', '\'', '\\']) {
-        let word = program.replace('\\', "\\\\").replace('"', "\\\"").replace('$', "$$");
-        format!("/usr/bin/env \"{word}\"")
+        format!("/usr/bin/env {}", argument(&program))
     } else {
         format!("\"{program}\"")
     };
     let line = |line: &str| match line.split_once('=') {
         // That of the jobs' unit runs nothing of ours.
-        Some(("ExecStart", command)) if !command.ends_with("slotd daemon") => format!("{line}\n"),
-        Some(("ExecStart", _)) => format!("ExecStart={program} daemon\n"),
+        Some(("ExecStart", command)) if !command.contains("slotd daemon") => format!("{line}\n"),
+        Some(("ExecStart", _)) => format!("ExecStart={program} daemon --env-file {}\n", argument(&env_file)),
         Some(("EnvironmentFile", _)) => format!("EnvironmentFile={env_file}\n"),
         Some(("ListenStream", _)) => format!("ListenStream={socket}\n"),
         _ => format!("{line}\n"),
@@ -216,10 +219,13 @@ mod tests {
     #[test]
     fn paths_are_written_so_that_systemd_reads_them_back() {
         let text = service("/a b/100%/slotd", "/c d/50%/slotd.env");
-        assert!(text.contains("\nExecStart=\"/a b/100%%/slotd\" daemon\n"), "{text}");
+        assert!(
+            text.contains("\nExecStart=\"/a b/100%%/slotd\" daemon --env-file \"/c d/50%%/slotd.env\"\n"),
+            "{text}"
+        );
         assert!(text.contains("\nEnvironmentFile=/c d/50%%/slotd.env\n"), "{text}");
         let text = service("/it's/$x/slotd", "/e");
-        assert!(text.contains("\nExecStart=/usr/bin/env \"/it's/$$x/slotd\" daemon\n"), "{text}");
+        assert!(text.contains("\nExecStart=/usr/bin/env \"/it's/$$x/slotd\" daemon --env-file \"/e\"\n"), "{text}");
         let text = unit(TEMPLATES[1].1, Path::new("/p"), Path::new("/e"), Path::new("/r 1%/run/slotd.sock"));
         assert!(text.contains("\nListenStream=/r 1%%/run/slotd.sock\n"), "{text}");
         let text = unit(TEMPLATES[2].1, Path::new("/p"), Path::new("/e"), Path::new("/s"));

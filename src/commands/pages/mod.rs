@@ -2,6 +2,7 @@
 //!
 //! Only texts and file names are made here; `slotd man` and `slotd completions` write them.
 
+pub mod compat;
 pub mod completions;
 pub mod manual;
 pub mod texts;

@@ -104,7 +104,9 @@ pub const SCONTROL: Page = Page {
     description: &[
         "Shows jobs, steps, the node, the partitions and the configuration (show), and changes jobs: hold, uhold, release, \
          requeue, requeuehold, suspend, resume, update, top, notify. It prints a job's script (write batch_script) and its \
-         processes (listpids), waits for an allocation (wait_job), and asks whether the daemon is there (ping).",
+         processes (listpids), tells whether a job has its node (wait_job), and asks whether the daemon is there (ping).",
+        "update NodeName=NAME State=DRAIN Reason=TEXT takes the node out of use, and State=RESUME puts it back. With CPUs=2-3 or \
+         Gres=gpu:0,2, which are numbers, it is these CPUs and GPUs: no job gets them, and jobs that have one go on.",
         "Without a command it reads commands from standard input, a line each.",
     ],
     variables: &[TIME_FORMAT, BITSTR_LEN],
@@ -183,6 +185,43 @@ pub const SEFF: Page = Page {
     ],
 };
 
+pub const SACCTMGR: Page = Page {
+    description: &[
+        "Shows what the accounting has: show or list, and what of: user, account, association, cluster, qos, tres and the like. \
+         One host with one user has no accounts and no associations: those lists are empty, with Slurm's columns.",
+        "Names after it, or name=NAMES, choose records; format=COLUMNS chooses columns, each with %WIDTH after it where it \
+         needs one. What changes anything is refused.",
+    ],
+    variables: &[],
+    exits: &[SHOWN, QUERY_FAILED],
+};
+
+pub const SSHARE: Page = Page {
+    description: &["Shows the shares of accounts. One host has none: the list is empty, with Slurm's columns."],
+    variables: &[],
+    exits: &[SHOWN, ("1", "An option or a value cannot be read.")],
+};
+
+pub const SBCAST: Page = Page {
+    description: &[
+        "Copies a file to the node of a running job, which is this host: SOURCE to DEST, with its mode. A file that is there \
+         is replaced with --force only, and then as a whole.",
+    ],
+    variables: &[],
+    exits: &[
+        ("0", "The file was copied."),
+        ("1", "An option or a value cannot be read, or there is no job."),
+        ("255", "The job does not run, or SOURCE cannot be read."),
+        ("other", "The number of the error for which DEST could not be written."),
+    ],
+};
+
+pub const NEEDLESS: Page = Page {
+    description: &["One host has no need of it. It says so, and what there is in its place."],
+    variables: &[],
+    exits: &[("1", "Always, but for --help and --version.")],
+};
+
 pub const SJOBMGR: Page = Page {
     description: &[
         "Takes over the CPUs, the memory and the GPUs of the job that it is called in, and runs steps there: by their \
@@ -256,6 +295,10 @@ pub const SLOTD: Page = Page {
             "CPUs to give out: a number, how many are kept back (-2), or a part of what there is (150%). Default: those that \
              the kernel allows.",
         ),
+        (
+            "SLOTD_CPU_FOREIGN",
+            "ignore or avoid: whether CPUs that processes use that no job started are given to jobs. Default: ignore.",
+        ),
         ("SLOTD_MEMORY_MB", "Memory to give out, in MB, in the same forms. Default: MemTotal of the kernel."),
         ("SLOTD_BATCH_TASKS", "ranks, once or auto: what --ntasks means for a batch script. Default: auto."),
         ("SLOTD_MAX_TASKS_PER_NODE", "Tasks of a job or step at most, as Slurm's MaxTasksPerNode. Default: 512."),
@@ -285,7 +328,15 @@ pub const SLOTD_FORMS: &[(&str, &str)] = &[
     ("slotd uninstall", "[OPTIONS]"),
     ("slotd clean", "--older-than AGE [--dry-run]"),
     ("slotd db", "check|backup FILE|restore FILE|vacuum"),
+    ("slotd log", "[-f] [-e] [-n LINES] JOB..."),
+    ("slotd run", "[OPTIONS of sbatch] -- COMMAND [ARGS...]"),
+    ("slotd wait", "JOB..."),
+    ("slotd why", "[--json] JOB..."),
     ("slotd submit", "[OPTIONS of sbatch] <LINES"),
+    ("slotd doctor", ""),
+    ("slotd compat", ""),
+    ("slotd top", ""),
+    ("slotd web", "[--port N] [--listen ADDRESS]"),
     ("slotd commands", ""),
     ("slotd man", "DIR"),
     ("slotd completions", "bash|zsh|fish DIR"),
@@ -306,12 +357,51 @@ pub const SLOTD_COMMANDS: &[(&str, &str)] = &[
         "Installs this program for the user, with its links, settings, man pages, completions and service, and starts it. \
          --help lists the options.",
     ),
+    (
+        "doctor",
+        "Looks for what keeps the queue from working, and says the mend of each: the daemon, the settings, the disk, the GPUs, \
+         what shells find, and jobs that are held. The exit code is 0 where all is well.",
+    ),
     ("uninstall", "Removes all that. Jobs and history stay, unless --purge-runtime is given."),
+    (
+        "log",
+        "Shows the output of jobs by their numbers: standard output and, where it has a file of its own, standard error; -e \
+         shows that alone. Of several jobs, or an array, each line begins with the job. -n shows the last lines of each file. -f \
+         goes on until the jobs have ended, over requeues and restarts of the daemon, tells how each ended, and exits with the \
+         worst exit code.",
+    ),
+    (
+        "run",
+        "Submits a command with options of sbatch, shows its output as it comes, and exits with its exit code. Ctrl-C asks \
+         whether to leave the job running or to cancel it; a second one cancels. Without a terminal SIGINT cancels it. SIGTERM \
+         cancels it in any case, and a terminal that goes away leaves it running.",
+    ),
+    (
+        "wait",
+        "Waits until jobs have ended, and exits with the worst of their exit codes. On a terminal it shows how many are over, \
+         run and failed, and how long the others may take.",
+    ),
+    (
+        "why",
+        "Tells all that keeps a pending job from starting, with figures and what would change it, and when it is expected to \
+         start; of a job that runs, how long it may; of one that has ended, why, with the last lines of its standard error \
+         where it failed. The reasons are those that the scheduler goes by. --json prints a document: of each job among others \
+         blockers, a list of objects with reason, text, remedy and what, which has the figures. Times are seconds since 1970.",
+    ),
     (
         "submit",
         "Submits many jobs: each line of standard input is one, as a JSON object with script or wrap, and perhaps name, args and \
          options, and is answered with a line, {\"line\":1,\"job\":17} or {\"line\":1,\"error\":\"...\"}. The options are \
          sbatch's and hold for all. The exit code is 1 where a line is no job.",
+    ),
+    (
+        "compat",
+        "Prints what each command and option of Slurm comes to here: the same, another thing, kept without effect, or refused.",
+    ),
+    (
+        "web",
+        "Shows the queue in a browser, and changes it from there: prints an address of this host that opens a page once, and \
+         serves that page until Ctrl-C. Any other user, and any other site that the browser shows, is refused.",
     ),
     ("commands", "Prints the names of the commands, a line each: the links that an installation needs."),
     ("man", "Writes the man pages of all commands into a directory, which is made where it is missing."),
@@ -322,8 +412,10 @@ pub const SLOTD_COMMANDS: &[(&str, &str)] = &[
 ];
 
 /// What signals mean to the daemon.
-pub const SIGNALS: &[(&str, &str)] =
-    &[("SIGTERM, SIGINT", "The daemon ends; running jobs go on."), ("SIGHUP", "The daemon looks for GPUs again.")];
+pub const SIGNALS: &[(&str, &str)] = &[
+    ("SIGTERM, SIGINT", "The daemon ends; running jobs go on."),
+    ("SIGHUP", "The daemon looks for CPUs, memory and GPUs again."),
+];
 
 /// Below the runtime root, and the settings.
 pub const FILES: &[(&str, &str)] = &[

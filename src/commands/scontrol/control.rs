@@ -2,13 +2,12 @@
 
 use super::{Command, Session, Target, bare, output, too_few, too_many};
 use crate::args::error::{CliError, Mark};
-use crate::client::connection::{ClientError, Connection, reopen};
+use crate::client::connection::Connection;
 use crate::commands::{Done, ask, known_names, paths, pids, unexpected};
-use crate::model::JobRef;
 use crate::model::query::JobQuery;
 use crate::model::update::Update;
+use crate::model::{JobRef, JobState};
 use crate::protocol::answer::Answer;
-use crate::protocol::frame::FrameError;
 use crate::protocol::request::{ControlAction, Request};
 use crate::render::show;
 use crate::spec;
@@ -153,28 +152,22 @@ impl Session<'_> {
         }
     }
 
-    /// `wait_job`: until the job has its node.
+    /// `wait_job`: whether the job has its node, which is ready from the start. Slurm does not wait for a pending job
+    /// either.
     pub(super) fn wait_job(&self, job: &JobRef) -> Done {
-        let paths = paths()?;
-        let over = || Err(CliError::error(1, format!("Job {job} is over: no nodes will be ready for it")));
-        let mut conn = Connection::open(&paths)?;
-        conn.send(&Request::WaitStart(job.job), &[])?;
-        loop {
-            match conn.receive() {
-                Ok((Answer::Granted { .. }, _)) => {
-                    eprintln!("scontrol: Nodes are ready for job {job}");
-                    return Ok(0);
-                }
-                Ok((Answer::Ended { .. }, _)) => return over(),
-                Ok((Answer::Refused(why), _)) => return Err(bare(format!("slurm_load_jobs error: {why}"))),
-                Ok((other, _)) => return Err(unexpected(&other)),
-                Err(ClientError::Broken(FrameError::Closed | FrameError::Io(_))) => {
-                    conn = reopen(&paths, None)?;
-                    conn.send(&Request::WaitStart(job.job), &[])?;
-                }
-                Err(error) => return Err(error.into()),
-            }
+        let query = JobQuery { without_paths: true, without_steps: true, ..JobQuery::of(vec![job.clone()]) };
+        let list = match ask(&Request::Jobs(query), &[])?.0 {
+            Answer::Jobs(list) => list,
+            other => return Err(unexpected(&other)),
+        };
+        if list.jobs.is_empty() {
+            return Err(CliError::new(Mark::Plain, 1, format!("Problem running job {job}")));
         }
+        if list.jobs.iter().any(|found| matches!(found.run.state, JobState::Running | JobState::Suspended)) {
+            eprintln!("scontrol: Nodes are ready for job {job}");
+            return Ok(0);
+        }
+        Err(CliError::new(Mark::Plain, 1, format!("Job {job} no longer running")))
     }
 
     /// Jobs by number, and by name where a name was given.

@@ -150,7 +150,7 @@ impl Session<'_> {
             (Show::Node(name), machine) => self.show_node(name.as_deref(), machine),
             (Show::Partition(name), machine) => self.show_partition(name.as_deref(), machine),
             (Show::Config, machine) => self.show_config(machine),
-            (Show::Nothing(what), Some(machine)) => output::print_machine(&json::none_of(what), machine),
+            (Show::Nothing(what), Some(machine)) => output::print_machine(json::none_of(what), machine),
             (Show::Nothing(what), None) => nothing(what),
             (_, Some(_)) => {
                 let known = "job, step, node, partition and config";
@@ -174,7 +174,7 @@ impl Session<'_> {
         let ctx = self.ctx(node.now);
         match (name.filter(|name| !output::is_node(name, &node.host.name)), machine) {
             (Some(name), _) => self.not_found(&format!("Node {name}")),
-            (None, Some(machine)) => output::print_machine(&json::nodes(&node, &ctx), machine),
+            (None, Some(machine)) => output::print_machine(json::nodes(&node, &ctx), machine),
             (None, None) => output::print(&show::node(&node, self.scontrol.oneliner, self.scontrol.details, &ctx)),
         }
     }
@@ -183,7 +183,7 @@ impl Session<'_> {
         let node = node()?;
         let ctx = self.ctx(node.now);
         if let Some(machine) = machine {
-            return output::print_machine(&json::partitions(&node, &ctx), machine);
+            return output::print_machine(json::partitions(&node, &ctx), machine);
         }
         let Some(name) = name else { return output::print(&show::partitions(&node, self.scontrol.oneliner, &ctx)) };
         match node.partitions.iter().find(|p| p.partition.name == *name) {
@@ -198,7 +198,7 @@ impl Session<'_> {
             other => return Err(unexpected(&other)),
         };
         match machine {
-            Some(machine) => output::print_machine(&json::config(&pairs), machine),
+            Some(machine) => output::print_machine(json::config(&pairs), machine),
             None => output::print(&show::config(&pairs, &self.ctx(now()))),
         }
     }
@@ -218,7 +218,7 @@ impl Session<'_> {
         }
         let ctx = self.ctx(list.now);
         if let Some(machine) = self.scontrol.data.machine() {
-            return output::print_machine(&json::jobs(&list.jobs, &ctx), machine);
+            return output::print_machine(json::jobs(&list.jobs, &ctx), machine);
         }
         output::print(&show::jobs(&list.jobs, self.scontrol.oneliner, self.scontrol.details, &ctx))
     }
@@ -239,7 +239,7 @@ impl Session<'_> {
         if let Some(machine) = self.scontrol.data.machine() {
             return match refs {
                 Some([named, ..]) if data.is_empty() => Err(bare(format!("Job step {named} not found"))),
-                _ => output::print_machine(&json::steps(&data, &ctx), machine),
+                _ => output::print_machine(json::steps(&data, &ctx), machine),
             };
         }
         match refs {

@@ -5,11 +5,13 @@ use crate::args::error::{CliError, Mark};
 use crate::client::connection::Connection;
 use crate::commands::{Done, known_names, paths, unexpected};
 use crate::model::Partition;
-use crate::model::node::NodeOrder;
+use crate::model::node::{NodeOrder, NodeParts};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::spec::error::shown;
+use crate::spec::node_parts;
 use crate::spec::partition::{self, PartitionError, Written};
+use std::collections::BTreeSet;
 
 /// The words after `update`, if they are about a partition or the node.
 pub(super) fn read(words: &[String]) -> Option<Result<Command, CliError>> {
@@ -54,20 +56,26 @@ fn partition(name: &str, settings: Vec<(String, String)>) -> Result<Command, Cli
 }
 
 fn node(name: &str, settings: Vec<(String, String)>) -> Result<Command, CliError> {
-    let (mut state, mut reason) = (None, None);
+    let (mut state, mut reason, mut parts) = (None, None, NodeParts::default());
     for (key, value) in &settings {
+        let numbers = |read: fn(&str) -> Option<BTreeSet<u32>>, forms: &str| {
+            let invalid = || bare(format!("Invalid {key} value: {}", shown(value))).and(Mark::Bare, "Request aborted");
+            read(value).ok_or_else(|| invalid().hint(forms))
+        };
         match key.to_ascii_lowercase().as_str() {
             "state" => state = Some(value.to_ascii_uppercase()),
             "reason" => reason = Some(value.clone()).filter(|text| !text.is_empty()),
-            _ => return Err(refused(&format!("{key}={value}"), Some("keys: State, Reason".to_owned()))),
+            "gres" => parts.gpus.extend(numbers(node_parts::gpus, node_parts::GPUS)?),
+            "cpus" => parts.cpus.extend(numbers(node_parts::numbers, node_parts::NUMBERS)?),
+            _ => return Err(refused(&format!("{key}={value}"), Some("keys: State, Reason, Gres, CPUs".to_owned()))),
         }
     }
     let order = match (state.as_deref(), reason) {
-        (Some("DRAIN"), Some(reason)) => NodeOrder::Drain(reason),
+        (Some("DRAIN"), Some(reason)) => NodeOrder::Drain { reason, parts },
         (Some("DRAIN" | "DOWN"), None) => {
             return Err(bare("You must specify a reason when DOWNING or DRAINING a node. Request denied"));
         }
-        (Some("RESUME" | "UNDRAIN" | "IDLE"), _) => NodeOrder::Resume,
+        (Some("RESUME" | "UNDRAIN" | "IDLE"), _) => NodeOrder::Resume { parts },
         (Some("DOWN"), Some(_)) => {
             let hint = "State=DRAIN takes no more jobs; scancel ends those that run";
             return Err(bare("State=DOWN is not supported by slotd: it would end the jobs that run").hint(hint));
@@ -75,6 +83,10 @@ fn node(name: &str, settings: Vec<(String, String)>) -> Result<Command, CliError
         (Some(other), _) => {
             let text = format!("Invalid input: {}", shown(other));
             return Err(bare(text).and(Mark::Bare, "Request aborted").hint("states: DRAIN, RESUME"));
+        }
+        (None, _) if !parts.is_empty() => {
+            let hint = "State=DRAIN Reason=... takes these out of use, State=RESUME puts them back";
+            return Err(bare("No state is given for the parts of the node").hint(hint));
         }
         (None, _) => return Err(bare("No changes specified")),
     };
@@ -84,7 +96,10 @@ fn node(name: &str, settings: Vec<(String, String)>) -> Result<Command, CliError
 /// Asks the daemon for a change; `call` is what Slurm names where it fails.
 pub(super) fn change(request: &Request, call: &str) -> Done {
     match Connection::open(&paths()?)?.ask(request, &[])?.0 {
-        Answer::Done(_) => Ok(0),
+        Answer::SiteChanged(remarks) => {
+            remarks.iter().for_each(|remark| eprintln!("scontrol: warning: {remark}"));
+            Ok(0)
+        }
         Answer::Refused(why) => Err(bare(format!("{call} error: {why}")).maybe_hint(known_names(&why))),
         other => Err(unexpected(&other)),
     }

@@ -7,9 +7,9 @@ use super::{Command, Target, bare, site};
 use crate::args::error::{CliError, Mark};
 use crate::args::job_values::{MAX_NICE, nice_forms};
 use crate::args::origin::Origin;
-use crate::model::Timestamp;
 use crate::model::request::{GpuRequest, KeptText};
 use crate::model::update::Update;
+use crate::model::{Refusal, Timestamp};
 use crate::spec;
 use crate::spec::SpecError;
 use crate::spec::error::shown;
@@ -110,6 +110,7 @@ pub fn read(words: &[String], origin: &Origin) -> Result<Command, CliError> {
     let mut target = None;
     let mut name = None;
     let mut updates = Vec::new();
+    let mut changes_nothing = false;
     let mut named_job = pairs.len() < words.len();
     for word in pairs {
         let Some((key, value)) = word.split_once('=') else {
@@ -134,7 +135,11 @@ pub fn read(words: &[String], origin: &Origin) -> Result<Command, CliError> {
                 Some(Err(error)) => {
                     return Err(bare(error.to_string()).and(Mark::Bare, "Request aborted").maybe_hint(error.hint));
                 }
-                None if IDLE.iter().any(|idle| idle.eq_ignore_ascii_case(lower)) => {}
+                None if IDLE.iter().any(|idle| idle.eq_ignore_ascii_case(lower)) => {
+                    check_hosts(lower, value, origin)?;
+                    // Slurm reads whose job it is, and counts it for no change.
+                    changes_nothing |= !lower.starts_with("user");
+                }
                 None => return Err(unsupported(word)),
             },
         }
@@ -149,7 +154,7 @@ pub fn read(words: &[String], origin: &Origin) -> Result<Command, CliError> {
         (None, Some(name)) => Target::Name(name),
         (None, None) => return Err(bare("No valid entity in update command")),
     };
-    if updates.is_empty() {
+    if updates.is_empty() && !changes_nothing {
         return Err(bare("No changes specified"));
     }
     Ok(Command::Update { target, updates })
@@ -160,6 +165,21 @@ fn change(key: &str, value: &str, origin: &Origin) -> Option<Result<Update, Spec
     match KEYS.iter().find(|Key(names, _)| names.iter().any(|known| known.eq_ignore_ascii_case(key))) {
         Some(Key(_, read)) => Some(read(value, origin)),
         None => Some(Ok(Update::Text(KeptText::named(key)?, value.to_owned()))),
+    }
+}
+
+/// A list of hosts may be this one: to be on it, or not to be left out of it.
+fn check_hosts(key: &str, value: &str, origin: &Origin) -> Result<(), CliError> {
+    let excludes = key == "excnodelist";
+    if !excludes && !["nodelist", "reqnodelist"].contains(&key) || value.is_empty() {
+        return Ok(());
+    }
+    let hosts = spec::hostlist::parse(value).map_err(|error| bare(error.to_string()))?;
+    let is_this = |name: &String| *name == *origin.host || name == "localhost";
+    match hosts.names().iter().all(is_this) {
+        false => Err(bare(Refusal::UnknownNode(value.to_owned()).to_string())),
+        true if excludes => Err(bare(Refusal::NodeExcluded(value.to_owned()).to_string())),
+        true => Ok(()),
     }
 }
 

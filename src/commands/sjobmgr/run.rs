@@ -1,19 +1,25 @@
 //! `sjobmgr run`: the manager itself within a job, a job that runs one outside of any.
 
-use super::{answer, own_job};
+use super::{answer, own_job, understood};
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
 use crate::commands::tasks::{client, tell};
 use crate::commands::{Done, output, paths, sbatch};
 use crate::jobmgr::api::{Ask, Event};
 use crate::jobmgr::def::OnFailure;
-use crate::manager::{Client, Identity, Manner, RunError, Setup, Source, manage, socket_path, step_within};
+use crate::manager::{
+    Client, Identity, Manner, RunError, Setup, Source, begin, check, manage, socket_path, step_within,
+};
+use crate::model::JobId;
+use crate::spec::mem;
+use crate::sys::paths::Paths;
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
-    /// At most so many steps at once
+    /// At most so many steps at once; 0: as many as there is room for
     #[arg(short = 'j', long = "jobs", value_name = "COUNT")]
     most: Option<u32>,
     /// Go on where an earlier run of this file ended: nothing that ended well is run again
@@ -81,18 +87,42 @@ impl JobArgs {
         let given = named.iter().filter_map(|(name, value)| value.as_ref().map(|value| format!("{name}={value}")));
         given.chain(self.requeue.then(|| "--requeue".to_owned())).collect()
     }
+
+    /// CPUs, memory and GPUs of the job, as far as they are known before sbatch has read the values.
+    fn size(&self) -> (Option<u32>, Option<u64>, Option<u32>) {
+        let cpus = self.cpus_per_task.as_ref().map_or(Some(1), |text| text.parse().ok());
+        // None is all that there is.
+        let mem_mb = self.mem.as_deref().and_then(mem::megabytes).filter(|mb| *mb > 0);
+        let gpus = self.gpus.as_ref().and_then(|text| text.rsplit(':').next()?.parse().ok());
+        (cpus, mem_mb, gpus)
+    }
 }
 
 pub fn run(args: &RunArgs, origin: &Origin) -> Done {
     let Some(job) = own_job(origin) else { return submit(args, origin) };
     let paths = paths()?;
-    if let Ok(first) = Client::open(&socket_path(&paths, job)) {
-        return hand_over(args, origin, first);
+    loop {
+        let beginning = begin(&paths, job)
+            .map_err(|e| CliError::error(1, format!("job {job} has no directory for a manager: {e}")))?;
+        let Ok(first) = Client::open(&socket_path(&paths, job)) else {
+            return become_manager(args, origin, (paths, job), beginning);
+        };
+        drop(beginning);
+        if let Some(code) = hand_over(args, origin, first)? {
+            return Ok(code);
+        }
     }
-    let source = match args.file.as_str() {
+}
+
+fn source(args: &RunArgs, origin: &Origin) -> Source {
+    match args.file.as_str() {
         "-" => Source::Pipe,
         name => Source::File { name: name.to_owned(), path: PathBuf::from(origin.absolute(name)) },
-    };
+    }
+}
+
+/// This process becomes the manager of the job, and what starts its steps.
+fn become_manager(args: &RunArgs, origin: &Origin, (paths, job): (Paths, JobId), beginning: File) -> Done {
     let on_failure = match (args.keep_going, args.halt_on_failure) {
         (true, _) => Some(OnFailure::Skip),
         (false, true) => Some(OnFailure::Stop),
@@ -102,31 +132,44 @@ pub fn run(args: &RunArgs, origin: &Origin) -> Done {
     let within = step_within(origin.nonempty("SLURM_STEP_ID"));
     let setup = Setup {
         identity: Identity { paths, job, run, client: client(false).process, within },
-        source,
+        source: source(args, origin),
         on_failure,
-        most_running: args.most,
+        most_running: args.most.filter(|most| *most > 0),
         resume: args.resume || args.resume_failed,
         resume_failed: args.resume_failed,
         manner: if args.quiet { Manner::Quiet } else { Manner::Normal },
         work_dir: origin.cwd.clone(),
         umask: *origin.umask,
     };
-    manage(setup, told).map_err(|e| CliError::error(1, format!("the manager cannot be started: {e}")))
+    manage(setup, beginning, told).map_err(|e| CliError::error(1, format!("the manager cannot be started: {e}")))
 }
 
 /// Tells why a manager does not run, and how it ends then.
 fn told(error: RunError) -> u8 {
+    output::tell("sjobmgr", &why_not(error));
+    1
+}
+
+fn why_not(error: RunError) -> CliError {
     let hint = error.hint();
     let error = match error {
         RunError::Daemon(error) => CliError::from(error),
         other => CliError::error(1, other.to_string()),
     };
-    output::tell("sjobmgr", &error.maybe_hint(hint));
-    1
+    error.maybe_hint(hint)
 }
 
-/// The manager that runs in this job takes the steps, and this process waits for them.
-fn hand_over(args: &RunArgs, origin: &Origin, mut manager: Client) -> Done {
+/// Whether the manager starts no other step.
+fn is_ending(manager: &mut Client) -> bool {
+    manager.ask(&Ask::Status).is_ok()
+        && matches!(manager.next_event(), Ok(Some(Event::Status(status))) if status.halted)
+}
+
+/// The manager that runs in this job takes the steps, and this process waits for them. `None`: it has ended, and took none.
+fn hand_over(args: &RunArgs, origin: &Origin, mut manager: Client) -> Result<Option<u8>, CliError> {
+    if is_ending(&mut manager) {
+        return Ok(wait_for_end(manager));
+    }
     tell("sjobmgr: a manager runs in this job already: it takes the steps\n");
     let text = match args.file.as_str() {
         "-" => std::io::read_to_string(std::io::stdin()),
@@ -135,17 +178,33 @@ fn hand_over(args: &RunArgs, origin: &Origin, mut manager: Client) -> Done {
     let text = text.map_err(|e| CliError::error(1, format!("could not read {}: {e}", args.file)))?;
     let gone = |e: std::io::Error| CliError::error(1, format!("the manager cannot be asked: {e}"));
     let dir = origin.cwd.to_string_lossy().into_owned();
-    manager.ask(&Ask::Submit { file: args.file.clone(), text, dir }).map_err(gone)?;
+    let ask = Ask::Submit { file: args.file.clone(), text, dir };
+    let mut event = match manager.ask(&ask).and_then(|()| manager.next_event()) {
+        // Standard input is read once.
+        Ok(None) | Err(_) if args.file != "-" => return Ok(None),
+        Ok(Some(Event::Refused { .. })) if args.file != "-" && is_ending(&mut manager) => {
+            return Ok(wait_for_end(manager));
+        }
+        first => understood(first)?,
+    };
     let mut names = Vec::new();
     loop {
-        match answer(&mut manager)? {
+        match event {
             Event::Accepted { name } => names.push(name),
-            Event::Changed { .. } if names.is_empty() => return Ok(0),
+            Event::Changed { .. } if names.is_empty() => return Ok(Some(0)),
             Event::Changed { .. } => manager.ask(&Ask::Wait { names: names.clone() }).map_err(gone)?,
-            Event::Waited { exit_code } => return Ok(u8::try_from(exit_code).unwrap_or(1)),
+            Event::Waited { exit_code } => return Ok(Some(u8::try_from(exit_code).unwrap_or(1))),
             _ => {}
         }
+        event = answer(&mut manager)?;
     }
+}
+
+/// A manager that starts nothing more holds its connections until it has ended.
+fn wait_for_end(mut manager: Client) -> Option<u8> {
+    tell("sjobmgr: the manager of this job starts no other step: waiting for its end\n");
+    while let Ok(Some(_)) = manager.next_event() {}
+    None
 }
 
 /// A job of its own that runs this command.
@@ -155,8 +214,9 @@ fn submit(args: &RunArgs, origin: &Origin) -> Done {
         return Err(CliError::error(1, text).hint("name a file, or call sjobmgr within a job: sbatch, salloc"));
     }
     let file = origin.absolute(&args.file);
-    if let Err(e) = std::fs::metadata(&file) {
-        return Err(CliError::error(1, format!("could not read {}: {e}", args.file)));
+    let (cpus, mem_mb, gpus) = args.job.size();
+    if check(&source(args, origin), &origin.cwd, cpus, mem_mb, gpus).map_err(why_not)? == 0 {
+        return Err(CliError::error(1, format!("{}: there is no step in it: no job is submitted", args.file)));
     }
     let program = std::env::current_exe().map_err(|e| CliError::error(1, format!("this program is not found: {e}")))?;
     let mut own = vec![program.to_string_lossy().into_owned(), "sjobmgr".to_owned(), "run".to_owned()];

@@ -10,10 +10,11 @@ use crate::client::foreground::{Caller, StepOptions, StreamTasks, end_by_interru
 use crate::model::binding::CpuBind;
 use crate::model::refusal::MOST_TASKS;
 use crate::model::request::{GpuRequest, MemRequest, OpenMode};
-use crate::model::step_request::StepKind;
+use crate::model::step_request::{Mpi, StepKind};
 use crate::model::view::JobView;
 use crate::model::{ExitCode, JobId, JobRequest, StepRequest};
 use crate::protocol::request::{StepLaunch, Stream, TaskStreams};
+use crate::spec::error::shown;
 use crate::spec::{self, SpecError, multi_prog};
 use crate::sys::system;
 use nix::errno::Errno;
@@ -34,6 +35,23 @@ pub fn cpu_bind(text: &str) -> Result<Binding, CliError> {
             .maybe_hint(error.hint)
     })?;
     Ok((bind, spec::cpu_bind::wants_report(text)))
+}
+
+/// # Errors
+/// No kind that slotd serves; `list`, whose text is an output.
+pub fn mpi(text: &str) -> Result<Mpi, CliError> {
+    match text {
+        "list" => Err(CliError::output("MPI plugin types are...\n\tnone\n\tpmi2\n")),
+        // Open MPI needs nothing of Slurm, and Slurm once had a name for that.
+        "none" | "openmpi" => Ok(Mpi::None),
+        "pmi2" => Ok(Mpi::Pmi2),
+        other => {
+            let text = format!("invalid MPI type '{}', --mpi=list for acceptable types", shown(other));
+            let hint =
+                "inside sbatch or salloc, mpirun starts the ranks of any MPI: mpirun PROGRAM in place of srun PROGRAM";
+            Err(CliError::error(1, text).hint(hint))
+        }
+    }
 }
 
 /// Where one of the three streams goes (srun man page, "IO Redirection").
@@ -140,6 +158,7 @@ impl Srun {
             placement: request.placement.clone(),
             report_cpu_bind,
             gpu_bind: self.gpu_bind.clone().unwrap_or_default(),
+            mpi: self.mpi.unwrap_or_default(),
             kill_on_bad_exit: self.kill_on_bad_exit.is_some_and(|number| number > 0),
         }
     }

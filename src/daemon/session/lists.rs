@@ -34,20 +34,28 @@ impl Session {
             Ok(ids) => ids,
             Err(e) => return Ok(refused(Refusal::Database(e.0))),
         };
+        let read = async |ids: &[JobId]| {
+            let jobs = reader.send(PastJobs { query: Arc::clone(&query), ids: ids.to_vec() }).await?;
+            Ok::<_, actix::MailboxError>(match jobs {
+                Ok(jobs) => Ok(refreshed(&hub.scheduler, jobs).await?),
+                Err(e) => Err(e),
+            })
+        };
         let mut parts = ids.chunks(PART);
+        let mut jobs = read(parts.next().unwrap_or_default()).await?;
         loop {
-            let ids = parts.next().unwrap_or_default().to_vec();
-            let jobs = match reader.send(PastJobs { query: Arc::clone(&query), ids }).await? {
-                Ok(jobs) => refreshed(&hub.scheduler, jobs).await?,
+            let list = match jobs {
+                Ok(jobs) => JobList { jobs, ..JobList::at((hub.clock)()) },
                 Err(e) => return Ok(refused(Refusal::Database(e.0))),
             };
-            let list = JobList { jobs, ..JobList::at((hub.clock)()) };
-            if parts.len() == 0 {
-                return Ok(plain(Answer::Jobs(list)));
-            }
-            if hub.answers.send(&self.socket, Answer::SomeJobs(list), Vec::new()).await.is_err() {
+            let Some(next) = parts.next() else { return Ok(plain(Answer::Jobs(list))) };
+            // While one part is written out and read by the client, the next one is read from the database.
+            let send = hub.answers.send(&self.socket, Answer::SomeJobs(list), Vec::new());
+            let (sent, read) = tokio::join!(send, read(next));
+            if sent.is_err() {
                 return Ok(None);
             }
+            jobs = read?;
         }
     }
 
@@ -105,7 +113,10 @@ impl Session {
     async fn past_query(&self, query: &Arc<JobQuery>, live: &[JobId]) -> Result<Option<JobQuery>, actix::MailboxError> {
         if query.jobs.is_empty() {
             let is_window = query.since.is_some() && query.wants_ended();
-            return Ok(is_window.then(|| JobQuery::clone(query)));
+            // Whole: what is found is held against the question once more.
+            let whole =
+                || JobQuery { brief: false, without_steps: false, without_paths: false, ..JobQuery::clone(query) };
+            return Ok(is_window.then(whole));
         }
         // Those that are named are few.
         let ids = live.to_vec();

@@ -1,57 +1,95 @@
 //! What the owner of the host changes while the daemon runs: the file of partitions, a partition, the node.
 
 use super::{Replied, Session, plain, refused};
-use crate::actors::messages::{ChangeSite, ProbeGpus, SiteChange};
+use crate::actors::messages::{ChangeSite, CheckParts, ProbeGpus, SiteChange};
 use crate::daemon::core_config::{core_config, shown};
 use crate::daemon::node_order;
+use crate::daemon::settings::Settings;
+use crate::daemon::sources::Sources;
 use crate::model::Refusal;
 use crate::model::node::{NodeOrder, NodeReason};
+use crate::model::partition::Host;
 use crate::protocol::answer::Answer;
+use crate::sched;
 use crate::sys::user;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 
 impl Session {
-    /// Reads `slotd.toml` again, and looks for GPUs. What is wrong with the file is told, and all stays as it was.
+    /// Reads the settings' file and `slotd.toml` again, and looks what the machine has. What is wrong with a file is told, and all
+    /// stays as it was.
     pub(super) async fn reconfigure(&self) -> Replied {
-        let (hub, settings) = (&self.hub, Arc::clone(&self.hub.settings));
+        let hub = &self.hub;
         let gpus = hub.inventory.send(ProbeGpus).await?;
-        let config = match spawn_blocking(move || core_config(&settings, gpus)).await {
-            Ok(Ok(config)) => config,
-            Ok(Err(why)) => {
-                log::error!("the configuration stays as it was: {why}");
-                return Ok(refused(Refusal::Configuration(why.to_string())));
-            }
-            Err(_) => return Ok(refused(Refusal::ShuttingDown)),
+        let known = match hub.machine.look().await {
+            Ok(host) => Host { gpus, ..*host },
+            Err(why) => return Ok(refused(Refusal::Configuration(why))),
         };
-        *hub.config.borrow_mut() = shown(&hub.settings, &config);
+        let (settings, sources) = (Arc::clone(&hub.settings), Arc::clone(&hub.sources));
+        let Configured { settings, config, remarks } =
+            match spawn_blocking(move || configured(&settings, &sources, known)).await {
+                Ok(Ok(configured)) => configured,
+                Ok(Err(why)) => {
+                    log::error!("the configuration stays as it was: {why}");
+                    return Ok(refused(Refusal::Configuration(why)));
+                }
+                Err(_) => return Ok(refused(Refusal::ShuttingDown)),
+            };
+        *hub.config.borrow_mut() = shown(&settings, &config);
         log::info!("the configuration was read again");
-        self.change_site(SiteChange::Configured(Box::new(config))).await
+        remarks.iter().for_each(|remark| log::warn!("{remark}"));
+        self.change_site(SiteChange::Configured(Box::new(config)), remarks).await
     }
 
     pub(super) async fn update_partition(&self, name: String, settings: Vec<(String, String)>) -> Replied {
-        self.change_site(SiteChange::Partition { name, settings }).await
+        self.change_site(SiteChange::Partition { name, settings }, Vec::new()).await
     }
 
     /// The order is on disk before it holds.
     pub(super) async fn update_node(&self, order: NodeOrder) -> Replied {
-        let (paths, since) = (self.hub.paths.clone(), (self.hub.clock)());
-        let reason = match order {
-            NodeOrder::Drain(text) => Some(NodeReason { text, since, user: user::user_name(self.uid), uid: self.uid }),
-            NodeOrder::Resume => None,
+        // Each order changes what the last one has left on the disk.
+        let _one_by_one = self.hub.node_orders.lock().await;
+        if let Err(why) = self.hub.scheduler.send(CheckParts(order.parts().clone())).await? {
+            return Ok(refused(why));
+        }
+        let (paths, since, uid) = (self.hub.paths.clone(), (self.hub.clock)(), self.uid);
+        let because = move |text| NodeReason { text, since, user: user::user_name(uid), uid };
+        let change = move || {
+            let drains = node_order::read(&paths).after(order, because);
+            node_order::write(&paths, &drains).map(|()| drains)
         };
-        let written = reason.clone();
-        match spawn_blocking(move || node_order::write(&paths, written.as_ref())).await {
-            Ok(Ok(())) => self.change_site(SiteChange::Node(reason)).await,
+        match spawn_blocking(change).await {
+            Ok(Ok(drains)) => self.change_site(SiteChange::Drains(drains), Vec::new()).await,
             Ok(Err(e)) => Ok(refused(Refusal::Configuration(format!("the state of the node cannot be written: {e}")))),
             Err(_) => Ok(refused(Refusal::ShuttingDown)),
         }
     }
 
-    async fn change_site(&self, change: SiteChange) -> Replied {
+    /// What the scheduler has to say of it comes after `remarks`.
+    async fn change_site(&self, change: SiteChange, mut remarks: Vec<String>) -> Replied {
         Ok(match self.hub.scheduler.send(ChangeSite(change)).await? {
-            Ok(()) => plain(Answer::Done(Vec::new())),
+            Ok(more) => {
+                remarks.extend(more);
+                plain(Answer::SiteChanged(remarks))
+            }
             Err(why) => refused(why),
         })
     }
+}
+
+/// What the files say now.
+struct Configured {
+    settings: Settings,
+    config: sched::Config,
+    remarks: Vec<String>,
+}
+
+/// # Errors
+/// What is wrong, with the file and the value.
+fn configured(running: &Settings, sources: &Sources, known: Host) -> Result<Configured, String> {
+    let env = sources.read()?;
+    let now = Settings::read(running.root.clone(), &env).map_err(|e| e.to_string())?;
+    let settings = running.with_live(now);
+    let config = core_config(&settings, known).map_err(|e| e.to_string())?;
+    Ok(Configured { settings, config, remarks: sources.remarks(&env) })
 }

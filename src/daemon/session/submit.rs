@@ -10,7 +10,7 @@ use crate::model::request::JobKind;
 use crate::model::{JobId, Refusal};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{Submit, SubmitMany};
-use crate::sched::{Submission, dependency_targets};
+use crate::sched::{Submission, Submitted, dependency_targets};
 use crate::sys::break_point;
 use std::sync::Arc;
 
@@ -51,9 +51,10 @@ impl Session {
         let promised = self.hub.scheduler.send(message).await?;
         break_point::reach("submission promised");
         Ok(plain(match promised {
-            Ok(job) => {
+            Ok(Submitted { job, runs }) => {
                 self.held.allocation = client.holds.then_some((job, client.process));
-                if let Some(script) = script {
+                // The launch of a job that runs already makes the same file.
+                if let Some(script) = script.filter(|_| !runs) {
                     self.store_script(job, script).await;
                 }
                 Answer::Submitted { job }
@@ -95,7 +96,7 @@ impl Session {
         }
         let mut answers = Vec::with_capacity(promised.len());
         for answer in promised {
-            answers.push(answer.await?);
+            answers.push(answer.await?.map(|submitted| submitted.job));
         }
         Ok(plain(Answer::SubmittedMany(answers)))
     }

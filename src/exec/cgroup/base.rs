@@ -163,6 +163,14 @@ impl CgroupBase {
         Ok(cgroup)
     }
 
+    /// Gives the cgroup of a job other limits.
+    ///
+    /// # Errors
+    /// The kernel refuses one of them, or the cgroup is gone. The text names it.
+    pub fn limit(&self, cgroup: &JobCgroup, alloc: &Allocation) -> Result<(), CgroupError> {
+        cgroup.limit(alloc, &self.rules)
+    }
+
     fn make_ready(&self, root: &Path) -> Result<(), CgroupError> {
         check(root)?;
         let enabled = read(root, "cgroup.subtree_control")?;

@@ -1,6 +1,7 @@
 //! What a watcher does to the processes of its step: the daemon's commands, signals, and the lines in its output.
 
 use super::{Kill, Watcher};
+use crate::exec::affinity;
 use crate::exec::launch_spec::{OwnEnd, SignalScope, StepCommand, StepEvent};
 use crate::exec::peer::{poll, tell};
 use crate::model::Timestamp;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 impl Watcher {
     pub(super) fn carry_out(&mut self, command: StepCommand) {
         match command {
+            StepCommand::Signal { signal: libc::SIGTERM, .. } if std::mem::take(&mut self.had_term) => {}
             StepCommand::Signal { signal, target } => self.signal(signal, target),
             StepCommand::Warn { .. } if self.warned => {}
             StepCommand::Warn { signal, target } => {
@@ -22,6 +24,7 @@ impl Watcher {
             StepCommand::Notice(text) => self.notice(&text),
             StepCommand::Ends { timed_out, notice } => {
                 self.stopped = true;
+                self.had_term = std::mem::replace(&mut self.ending, true);
                 self.timed_out |= timed_out;
                 notice.iter().for_each(|line| self.notice_end(line));
             }
@@ -47,6 +50,10 @@ impl Watcher {
                 }
             }
             StepCommand::KillAll => self.begin_killing(),
+            StepCommand::Move { from, to } => {
+                let me = std::process::id() as i32;
+                proc::descendants(me).into_iter().for_each(|pid| affinity::follow(pid, &from, &to));
+            }
             StepCommand::Usage => {
                 let usage = self.look();
                 tell(&mut self.peer, &StepEvent::Usage(usage));
@@ -119,16 +126,23 @@ impl Watcher {
 
     /// Slurm's line, SIGTERM, and SIGKILL after the grace: whether a daemon runs or not.
     pub(super) fn end_by_itself(&mut self, why: &str) {
-        let OwnEnd { grace_ms, node, utc_offset_secs } = &self.spec.own_end;
+        let OwnEnd { node, utc_offset_secs, .. } = &self.spec.own_end;
         let at = iso_time(now(), *utc_offset_secs);
         let line = format!("slurmstepd: error: *** STEP {} ON {node} CANCELLED AT {at}{why} ***", self.spec.step);
-        let grace = Duration::from_millis(*grace_ms);
         self.notice_end(&line);
-        signal_all(libc::SIGTERM);
+        if !std::mem::replace(&mut self.ending, true) {
+            signal_all(libc::SIGTERM);
+        }
         // A stopped process would not see it.
         self.resume_all();
+        self.kill_after_grace();
+    }
+
+    /// What is left of the step after the grace is killed, whether a daemon runs or not.
+    pub(super) fn kill_after_grace(&mut self) {
+        let grace = Duration::from_millis(self.spec.own_end.grace_ms);
         let since = Instant::now();
-        self.kill = Some(Kill { since, hard_from: since + grace });
+        self.kill.get_or_insert(Kill { since, hard_from: since + grace });
     }
 }
 

@@ -122,14 +122,23 @@ impl Watcher {
         }
     }
 
+    /// Writes down the job, unless that was done. Of a script that is over before the first look its record tells it. Where it
+    /// cannot be written now, it is tried again at the next look.
+    pub(super) fn note_job(&mut self) {
+        if self.spec.job.is_some() && job_files::write_job(&self.spec).is_ok() {
+            self.spec.job = None;
+        }
+    }
+
     /// Takes the mark of the running step away.
     fn unclaim(&mut self, socket: &Path, post: &mut Post) {
         // Who has connected for this step has nothing to do with the next one.
         while self.listener.accept().is_ok() {}
-        let kept = self.may_stay.then(|| self.listener.try_clone()).and_then(Result::ok);
-        match kept {
-            Some(listener) if std::fs::rename(socket, &post.idle_path).is_ok() => post.idle = Some(listener),
-            _ => drop(std::fs::remove_file(socket)),
+        post.idle = self.may_stay.then(|| self.listener.try_clone()).and_then(Result::ok);
+        if post.idle.is_some() && !post.has_idle_path && std::fs::rename(socket, &post.idle_path).is_ok() {
+            post.has_idle_path = true;
+        } else {
+            let _ = std::fs::remove_file(socket);
         }
     }
 

@@ -2,9 +2,11 @@
 
 use super::{Post, Task, Watcher};
 use crate::exec::job_files::{self, Files, Streams};
-use crate::exec::launch_spec::{Rlimit, SignalScope, StepCommand, StepEvent};
+use crate::exec::launch_spec::{SignalScope, StepCommand, StepEvent};
 use crate::exec::task::{self, Birth};
-use crate::exec::{LaunchError, job_dirs, runner_script};
+use crate::exec::{LaunchError, job_dirs, pmi, runner_script};
+use crate::model::StepId;
+use crate::model::step_request::Mpi;
 use crate::sys::{clock, proc};
 use nix::fcntl::OFlag;
 use std::fs::File;
@@ -33,13 +35,13 @@ impl Watcher {
         let spec = &self.spec;
         let mask = spec.umask.unwrap_or(0o022) & 0o777;
         nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask as libc::mode_t));
+        if let Some(script) = &spec.script {
+            job_files::write_program(&task::script_path(spec), script)?;
+        }
         if let Some(why) = &spec.broken {
             let why = LaunchError::Broken(why.clone());
             job_files::say_why(spec, &handed, &why);
             return Err(why);
-        }
-        if let Some(script) = &spec.script {
-            job_files::write_program(&task::script_path(spec), script)?;
         }
         job_files::check_work_dir(spec, &handed)?;
         let mut files = Files::default();
@@ -58,13 +60,25 @@ impl Watcher {
             self.stderr = unsafe { BorrowedFd::borrow_raw(*fd) }.try_clone_to_owned().ok();
         }
         let (read, write) = pipe(OFlag::O_NONBLOCK)?;
-        self.make_tasks(&streams, write.as_raw_fd(), post.nofile)?;
+        let ranks = match spec.mpi {
+            Mpi::None => Vec::new(),
+            Mpi::Pmi2 => {
+                let (server, ranks) =
+                    pmi::Server::new(spec).map_err(LaunchError::system("make sockets for the ranks"))?;
+                self.pmi = Some(server);
+                ranks
+            }
+        };
+        self.make_tasks(&streams, &ranks, write.as_raw_fd(), post)?;
         // From here on their limits run.
         (self.started, self.started_at) = (clock::now(), clock::monotonic());
         self.starting = Some((File::from(read), Vec::new()));
-        drop((files, handed, write, null));
+        drop((files, handed, write, null, ranks));
         // After the tasks have started: they need not wait for these, and nothing depends on them.
-        let _ = job_files::write_job(&self.spec);
+        if self.spec.step.step != StepId::Batch {
+            // The job goes on after this step.
+            self.note_job();
+        }
         if self.spec.write_runner {
             let text = runner_script::runner_script(&self.spec);
             let _ = job_files::write_program(&self.spec.job_dir.join(job_dirs::RUNNER), &text);
@@ -73,7 +87,13 @@ impl Watcher {
     }
 
     /// All tasks, or those before a command that ends the step. Several begin together.
-    fn make_tasks(&mut self, streams: &[Streams], failures: RawFd, nofile: Option<Rlimit>) -> Result<(), LaunchError> {
+    fn make_tasks(
+        &mut self,
+        streams: &[Streams],
+        ranks: &[OwnedFd],
+        failures: RawFd,
+        post: &Post,
+    ) -> Result<(), LaunchError> {
         let spec = &self.spec;
         let gate = match spec.tasks.len() {
             0 => return Err(LaunchError::NoTasks),
@@ -81,9 +101,12 @@ impl Watcher {
             _ => Some(pipe(OFlag::empty())?),
         };
         let watcher = std::process::id() as i32;
-        for (task, streams) in spec.tasks.iter().zip(streams) {
+        let nofile = post.nofile;
+        let oom_score_adj = Some(spec.oom_score_adj).filter(|wanted| i64::from(*wanted) > post.oom_score_adj);
+        for (at, (task, streams)) in spec.tasks.iter().zip(streams).enumerate() {
+            let pmi = ranks.get(at).map(AsRawFd::as_raw_fd);
             let gate = gate.as_ref().map(|(read, write)| (read.as_raw_fd(), write.as_raw_fd()));
-            match task::spawn(&Birth { spec, task, streams, failures, gate, nofile, watcher }) {
+            match task::spawn(&Birth { spec, task, streams, failures, gate, nofile, oom_score_adj, watcher, pmi }) {
                 Ok(pid) => {
                     self.meter.add_task(task.rank, pid);
                     self.tasks.push(Task { rank: task.rank, pid, exit: None });

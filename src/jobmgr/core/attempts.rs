@@ -1,13 +1,12 @@
 //! An attempt to run a step: its start, its limit, its end, and what comes after a failure.
 
-use super::{Core, Due, Effect, Fate, Halt, Phase};
+use super::{Core, Due, Effect, Fate, Halt, Phase, SIGTERM};
 use crate::jobmgr::def::Warning;
 use crate::model::tres::Allocation;
 use crate::model::{ExitCode, JobState};
 use std::time::Duration;
 
 const SIGKILL: i32 = 9;
-const SIGTERM: i32 = 15;
 
 /// A step of the job that runs.
 #[derive(Debug, Clone)]
@@ -27,6 +26,8 @@ pub enum Stopped {
     User,
     /// The manager ends, or the job does: the step is to be run again by the next manager.
     Halt,
+    /// What it runs on is out of use: it is to be run again elsewhere.
+    Moved,
 }
 
 /// How an attempt ended.
@@ -35,7 +36,7 @@ pub struct AttemptEnd {
     pub step: u32,
     /// As it is recorded.
     pub state: JobState,
-    /// The step was ended since the manager or the job ends: the next manager starts it again.
+    /// The step was ended since the manager or the job ends, or since what it ran on is out of use: it is started again.
     pub is_interrupted: bool,
 }
 
@@ -66,7 +67,11 @@ impl Core {
             self.timers.remove(&(at, step, due));
         }
         let state = Core::state_of(exit, stopped);
-        let is_interrupted = state == JobState::Cancelled && stopped == Some(Stopped::Halt);
+        let is_interrupted = match stopped {
+            Some(Stopped::Halt) => state == JobState::Cancelled,
+            Some(Stopped::Moved) => state == JobState::NodeFail,
+            Some(Stopped::Limit | Stopped::User) | None => false,
+        };
         let entry = self.steps.get_mut(step as usize)?;
         if is_interrupted {
             entry.phase = Phase::Waiting;
@@ -76,15 +81,17 @@ impl Core {
         }
         match state {
             JobState::Completed => self.end(step, Fate::Ok),
-            JobState::Cancelled => self.end(step, Fate::Cancelled),
+            JobState::Cancelled => {
+                self.count_exit(exit, Fate::Cancelled);
+                self.end(step, Fate::Cancelled);
+            }
             _ if entry.attempts <= settings.retry.times && self.halt != Halt::Stop => {
                 let at = now + Duration::from_secs(settings.retry.delay_after(entry.attempts));
                 entry.phase = Phase::Backoff(at);
                 self.timers.insert((at, step, Due::Retry));
             }
             _ => {
-                let exit = if exit.is_success() { ExitCode::signal(SIGTERM) } else { exit };
-                self.worst = self.worst.worse(exit);
+                self.count_exit(exit, Fate::Failed);
                 self.end(step, Fate::Failed);
             }
         }
@@ -104,8 +111,26 @@ impl Core {
                     }
                 }
                 Due::Limit(number) => self.stop_attempt(number, Stopped::Limit, now),
-                Due::JobEnd => self.stop(now),
+                Due::Move(number) => self.terminate(number, now),
+                Due::JobEnd => {
+                    self.stop(now);
+                    self.effects.push(Effect::OutOfTime);
+                }
                 Due::Kill(number) => self.effects.push(Effect::Signal { number, signal: SIGKILL }),
+            }
+        }
+    }
+
+    /// The job was suspended for so long in all. That counts towards no limit of the steps that run.
+    pub fn on_suspended(&mut self, suspended: Duration) {
+        let by = suspended.saturating_sub(self.suspended);
+        self.suspended = suspended;
+        for attempt in self.running.values_mut() {
+            for (at, due) in &mut attempt.dues {
+                if self.timers.remove(&(*at, attempt.step, *due)) {
+                    *at += by;
+                    self.timers.insert((*at, attempt.step, *due));
+                }
             }
         }
     }
@@ -113,12 +138,36 @@ impl Core {
     /// SIGTERM, and after the grace SIGKILL.
     pub(super) fn stop_attempt(&mut self, number: u32, by: Stopped, now: Duration) {
         let Some(attempt) = self.running.get_mut(&number) else { return };
-        if attempt.stopped.is_none() {
+        if matches!(attempt.stopped, None | Some(Stopped::Moved)) {
             attempt.stopped = Some(by);
-            let kill = (now + self.policy.grace, Due::Kill(number));
-            attempt.dues.push(kill);
-            self.timers.insert((kill.0, attempt.step, kill.1));
-            self.effects.push(Effect::Signal { number, signal: SIGTERM });
+            self.terminate(number, now);
+        }
+    }
+
+    fn terminate(&mut self, number: u32, now: Duration) {
+        self.set_due(number, now + self.policy.grace, Due::Kill(number));
+        self.effects.push(Effect::Signal { number, signal: SIGTERM });
+    }
+
+    fn set_due(&mut self, number: u32, at: Duration, due: Due) {
+        if let Some(attempt) = self.running.get_mut(&number) {
+            attempt.dues.push((at, due));
+            self.timers.insert((at, attempt.step, due));
+        }
+    }
+
+    /// A step leaves what is out of use: it gets the signal that it, or the job, asked for and so much time, and then
+    /// SIGTERM.
+    pub(super) fn move_away(&mut self, number: u32, now: Duration) {
+        let Some(attempt) = self.running.get_mut(&number) else { return };
+        attempt.stopped = Some(Stopped::Moved);
+        let settings = self.steps.get(attempt.step as usize).map(|entry| &entry.settings);
+        match settings.and_then(|settings| settings.warning).or(self.policy.warning) {
+            Some(Warning { signal, before_secs }) => {
+                self.effects.push(Effect::Signal { number, signal });
+                self.set_due(number, now + Duration::from_secs(before_secs), Due::Move(number));
+            }
+            None => self.terminate(number, now),
         }
     }
 }

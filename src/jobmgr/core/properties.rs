@@ -2,7 +2,7 @@
 
 use super::tests::{cpus, secs};
 use super::*;
-use crate::jobmgr::def::{After, Retry, Wanted};
+use crate::jobmgr::def::{After, Ask, Retry, Wanted};
 use proptest::prelude::*;
 
 /// CPUs, priority, retries, and whom it waits for: an earlier one, and how it has to end.
@@ -72,7 +72,7 @@ proptest! {
                     Effect::Ended { step, fate } => {
                         prop_assert_eq!(fates[step as usize].replace(fate), None, "one end each");
                     }
-                    Effect::Signal { .. } => {}
+                    Effect::Signal { .. } | Effect::OutOfTime => {}
                 }
             }
             let mut used: Vec<u32> = live.iter().flat_map(|(_, _, alloc)| alloc.cpu_ids.clone()).collect();

@@ -26,7 +26,7 @@ impl Scene {
 
     fn with(mut core: Core, toml: &str) -> Scene {
         core.on_numbers(0..1000);
-        let defs = parse(Form::Toml, "scene", toml, &|_| Err("no files here".to_owned())).unwrap();
+        let defs = parse(Form::Toml, "scene", toml, &|_| Err("no files here".to_owned()), &mut 0).unwrap();
         core.add(defs).unwrap();
         Scene { core, now: secs(0) }
     }
@@ -38,7 +38,7 @@ impl Scene {
         let effects = std::mem::take(&mut self.core.effects);
         let name = |effect: &Effect| match effect {
             Effect::Launch { step, .. } => Some(self.core.entry(*step)?.name.to_string()),
-            Effect::Signal { .. } | Effect::Ended { .. } => None,
+            Effect::Signal { .. } | Effect::Ended { .. } | Effect::OutOfTime => None,
         };
         effects.iter().filter_map(name).collect()
     }
@@ -47,7 +47,7 @@ impl Scene {
         self.core.on_due(self.now);
         let signal = |effect: Effect| match effect {
             Effect::Signal { number, signal } => Some((number, signal)),
-            Effect::Launch { .. } | Effect::Ended { .. } => None,
+            Effect::Launch { .. } | Effect::Ended { .. } | Effect::OutOfTime => None,
         };
         std::mem::take(&mut self.core.effects).into_iter().filter_map(signal).collect()
     }
@@ -64,6 +64,26 @@ impl Scene {
         let row = self.core.row(self.core.graph.find(name).unwrap(), self.now).unwrap();
         (row.state, row.reason)
     }
+}
+
+#[test]
+fn time_for_which_the_job_was_suspended_counts_towards_no_limit_of_a_step() {
+    let text = "[[step]]\nname='a'\ncommand='x'\ntime='0:10'\nsignal='USR1@4'\n[[step]]\nname='b'\ncommand='x'\nafter='a'\ntime='0:10'";
+    let mut scene = Scene::new(1, text);
+    scene.core.on_suspended(secs(100));
+    assert_eq!(scene.starts(), ["a"]);
+    scene.now = secs(5);
+    scene.core.on_suspended(secs(107));
+    scene.now = secs(12);
+    assert_eq!(scene.signals(), [], "it has run for 5 s");
+    scene.now = secs(13);
+    assert_eq!(scene.signals(), [(0, 10)]);
+    scene.core.on_suspended(secs(108));
+    scene.now = secs(17);
+    assert_eq!(scene.signals(), []);
+    scene.now = secs(18);
+    assert_eq!(scene.signals(), [(0, 15)]);
+    assert_eq!(scene.end("a", 0), JobState::Timeout);
 }
 
 #[test]
@@ -208,7 +228,7 @@ fn errors_tell_the_place_the_key_the_value_and_the_mend() {
             "runs.csv" => Ok("lr,fold\n0.1,1\n0.2\n".to_owned()),
             _ => Err("No such file or directory".to_owned()),
         };
-        match parse(Form::Toml, "f.toml", text, &read) {
+        match parse(Form::Toml, "f.toml", text, &read, &mut 0) {
             Err(fault) => format!("{fault}; {}", fault.hint.clone().unwrap_or_default()),
             Ok(defs) => {
                 let refused = core.add(defs).unwrap_err();
@@ -234,7 +254,7 @@ fn errors_tell_the_place_the_key_the_value_and_the_mend() {
         ),
         (
             "[[step]]\ncommand = 'x'\ncpus = 3",
-            "line 1: step \"x-1\" asks for 3 CPUs and 0 GPUs; the job has 2 CPUs, 1000 MB and 0 GPUs; ask for less, or submit a larger job (sbatch -c, --mem, --gpus)",
+            "line 1: step \"x-1\" asks for 3 CPUs; the job has 2 CPUs; ask for less, or submit a larger job (sbatch -c, --mem, --gpus)",
         ),
         (
             &two("b", "a"),
@@ -276,7 +296,7 @@ fn foreach_makes_the_product_and_fills_it_in() {
         command = ["fit", "{lr}", "{fold}", "{print $1}"]
         stdout = "{fold}-%s"
     "#;
-    let defs = parse(Form::Toml, "f", text, &|_| Err(String::new())).unwrap();
+    let defs = parse(Form::Toml, "f", text, &|_| Err(String::new()), &mut 0).unwrap();
     let names: Vec<&str> = defs.iter().map(|def| &*def.name).collect();
     assert_eq!(names, ["fit-0.1-1", "fit-b-1", "fit-0.1-2", "fit-b-2"]);
     assert_eq!(defs[3].command.argv(), ["fit", "b", "2", "{print $1}"]);
@@ -284,8 +304,65 @@ fn foreach_makes_the_product_and_fills_it_in() {
     assert_eq!(*defs[0].settings.env, [("A".into(), "0.1".into())]);
     let read = |_: &str| Ok("lr, fold\n0.1, 1\n0.2, 7\n".to_owned());
     let text = r#"{"name": "r{row}", "command": "fit {row.lr} {row.fold}", "foreach": {"row": {"csv": "runs.csv"}}}"#;
-    let defs = parse(Form::Json, "f", text, &read).unwrap();
+    let defs = parse(Form::Json, "f", text, &read, &mut 0).unwrap();
     assert_eq!(defs[1].command.argv(), ["fit", "0.2", "7"]);
-    let lines = parse(Form::Lines, "f", "# all\n\ngzip a\n/bin/gzip b", &read).unwrap();
+    let lines = parse(Form::Lines, "f", "# all\n\ngzip a\n/bin/gzip b", &read, &mut 0).unwrap();
     assert_eq!(lines.iter().map(|def| &*def.name).collect::<Vec<_>>(), ["gzip-3", "gzip-4"]);
+}
+
+#[test]
+fn a_step_leaves_what_is_out_of_use_with_time_to_save_its_state_and_no_retry_is_counted() {
+    let policy =
+        Policy { grace: secs(30), warning: Some(Warning { signal: 12, before_secs: 20 }), ..Policy::default() };
+    let mut scene = Scene::with(
+        Core::new(cpus(2), policy, None),
+        "step = [{ name = 'own', command = 'x', signal = 'USR1@5' }, { name = 'job', command = 'x' }]",
+    );
+    assert_eq!(scene.starts(), ["own", "job"]);
+    let out = |cpus: &[u32]| NodeParts { cpus: cpus.iter().copied().collect(), ..NodeParts::default() };
+    scene.core.on_parts_out(out(&[0, 1]), scene.now);
+    assert_eq!(scene.signals(), [(0, 10), (1, 12)]);
+    // Told again, or of less: what was asked to leave leaves.
+    scene.core.on_parts_out(out(&[0]), scene.now);
+    scene.now = secs(5);
+    assert_eq!(scene.signals(), [(0, 15)]);
+    scene.now = secs(20);
+    assert_eq!(scene.signals(), [(1, 15)]);
+    scene.now = secs(35);
+    assert_eq!(scene.signals(), [(0, 9)]);
+    assert_eq!(scene.end("own", 9), JobState::NodeFail);
+    assert_eq!(scene.end("job", 0), JobState::Completed, "it has done all that it had to");
+    assert_eq!(scene.starts(), ["own"], "on the other CPU");
+    let alloc = |scene: &Scene| scene.core.running().map(|(_, attempt)| attempt.alloc.cpu_ids.clone()).next();
+    assert_eq!((alloc(&scene), scene.core.entry(0).map(|entry| entry.attempts)), (Some(vec![1]), Some(1)));
+    scene.core.on_parts_out(out(&[1]), scene.now);
+    scene.core.cancel(&[0], scene.now);
+    assert_eq!(scene.end("own", 1), JobState::Cancelled, "its user has the last word");
+    assert!(scene.core.is_over(scene.now));
+}
+
+#[test]
+fn a_step_that_names_no_signal_gets_sigterm_when_its_cpu_goes_out_of_use() {
+    let mut scene = Scene::new(1, "step = [{ name = 'a', command = 'x' }]");
+    scene.starts();
+    let out = NodeParts { cpus: [0].into(), ..NodeParts::default() };
+    scene.core.on_parts_out(out, scene.now);
+    assert_eq!(scene.signals(), [(0, 15)]);
+    assert_eq!(scene.end("a", 1), JobState::NodeFail);
+    assert!(scene.starts().is_empty() && !scene.core.is_over(scene.now));
+    scene.core.on_parts_out(NodeParts::default(), scene.now);
+    assert_eq!(scene.starts(), ["a"]);
+}
+
+#[test]
+fn what_is_larger_than_the_shrunken_job_is_told_so_and_waits_until_it_grows() {
+    let mut scene =
+        Scene::new(3, "step = [{ name = 'wide', command = 'x', cpus = 3 }, { name = 'one', command = 'x' }]");
+    scene.core.on_resources(cpus(3), Tres { cpus: 1, ..Tres::ZERO });
+    assert_eq!(scene.core.too_large().map(|(count, first)| (count, first.name.to_string())), Some((1, "wide".into())));
+    assert!(scene.core.gift().is_some());
+    assert_eq!(scene.row("wide").1, "Resources: asks for 3 CPUs; the job has 2 CPUs");
+    scene.core.on_resources(cpus(3), Tres::ZERO);
+    assert!(scene.core.too_large().is_none());
+    assert_eq!(scene.starts(), ["wide"]);
 }

@@ -40,6 +40,16 @@ impl Core {
         })
     }
 
+    /// Steps that have not started and ask for more than there is since the job was made smaller: how many, and the first.
+    pub fn too_large(&self) -> Option<(usize, &Entry)> {
+        let is_larger = |entry: &&Entry| {
+            let waits = matches!(entry.phase, Phase::Waiting | Phase::Ready | Phase::Backoff(_));
+            waits && !self.resources.could_hold(&entry.settings.ask)
+        };
+        let mut larger = self.steps.iter().filter(is_larger);
+        larger.next().map(|first| (1 + larger.count(), first))
+    }
+
     fn reason(&self, step: u32, entry: &Entry, now: Duration) -> String {
         let waits = match entry.phase {
             Phase::Running(_) | Phase::Ended(_) => return String::new(),
@@ -57,6 +67,9 @@ impl Core {
             _ if self.halt != Halt::No => "Halted: no other step is started".to_owned(),
             _ => match self.fit(&shape_of(&entry.settings), now) {
                 Fit::Never => "JobEnd: it cannot end before the time limit of the job".to_owned(),
+                Fit::Later if !self.resources.could_hold(&entry.settings.ask) => {
+                    format!("Resources: {}", self.resources.too_little_for(&entry.settings.ask))
+                }
                 Fit::Later => "Resources".to_owned(),
                 Fit::Now if self.ready.top().is_some_and(|top| top > entry.priority) => "Priority".to_owned(),
                 Fit::Now if self.numbers.is_empty() => "StepNumbers: the daemon has to give some".to_owned(),

@@ -3,9 +3,10 @@
 use super::foreach::{Row, fill, rows};
 use super::spec::{RetrySpec, Scalar, StepSpec, Words};
 use super::{Fault, ReadFile, Wrong};
-use crate::jobmgr::def::{After, Ask, Command, Retry, Settings, StepDef, Wanted, Warning};
-use crate::spec::{mem, signal, time};
+use crate::jobmgr::def::{After, Ask, Command, OnFailure, Retry, Settings, StepDef, Wanted, Warning};
+use crate::spec::{mem, signal, suggest, time};
 use std::collections::HashSet;
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// How long a step that fails waits before it is started again, where nothing is said; seconds.
@@ -20,15 +21,18 @@ pub struct Expander<'a> {
     read: ReadFile<'a>,
     /// Steps that say the same share it.
     known: HashSet<Arc<Settings>>,
+    /// In the name of the last step that had none.
+    last_number: &'a mut u32,
     pub steps: Vec<StepDef>,
 }
 
 impl<'a> Expander<'a> {
-    pub fn new(file: &'a str, read: ReadFile<'a>) -> Self {
-        Expander { file, read, known: HashSet::new(), steps: Vec::new() }
+    pub fn new(file: &'a str, read: ReadFile<'a>, last_number: &'a mut u32) -> Self {
+        Expander { file, read, known: HashSet::new(), last_number, steps: Vec::new() }
     }
 
-    /// The steps of one description. `number` is what makes the name of one without a name its own.
+    /// The steps of one description. `number` is what makes the name of one without a name its own, where none that came
+    /// before has had it, or the next one.
     ///
     /// # Errors
     /// A value makes no sense. `line_of` tells where its key stands.
@@ -48,6 +52,8 @@ impl<'a> Expander<'a> {
             return Err(refuse(Wrong::new("name", text, "put a name of foreach into it, in braces")));
         }
         let line = line_of("");
+        let number = number.max(self.last_number.saturating_add(1));
+        *self.last_number = number;
         for (at, row) in combinations.iter().enumerate() {
             let number = if combinations.len() > 1 { format!("{number}-{}", at + 1) } else { number.to_string() };
             let step = self.step(&spec, row, &number, line).map_err(refuse)?;
@@ -132,14 +138,12 @@ fn after_one(word: &str) -> Result<After, Wrong> {
 
 fn settings(spec: &StepSpec, row: &[(String, String)]) -> Result<Settings, Wrong> {
     let filled = |text: &Option<String>| text.as_ref().map(|text| Box::from(fill(text, row)));
-    let at_least_one = |key: &'static str, value: Option<u32>| match value {
-        Some(0) => Err(Wrong::new(key, format!("{key} = 0"), "use 1 or more")),
-        value => Ok(value.unwrap_or(1)),
-    };
-    let ntasks = at_least_one("ntasks", spec.ntasks)?;
-    let mem_mb = match &spec.mem {
+    let value = |written: &Option<Scalar>| written.as_ref().map(|Scalar(text)| fill(text, row));
+    let ntasks = number("ntasks", " from 1", value(&spec.ntasks), |ntasks| *ntasks > 0)?.unwrap_or(1);
+    let cpus: u32 = number("cpus", " from 0", value(&spec.cpus), |_| true)?.unwrap_or(1);
+    let mem_mb = match value(&spec.mem) {
         None => None,
-        Some(Scalar(text)) => Some(mem::megabytes(text).ok_or_else(|| {
+        Some(text) => Some(mem::megabytes(&text).ok_or_else(|| {
             Wrong::new("mem", format!("mem = {text:?} is no amount of memory"), "megabytes, or 512M, 8G")
         })?),
     };
@@ -150,16 +154,16 @@ fn settings(spec: &StepSpec, row: &[(String, String)]) -> Result<Settings, Wrong
     Ok(Settings {
         ask: Ask {
             // A step that only waits for others takes none.
-            cpus: spec.cpus.unwrap_or(1).saturating_mul(ntasks),
+            cpus: cpus.saturating_mul(ntasks),
             mem_mb: mem_mb.filter(|mb| *mb > 0),
-            gpus: spec.gpus.unwrap_or(0),
+            gpus: number("gpus", " from 0", value(&spec.gpus), |_| true)?.unwrap_or(0),
         },
         ntasks,
-        time_secs: limit(spec.time.as_ref())?,
-        priority: spec.priority.unwrap_or(0),
-        retry: retry(spec.retry.as_ref())?,
-        on_failure: spec.on_failure.unwrap_or_default(),
-        warning: warning(spec.signal.as_ref())?,
+        time_secs: limit(value(&spec.time))?,
+        priority: number("priority", "", value(&spec.priority), |_| true)?.unwrap_or(0),
+        retry: retry(spec.retry.as_ref(), row)?,
+        on_failure: on_failure(value(&spec.on_failure))?,
+        warning: warning(value(&spec.signal))?,
         env: spec.env.iter().map(env).collect(),
         dir: filled(&spec.dir),
         stdin: filled(&spec.stdin),
@@ -168,20 +172,47 @@ fn settings(spec: &StepSpec, row: &[(String, String)]) -> Result<Settings, Wrong
     })
 }
 
-fn limit(written: Option<&Scalar>) -> Result<Option<u64>, Wrong> {
-    let Some(Scalar(text)) = written else { return Ok(None) };
-    time::parse_limit(text).map_err(|error| Wrong {
+/// A value that must be such a number.
+fn number<T: FromStr>(
+    key: &'static str,
+    kind: &str,
+    written: Option<String>,
+    is_good: impl Fn(&T) -> bool,
+) -> Result<Option<T>, Wrong> {
+    let Some(text) = written else { return Ok(None) };
+    let refuse = || {
+        Wrong::new(
+            key,
+            format!("{key} = {text:?} is no number of that kind"),
+            format!("a whole number{kind}: {key} = 2"),
+        )
+    };
+    text.parse().ok().filter(is_good).map(Some).ok_or_else(refuse)
+}
+
+fn on_failure(written: Option<String>) -> Result<OnFailure, Wrong> {
+    const VALUES: [(&str, OnFailure); 3] =
+        [("skip", OnFailure::Skip), ("continue", OnFailure::Continue), ("stop", OnFailure::Stop)];
+    let Some(text) = written else { return Ok(OnFailure::default()) };
+    let hint = || suggest::one_of("values", &text, VALUES.map(|(name, _)| name));
+    let refuse = || Wrong::new("on_failure", format!("on_failure = {text:?} is not known"), hint());
+    VALUES.iter().find(|(name, _)| *name == text).map(|(_, meant)| *meant).ok_or_else(refuse)
+}
+
+fn limit(written: Option<String>) -> Result<Option<u64>, Wrong> {
+    let Some(text) = written else { return Ok(None) };
+    time::parse_limit(&text).map_err(|error| Wrong {
         key: "time",
         text: format!("time = {text:?} is no time limit"),
         hint: error.hint,
     })
 }
 
-fn retry(written: Option<&RetrySpec>) -> Result<Retry, Wrong> {
+fn retry(written: Option<&RetrySpec>, row: &[(String, String)]) -> Result<Retry, Wrong> {
     let Some(RetrySpec { times, delay }) = written else { return Ok(Retry::default()) };
     let delay_secs = match delay {
         None => RETRY_DELAY,
-        Some(Scalar(text)) => text.parse().map_err(|_| {
+        Some(Scalar(text)) => fill(text, row).parse().map_err(|_| {
             Wrong::new(
                 "retry",
                 format!("retry: delay = {text:?} is no number of seconds"),
@@ -192,9 +223,9 @@ fn retry(written: Option<&RetrySpec>) -> Result<Retry, Wrong> {
     Ok(Retry { times: *times, delay_secs })
 }
 
-fn warning(written: Option<&Scalar>) -> Result<Option<Warning>, Wrong> {
-    let Some(Scalar(text)) = written else { return Ok(None) };
-    let parsed = signal::parse_warn(text).map_err(|error| Wrong {
+fn warning(written: Option<String>) -> Result<Option<Warning>, Wrong> {
+    let Some(text) = written else { return Ok(None) };
+    let parsed = signal::parse_warn(&text).map_err(|error| Wrong {
         key: "signal",
         text: format!("signal = {text:?} is no signal"),
         hint: error.hint,

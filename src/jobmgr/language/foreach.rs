@@ -3,6 +3,7 @@
 
 use super::spec::Scalar;
 use super::{ReadFile, Wrong};
+use crate::model::array::MAX_TASK_ID;
 use crate::spec::array;
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -105,10 +106,7 @@ fn rows_of(name: &str, values: &Values, read: ReadFile) -> Result<Vec<Row>, Wron
     Ok(match values {
         Values::List(list) => list.iter().map(|value| one(value.0.clone())).collect(),
         Values::Range(range) => {
-            let set = array::task_set(range).ok_or_else(|| {
-                let text = format!("foreach: {name} = {range:?} is no range");
-                Wrong::new("foreach", text, "ranges: \"1-5\", \"1-9:2\", \"1,4,7\"; a list: [\"a\", \"b\"]")
-            })?;
+            let set = array::task_set(range).ok_or_else(|| no_range(name, range))?;
             set.iter().map(|number| one(number.to_string())).collect()
         }
         Values::Lines(file) => {
@@ -116,6 +114,16 @@ fn rows_of(name: &str, values: &Values, read: ReadFile) -> Result<Vec<Row>, Wron
         }
         Values::Csv(file) => csv_rows(name, file, &text_of(file)?)?,
     })
+}
+
+fn no_range(name: &str, range: &str) -> Wrong {
+    let is_large =
+        |number: &str| number.parse::<u64>().map_or(!number.is_empty(), |number| number > MAX_TASK_ID.into());
+    let (fault, hint) = match range.split(|c: char| !c.is_ascii_digit()).any(is_large) {
+        true => ("too large", format!("numbers up to {MAX_TASK_ID}")),
+        false => ("no range", "ranges: \"1-5\", \"1-9:2\", \"1,4,7\"; a list: [\"a\", \"b\"]".to_owned()),
+    };
+    Wrong::new("foreach", format!("foreach: {name} = {range:?} is {fault}"), hint)
 }
 
 fn csv_rows(name: &str, file: &str, text: &str) -> Result<Vec<Row>, Wrong> {

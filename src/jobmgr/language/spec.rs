@@ -1,7 +1,6 @@
 //! The keys of a step, the same in TOML and JSON.
 
 use super::foreach::Foreach;
-use crate::jobmgr::def::OnFailure;
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
@@ -9,22 +8,22 @@ use std::fmt;
 
 /// A step, or many of them, as they were written.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "an object")]
 pub struct StepSpec {
     pub name: Option<String>,
     pub command: Option<Words>,
     pub env: BTreeMap<String, Scalar>,
     pub dir: Option<String>,
     /// Of each task.
-    pub cpus: Option<u32>,
+    pub cpus: Option<Scalar>,
     pub mem: Option<Scalar>,
-    pub gpus: Option<u32>,
-    pub ntasks: Option<u32>,
+    pub gpus: Option<Scalar>,
+    pub ntasks: Option<Scalar>,
     pub time: Option<Scalar>,
     pub after: Option<Words>,
-    pub priority: Option<i64>,
+    pub priority: Option<Scalar>,
     pub retry: Option<RetrySpec>,
-    pub on_failure: Option<OnFailure>,
+    pub on_failure: Option<Scalar>,
     pub signal: Option<Scalar>,
     pub stdin: Option<String>,
     pub stdout: Option<String>,

@@ -21,6 +21,10 @@ pub fn parse(text: &str, expander: &mut Expander) -> Result<(), Fault> {
     let document: Document = toml::from_str(text).map_err(|error| {
         let (message, hint) = describe(error.message());
         let line = error.span().map_or(0, |span| line_at(text, span.start));
+        // Of what kind a value is says little without its key.
+        let written =
+            text.lines().nth((line as usize).saturating_sub(1)).filter(|_| message.starts_with("invalid type"));
+        let message = written.map_or_else(|| message.clone(), |written| format!("`{}`: {message}", written.trim()));
         Wrong { key: "", text: message, hint }.at(expander.file, line)
     })?;
     for (step, number) in document.step.into_iter().zip(1u32..) {

@@ -23,6 +23,14 @@ pub struct Input {
     lines: u32,
 }
 
+/// Of steps that would never run.
+fn too_late() -> Event {
+    Event::Refused {
+        error: "the manager starts no other step: it ends with those that run".to_owned(),
+        hint: Some("start another one then: sjobmgr run FILE".to_owned()),
+    }
+}
+
 /// What a client is told of it: the place says nothing to it.
 fn refusal(fault: Fault) -> Event {
     Event::Refused { error: fault.text, hint: fault.hint }
@@ -41,22 +49,16 @@ impl Shell {
             }
             Err(e) => e.kind() != io::ErrorKind::Interrupted,
         };
-        let begin = String::from_utf8_lossy(&input.text).trim_start().chars().next();
-        // A table is read as a whole.
-        let form = match (input.form, begin) {
-            (Some(form), _) => form,
-            (None, Some('[')) => Form::Toml,
-            (None, Some('{')) => Form::Json,
-            (None, _) => Form::Lines,
+        let end = match is_end {
+            true => input.text.len(),
+            false => input.text.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1),
         };
-        input.form = begin.map(|_| form).or(input.form);
-        let end = match (is_end, form) {
-            (true, _) => input.text.len(),
-            (false, Form::Toml) => 0,
-            (false, Form::Lines | Form::Json) => input.text.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1),
-        };
-        let whole: Vec<u8> = input.text.drain(..end).collect();
-        self.take_input(&String::from_utf8_lossy(&whole), form, &mut input.lines);
+        input.form = input.form.or_else(|| Form::begun_by(&String::from_utf8_lossy(&input.text[..end])));
+        let is_stream = matches!(input.form, Some(Form::Lines | Form::Json));
+        if let Some(form) = input.form.filter(|_| is_end || is_stream) {
+            let whole: Vec<u8> = input.text.drain(..end).collect();
+            self.take_input(&String::from_utf8_lossy(&whole), form, &mut input.lines);
+        }
         if !is_end {
             self.input = Some(input);
         }
@@ -66,7 +68,7 @@ impl Shell {
         if form == Form::Toml {
             let work_dir = self.work_dir.clone();
             let read = |name: &str| read_named(&work_dir, name);
-            let steps = parse(form, "standard input", text, &read);
+            let steps = parse(form, "standard input", text, &read, &mut self.last_number);
             let added = steps.and_then(|steps| self.core.add(steps).map_err(|r| fault_of("standard input", r)));
             return added.map_or_else(|fault| self.refuse_input(&fault), drop);
         }
@@ -97,7 +99,7 @@ impl Shell {
     ) -> Result<Vec<String>, Fault> {
         let work_dir = self.work_dir.clone();
         let read = |name: &str| read_named(&work_dir, name);
-        let mut expander = Expander::new(file, &read);
+        let mut expander = Expander::new(file, &read, &mut self.last_number);
         match form {
             Form::Json if !line.trim().is_empty() => json::parse_line(line, number, &mut expander)?,
             Form::Json => {}
@@ -115,7 +117,7 @@ impl Shell {
     /// The steps of a whole text, for this client. Their names.
     fn take_text(&mut self, file: &str, text: &str, dir: &str, owner: u64) -> Result<Vec<String>, Fault> {
         let read = |name: &str| read_named(Path::new(dir), name);
-        let mut steps = parse(Form::of(file, text), file, text, &read)?;
+        let mut steps = parse(Form::of(file, text), file, text, &read, &mut self.last_number)?;
         for step in &mut steps {
             let own = step.settings.dir.as_deref().unwrap_or_default();
             let whole = Path::new(dir).join(own).to_string_lossy().into();
@@ -127,9 +129,9 @@ impl Shell {
         Ok(names)
     }
 
-    pub(super) fn hear_clients(&mut self, ready: &[bool], now: Duration) {
+    pub(super) fn hear_clients(&mut self, ready: impl Iterator<Item = bool>, now: Duration) {
         let mut said = Vec::new();
-        for (client, _) in self.api.clients.iter_mut().zip(ready).filter(|(_, ready)| **ready) {
+        for (client, _) in self.api.clients.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
             if client.is_open() {
                 said.extend(client.lines().into_iter().map(|line| (client.id, line)));
             }
@@ -142,10 +144,11 @@ impl Shell {
     fn hear_line(&mut self, id: u64, line: &str, now: Duration) {
         let is_request =
             serde_json::from_str::<serde_json::Value>(line).is_ok_and(|value| value.get("request").is_some());
+        if !is_request && self.core.halt() != Halt::No {
+            return self.api.tell(id, &too_late());
+        }
         if !is_request {
-            // Names of steps that have none are numbered through.
-            let number = self.core.counts().all.saturating_add(1);
-            match self.take_line(line, Form::Json, number, "socket", Some(id)) {
+            match self.take_line(line, Form::Json, 0, "socket", Some(id)) {
                 Ok(names) => names.into_iter().for_each(|name| self.api.tell(id, &Event::Accepted { name })),
                 Err(fault) => self.api.tell(id, &refusal(fault)),
             }
@@ -154,7 +157,7 @@ impl Shell {
         match serde_json::from_str(line) {
             Ok(ask) => self.answer(id, ask, now),
             Err(e) => {
-                let hint = "requests: watch, list, status, wait, cancel, hold, release, top";
+                let hint = "requests: watch, submit, list, status, wait, cancel, hold, release, top";
                 self.api.tell(id, &Event::Refused { error: e.to_string(), hint: Some(hint.to_owned()) });
             }
         }
@@ -174,6 +177,7 @@ impl Shell {
                 }
                 return;
             }
+            Ask::Submit { .. } if self.core.halt() != Halt::No => too_late(),
             Ask::Submit { file, text, dir } => match self.take_text(&file, &text, &dir, id) {
                 Ok(names) => {
                     let steps = u32::try_from(names.len()).unwrap_or(u32::MAX);
@@ -222,7 +226,8 @@ impl Shell {
 
     fn status(&self) -> Status {
         let counts = self.core.counts();
-        let whole = self.core.resources().whole();
+        let resources = self.core.resources();
+        let (cpus, gpus) = resources.in_use();
         Status {
             job: self.identity.job.0,
             pid: std::process::id(),
@@ -233,9 +238,9 @@ impl Shell {
             failed: counts.failed,
             cancelled: counts.cancelled,
             skipped: counts.skipped,
-            cpus: whole.tres.cpus,
-            mem_mb: whole.tres.mem_mb,
-            gpus: whole.gpu_ids.len() as u32,
+            cpus,
+            mem_mb: resources.whole().tres.mem_mb,
+            gpus,
             halted: self.core.halt() != Halt::No,
             undelivered: u32::try_from(self.records.undelivered()).unwrap_or(u32::MAX),
         }

@@ -1,13 +1,30 @@
 //! What the daemon says to the manager.
 
 use super::{Heard, Shell};
-use crate::jobmgr::api::Event;
+use crate::jobmgr::api::{Event, Owed};
+use crate::jobmgr::core::Halt;
 use crate::model::Refusal;
+use crate::model::node::NodeParts;
+use crate::model::resize::{ManagersPart, PartChange};
 use crate::model::tres::Usage;
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::sys::{proc, system};
 use std::time::Duration;
+
+/// What is carried out so much later than it is due is very late.
+const LATE: Duration = Duration::from_millis(500);
+
+/// Why something is very late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lateness {
+    /// Nothing is, as far as is known.
+    None,
+    /// The daemon is asked.
+    Asked,
+    /// It has said all that it knows: the host is slow.
+    Explained,
+}
 
 /// More numbers, when those are used up.
 const MORE_NUMBERS: u32 = 10_000;
@@ -19,6 +36,7 @@ impl Shell {
                 Heard::Gone => {
                     self.records.on_lost(now);
                     self.asked_for_numbers = false;
+                    self.lateness = Lateness::None;
                 }
                 Heard::Back => self.tell_running_again(now),
                 Heard::Answer(answer) => self.on_answer(*answer, now),
@@ -42,13 +60,14 @@ impl Shell {
                     self.asked_for_numbers = false;
                     self.core.on_numbers(job.numbers.0..job.numbers.0.saturating_add(job.numbers.1));
                 }
-                self.core.on_job_end_moved(job.end_us.map(Duration::from_micros));
-                self.on_resources(job.alloc);
+                self.on_part(job.part, None);
+                self.on_parts_out(job.out, String::new(), now);
+                if self.lateness == Lateness::Asked {
+                    self.lateness = Lateness::Explained;
+                }
             }
-            Answer::ManagerChanged { alloc, end_us } => {
-                self.core.on_job_end_moved(end_us.map(Duration::from_micros));
-                self.on_resources(alloc);
-            }
+            Answer::PartsOut { parts, why } => self.on_parts_out(parts, why, now),
+            Answer::ManagerChanged { part, why } => self.on_part(*part, Some(why)),
             Answer::SignalStep { step: Some(number), signal } => self.core.signal(number, signal, now),
             Answer::SignalStep { step: None, signal } => {
                 let numbers: Vec<u32> = self.core.running().map(|(number, _)| number).collect();
@@ -75,20 +94,81 @@ impl Shell {
         }
     }
 
-    fn on_resources(&mut self, alloc: crate::model::tres::Allocation) {
-        if alloc != *self.core.resources().whole() {
-            let (tres, gpus) = (alloc.tres, alloc.gpu_ids.len() as u32);
-            self.core.on_resources(alloc);
-            self.api.tell_all(None, &Event::Resources { cpus: tres.cpus, mem_mb: tres.mem_mb, gpus });
+    /// The manager has this of its job. Without a `why` it has heard nothing for a while.
+    fn on_part(&mut self, part: ManagersPart, why: Option<PartChange>) {
+        let ManagersPart { alloc, owed, whole, end_us, suspended_us } = part;
+        self.core.on_suspended(Duration::from_micros(suspended_us));
+        self.core.on_job_end_moved(end_us.map(Duration::from_micros));
+        self.launches.set_whole(whole);
+        let resources = self.core.resources();
+        let is_news = alloc != *resources.whole() || owed != *resources.owed();
+        let (cpus, mem_mb, gpus) = (alloc.tres.cpus, alloc.tres.mem_mb, alloc.gpu_ids.len() as u32);
+        self.core.on_resources(alloc, owed);
+        if is_news {
+            let why = why.map(|why| why.to_string()).unwrap_or_default();
+            let owed = Owed { cpus: owed.cpus, mem_mb: owed.mem_mb, gpus: owed.gpus };
+            self.api.tell_all(None, &Event::Resources { cpus, mem_mb, gpus, owed, why });
+            self.tell_too_large();
         }
+    }
+
+    /// Some steps wait now for what the job had and has no more.
+    fn tell_too_large(&self) {
+        let Some((count, first)) = self.core.too_large() else { return };
+        let lack = self.core.resources().too_little_for(&first.settings.ask);
+        self.progress.say(&format!(
+            "{count} steps wait until the job is larger again (sjobmgr resize), or they are cancelled (sjobmgr cancel): \
+             step {:?} {lack}",
+            first.name
+        ));
+    }
+
+    /// What no step uses goes back, if the job is to have less.
+    pub(super) fn give_back(&mut self) {
+        if let Some(gift) = self.core.gift() {
+            let (job, client) = (self.identity.job, self.identity.client);
+            self.link.send(&Request::GiveBack { job, client, gift });
+        }
+    }
+
+    /// What was told before is no news.
+    fn on_parts_out(&mut self, parts: NodeParts, why: String, now: Duration) {
+        if parts == *self.core.resources().out() {
+            return;
+        }
+        let (cpus, gpus) = (parts.cpus.iter().copied().collect(), parts.gpus.iter().copied().collect());
+        match parts.is_empty() {
+            true => self.progress.note("all that the job has may be used again"),
+            false => self.progress.note(&format!("{parts} out of use: steps on it are moved ({why})")),
+        }
+        self.core.on_parts_out(parts, now);
+        self.api.tell_all(None, &Event::Out { cpus, gpus, why });
+    }
+
+    /// What is due is carried out, but for what is very late: then this process may have stood still with its job, and the
+    /// daemon says first for how long.
+    pub(super) fn carry_out_due(&mut self, now: Duration) {
+        let is_late = self.core.next_due().is_some_and(|due| due + LATE <= now) && self.core.halt() != Halt::Stop;
+        if !is_late {
+            self.lateness = Lateness::None;
+        } else if self.lateness == Lateness::None && self.ask_daemon(0) {
+            self.lateness = Lateness::Asked;
+        }
+        if self.lateness != Lateness::Asked {
+            self.core.on_due(now);
+        }
+    }
+
+    /// False: it is away.
+    fn ask_daemon(&mut self, numbers: u32) -> bool {
+        let (job, client, within) = (self.identity.job, self.identity.client, self.identity.within);
+        self.link.send(&Request::ManageSteps { job, client, within, numbers })
     }
 
     /// Steps wait for nothing but a number.
     pub(super) fn ask_for_numbers(&mut self, now: Duration) {
         if !self.asked_for_numbers && self.core.wants_numbers(now) {
-            let (job, client, within) = (self.identity.job, self.identity.client, self.identity.within);
-            let request = Request::ManageSteps { job, client, within, numbers: MORE_NUMBERS };
-            self.asked_for_numbers = self.link.send(&request);
+            self.asked_for_numbers = self.ask_daemon(MORE_NUMBERS);
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::model::view::JobView;
 use crate::model::{ArrayRole, ExitCode, JobState, Step, Tres};
 use crate::render::array::Shown;
 use crate::render::json::document::{document, epoch, minutes, text_of};
-use crate::render::json::parts::{Form, Parts};
+use crate::render::json::parts::{Form, Parts, Shape};
 use crate::render::{Ctx, job as facts, job_texts, seff};
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ pub fn accounting(jobs: &[JobView], ctx: &Ctx) -> Value {
 }
 
 /// The document, of records that come some at a time.
-pub fn accounting_parts(form: Form) -> Parts {
+pub fn accounting_parts(form: (Form, Shape)) -> Parts {
     Parts::new(PLUGIN, "jobs", form)
 }
 
@@ -36,7 +36,7 @@ fn job(j: &JobView, ctx: &Ctx) -> Value {
         "comment": { "administrator": null }, "wckey": { "flags": [] }, "reservation": { "id": 0 },
         "mcs": { "label": "" },
         "het": { "job_id": 0, "job_offset": null }, "flags": [], "array": array(j, ctx),
-        "state": { "current": facts::state_name(j), "reason": j.run.reason.name() },
+        "state": { "current": facts::state_name(j), "reason": j.run.reason.slurm_name() },
         "exit_code": exit_code(facts::recorded_exit(j), j.run.state),
         "derived_exit_code": exit_code(j.run.derived_exit, j.run.state),
         "kill_request_user": j.run.cancelled_by.map(|uid| uid.to_string()),

@@ -31,13 +31,15 @@ fn node(n: &NodeView, ctx: &Ctx) -> Value {
 fn system(n: &NodeView, ctx: &Ctx) -> Value {
     let h = &n.host;
     let state = State::base(n);
+    let why = sinfo::reason(n);
+    let why = why.as_ref();
     let features = sinfo::features(n);
     json!({
         "name": h.name, "hostname": h.name, "address": h.name, "architecture": h.arch, "operating_system": h.kernel,
-        "slurmd_version": VERSION, "state": state.name(), "state_flags": if n.drained.is_some() { vec!["DRAIN"] } else { Vec::new() },
-        "reason": n.drained.as_ref().map_or("", |why| why.text.as_str()),
-        "reason_changed_at": n.drained.as_ref().map_or(0, |why| why.since.as_secs()),
-        "reason_set_by_user": n.drained.as_ref().map(|why| why.user.as_str()),
+        "slurmd_version": VERSION, "state": state.name(), "state_flags": if State::takes_none(n) { vec!["DRAIN"] } else { Vec::new() },
+        "reason": why.map_or("", |why| why.text.as_str()),
+        "reason_changed_at": why.map_or(0, |why| why.since.as_secs()),
+        "reason_set_by_user": why.map(|why| why.user.as_str()),
         "partitions": n.partitions.iter().map(|p| p.partition.name.as_str()).collect::<Vec<_>>(), "boards": 1,
         "sockets": h.topology.sockets(), "cores": h.topology.cores_per_socket(), "threads": h.topology.threads_per_core(),
         "cpus": h.cpu_ids.len(), "real_memory": h.mem_mb, "gres": sinfo::gres(h, ctx), "features": features,
@@ -53,7 +55,7 @@ fn taken(n: &NodeView, ctx: &Ctx) -> Value {
     let used = tres::node(&n.allocated, false, ctx.units);
     let gres_used = if n.host.has_gpus() { sinfo::gres_used(n, ctx) } else { String::new() };
     json!({
-        "alloc_cpus": taken, "idle_cpus": cpus - taken, "cpu_load": n.load_centi,
+        "alloc_cpus": taken, "idle_cpus": (cpus - taken).saturating_sub(n.closed_cpus.into()), "cpu_load": n.load_centi,
         "alloc_memory": n.allocated.mem_mb, "free_memory": n.free_mem_mb, "gres_used": gres_used, "gres_drained": sinfo::gres_drained(n),
         "tres_used": Some(used).filter(|used| !used.is_empty()),
     })

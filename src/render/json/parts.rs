@@ -1,6 +1,7 @@
 //! Documents whose records come some at a time.
 
 use crate::render::json::document::{document, text};
+use crate::render::json::newer;
 use crate::render::json::yaml::{item, yaml};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -12,10 +13,21 @@ pub enum Form {
     Yaml,
 }
 
+/// Which release of Slurm a document looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Shape {
+    /// OpenAPI v0.0.38.
+    #[default]
+    Slurm22,
+    /// data_parser v0.0.40.
+    Slurm23,
+}
+
 /// A document with one list.
 #[derive(Debug)]
 pub struct Parts {
     form: Form,
+    shape: Shape,
     empty: Value,
     /// What stands before the records and after them.
     before: String,
@@ -28,15 +40,19 @@ const MARK: &str = "the records stand here";
 
 impl Parts {
     /// As [`document`], without records yet.
-    pub fn new(plugin: &str, list: &str, form: Form) -> Parts {
-        let marked = document(plugin, list, vec![json!(MARK)]);
+    pub fn new(plugin: &str, list: &str, (form, shape): (Form, Shape)) -> Parts {
+        let of = |records| match shape {
+            Shape::Slurm22 => document(plugin, list, records),
+            Shape::Slurm23 => newer::document(document(plugin, list, records)),
+        };
+        let marked = of(vec![json!(MARK)]);
         let (whole, line) = match form {
             Form::Json => (text(&marked), format!("    \"{MARK}\"")),
             Form::Yaml => (yaml(&marked), item(&json!(MARK))),
         };
         let (before, after) = whole.split_once(&line).unwrap_or((&whole, ""));
         let (before, after) = (before.to_owned(), after.to_owned());
-        Parts { form, empty: document(plugin, list, Vec::new()), before, after, has_records: false }
+        Parts { form, shape, empty: of(Vec::new()), before, after, has_records: false }
     }
 
     /// Takes records. What can be printed now.
@@ -47,11 +63,17 @@ impl Parts {
             if is_first {
                 out.push_str(&self.before);
             }
+            let written = match (self.form, self.shape) {
+                (Form::Json, Shape::Slurm22) => text(&record),
+                (Form::Json, Shape::Slurm23) => text(&newer::record(json!(record))),
+                (Form::Yaml, Shape::Slurm22) => item(&json!(record)),
+                (Form::Yaml, Shape::Slurm23) => item(&newer::record(json!(record))),
+            };
             match self.form {
-                Form::Yaml => out.push_str(&item(&json!(record))),
+                Form::Yaml => out.push_str(&written),
                 Form::Json => {
                     out.push_str(if is_first { "" } else { ",\n" });
-                    for (i, line) in text(&record).trim_end().split('\n').enumerate() {
+                    for (i, line) in written.trim_end().split('\n').enumerate() {
                         out.push_str(if i == 0 { "    " } else { "\n    " });
                         out.push_str(line);
                     }
@@ -82,7 +104,7 @@ mod tests {
         for count in [0, 1, 5] {
             for (form, write) in [(Form::Json, text as fn(&Value) -> String), (Form::Yaml, yaml)] {
                 let whole = write(&document("plugin", "jobs", records[..count].to_vec()));
-                let mut parts = Parts::new("plugin", "jobs", form);
+                let mut parts = Parts::new("plugin", "jobs", (form, Shape::Slurm22));
                 let written: String = records[..count].chunks(2).map(|some| parts.add(some)).collect();
                 assert_eq!(written + &parts.end(), whole, "{count} {form:?}");
             }

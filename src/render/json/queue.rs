@@ -1,13 +1,13 @@
 //! `squeue --json` and `scontrol show job --json`.
 
+use crate::model::node::ranges;
 use crate::model::request::{MemRequest, Sharing};
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, ExitCode};
 use crate::render::array::Shown;
 use crate::render::json::document::{document, epoch, minutes, or_empty, text_of};
-use crate::render::json::parts::{Form, Parts};
+use crate::render::json::parts::{Form, Parts, Shape};
 use crate::render::json::record::{Members, Record, members};
-use crate::render::show::ranges;
 use crate::render::{Ctx, job as facts, job_texts, tres};
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ pub fn jobs(jobs: &[JobView], ctx: &Ctx) -> Value {
 }
 
 /// The document, of jobs that come some at a time.
-pub fn jobs_parts(form: Form) -> Parts {
+pub fn jobs_parts(form: (Form, Shape)) -> Parts {
     Parts::new(PLUGIN, "jobs", form)
 }
 
@@ -92,7 +92,7 @@ fn life(j: &JobView, ctx: &Ctx) -> Members {
     let suspended_secs = if j.run.suspended_at.is_some() { facts::elapsed_secs(j, ctx) } else { 0 };
     let flags = if j.run.start.is_some() { vec![Value::from("JOB_WAS_RUNNING")] } else { Vec::new() };
     members! {
-        "job_state": j.run.state.name(), "state_reason": j.run.reason.name(), "state_description": "", "flags": flags,
+        "job_state": j.run.state.name(), "state_reason": j.run.reason.slurm_name(), "state_description": "", "flags": flags,
         "submit_time": epoch(Some(j.submit)), "eligible_time": epoch(facts::eligible(j)),
         "accrue_time": epoch(j.run.eligible), "start_time": epoch(facts::start_or_expected(j)),
         "end_time": epoch(facts::end_or_expected(j, ctx)), "suspend_time": epoch(j.run.suspended_at),

@@ -309,7 +309,10 @@ fn cpu_freq(row: &Row<'_>, _: &Ctx) -> Value {
 /// its kind.
 fn with_texts(mut fields: Vec<F>) -> Vec<F> {
     let lower = |field: &F| field.names.first().map(|name| name.to_ascii_lowercase());
-    for text in sacct_fields() {
+    for mut text in sacct_fields() {
+        if text.names == ["Account"] {
+            text = text.brief();
+        }
         let follows = |field: &F| field.is_listed == text.is_listed && lower(field) > lower(&text);
         let place = fields.iter().position(follows).unwrap_or(fields.len());
         fields.insert(place, text);
@@ -320,9 +323,9 @@ fn with_texts(mut fields: Vec<F>) -> Vec<F> {
 /// Slurm's fields in Slurm's order, but for those texts: where a name is abbreviated, the first that fits is meant.
 static FIELDS: &[F] = &[
     text(20, &["AdminComment"], nothing),
-    number(10, &["AllocCPUS"], |r, _| cpus(r).into()).code("C"),
-    number(10, &["AllocNodes"], |r, _| (r.step.is_some() || r.job.run.start.is_some()).into()),
-    text(10, &["AllocTRES"], held).code("B"),
+    number(10, &["AllocCPUS"], |r, _| cpus(r).into()).code("C").brief(),
+    number(10, &["AllocNodes"], |r, _| (r.step.is_some() || r.job.run.start.is_some()).into()).brief(),
+    text(10, &["AllocTRES"], held).code("B").brief(),
     number(7, &["AssocID"], |r, _| of_job(r, |_| "0")),
     text(10, &["AveCPU"], cpu_of_task),
     text(10, &["AveCPUFreq"], |r, _| of_step(r, |_| "0")),
@@ -339,21 +342,21 @@ static FIELDS: &[F] = &[
     text(14, &["ConsumedEnergy"], |_, _| "0".into()),
     number(17, &["ConsumedEnergyRaw"], |_, _| "0".into()),
     text(19, &["Container"], nothing),
-    text(10, &["CPUTime"], |r, c| Value::Long(Some(cpu_secs(r, c)))),
-    number(10, &["CPUTimeRAW"], |r, c| cpu_secs(r, c).into()),
+    text(10, &["CPUTime"], |r, c| Value::Long(Some(cpu_secs(r, c)))).brief(),
+    number(10, &["CPUTimeRAW"], |r, c| cpu_secs(r, c).into()).brief(),
     number(-21, &["DBIndex"], |r, _| r.job.id.0.into()),
-    text(15, &["DerivedExitCode"], |r, _| of_job(r, |j| j.run.derived_exit.to_string())),
-    text(10, &["Elapsed"], |r, c| Value::Long(Some(elapsed(r, c)))).code("M"),
-    number(10, &["ElapsedRaw"], |r, c| elapsed(r, c).into()),
+    text(15, &["DerivedExitCode"], |r, _| of_job(r, |j| j.run.derived_exit.to_string())).brief(),
+    text(10, &["Elapsed"], |r, c| Value::Long(Some(elapsed(r, c)))).code("M").brief(),
+    number(10, &["ElapsedRaw"], |r, c| elapsed(r, c).into()).brief(),
     text(19, &["Eligible"], |r, _| of_job(r, |j| instant(job::eligible(j)))),
-    text(19, &["End"], |r, _| instant(end(r))).code("E"),
-    text(8, &["ExitCode"], exit_code).code("X"),
+    text(19, &["End"], |r, _| instant(end(r))).code("E").brief(),
+    text(8, &["ExitCode"], exit_code).code("X").brief(),
     text(19, &["Flags"], nothing),
     number(6, &["GID"], |r, _| of_job(r, |j| j.request.gid)),
     text(9, &["Group"], |r, _| of_job(r, |j| j.request.group.clone())),
-    text(-12, &["JobID"], id).code("i"),
-    text(-12, &["JobIDRaw"], |r, _| with_step(r.job.id.to_string(), r)),
-    text(10, &["JobName"], name).code("j"),
+    text(-12, &["JobID"], id).code("i").brief(),
+    text(-12, &["JobIDRaw"], |r, _| with_step(r.job.id.to_string(), r)).brief(),
+    text(10, &["JobName"], name).code("j").brief(),
     text(9, &["Layout"], nothing),
     text(12, &["MaxDiskRead"], |r, _| tasked(r, |u| Value::Bytes(u.read.max))),
     text(15, &["MaxDiskReadNode"], |r, c| tasked(r, |_| c.node.clone())),
@@ -364,44 +367,44 @@ static FIELDS: &[F] = &[
     text(8, &["MaxPages"], |r, _| tasked(r, |u| u.pages.max)),
     text(12, &["MaxPagesNode"], |r, c| tasked(r, |_| c.node.clone())),
     number(14, &["MaxPagesTask"], |r, _| tasked(r, |u| u.pages.task)),
-    text(10, &["MaxRSS"], |r, _| measured(r, |_, kb| Value::Kib(kb))),
+    text(10, &["MaxRSS"], |r, _| measured(r, |_, kb| Value::Kib(kb))).brief(),
     text(10, &["MaxRSSNode"], |r, c| measured(r, |_, _| c.node.clone())),
     number(10, &["MaxRSSTask"], |r, _| measured(r, |_, _| "0")),
-    text(10, &["MaxVMSize"], |r, _| vm(r, |s| Value::Kib(s.max))),
+    text(10, &["MaxVMSize"], |r, _| vm(r, |s| Value::Kib(s.max))).brief(),
     text(14, &["MaxVMSizeNode"], |r, c| vm(r, |_| c.node.clone())),
     number(14, &["MaxVMSizeTask"], |r, _| vm(r, |s| s.task)),
     text(12, &["McsLabel"], nothing),
     text(10, &["MinCPU"], cpu_of_task),
     text(10, &["MinCPUNode"], |r, c| measured(r, |_, _| c.node.clone())),
     number(10, &["MinCPUTask"], |r, _| measured(r, |_, _| "0")),
-    number(10, &["NCPUS"], |r, _| cpus(r).into()),
-    number(8, &["NNodes"], |_, _| "1".into()),
-    text(15, &["NodeList"], nodes).code("N"),
-    number(8, &["NTasks"], |r, _| of_step(r, |s| s.ntasks)),
+    number(10, &["NCPUS"], |r, _| cpus(r).into()).brief(),
+    number(8, &["NNodes"], |_, _| "1".into()).brief(),
+    text(15, &["NodeList"], nodes).code("N").brief(),
+    number(8, &["NTasks"], |r, _| of_step(r, |s| s.ntasks)).brief(),
     number(10, &["Priority"], |r, _| of_job(r, job::priority)),
-    text(10, &["Partition"], |r, _| of_job(r, |j| j.partition.clone())),
+    text(10, &["Partition"], |r, _| of_job(r, |j| j.partition.clone())).brief(),
     number(6, &["QOSRAW"], |r, _| of_job(r, |_| "1")),
-    text(22, &["Reason"], |r, _| of_job(r, |j| j.run.reason.name())),
+    text(22, &["Reason"], |r, _| of_job(r, |j| j.run.reason.slurm_name())),
     text(10, &["ReqCPUFreq"], cpu_freq),
     text(13, &["ReqCPUFreqMin"], cpu_freq),
     text(13, &["ReqCPUFreqMax"], cpu_freq),
     text(13, &["ReqCPUFreqGov"], cpu_freq),
-    number(8, &["ReqCPUS"], |r, _| r.step.map_or(r.job.tres.cpus, |s| s.alloc.tres.cpus).into()),
-    text(10, &["ReqMem"], |r, _| of_job(r, |j| Value::Mib(j.tres.mem_mb))),
+    number(8, &["ReqCPUS"], |r, _| r.step.map_or(r.job.tres.cpus, |s| s.alloc.tres.cpus).into()).brief(),
+    text(10, &["ReqMem"], |r, _| of_job(r, |j| Value::Mib(j.tres.mem_mb))).brief(),
     text(8, &["ReqNodes"], |r, _| of_job(r, |_| "1")),
-    text(10, &["ReqTRES"], |r, c| of_job(r, |j| tres::sacct_job(&j.tres, c.units))),
+    text(10, &["ReqTRES"], |r, c| of_job(r, |j| tres::sacct_job(&j.tres, c.units))).brief(),
     number(8, &["ReservationId"], nothing),
     text(10, &["Reserved"], |r, c| of_job(r, |_| Value::Long(Some(waited(r, c))))),
     text(10, &["ResvCPU"], |r, c| of_job(r, |_| Value::Long(Some(waited_cpu_secs(r, c))))),
     number(10, &["ResvCPURAW"], |r, c| of_job(r, |_| waited_cpu_secs(r, c))),
-    text(19, &["Start"], |r, _| instant(start(r))).code("S"),
-    text(10, &["State"], state).code("tT"),
-    text(19, &["Submit"], |r, _| instant(Some(r.step.map_or(r.job.submit, |s| s.start)))),
+    text(19, &["Start"], |r, _| instant(start(r))).code("S").brief(),
+    text(10, &["State"], state).code("tT").brief(),
+    text(19, &["Submit"], |r, _| instant(Some(r.step.map_or(r.job.submit, |s| s.start)))).brief(),
     text(20, &["SubmitLine"], |r, _| r.step.map_or(&r.job.request.submit_line, |s| &s.submit_line).clone().into()),
-    text(10, &["Suspended"], |r, _| of_job(r, |j| Value::Long(Some(j.run.suspended_us / 1_000_000)))),
+    text(10, &["Suspended"], |r, _| of_job(r, |j| Value::Long(Some(j.run.suspended_us / 1_000_000)))).brief(),
     text(10, &["SystemCPU"], |r, _| Value::Cpu(usage(r).system_us)),
-    text(10, &["Timelimit"], |r, _| of_job(r, |j| Value::Long(j.request.time_limit_secs))),
-    text(10, &["TimelimitRaw"], |r, _| of_job(r, |j| minutes(j.request.time_limit_secs))),
+    text(10, &["Timelimit"], |r, _| of_job(r, |j| Value::Long(j.request.time_limit_secs))).brief(),
+    text(10, &["TimelimitRaw"], |r, _| of_job(r, |j| minutes(j.request.time_limit_secs))).brief(),
     text(10, &["TotalCPU"], |r, _| Value::Cpu(cpu_us(&usage(r)))),
     text(14, &["TRESUsageInAve"], |r, c| usage_in(r, c, Of::Mean)),
     text(14, &["TRESUsageInMax"], |r, c| usage_in(r, c, Of::Most)),
@@ -419,8 +422,8 @@ static FIELDS: &[F] = &[
     text(19, &["TRESUsageOutMinNode"], nodes_out),
     text(19, &["TRESUsageOutMinTask"], |r, _| tasked(r, |_| "fs/disk=0")),
     text(15, &["TRESUsageOutTot"], |r, _| usage_out(r, Of::All)),
-    number(6, &["UID"], |r, _| of_job(r, |j| j.request.uid)),
-    text(9, &["User"], |r, _| of_job(r, |j| j.request.user.clone())),
+    number(6, &["UID"], |r, _| of_job(r, |j| j.request.uid)).brief(),
+    text(9, &["User"], |r, _| of_job(r, |j| j.request.user.clone())).brief(),
     text(10, &["UserCPU"], |r, _| Value::Cpu(usage(r).user_us)),
     number(10, &["WCKeyID"], |r, _| of_job(r, |_| "0")),
     text(20, &["WorkDir"], |r, _| of_job(r, |j| j.request.work_dir.clone())),
@@ -443,7 +446,7 @@ static FIELDS: &[F] = &[
     text(20, &["StdOut"], |r, _| of_job(r, |j| j.std_out.clone())).unlisted(),
     of_each("P", "Partition", |r, _| r.job.partition.clone().into()),
     of_each("u", "User", |r, _| r.job.request.user.clone().into()),
-    of_each("R", "Reason", |r, _| r.job.run.reason.name().into()),
+    of_each("R", "Reason", |r, _| r.job.run.reason.slurm_name().into()),
     of_each("m", "ReqMem", |r, _| Value::Mib(r.job.tres.mem_mb)),
     of_each("b", "ReqTRES", |r, c| tres::sacct_job(&r.job.tres, c.units).into()),
     of_each("V", "Submit", |r, _| instant(Some(r.job.submit))),
@@ -453,6 +456,10 @@ static FIELDS: &[F] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::tres::{Allocation, Tres};
+    use crate::model::{ExitCode, JobState, Reason};
+    use crate::render::field::Need;
+    use crate::render::fixture::{at, ctx, job, step};
 
     #[test]
     fn the_texts_of_a_job_stand_where_slurm_has_them() {
@@ -468,6 +475,41 @@ mod tests {
             ["PlannedCPURAW", "QOSREQ", "Restarts"],
         ] {
             assert!(names.windows(3).any(|names| names == three), "{three:?}");
+        }
+    }
+
+    #[test]
+    fn an_outline_answers_what_is_told_of_it() {
+        let held = |tres| Some(Box::new(Allocation { tres, cpu_ids: vec![3, 4], ..Allocation::default() }));
+        let two = Tres { cpus: 2, mem_mb: 200, ..Tres::ZERO };
+        let batch = || step(StepId::Batch, "batch", JobState::Completed, ExitCode::OK, 9, Some(4));
+        let jobs = [
+            job(1, "waits").limit(61).asks(|r| r.account = Some("lab".to_owned())).build(),
+            job(2, "runs").running(7).with(|j| j.run.alloc = held(two)).step(batch()).build(),
+            job(3, "suspended")
+                .running(9)
+                .with(|j| (j.run.suspended_at, j.run.suspended_us) = (Some(at(3)), 5))
+                .build(),
+            job(4, "failed").ended(JobState::Failed, Reason::NonZeroExitCode, ExitCode::status(3), 9, 4).build(),
+            job(5, "cancelled")
+                .ended(JobState::Cancelled, Reason::None, ExitCode::OK, 9, 4)
+                .with(|j| (j.run.cancelled_by, j.run.derived_exit) = (Some(7), ExitCode::status(2)))
+                .step(batch())
+                .build(),
+            job(6, "requeued").running(9).with(|j| (j.requeued, j.run.stepped_us) = (true, 2_000_000)).build(),
+            job(7, "rest").rest(&[1, 2, 5], Some(2)).build(),
+            job(8, "task").task(7, 3).running(1).build(),
+        ];
+        for whole in &jobs {
+            let sent = serde_json::to_string(&whole.clone().outline()).unwrap();
+            let outline: JobView = serde_json::from_str(&sent).unwrap();
+            assert_eq!(outline.steps, whole.steps);
+            for field in Sacct::fields().iter().filter(|field| field.need == Need::Brief) {
+                for step in std::iter::once(None).chain(whole.steps.iter().map(Some)) {
+                    let value = |job| field.value(&Row { job, step }, &ctx());
+                    assert_eq!(value(&outline), value(whole), "{} {sent}", field.title());
+                }
+            }
         }
     }
 }

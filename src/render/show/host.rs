@@ -1,5 +1,6 @@
 //! `scontrol show node` and `scontrol show partition`.
 
+use crate::model::node::NodeReason;
 use crate::model::view::{NodeView, PartitionView};
 use crate::model::{Partition, TaskSet, Timestamp};
 use crate::render::ctx::VERSION;
@@ -26,10 +27,14 @@ pub fn node(n: &NodeView, one_line: bool, detail: bool, ctx: &Ctx) -> String {
     let taken = if n.exclusive { cpus } else { u64::from(n.allocated.cpus) };
     r.line(vec![
         ("CPUAlloc", count(taken)),
-        ("CPUEfctv", count(cpus)),
+        ("CPUEfctv", count(u64::from(h.open_cpus()))),
         ("CPUTot", count(cpus)),
         ("CPULoad", sinfo::load(n)),
     ]);
+    if let Some(elsewhere) = n.cpus_elsewhere {
+        let used = elsewhere.used_centi.map_or_else(|| "N/A".to_owned(), sinfo::centi);
+        r.line(vec![("CPUForeignLoad", used), ("CPUForeign", elsewhere.taken.to_string())]);
+    }
     let features = sinfo::features(n);
     r.word("AvailableFeatures", features.clone());
     r.word("ActiveFeatures", features);
@@ -79,12 +84,9 @@ fn use_of_node(r: &mut Record, n: &NodeView, ctx: &Ctx) {
         ("ExtSensorsWatts", "0".to_owned()),
         ("ExtSensorsTemp", "n/s".to_owned()),
     ]);
-    if n.drained.is_none() {
-        r.word_if("Reason", sinfo::lost_gpus(n));
-    }
-    if let Some(why) = &n.drained {
-        r.word("Reason", format!("{} [{}@{}]", why.text, why.user, time::instant(why.since, ctx)));
-    }
+    let told = |why: &NodeReason| format!("{} [{}@{}]", why.text, why.user, time::instant(why.since, ctx));
+    let reasons: Vec<String> = sinfo::reasons_of(n).iter().map(told).collect();
+    r.word_if("Reason", (!reasons.is_empty()).then(|| reasons.join("; ")));
 }
 
 /// All partitions.

@@ -1,7 +1,6 @@
 //! Names of hosts, one a line or as short as they can be written.
 
 use crate::model::HostList;
-use std::fmt::Write;
 
 /// `scontrol show hostnames`: one a line.
 pub fn hostnames(names: &[String]) -> String {
@@ -11,23 +10,6 @@ pub fn hostnames(names: &[String]) -> String {
 /// `scontrol show hostlist`: `n[1-3],x7`, in their order (`hostlistsorted` sorts before).
 pub fn hostlist(names: &[String]) -> String {
     format!("{}\n", HostList::new(names.to_vec()))
-}
-
-/// `0-2,5`: ascending numbers as Slurm prints sets of CPUs and GPUs.
-pub fn ranges(ids: &[u32]) -> String {
-    let mut out = String::new();
-    let mut i = 0;
-    while i < ids.len() {
-        let mut end = i;
-        while end + 1 < ids.len() && ids[end].checked_add(1) == Some(ids[end + 1]) {
-            end += 1;
-        }
-        let comma = if i > 0 { "," } else { "" };
-        // Writing to a String cannot fail.
-        let _ = if end > i { write!(out, "{comma}{}-{}", ids[i], ids[end]) } else { write!(out, "{comma}{}", ids[i]) };
-        i = end + 1;
-    }
-    out
 }
 
 #[cfg(test)]
@@ -57,11 +39,5 @@ mod tests {
         ] {
             assert_eq!(hostlist(&names(list)), format!("{text}\n"), "{list}");
         }
-    }
-
-    #[test]
-    fn ranges_of_cpus() {
-        assert_eq!(ranges(&[0, 1, 2, 5, u32::MAX]), "0-2,5,4294967295");
-        assert_eq!(ranges(&[]), "");
     }
 }

@@ -1,11 +1,11 @@
 //! `scontrol show job`.
 
+use crate::model::node::ranges;
 use crate::model::request::JobKind;
 use crate::model::view::JobView;
 use crate::model::{JobState, Reason, Timestamp};
 use crate::render::array::Shown;
 use crate::render::job_texts::{self, Place};
-use crate::render::show::hostlist::ranges;
 use crate::render::show::record::Record;
 use crate::render::{Ctx, job as facts, size, time, tres};
 
@@ -60,7 +60,7 @@ fn who_and_what(r: &mut Record, j: &JobView, ctx: &Ctx) {
     r.line(priority);
     r.line(vec![
         ("JobState", j.run.state.name().to_owned()),
-        ("Reason", j.run.reason.name().to_owned()),
+        ("Reason", j.run.reason.slurm_name().to_owned()),
         ("Dependency", facts::or_null(facts::dependency(j).as_deref())),
     ]);
 }
@@ -199,11 +199,18 @@ fn additions(r: &mut Record, j: &JobView, ctx: &Ctx) {
     r.word("ReqTRES", tres::scontrol(&j.tres, ctx.units));
     let allocated = facts::allocated(j).map(|t| tres::scontrol(&t, ctx.units));
     r.word("AllocTRES", facts::or_null(allocated.as_deref()));
+    // What it comes down to as its steps end.
+    r.word_if("PendingTRES", j.run.shrinks.then(|| tres::scontrol(&j.tres, ctx.units)));
     let peak = j.steps.iter().fold(j.run.usage.max_rss_kb, |peak, s| peak.max(s.usage.max_rss_kb));
     r.word("MaxRSS", size::kib(peak, ctx.units));
     if j.request.kind == JobKind::Batch {
         // Which of the two meanings of `-n` in a batch job applies.
         r.word("BatchTasks", if j.batch_ranks { "ranks" } else { "once" });
+    }
+    let reason = j.run.reason;
+    if reason.name() != reason.slurm_name() {
+        // What slotd knows more of it than Slurm has a word for.
+        r.word("Cause", reason.name());
     }
     r.word("Steps", step_summary(j));
 }

@@ -10,6 +10,6 @@ mod steps;
 
 pub use config::{config, ping};
 pub use host::{node, partition, partitions};
-pub use hostlist::{hostlist, hostnames, ranges};
+pub use hostlist::{hostlist, hostnames};
 pub use jobs::jobs;
 pub use steps::{steps, steps_shown};

@@ -1,23 +1,24 @@
 //! Every column of sinfo.
 
-use crate::model::gpu::Gpu;
-use crate::model::node::NodeReason;
+use crate::model::node::{NodeReason, Outage, ranges};
 use crate::model::partition::Host;
 use crate::model::view::{NodeView, PartitionView};
 use crate::model::{Partition, Tres};
 use crate::render::Ctx;
 use crate::render::ctx::VERSION;
 use crate::render::field::{Cut, Field, Need, Place, Table};
-use crate::render::show::ranges;
 use crate::render::sinfo::State;
 use crate::render::value::Value;
 use crate::render::{time, tres};
+use std::collections::BTreeSet;
 
 /// A line of sinfo: the host as a member of some partitions.
 pub struct Row<'a> {
     pub node: &'a NodeView,
     /// One partition, or all that are shown where the line is the node's.
     pub partitions: Vec<&'a PartitionView>,
+    /// What is told of why it takes no jobs, or not with all that it has.
+    pub why: Option<NodeReason>,
     /// False where the host is left out by `-t`, `-n` or `-d`: the line then has no node.
     pub has_node: bool,
 }
@@ -75,9 +76,9 @@ impl Row<'_> {
         }
     }
 
-    /// What is told of why the host is drained, or `otherwise`.
+    /// What is told of why the host is drained, or parts of it are, or `otherwise`.
     fn reason(&self, otherwise: &str, told: impl Fn(&NodeReason) -> String) -> Value {
-        self.node.drained.as_ref().filter(|_| self.has_node).map_or_else(|| otherwise.to_owned(), told).into()
+        self.why.as_ref().filter(|_| self.has_node).map_or_else(|| otherwise.to_owned(), told).into()
     }
 
     fn cpus(&self) -> (u64, u64) {
@@ -138,20 +139,24 @@ pub fn gres_used(n: &NodeView, ctx: &Ctx) -> String {
     parts.map_or(whole.clone(), |parts| format!("{whole},{parts}"))
 }
 
-/// What is to be told of GPUs that are not there any more.
-pub fn lost_gpus(n: &NodeView) -> Option<String> {
-    let told = |gpu: &Gpu| match &gpu.uuid {
-        Some(uuid) => format!("GPU {} ({uuid})", gpu.id),
-        None => format!("GPU {}", gpu.id),
-    };
-    let lost: Vec<String> = n.host.lost_gpus.iter().map(told).collect();
-    (!lost.is_empty()).then(|| format!("not found any more: {}", lost.join(", ")))
+/// Why the host, or parts of it, are given to no job.
+pub fn reasons_of(n: &NodeView) -> Vec<NodeReason> {
+    n.drained.iter().cloned().chain(n.outages.iter().map(Outage::told)).collect()
 }
 
-/// The GPUs that are not there any more: `gpu:1(IDX:1)`.
+/// The GPUs that no job gets: `gpu:1(IDX:1)`.
 pub fn gres_drained(n: &NodeView) -> String {
-    let lost: Vec<u32> = n.host.lost_gpus.iter().map(|gpu| gpu.id).collect();
-    if lost.is_empty() { "N/A".to_owned() } else { format!("gpu:{}(IDX:{})", lost.len(), ranges(&lost)) }
+    let lost = n.host.lost_gpus.iter().map(|gpu| &gpu.id);
+    let ids: BTreeSet<u32> = lost.chain(&n.host.drained.gpus).copied().collect();
+    if ids.is_empty() { "N/A".to_owned() } else { format!("gpu:{}(IDX:{})", ids.len(), ranges(&ids)) }
+}
+
+/// The same in one, where something is out of use. Of a node that takes no jobs it is its own.
+pub fn reason(n: &NodeView) -> Option<NodeReason> {
+    let reasons = reasons_of(n);
+    let texts: Vec<&str> = reasons.iter().map(|why| why.text.as_str()).collect();
+    let text = n.drained.as_ref().map_or_else(|| texts.join("; "), |why| why.text.clone());
+    reasons.first().map(|first| NodeReason { text, ..first.clone() })
 }
 
 /// What the host has beside CPUs and memory: `gpu:2`, `gpu:nvidia_h200:2,gpumem:280G`; empty for nothing.
@@ -213,7 +218,12 @@ fn limit(secs: Option<u64>) -> Value {
 
 /// `2.53`
 pub fn load(node: &NodeView) -> String {
-    format!("{}.{:02}", node.load_centi / 100, node.load_centi % 100)
+    centi(node.load_centi)
+}
+
+/// Hundredths, as a load is written.
+pub fn centi(hundredths: u32) -> String {
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
 fn sct(r: &Row<'_>) -> Value {
@@ -227,11 +237,12 @@ fn gres_used_by(r: &Row<'_>, ctx: &Ctx) -> Value {
     if r.has_gpus() { gres_used(r.node, ctx).into() } else { "N/A".into() }
 }
 
-/// `allocated/idle/other/total` of the CPUs: those of a host that takes no jobs are idle to nobody.
+/// `allocated/idle/other/total` of the CPUs: those that no job gets are idle to nobody.
 fn cpus_aiot(r: &Row<'_>) -> Value {
     let (taken, total) = if r.has_node { r.cpus() } else { (0, 0) };
     let free = total - taken;
-    let (idle, other) = if r.node.drained.is_some() { (0, free) } else { (free, 0) };
+    let other = if r.node.drained.is_some() { free } else { free.min(u64::from(r.node.closed_cpus)) };
+    let idle = free - other;
     format!("{taken}/{idle}/{other}/{total}").into()
 }
 
@@ -277,11 +288,7 @@ static FIELDS: &[F] = &[
     F::new(&["Threads"], "THREADS", |r, _| r.node.host.topology.threads_per_core().into()).code("Z"),
     F::new(&["SocketCoreThread"], "S:C:T", |r, _| sct(r)).code("z"),
     F::new(&["Weight"], "WEIGHT", one).code("w"),
-    F::new(&["Reason"], "REASON", |r, _| {
-        let otherwise = lost_gpus(r.node).filter(|_| r.has_node);
-        r.reason(otherwise.as_deref().unwrap_or("none"), |why| why.text.clone())
-    })
-    .code("E"),
+    F::new(&["Reason"], "REASON", |r, _| r.reason("none", |why| why.text.clone())).code("E"),
     F::new(&["TimeStamp"], "TIMESTAMP", |r, ctx| r.reason("Unknown", |why| time::instant(why.since, ctx))).code("H"),
     F::new(&["User"], "USER", |r, _| r.reason("Unknown", |why| why.user.clone())).code("u"),
     F::new(&["UserLong"], "USER", |r, _| r.reason("Unknown", |why| format!("{}({})", why.user, why.uid))).code("U"),

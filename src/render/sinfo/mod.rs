@@ -4,6 +4,6 @@ mod fields;
 mod states;
 mod view;
 
-pub use fields::{Sinfo, features, gres, gres_drained, gres_used, load, lost_gpus};
+pub use fields::{Sinfo, centi, features, gres, gres_drained, gres_used, load, reason, reasons_of};
 pub use states::{State, States};
 pub use view::{Layout, Options, Sort, View, long, parse, print, reasons};

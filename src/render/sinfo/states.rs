@@ -19,10 +19,10 @@ pub enum State {
 
 impl State {
     pub fn of(node: &NodeView) -> Self {
-        match (State::base(node), &node.drained) {
-            (base, None) => base,
-            (State::Idle, Some(_)) => State::Drained,
-            (_, Some(_)) => State::Draining,
+        match (State::base(node), State::takes_none(node)) {
+            (base, false) => base,
+            (State::Idle, true) => State::Drained,
+            (_, true) => State::Draining,
         }
     }
 
@@ -38,9 +38,14 @@ impl State {
         }
     }
 
+    /// Whether it takes no jobs. One of which only parts are out of use takes some.
+    pub fn takes_none(node: &NodeView) -> bool {
+        node.drained.is_some() || node.host.open_cpus() == 0
+    }
+
     /// `mixed+drain`
     pub fn complete(node: &NodeView) -> String {
-        let flag = if node.drained.is_some() { "+drain" } else { "" };
+        let flag = if State::takes_none(node) { "+drain" } else { "" };
         format!("{}{flag}", State::base(node).name())
     }
 

@@ -2,7 +2,7 @@
 
 use crate::model::view::NodeView;
 use crate::render::field::{FormatError, Need};
-use crate::render::sinfo::fields::{Row, Sinfo};
+use crate::render::sinfo::fields::{Row, Sinfo, reason, reasons_of};
 use crate::render::{Columns, Ctx, layout, sort};
 
 pub type Layout = layout::Layout<Sinfo>;
@@ -34,12 +34,13 @@ const REASONS: &str = "%20E %9u %19H %N";
 /// The same with `-l/--long`.
 const LONG_REASONS: &str = "%20E %12U %19H %6t %N";
 
-/// `-R/--list-reasons`: a line for the node, if it is drained.
+/// `-R/--list-reasons`: a line for the node, if it is drained, and for each reason why parts of it are.
 pub fn reasons(node: &NodeView, header: bool, long: bool, ctx: &Ctx) -> String {
     let format = if long { LONG_REASONS } else { REASONS };
     let options = Options { header, ..Options::new(parse(format).unwrap_or_default()) };
-    let partitions = if node.drained.is_some() { None } else { Some(Vec::new()) };
-    print(node, &Options { partitions, ..options }, ctx)
+    let row = |why| Row { node, partitions: node.partitions.iter().collect(), why: Some(why), has_node: true };
+    let rows: Vec<Row<'_>> = reasons_of(node).into_iter().map(row).collect();
+    options.layout.print(&rows, options.header, ctx)
 }
 
 impl View {
@@ -116,7 +117,8 @@ impl Options {
 pub fn print(node: &NodeView, options: &Options, ctx: &Ctx) -> String {
     let wanted = |name: &str| options.partitions.as_ref().is_none_or(|list| list.iter().any(|p| p == name));
     let partitions: Vec<_> = node.partitions.iter().filter(|p| wanted(&p.partition.name)).collect();
-    let row = |partitions| Row { node, partitions, has_node: options.shows_node };
+    let why = reason(node);
+    let row = |partitions| Row { node, partitions, why: why.clone(), has_node: options.shows_node };
     let mut rows: Vec<Row<'_>> = match options.one_line {
         true if partitions.is_empty() => Vec::new(),
         true => vec![row(partitions)],

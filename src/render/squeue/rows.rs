@@ -19,7 +19,7 @@ pub struct Row<'a> {
 impl Row<'_> {
     /// `Resources`, or `JobArrayTaskLimit,JobHeldUser` where records with several reasons share the row.
     pub fn reason(&self) -> String {
-        self.reasons.clone().unwrap_or_else(|| self.job.run.reason.name().to_owned())
+        self.reasons.clone().unwrap_or_else(|| self.job.run.reason.slurm_name().to_owned())
     }
 
     /// `NODELIST(REASON)`.
@@ -152,9 +152,9 @@ impl<'a> Row<'a> {
         tasks = TaskSet::from_ranges(ranges);
         self.shown = Shown::Tasks { array: shown.array_job(), tasks: Cow::Owned(tasks), limit: None };
         let mut reasons = self.reason();
-        if !reasons.split(',').any(|r| r == other.run.reason.name()) {
+        if !reasons.split(',').any(|r| r == other.run.reason.slurm_name()) {
             reasons.push(',');
-            reasons.push_str(other.run.reason.name());
+            reasons.push_str(other.run.reason.slurm_name());
         }
         self.reasons = Some(reasons);
     }

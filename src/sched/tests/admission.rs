@@ -108,7 +108,8 @@ fn another_host_or_none_is_refused() {
     let mut refused = |s| d.act(|core, cx| core.submit(s, cx)).err();
     assert_eq!(refused(submission(&["other"], &[])), Some(Refusal::UnknownNode("other".into())));
     assert_eq!(refused(submission(&[], &["vm"])), Some(Refusal::NodeExcluded("vm".into())));
-    assert_eq!(refused(submission(&["vm"], &["other"])), None);
+    assert_eq!(refused(submission(&["vm"], &["other"])), Some(Refusal::UnknownNode("other".into())));
+    assert_eq!(refused(submission(&["vm"], &[])), None);
 }
 
 #[test]

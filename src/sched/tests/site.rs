@@ -2,8 +2,11 @@
 
 use super::*;
 use crate::model::limit::Limit;
-use crate::model::node::NodeReason;
-use crate::model::partition::{Hours, OverSubscribe, PartitionState};
+use crate::model::node::{Drains, NodeParts, NodeReason, Outage};
+use crate::model::partition::{Hours, Machine, OverSubscribe, PartitionState};
+use crate::model::topology::Topology;
+use crate::sched::Capacities;
+use crate::spec::capacity::Capacity;
 
 /// Four CPUs, 1000 MB and two GPUs, and these partitions.
 fn divided(partitions: impl IntoIterator<Item = Partition>) -> Double {
@@ -65,7 +68,12 @@ fn the_cpus_of_an_account_are_limited_too() {
     assert_eq!(d.started(), [second]);
     // The owner lets them have more.
     let (host, partitions) = (d.core.config().host.clone(), d.core.config().all_partitions.clone());
-    d.act(|core, cx| core.set_site(host, partitions, Vec::new(), cx.now));
+    d.act(|core, cx| {
+        core.set_config(
+            Config { host, all_partitions: partitions, limits: Vec::new(), ..core.config().clone() },
+            cx.now,
+        )
+    });
     d.plan();
     assert_eq!(d.reason(never), Reason::Resources);
 }
@@ -239,12 +247,108 @@ fn a_blocked_job_of_one_part_keeps_nobody_of_another_part_waiting() {
 fn a_node_that_its_owner_takes_out_of_use_starts_nothing() {
     let mut d = divided([named("one")]);
     let reason = NodeReason { text: "new fan".to_owned(), since: d.now, user: "lab".to_owned(), uid: 1001 };
-    d.core.set_drain(Some(reason));
+    d.core.set_drains(Drains { node: Some(reason), ..Drains::default() }, d.now);
     let job = d.submit(ask());
     d.plan();
     assert_eq!((d.state(job), d.reason(job)), (JobState::Pending, Reason::ReqNodeNotAvail));
     assert_eq!(d.core.node_trouble().map(|trouble| trouble.text.as_str()), Some("new fan"));
-    d.core.set_drain(None);
+    d.core.set_drains(Drains::default(), d.now);
     d.plan();
     assert_eq!((d.state(job), d.core.next_due()), (JobState::Running, None));
+}
+
+/// These are out of use.
+fn drained(d: &Double, cpus: &[u32], gpus: &[u32]) -> Drains {
+    let parts = NodeParts { cpus: cpus.iter().copied().collect(), gpus: gpus.iter().copied().collect() };
+    let reason = NodeReason { text: "dust".to_owned(), since: d.now, user: "lab".to_owned(), uid: 1001 };
+    Drains { node: None, parts: vec![Outage { parts, reason }] }
+}
+
+#[test]
+fn what_its_owner_takes_out_of_use_is_given_out_no_longer_and_jobs_on_it_go_on() {
+    let mut d = Double::new(4, 1000, 2);
+    let goes_on = d.submit(ask().gpus(1));
+    d.plan();
+    let drains = drained(&d, &[0, 3], &[0]);
+    d.act(|core, cx| core.set_drains(drains, cx.now));
+    let (wide, both, small) = (d.submit(ask().cpus(3)), d.submit(ask().gpus(2)), d.submit(ask().cpus(2).gpus(1)));
+    d.plan();
+    assert_eq!([goes_on, small].map(|id| d.state(id)), [JobState::Running; 2]);
+    let alloc = d.core.job(small).unwrap().run.alloc.clone().unwrap();
+    assert_eq!((alloc.cpu_ids, alloc.gpu_ids), (vec![1, 2], vec![1]));
+    assert_eq!([wide, both].map(|id| d.reason(id)), [Reason::ReqNodeNotAvail; 2], "they keep nobody else waiting");
+    assert_eq!(d.core.closed_cpus(), 1);
+    let alone = d.submit(ask().exclusive());
+    [goes_on, small].into_iter().for_each(|id| d.exit(id, 0));
+    assert_eq!(d.core.job(alone).unwrap().run.alloc.as_ref().unwrap().cpu_ids, [1, 2], "all that there is");
+    assert_eq!(d.core.closed_cpus(), 2);
+    d.act(|core, cx| core.set_drains(Drains::default(), cx.now));
+    d.exit(alone, 0);
+    assert_eq!([wide, both].map(|id| d.state(id)), [JobState::Running; 2]);
+}
+
+#[test]
+fn parts_that_the_host_does_not_have_are_refused_with_what_there_is() {
+    let mut d = Double::new(4, 1000, 2);
+    let parts = |d: &Double, cpus: &[u32], gpus: &[u32]| drained(d, cpus, gpus).all_parts();
+    assert_eq!(d.core.check_parts(&parts(&d, &[0, 3], &[1])), Ok(()));
+    let refused = d.core.check_parts(&parts(&d, &[3, 4, 5], &[2])).unwrap_err().to_string();
+    assert_eq!(refused, "this host has no CPU 4-5, GPU 2: it has CPU 0-3, GPU 0-1");
+    // A GPU that is lost may be taken out of use before it is back.
+    let mut host = d.core.config().host.clone();
+    host.lost_gpus = vec![host.gpus.remove(0)];
+    let partitions = d.core.config().all_partitions.clone();
+    d.act(|core, cx| core.set_host(host, partitions, cx.now));
+    assert_eq!(d.core.check_parts(&parts(&d, &[], &[0])), Ok(()));
+    let told: Vec<String> = d.core.outages().into_iter().map(|(_, trouble)| trouble.text).collect();
+    assert_eq!(told, ["GPU 0: not found any more"]);
+}
+
+/// The machine has these CPUs of four now, and so much memory.
+fn sees(d: &mut Double, cpus: &[u32], mem_mb: u64) {
+    let places =
+        Topology::uniform(1, 4, 1).places().iter().filter(|place| cpus.contains(&place.cpu)).copied().collect();
+    d.act(|core, cx| core.on_machine_seen(Machine { topology: Topology::new(places), mem_mb }, cx.now));
+}
+
+#[test]
+fn what_the_machine_loses_is_given_out_no_longer_until_it_is_back() {
+    let mut d = Double::new(4, 1000, 0);
+    let goes_on = d.submit(ask().cpus(2));
+    d.plan();
+    sees(&mut d, &[0, 3], 700);
+    assert_eq!(d.core.losses(), ["CPU 1-2: offline", "300 MB of memory: gone"]);
+    assert_eq!(d.core.parts_out(goes_on).to_string(), "CPU 1");
+    sees(&mut d, &[0, 2, 3], 700);
+    assert_eq!(d.core.losses(), ["CPU 1: offline", "300 MB of memory: gone"]);
+    let (next, last) = (d.submit(ask()), d.submit(ask()));
+    d.plan();
+    assert_eq!((d.state(goes_on), d.state(next)), (JobState::Running, JobState::Running));
+    // The job on the CPU that is gone runs on one of the others now.
+    assert_eq!(d.reason(last), Reason::Resources);
+    // The owner's file is read again: what is lost stays so.
+    let config = d.core.config().clone();
+    d.act(|core, cx| core.set_config(config, cx.now));
+    assert_eq!((d.core.config().host.cpu_ids.clone(), d.core.config().host.mem_mb), (vec![0, 2, 3], 700));
+    sees(&mut d, &[0, 1, 2, 3], 1000);
+    d.plan();
+    assert_eq!((d.core.losses().is_empty(), d.state(last)), (true, JobState::Running));
+    assert_eq!(d.core.config().host.cpu_ids, [0, 1, 2, 3]);
+}
+
+#[test]
+fn what_is_lost_is_replaced_by_what_was_kept_back_and_by_no_number_that_no_cpu_has() {
+    let mut d = Double::new(4, 1000, 0);
+    let given = |d: &mut Double, cpus: Capacity| {
+        let capacities = Capacities { cpus: Some(cpus), mem_mb: None };
+        let config = Config { capacities, ..d.core.config().clone() };
+        d.act(|core, cx| core.set_config(config, cx.now));
+        d.core.config().host.cpu_ids.clone()
+    };
+    sees(&mut d, &[0, 2, 3], 1000);
+    assert_eq!(given(&mut d, Capacity::Amount(2)), [0, 2]);
+    assert_eq!(given(&mut d, Capacity::Amount(4)), [0, 2, 3]);
+    assert_eq!(given(&mut d, Capacity::Amount(6)), [0, 2, 3, 4, 5]);
+    assert_eq!(given(&mut d, Capacity::KeptBack(1)), [0, 2]);
+    assert_eq!(given(&mut d, Capacity::Percent(200)), [0, 2, 3, 4, 5, 6]);
 }

@@ -1,6 +1,7 @@
 //! Steps inside an allocation.
 
 use super::*;
+use crate::model::node::{Drains, NodeParts, NodeReason, Outage};
 
 #[test]
 fn a_job_that_reached_its_limit_is_a_timeout_however_it_ended_then() {
@@ -151,4 +152,43 @@ fn cancelling_and_signalling_a_step_leaves_its_job_alone() {
     assert_eq!(d.state(job), JobState::Running);
     let unknown = JobRef { step: Some(StepId::Num(9)), ..sel };
     assert_eq!(d.cancel(&unknown), Err(Refusal::UnknownStep));
+}
+
+#[test]
+fn a_gpu_out_of_use_is_no_steps() {
+    let mut d = Double::new(4, 1000, 2);
+    let job = d.submit(ask().allocation().cpus(4).gpus(2));
+    d.plan();
+    let drain = |d: &mut Double, gpus: &[u32]| {
+        let reason = NodeReason { text: "dust".to_owned(), since: d.now, user: "lab".to_owned(), uid: 1001 };
+        let parts = NodeParts { gpus: gpus.iter().copied().collect(), ..NodeParts::default() };
+        let outages = (!gpus.is_empty()).then_some(Outage { parts, reason });
+        d.act(|core, cx| {
+            core.set_drains(Drains { node: None, parts: outages.into_iter().collect() }, cx.now);
+            core.tell_outages(cx);
+        });
+    };
+    let with = |count, overlap| {
+        let gpu = GpuRequest { total: count, ..GpuRequest::default() };
+        StepRequest { gpu, cpus_per_task: Some(1), overlap, ..step(1) }
+    };
+    let gpus = |d: &mut Double, request| match create(d, job, request, 7).unwrap() {
+        StepStart::Now(_, alloc) => Some(alloc.gpu_ids),
+        StepStart::Waits => None,
+    };
+    drain(&mut d, &[0]);
+    let refused = create(&mut d, job, with(Some(2), true), 7).unwrap_err().lines("srun");
+    assert_eq!(
+        refused,
+        [
+            "GPU 0 out of use in this job (sinfo -R tells why): too few are left for this step",
+            "srun: Invalid generic resource (gres) specification"
+        ]
+    );
+    assert_eq!([gpus(&mut d, with(Some(1), true)), gpus(&mut d, with(None, false))], [Some(vec![1]), Some(vec![1])]);
+    assert_eq!([gpus(&mut d, with(Some(1), false)), gpus(&mut d, with(Some(1), false))], [Some(vec![1]), None]);
+    d.effects.clear();
+    drain(&mut d, &[]);
+    let launched = |effect: &Effect| matches!(effect, Effect::LaunchStep { alloc, .. } if alloc.gpu_ids == [0]);
+    assert!(d.effects.iter().any(launched), "{:?}", d.effects);
 }

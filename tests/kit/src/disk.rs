@@ -8,6 +8,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Whether so many bytes are free there, and programs can be executed.
+pub fn has_room(at: &Path, bytes: u64) -> bool {
+    let Ok(place) = CString::new(at.as_os_str().as_bytes()) else { return false };
+    // SAFETY: numbers, for which zeros are a value.
+    let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the text ends with a zero byte, and both live until the call returns.
+    let done = unsafe { libc::statvfs(place.as_ptr(), &raw mut found) };
+    done == 0 && found.f_flag & libc::ST_NOEXEC == 0 && found.f_bavail.saturating_mul(found.f_frsize) >= bytes
+}
+
 /// From now on no file of this process may grow beyond so many bytes (RLIMIT_FSIZE): with 0 each write to a file fails.
 /// `None`: as large as they like. What the process started before is not touched.
 #[track_caller]

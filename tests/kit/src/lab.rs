@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// The owner's file.
+const CONFIG: &str = "slotd.toml";
+
 /// A daemon whose root lies in a directory of its own; dropping it ends it.
 pub struct Lab {
     pub dir: tempfile::TempDir,
@@ -14,7 +17,13 @@ pub struct Lab {
 impl Lab {
     /// A daemon with so many CPUs and a root of its own.
     pub fn start(cpus: u32) -> Lab {
+        Lab::with(cpus, "")
+    }
+
+    /// One whose owner says this in `slotd.toml`.
+    pub fn with(cpus: u32, config: &str) -> Lab {
         let dir = tempfile::tempdir().expect("a temporary directory");
+        std::fs::write(dir.path().join(CONFIG), config).expect("a file in it");
         let daemon = serve(dir.path(), cpus);
         Lab { dir, cpus, daemon }
     }
@@ -62,6 +71,7 @@ fn serve(dir: &Path, cpus: u32) -> Child {
         .arg("daemon")
         .env("SLOTD_ROOT", dir.join("root"))
         .env("SLOTD_CPUS", cpus.to_string())
+        .env("SLOTD_CONFIG", dir.join(CONFIG))
         // A long history stays.
         .env("SLOTD_KEEP_JOBS", "unlimited")
         .stderr(Stdio::null())
@@ -70,6 +80,19 @@ fn serve(dir: &Path, cpus: u32) -> Child {
     let ready = crate::until(|| crate::wire::connect(&dir.join("root")).ok());
     assert!(ready.is_some(), "the daemon does not answer");
     daemon
+}
+
+/// How long HyperQueue takes for so many runs of a program on two CPUs; `None` where the Python that `SLOTD_BENCH_PYTHON` names
+/// does not have it.
+pub fn hyperqueue(dir: &Path, count: u32, program: &Path) -> Option<Duration> {
+    let python = std::env::var("SLOTD_BENCH_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let has_it = Command::new(&python).args(["-c", "import hyperqueue"]).output();
+    has_it.ok().filter(|out| out.status.success())?;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/hq_tasks.py");
+    let out = Command::new(&python).arg(script).arg(count.to_string()).arg(program).current_dir(dir).output();
+    let text = String::from_utf8_lossy(&out.expect("python").stdout).into_owned();
+    let secs = text.lines().find_map(|line| line.strip_prefix("seconds ")).expect("its seconds");
+    Some(Duration::from_secs_f64(secs.parse().expect("a number")))
 }
 
 /// Minimum and median in milliseconds.

@@ -14,7 +14,9 @@ pub mod limits;
 pub mod loads;
 pub mod proc;
 pub mod scripts;
+pub mod spooler;
 pub mod trace;
+pub mod turns;
 pub mod wal;
 pub mod wire;
 
@@ -31,12 +33,18 @@ use std::time::{Duration, Instant};
 /// Longer than anything here takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Where Linux has a file system in memory for everybody.
+const MEMORY: &str = "/dev/shm";
+
+/// More than all tests have there at one time, in bytes.
+const ROOM: u64 = 1 << 30;
+
 /// How long a condition rests between two looks at it.
 const LOOK: Duration = Duration::from_millis(10);
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 22] = [
     "slotd", "sbatch", "srun", "salloc", "squeue", "sacct", "scontrol", "scancel", "sinfo", "sstat", "sattach",
-    "sprio", "sdiag", "seff", "sjobmgr",
+    "sprio", "sdiag", "seff", "sjobmgr", "sacctmgr", "sshare", "sbcast", "strigger", "sreport", "scrontab", "sgather",
 ];
 
 /// Waits until `look` gives something. `None` at the deadline.
@@ -56,6 +64,16 @@ pub fn until_within<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) 
         }
         thread::sleep(LOOK);
     }
+}
+
+/// A directory that is removed when the test ends. It is in memory where there is room: files that live for a second cost
+/// a disk much, and show nothing more on it. TMPDIR names another place.
+pub fn tempdir() -> tempfile::TempDir {
+    let mut builder = tempfile::Builder::new();
+    let builder = builder.prefix("slotd-");
+    let in_memory = std::env::var_os("TMPDIR").is_none() && disk::has_room(Path::new(MEMORY), ROOM);
+    let made = if in_memory { builder.tempdir_in(MEMORY) } else { builder.tempdir() };
+    made.expect("a temporary directory")
 }
 
 /// What a command said and how it ended.
@@ -135,7 +153,7 @@ impl Setup {
     /// The directories, and no daemon yet.
     #[track_caller]
     pub fn prepare(self) -> Slotd {
-        let dir = tempfile::Builder::new().prefix("slotd-").tempdir().expect("a temporary directory");
+        let dir = tempdir();
         let base = dir.path().canonicalize().expect("the temporary directory exists");
         let root = match self.deep {
             false => base.join("root"),
@@ -451,6 +469,13 @@ impl Slotd {
         found.unwrap_or_else(|| panic!("no {key} in {}", all.text())).to_owned()
     }
 
+    /// What slotd says about the job, if anything.
+    #[track_caller]
+    pub fn system_comment(&self, id: u32) -> String {
+        let shown = self.cmd("scontrol", &["show", "job", &id.to_string()]).ok().stdout;
+        shown.lines().find_map(|line| line.trim().strip_prefix("SystemComment=")).unwrap_or_default().to_owned()
+    }
+
     /// Sets a job's time limit in seconds, which no command line can say: whole minutes are what it knows.
     #[track_caller]
     pub fn limit(&self, id: u32, secs: u64) {
@@ -758,6 +783,21 @@ impl Running {
     pub fn wait_stderr(&mut self, text: &str) {
         let said = until(|| self.stderr.so_far().contains(text).then_some(()));
         assert!(said.is_some(), "`{}` does not say {text:?} but {:?}", self.line, self.stderr.so_far());
+    }
+
+    /// Waits until a line with this text stands on standard output: that line.
+    #[track_caller]
+    pub fn wait_stdout(&mut self, text: &str) -> String {
+        let line = |so_far: String| {
+            so_far
+                .split_inclusive('\n')
+                .find(|l| l.contains(text) && l.ends_with('\n'))
+                .map(|l| l.trim_end().to_owned())
+        };
+        let said = until(|| line(self.stdout.so_far()));
+        said.unwrap_or_else(|| {
+            panic!("`{}` does not say {text:?} but {:?}, {:?}", self.line, self.stdout.so_far(), self.stderr.so_far())
+        })
     }
 
     /// Waits for the end, and for the end of its output.

@@ -9,21 +9,21 @@ pub struct Load {
     pub command: &'static str,
     /// The most memory at a time, MB; what the programs themselves need comes on top.
     pub rss_mb: Option<f64>,
-    /// CPU time, seconds; the start of the programs comes on top.
-    pub cpu_secs: Option<f64>,
+    /// CPU time is what it uses.
+    pub is_busy: bool,
 }
 
 /// What each load tries to hide from who looks now and then.
 pub const LOADS: [Load; 9] = [
-    Load { name: "one process of 200 MB", command: "helper eat 200", rss_mb: Some(200.0), cpu_secs: None },
-    Load { name: "five of 30 MB for 0.6 s", command: "helper own 5 30 600", rss_mb: Some(150.0), cpu_secs: None },
-    Load { name: "100 MB that five share", command: "helper shared 5 100 600", rss_mb: Some(100.0), cpu_secs: None },
-    Load { name: "a peak of 0.2 s", command: "helper peak 150 200", rss_mb: Some(150.0), cpu_secs: Some(0.93) },
-    Load { name: "two that grow slowly", command: "helper grow 60 2500", rss_mb: Some(120.0), cpu_secs: None },
-    Load { name: "a file that is mapped", command: "helper map 120 400", rss_mb: Some(120.0), cpu_secs: None },
-    Load { name: "a file that is read", command: "helper read 300 400", rss_mb: Some(0.0), cpu_secs: None },
-    Load { name: "a child nobody waits for", command: "helper unwaited 1", rss_mb: None, cpu_secs: Some(1.0) },
-    Load { name: "forty short children", command: "helper short 40 25", rss_mb: None, cpu_secs: Some(1.0) },
+    Load { name: "one process of 200 MB", command: "helper eat 200", rss_mb: Some(200.0), is_busy: false },
+    Load { name: "five of 30 MB for 0.6 s", command: "helper own 5 30 600", rss_mb: Some(150.0), is_busy: false },
+    Load { name: "100 MB that five share", command: "helper shared 5 100 600", rss_mb: Some(100.0), is_busy: false },
+    Load { name: "a peak of 0.2 s", command: "helper peak 150 200", rss_mb: Some(150.0), is_busy: true },
+    Load { name: "two that grow slowly", command: "helper grow 60 2500", rss_mb: Some(120.0), is_busy: false },
+    Load { name: "a file that is mapped", command: "helper map 120 400", rss_mb: Some(120.0), is_busy: false },
+    Load { name: "a file that is read", command: "helper read 300 400", rss_mb: Some(0.0), is_busy: false },
+    Load { name: "a child nobody waits for", command: "helper unwaited 1", rss_mb: None, is_busy: true },
+    Load { name: "forty short children", command: "helper short 40 25", rss_mb: None, is_busy: true },
 ];
 
 /// Starts the load.
@@ -31,15 +31,33 @@ pub fn start(slotd: &Slotd, load: &Load) -> u32 {
     slotd.wrap(&[], &format!("exec {}", load.command))
 }
 
-/// The memory in MB and the CPU time in seconds that sacct tells of a load, when it has ended.
-pub fn told(slotd: &Slotd, job: u32) -> (f64, f64) {
+/// What sacct tells of a load that has ended, and the truth as far as only the load itself knows it.
+#[derive(Clone, Copy)]
+pub struct Told {
+    pub mb: f64,
+    /// CPU time.
+    pub secs: f64,
+    /// What the kernel counted for its processes.
+    pub true_secs: f64,
+}
+
+impl Told {
+    /// Whether the CPU time is told within five percent, and the hundredth of a second in which the kernel counts.
+    pub fn has_true_time(&self) -> bool {
+        (self.secs - self.true_secs).abs() <= self.true_secs * 0.05 + 0.02
+    }
+}
+
+pub fn told(slotd: &Slotd, job: u32) -> Told {
     slotd.wait_state(job, "COMPLETED");
     let step = format!("{job}.batch");
     let told = slotd.cmd("sacct", &["-nP", "--noconvert", "-o", "MaxRSS,TotalCPU", "-j", &step]).ok();
     let (rss, cpu) = told.text().split_once('|').expect("two fields");
     let kb: f64 = rss.trim_end_matches('K').parse().expect("a number");
     let secs = cpu.split(':').fold(0.0, |sum, part| sum * 60.0 + part.parse::<f64>().expect("a number"));
-    (kb / 1024.0, secs)
+    let output = slotd.output(job);
+    let said = output.lines().filter_map(|line| line.strip_prefix("cpu_us ")?.parse::<f64>().ok());
+    Told { mb: kb / 1024.0, secs, true_secs: said.sum::<f64>() / 1e6 }
 }
 
 /// The heads of the columns of [`row`].
@@ -47,19 +65,14 @@ pub fn heads(title: &str) -> String {
     format!("{title:26} {:>10} {:>10} {:>8}   {:>8} {:>8} {:>8}", "MB", "told", "error", "CPU s", "told", "error")
 }
 
-/// What is told of a load, beside the truth.
-pub fn row(load: &Load, (mb, secs): (f64, f64)) -> String {
-    let truth = |truth: Option<f64>| truth.map_or("-".to_owned(), |truth| format!("{truth:.2}"));
-    let error = |truth: Option<f64>, told: f64| match truth {
-        Some(truth) if truth > 0.0 => format!("{:+.1} %", (told - truth) / truth * 100.0),
-        _ => "-".to_owned(),
-    };
+/// What is told of a load, beside the truth. The error of little CPU time says nothing.
+pub fn row(load: &Load, told: Told) -> String {
+    let error = |truth: f64, told: f64| format!("{:+.1} %", (told - truth) / truth * 100.0);
+    let rss = load.rss_mb.map_or("-".to_owned(), |mb| format!("{mb:.2}"));
+    let of_rss = load.rss_mb.filter(|mb| *mb > 0.0).map_or("-".to_owned(), |mb| error(mb, told.mb));
+    let of_cpu = if load.is_busy { error(told.true_secs, told.secs) } else { "-".to_owned() };
     format!(
-        "{:26} {:>10} {mb:>10.2} {:>8}   {:>8} {secs:>8.2} {:>8}",
-        load.name,
-        truth(load.rss_mb),
-        error(load.rss_mb, mb),
-        truth(load.cpu_secs),
-        error(load.cpu_secs, secs),
+        "{:26} {rss:>10} {:>10.2} {of_rss:>8}   {:>8.2} {:>8.2} {of_cpu:>8}",
+        load.name, told.mb, told.true_secs, told.secs
     )
 }

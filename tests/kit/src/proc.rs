@@ -120,6 +120,13 @@ pub fn cpu_ticks(pid: i32) -> u64 {
     ticks(11) + ticks(12)
 }
 
+/// What it has in memory, KiB.
+pub fn resident_kib(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().next().and_then(|kib| kib.parse().ok()).unwrap_or(0)
+}
+
 /// How often it was woken up: voluntary context switches of all its threads.
 pub fn wakeups(pid: i32) -> u64 {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();

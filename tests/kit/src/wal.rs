@@ -32,6 +32,17 @@ impl Written {
     }
 }
 
+/// Whether a text stands in what was committed since the log was last begun anew.
+pub fn is_committed(path: &Path, text: &str) -> bool {
+    let log = fs::read(path.with_extension("db-wal")).expect("a log");
+    let number = |at: usize| u32::from_be_bytes(log[at..at + 4].try_into().expect("four bytes"));
+    let salt = &log[16..24];
+    let pages = (HEADER..).step_by(PAGE_HEADER + number(8) as usize);
+    let last = pages.take_while(|at| log.get(at + 8..at + 16) == Some(salt)).filter(|at| number(at + 4) > 0).last();
+    let end = last.map_or(0, |at| (at + PAGE_HEADER + number(8) as usize).min(log.len()));
+    log[..end].windows(text.len()).any(|part| part == text.as_bytes())
+}
+
 impl Sub for Written {
     type Output = Written;
 

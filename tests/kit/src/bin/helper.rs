@@ -6,13 +6,16 @@
 //!   microseconds since 1970.
 //! - `helper unwaited SECS` ends after a child that nobody waits for, in a session of its own, has used so much CPU time.
 //! - `helper own COUNT MB MS`, `shared COUNT MB MS`, `peak MB MS`, `grow MB MS`, `map MB MS`, `read MB MS`, `short COUNT MS` and
-//!   `burn MS` are loads whose use is known, see `helper/load.rs`.
+//!   `burn MS` are loads whose use is known, see `helper/load.rs`. In the end they say what CPU time they have used.
+//! - `helper rank VERSION` is a rank of an MPI program that speaks this version of PMI, see `helper/rank.rs`.
 //! - `helper play WORD…` tells in a log what becomes of it, see `helper/play.rs`.
 
 #[path = "../helper/load.rs"]
 mod load;
 #[path = "../helper/play.rs"]
 mod play;
+#[path = "../helper/rank.rs"]
+mod rank;
 
 use std::io::Write;
 use std::thread::sleep;
@@ -37,7 +40,7 @@ fn main() {
     match (words.first().map(String::as_str), numbers.as_slice()) {
         (Some("ignore"), signals) => ignore(signals),
         (Some("eat"), [mb]) => eat(*mb as usize),
-        (Some("fill"), [mb]) => load::fill(*mb),
+        (Some("fill"), [mb]) => return load::fill(*mb),
         (Some("unwaited"), [secs]) => unwaited(Duration::from_secs(*secs as u64)),
         (Some("own"), [count, mb, ms]) => load::own(*count, *mb, *ms),
         (Some("shared"), [count, mb, ms]) => load::shared(*count, *mb, *ms),
@@ -46,9 +49,12 @@ fn main() {
         (Some("map"), [mb, ms]) => load::map(*mb, *ms),
         (Some("read"), [mb, ms]) => load::read(*mb, *ms),
         (Some("short"), [count, ms]) => load::short(*count, *ms),
-        (Some("burn"), [ms]) => load::burn(Duration::from_millis(*ms as u64)),
+        (Some("rank"), [version]) => return rank::rank(*version),
+        // Who has started it counts it.
+        (Some("burn"), [ms]) => return load::burn(Duration::from_millis(*ms as u64)),
         _ => panic!("helper: {words:?}: see its source"),
     }
+    load::say_cpu_time();
 }
 
 fn ignore(signals: &[i32]) {

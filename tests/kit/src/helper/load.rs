@@ -1,6 +1,7 @@
 //! Loads whose use of memory and CPU is known: what slotd measures is compared with it.
 
 use std::hint::black_box;
+use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,10 +9,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 unsafe extern "C" {
     fn fork() -> i32;
     fn wait(status: *mut i32) -> i32;
+    fn getrusage(who: i32, usage: *mut i64) -> i32;
     fn clock() -> std::ffi::c_long;
     fn mmap(at: usize, bytes: usize, protection: i32, flags: i32, fd: i32, offset: i64) -> *const u8;
 }
 
+const RUSAGE_SELF: i32 = 0;
+const RUSAGE_CHILDREN: i32 = -1;
 const PROT_READ: i32 = 1;
 const PROT_WRITE: i32 = 2;
 const MAP_SHARED: i32 = 1;
@@ -48,8 +52,7 @@ fn children(count: i32, load: impl Fn()) {
             std::process::exit(0);
         }
     }
-    // SAFETY: nobody wants to know the status.
-    while unsafe { wait(std::ptr::null_mut()) } > 0 {}
+    wait_for_all();
 }
 
 /// Uses so much CPU time.
@@ -60,13 +63,47 @@ pub fn burn(time: Duration) {
     }
 }
 
-/// So many processes, each with so much memory of its own, for so long.
+/// Processes that wait for each other: what they do next, all do at the same time.
+struct Meeting {
+    count: i32,
+    come: (PipeReader, PipeWriter),
+    go: (PipeReader, PipeWriter),
+}
+
+impl Meeting {
+    fn of(count: i32) -> Meeting {
+        Meeting { count, come: pipe().expect("a pipe"), go: pipe().expect("a pipe") }
+    }
+
+    /// In each of them.
+    fn wait(&self) {
+        (&self.come.1).write_all(&[1]).expect("it holds the other end");
+        (&self.go.0).read_exact(&mut [0]).expect("it holds the other end");
+    }
+
+    /// In the process that has made them.
+    fn lead(&self) {
+        let mut all = vec![0; self.count as usize];
+        (&self.come.0).read_exact(&mut all).expect("all come");
+        (&self.go.1).write_all(&all).expect("it holds the other end");
+    }
+}
+
+/// So many processes, each with so much memory of its own, which all have together for so long.
 pub fn own(count: i32, mb: i32, ms: i32) {
-    children(count, || {
-        let held = memory(mb);
-        sleep(millis(ms));
-        drop(held);
-    });
+    let meeting = Meeting::of(count);
+    for _ in 0..count {
+        // SAFETY: this process has one thread.
+        if unsafe { fork() } == 0 {
+            let held = memory(mb);
+            meeting.wait();
+            sleep(millis(ms));
+            drop(held);
+            std::process::exit(0);
+        }
+    }
+    meeting.lead();
+    wait_for_all();
 }
 
 /// Memory that so many processes share for so long.
@@ -87,17 +124,32 @@ pub fn peak(mb: i32, ms: i32) {
     burn(millis(900));
 }
 
-/// One process that grows to so much in so long a time, beside one that sleeps.
+/// Two processes that grow to so much in so long a time. Who is there first waits for the other, so that both have their most at
+/// the same time, for a moment.
 pub fn grow(mb: i32, ms: i32) {
-    children(2, || {
-        let held: Vec<Vec<u8>> = (0..mb)
-            .map(|_| {
-                sleep(millis(ms) / mb as u32);
-                memory(1)
-            })
-            .collect();
-        black_box(&held);
-    });
+    let meeting = Meeting::of(2);
+    for _ in 0..2 {
+        // SAFETY: this process has one thread.
+        if unsafe { fork() } == 0 {
+            let held: Vec<Vec<u8>> = (0..mb)
+                .map(|_| {
+                    sleep(millis(ms) / mb as u32);
+                    memory(1)
+                })
+                .collect();
+            meeting.wait();
+            sleep(millis(100));
+            black_box(&held);
+            std::process::exit(0);
+        }
+    }
+    meeting.lead();
+    wait_for_all();
+}
+
+fn wait_for_all() {
+    // SAFETY: nobody wants to know the status.
+    while unsafe { wait(std::ptr::null_mut()) } > 0 {}
 }
 
 /// Maps a file of so much, which it makes, and reads all of it.
@@ -129,6 +181,18 @@ fn tempfile(mb: i32) -> std::fs::File {
     let block = vec![1u8; 1 << 20];
     (0..mb).for_each(|_| std::io::Write::write_all(&mut file, &block).expect("room for it"));
     file
+}
+
+/// Says how much CPU time this process has used, with those that it waited for, in microseconds.
+pub fn say_cpu_time() {
+    let used = |who: i32| {
+        // utime and stime in seconds and microseconds come first of 18 numbers (getrusage(2)).
+        let mut numbers = [0i64; 18];
+        // SAFETY: there is room for all of it.
+        assert_eq!(unsafe { getrusage(who, numbers.as_mut_ptr()) }, 0);
+        (numbers[0] + numbers[2]) * 1_000_000 + numbers[1] + numbers[3]
+    };
+    println!("cpu_us {}", used(RUSAGE_SELF) + used(RUSAGE_CHILDREN));
 }
 
 /// So many processes, one after the other, each with so much CPU time.

@@ -1,0 +1,86 @@
+//! What has changed, on its way to a client that watches.
+//!
+//! A feed holds one message at most: what changes before the client asks for it is added. So it takes little memory however
+//! slow the client is, and nobody waits for it.
+
+use crate::model::changed::Changed;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tokio::sync::Notify;
+
+/// The client's end.
+#[derive(Debug)]
+pub struct Feed(Arc<Slot>);
+
+/// The scheduler's end.
+#[derive(Debug)]
+pub struct FeedSender(Weak<Slot>);
+
+#[derive(Debug, Default)]
+struct Slot {
+    changed: Mutex<Changed>,
+    filled: Notify,
+}
+
+impl Feed {
+    /// It begins with everything, since its client knows nothing yet.
+    pub fn new() -> Feed {
+        Feed(Arc::new(Slot { changed: Mutex::new(Changed::everything()), filled: Notify::new() }))
+    }
+
+    pub fn sender(&self) -> FeedSender {
+        FeedSender(Arc::downgrade(&self.0))
+    }
+
+    /// What has changed since this was last asked; waits until something has. Nothing is lost where it is not waited for
+    /// to its end.
+    pub async fn next(&self) -> Changed {
+        loop {
+            let changed = self.0.with(std::mem::take);
+            if !changed.is_empty() {
+                return changed;
+            }
+            self.0.filled.notified().await;
+        }
+    }
+}
+
+impl FeedSender {
+    /// False where the client is gone.
+    #[must_use]
+    pub fn add(&self, changed: &Changed) -> bool {
+        let Some(slot) = self.0.upgrade() else { return false };
+        slot.with(|waiting| waiting.add(changed));
+        slot.filled.notify_one();
+        true
+    }
+}
+
+impl Slot {
+    fn with<T>(&self, work: impl FnOnce(&mut Changed) -> T) -> T {
+        work(&mut self.changed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::JobId;
+    use std::time::Duration;
+    use tokio::time::timeout;
+
+    #[actix_rt::test]
+    async fn a_client_that_is_slow_gets_one_message_later() {
+        tokio::time::pause();
+        let feed = Feed::new();
+        let sender = feed.sender();
+        assert_eq!(feed.next().await, Changed::everything());
+        assert!(timeout(Duration::from_secs(3600), feed.next()).await.is_err(), "nothing has changed");
+        for id in [1, 2] {
+            assert!(sender.add(&Changed::gone(JobId(id))));
+        }
+        assert_eq!(feed.next().await.jobs.len(), 2);
+        assert!(timeout(Duration::from_secs(3600), feed.next()).await.is_err(), "it is told once");
+        drop(feed);
+        assert!(!sender.add(&Changed::node()));
+    }
+}

@@ -1,0 +1,129 @@
+//! Scripts and environments that need not be read from the database: of jobs that are submitted and start in one commit, and
+//! of the array that had the last task started.
+
+use crate::model::JobId;
+use crate::model::change::{Change, LaunchTexts, Texts};
+use std::collections::HashMap;
+
+/// Larger texts of an array are read again for each task: between commits they would be memory that nobody needs.
+const SMALL: usize = 256 << 10;
+
+#[derive(Debug, Default)]
+pub struct FreshTexts {
+    /// Of this commit, for the jobs that start with it.
+    new: HashMap<JobId, Texts>,
+    /// Of the last array. Texts never change, and no number is given twice.
+    last: Option<(JobId, LaunchTexts)>,
+}
+
+impl FreshTexts {
+    /// Keeps what a commit says of the texts of these jobs.
+    pub fn note<'a>(&mut self, jobs: impl Iterator<Item = &'a JobId>, changes: impl Iterator<Item = &'a Change>) {
+        self.new = jobs.map(|job| (*job, Texts::None)).collect();
+        if self.new.is_empty() {
+            return;
+        }
+        for change in changes {
+            if let Change::Insert { job, texts } = change
+                && let Some(place) = self.new.get_mut(&job.id)
+            {
+                *place = texts.clone();
+            }
+        }
+    }
+
+    /// The texts that launch a job. `read` has those of the database.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub fn of<E>(
+        &mut self,
+        job: JobId,
+        read: impl FnOnce(JobId) -> Result<Option<LaunchTexts>, E>,
+    ) -> Result<LaunchTexts, E> {
+        let (owner, is_task) = match self.new.remove(&job) {
+            Some(Texts::New(texts)) => return Ok(texts),
+            Some(Texts::SameAs(array)) => (array, true),
+            Some(Texts::Script(_) | Texts::None) | None => (job, false),
+        };
+        if let Some((known, texts)) = &self.last
+            && *known == owner
+        {
+            return Ok(texts.clone());
+        }
+        let texts = read(owner)?.unwrap_or_default();
+        if is_task && texts.script.len() + texts.env.len() <= SMALL {
+            self.last = Some((owner, texts.clone()));
+        }
+        Ok(texts)
+    }
+
+    /// What was only of this commit is not needed any more.
+    pub fn commit_over(&mut self) {
+        self.new.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Job;
+    use std::convert::Infallible;
+
+    fn texts(script: &str) -> LaunchTexts {
+        LaunchTexts { script: script.as_bytes().to_vec(), env: Vec::new() }
+    }
+
+    fn insert(id: u32, texts: Texts) -> Change {
+        Change::Insert { job: Box::new(Job { id: JobId(id), ..Job::default() }), texts }
+    }
+
+    fn none(job: JobId) -> Result<Option<LaunchTexts>, Infallible> {
+        panic!("the texts of {job} are read")
+    }
+
+    #[test]
+    fn a_job_that_starts_in_the_commit_of_its_submission_needs_no_reading() {
+        let mut fresh = FreshTexts::default();
+        let changes = [insert(1, Texts::New(texts("one"))), insert(2, Texts::New(texts("two")))];
+        fresh.note([JobId(2), JobId(3)].iter(), changes.iter());
+        assert_eq!(fresh.of(JobId(2), none), Ok(texts("two")));
+        let read = |job| Ok::<_, Infallible>((job == JobId(3)).then(|| texts("three")));
+        assert_eq!(fresh.of(JobId(3), read), Ok(texts("three")), "it was submitted before");
+        fresh.commit_over();
+        assert_eq!(fresh.of(JobId(3), |_| Err("it is not kept")), Err("it is not kept"));
+    }
+
+    #[test]
+    fn the_tasks_of_an_array_share_one_reading() {
+        let mut fresh = FreshTexts::default();
+        for (task, is_read) in [(2, true), (3, false), (4, false)] {
+            fresh.note([JobId(task)].iter(), [insert(task, Texts::SameAs(JobId(1)))].iter());
+            let read = |array| {
+                assert!(is_read && array == JobId(1), "task {task}");
+                Ok::<_, Infallible>(Some(texts("array")))
+            };
+            assert_eq!(fresh.of(JobId(task), read), Ok(texts("array")));
+            fresh.commit_over();
+        }
+        // The last task has the number of its array.
+        fresh.note([JobId(1)].iter(), [].iter());
+        assert_eq!(fresh.of(JobId(1), none), Ok(texts("array")));
+    }
+
+    #[test]
+    fn large_texts_of_an_array_are_not_kept() {
+        let mut fresh = FreshTexts::default();
+        let large = LaunchTexts { script: vec![0; SMALL + 1], env: Vec::new() };
+        for task in [2, 3] {
+            fresh.note([JobId(task)].iter(), [insert(task, Texts::SameAs(JobId(1)))].iter());
+            let mut reads = 0;
+            let read = |_| {
+                reads += 1;
+                Ok::<_, Infallible>(Some(large.clone()))
+            };
+            assert_eq!(fresh.of(JobId(task), read).map(|texts| texts.script.len()), Ok(SMALL + 1));
+            assert_eq!(reads, 1);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Following jobs: what the daemon tells of changes, over its restarts, and what that comes to.
+
+use crate::client::connection::{ClientError, Connection, SocketWatch};
+use crate::model::changed::Changed;
+use crate::model::{ExitCode, Job, JobId, JobState};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::Request;
+use crate::sys::paths::Paths;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// What is heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// Where to look again: at everything first, and when another daemon is there.
+    Changed(Changed),
+    /// The daemon is gone; it is waited for.
+    Away,
+}
+
+/// Who hears of all that changes.
+#[derive(Debug)]
+pub struct Follower {
+    paths: Paths,
+    /// `None`: the daemon is away.
+    conn: Option<Connection>,
+    back: SocketWatch,
+    heard: VecDeque<Heard>,
+}
+
+impl Follower {
+    /// # Errors
+    /// The daemon cannot be asked.
+    pub fn new(paths: &Paths) -> Result<Follower, ClientError> {
+        let back = SocketWatch::new(paths)?;
+        let mut conn = Connection::open(paths)?;
+        conn.send(&Request::Watch, &[])?;
+        Ok(Follower { paths: paths.clone(), conn: Some(conn), back, heard: VecDeque::new() })
+    }
+
+    /// What to wait for before [`Self::read`].
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        match &self.conn {
+            Some(conn) => conn.as_fd(),
+            None => self.back.as_fd(),
+        }
+    }
+
+    /// To be called when [`Self::fd`] is readable, then [`Self::next`] until there is no more.
+    ///
+    /// # Errors
+    /// The daemon says what makes no sense.
+    pub fn read(&mut self) -> Result<(), ClientError> {
+        let Some(conn) = &mut self.conn else {
+            self.back.clear();
+            // A socket that nobody listens at yet: the next event tells.
+            let again =
+                Connection::open(&self.paths).and_then(|mut conn| conn.send(&Request::Watch, &[]).map(|()| conn));
+            self.conn = again.ok();
+            return Ok(());
+        };
+        let is_open = conn.fill()?;
+        while let Some(answer) = conn.next_whole()? {
+            match answer {
+                Answer::Changed(changed) => {
+                    self.heard.push_back(Heard::Changed(changed));
+                    conn.send(&Request::Watch, &[])?;
+                }
+                Answer::Refused(why) => return Err(ClientError::Refused(why)),
+                _ => {}
+            }
+        }
+        if !is_open {
+            self.conn = None;
+            self.heard.push_back(Heard::Away);
+            // The next daemon may be there already.
+            self.read()?;
+        }
+        Ok(())
+    }
+
+    /// What has been heard and not been told yet.
+    pub fn next(&mut self) -> Option<Heard> {
+        self.heard.pop_front()
+    }
+
+    /// The next of it, waiting for it.
+    ///
+    /// # Errors
+    /// As of [`Self::read`].
+    pub fn wait(&mut self) -> Result<Heard, ClientError> {
+        loop {
+            if let Some(heard) = self.next() {
+                return Ok(heard);
+            }
+            match poll(&mut [PollFd::new(self.fd(), PollFlags::POLLIN)], PollTimeout::NONE) {
+                Ok(_) => self.read()?,
+                Err(nix::Error::EINTR) => {}
+                Err(e) => return Err(io::Error::from(e).into()),
+            }
+        }
+    }
+}
+
+/// What there is to know of a record in order to say how far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// How many tasks it stands for; 1 but for the rest of an array.
+    pub tasks: usize,
+    pub state: JobState,
+    pub exit: ExitCode,
+}
+
+impl Standing {
+    pub fn of(job: &Job) -> Standing {
+        let tasks = job.compact_tasks().map_or(1, |tasks| tasks.len());
+        Standing { tasks, state: job.run.state, exit: job.run.exit }
+    }
+
+    /// What a shell shows for its end: its exit code, or 128 and the signal; 1 where it ended otherwise than well with
+    /// none.
+    pub fn as_shell(&self) -> u8 {
+        let code = u8::try_from(self.exit.as_shell()).unwrap_or(1);
+        if self.state.is_terminal() && self.state != JobState::Completed { code.max(1) } else { 0 }
+    }
+}
+
+/// Jobs as far as they are known, by record.
+#[derive(Debug, Clone, Default)]
+pub struct Known(BTreeMap<JobId, Standing>);
+
+/// How far jobs are. Each array task counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    pub all: usize,
+    pub over: usize,
+    pub failed: usize,
+    pub running: usize,
+}
+
+impl Known {
+    /// Takes note of a record as it is now; the state that it was in before.
+    pub fn note(&mut self, id: JobId, now: Standing) -> Option<JobState> {
+        self.0.insert(id, now).map(|before| before.state)
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.0.values().all(|job| job.state.is_terminal())
+    }
+
+    pub fn progress(&self) -> Progress {
+        let mut sum = Progress::default();
+        for job in self.0.values() {
+            sum.all += job.tasks;
+            if job.state.is_terminal() {
+                sum.over += job.tasks;
+                sum.failed += if job.state == JobState::Completed { 0 } else { job.tasks };
+            } else if job.state.is_active() {
+                sum.running += job.tasks;
+            }
+        }
+        sum
+    }
+
+    /// The worst exit code of those that are over, as a shell shows it.
+    pub fn worst(&self) -> u8 {
+        self.0.values().map(Standing::as_shell).max().unwrap_or(0)
+    }
+
+    /// Whether this record is one of them.
+    pub fn has(&self, id: JobId) -> bool {
+        self.0.contains_key(&id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standing(tasks: usize, state: JobState, status: i32) -> Standing {
+        Standing { tasks, state, exit: ExitCode::status(status) }
+    }
+
+    #[test]
+    fn each_task_counts_and_the_worst_exit_code_is_kept() {
+        let mut known = Known::default();
+        known.note(JobId(1), standing(8, JobState::Pending, 0));
+        let others = [JobState::Completed, JobState::Failed, JobState::Running, JobState::Cancelled];
+        for (id, state) in (2..).zip(others) {
+            known.note(JobId(id), standing(1, state, if state == JobState::Failed { 3 } else { 0 }));
+        }
+        assert_eq!(known.progress(), Progress { all: 12, over: 3, failed: 2, running: 1 });
+        assert_eq!((known.worst(), known.is_over()), (3, false));
+        assert_eq!(known.note(JobId(1), standing(1, JobState::Timeout, 0)), Some(JobState::Pending));
+        assert_eq!(known.note(JobId(4), standing(1, JobState::Completed, 0)), Some(JobState::Running));
+        assert!(known.is_over());
+    }
+}

@@ -1,0 +1,198 @@
+//! Output files of jobs, shown from a place on and followed as they are written, truncated or replaced.
+//!
+//! The kernel tells of changes; nothing is looked at in between.
+
+use crate::client::relay::Relay;
+use crate::client::tail;
+use crate::model::Timestamp;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use std::collections::BTreeSet;
+use std::fs::{File, Metadata};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+const CHUNK: usize = 64 << 10;
+
+/// The clock of a file system is behind the other by a tick or two, microseconds.
+const TICKS_US: i64 = 20_000;
+
+/// One output file.
+#[derive(Debug)]
+pub struct Log {
+    path: PathBuf,
+    relay: Relay,
+    to_stderr: bool,
+    /// What lies there and was not written since this moment is of somebody else.
+    since: Option<Timestamp>,
+    /// Of the lines that are there at first only these are shown.
+    last: Option<u64>,
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    place: (u64, u64),
+    at: u64,
+}
+
+impl Log {
+    /// `label` stands before each line.
+    pub fn new(path: PathBuf, label: Option<String>, to_stderr: bool) -> Log {
+        let unbuffered = label.is_none();
+        Log { path, relay: Relay::new(label, unbuffered), to_stderr, since: None, last: None, open: None }
+    }
+
+    /// Only its last lines are shown of what is there already.
+    #[must_use]
+    pub fn last(mut self, lines: Option<u64>) -> Log {
+        self.last = lines;
+        self
+    }
+
+    /// The job starts at this moment: what was written before is of an earlier one.
+    #[must_use]
+    pub fn since(mut self, start: Option<Timestamp>) -> Log {
+        self.since = start;
+        self
+    }
+
+    /// Shows what is new.
+    ///
+    /// # Errors
+    /// What the file, or standard output, says. That there is no file is no error.
+    pub fn show(&mut self) -> io::Result<()> {
+        loop {
+            if self.open.is_none() && !self.reopen()? {
+                return Ok(());
+            }
+            self.copy()?;
+            // It may have been replaced by another one of its name.
+            let here = std::fs::metadata(&self.path).ok().map(|meta| place(&meta));
+            let is_same = self.open.as_ref().is_some_and(|open| here.is_none_or(|here| here == open.place));
+            if is_same {
+                return Ok(());
+            }
+            (self.open, self.last) = (None, None);
+        }
+    }
+
+    /// False where there is nothing to read yet.
+    fn reopen(&mut self) -> io::Result<bool> {
+        let meta = match std::fs::metadata(&self.path) {
+            Ok(meta) => meta,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(e) => return Err(e),
+        };
+        // A FIFO or a device has nothing for us.
+        if !meta.is_file() || self.since.is_some_and(|since| is_older(&meta, since)) {
+            return Ok(false);
+        }
+        let mut file = File::open(&self.path)?;
+        let at = self.last.map_or(Ok(0), |lines| tail::start_of_last(&mut file, lines))?;
+        self.open = Some(Open { file, place: place(&meta), at });
+        Ok(true)
+    }
+
+    fn copy(&mut self) -> io::Result<()> {
+        let Some(open) = &mut self.open else { return Ok(()) };
+        // Truncated: it is written anew.
+        if open.file.metadata()?.len() < open.at {
+            open.at = 0;
+        }
+        open.file.seek(SeekFrom::Start(open.at))?;
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            match open.file.read(&mut chunk) {
+                Ok(0) => return Ok(()),
+                Ok(n) => {
+                    open.at += n as u64;
+                    push(&mut self.relay, self.to_stderr, &chunk[..n])?;
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Shows the rest: nothing more is written.
+    ///
+    /// # Errors
+    /// As of [`Self::show`].
+    pub fn finish(mut self) -> io::Result<()> {
+        self.show()?;
+        match self.to_stderr {
+            true => self.relay.finish(&mut io::stderr()),
+            false => self.relay.finish(&mut io::stdout().lock()),
+        }
+    }
+}
+
+fn push(relay: &mut Relay, to_stderr: bool, bytes: &[u8]) -> io::Result<()> {
+    match to_stderr {
+        true => relay.push(bytes, &mut io::stderr()),
+        false => relay.push(bytes, &mut io::stdout().lock()),
+    }
+}
+
+fn place(meta: &Metadata) -> (u64, u64) {
+    (meta.dev(), meta.ino())
+}
+
+fn is_older(meta: &Metadata, since: Timestamp) -> bool {
+    let written = meta.mtime().saturating_mul(1_000_000).saturating_add(meta.mtime_nsec() / 1000);
+    written.saturating_add(TICKS_US) < since.0
+}
+
+/// Waits for changes of files.
+#[derive(Debug)]
+pub struct FileWatch {
+    inotify: Inotify,
+    known: BTreeSet<PathBuf>,
+}
+
+impl FileWatch {
+    /// # Errors
+    /// The kernel has no more of them.
+    pub fn new() -> io::Result<FileWatch> {
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+        Ok(FileWatch { inotify, known: BTreeSet::new() })
+    }
+
+    /// Watches a file, and for one of its name in its directory: in the nearest one above that is there.
+    pub fn add(&mut self, log: &Log) {
+        let in_dir = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
+        for dir in log.path.ancestors().skip(1) {
+            if self.watch(dir, in_dir) {
+                break;
+            }
+        }
+        // A file of this name may be another one than before: the kernel knows those that it has.
+        let in_file = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ATTRIB;
+        let _ = self.inotify.add_watch(&log.path, in_file);
+    }
+
+    fn watch(&mut self, dir: &Path, events: AddWatchFlags) -> bool {
+        if self.known.contains(dir) {
+            return true;
+        }
+        let is_watched = self.inotify.add_watch(dir, events).is_ok();
+        if is_watched {
+            self.known.insert(dir.to_owned());
+        }
+        is_watched
+    }
+
+    /// To be called when it is readable.
+    pub fn clear(&self) {
+        while self.inotify.read_events().is_ok_and(|events| !events.is_empty()) {}
+    }
+}
+
+impl AsFd for FileWatch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inotify.as_fd()
+    }
+}

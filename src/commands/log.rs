@@ -1,0 +1,267 @@
+//! `slotd log`: the output of jobs by their numbers, followed until they end. `slotd run` follows its job by it.
+
+use super::tasks::tell;
+use super::why::refs;
+use super::{Done, ask_daemon, paths, unexpected};
+use crate::args::error::CliError;
+use crate::client::connection::ClientError;
+use crate::client::follow::{Follower, Heard, Known, Standing};
+use crate::client::logs::{FileWatch, Log};
+use crate::model::query::{JobQuery, names_record};
+use crate::model::request::JobKind;
+use crate::model::view::{JobList, JobView};
+use crate::model::{JobId, JobRef, JobState, StepId};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::Request;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+pub struct LogArgs {
+    /// Go on until the jobs have ended, and exit with the worst of their exit codes
+    #[arg(short, long)]
+    follow: bool,
+    /// Standard error alone
+    #[arg(short, long)]
+    error: bool,
+    /// Of what is there, only so many lines of each file
+    #[arg(short = 'n', long, value_name = "LINES")]
+    lines: Option<u64>,
+    /// Jobs: 12, 12_3, 12.batch
+    #[arg(value_name = "JOB", required = true)]
+    jobs: Vec<String>,
+}
+
+/// What is shown of jobs, and how.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Showing {
+    pub error_only: bool,
+    pub lines: Option<u64>,
+    /// Lines begin with the job's name.
+    pub labelled: bool,
+    /// What was written before the job started is of another one.
+    pub is_new: bool,
+}
+
+pub fn run(args: &LogArgs) -> Done {
+    let named = refs(&args.jobs)?;
+    if let Some(step) = named.iter().find(|named| named.step.is_some_and(|step| step != StepId::Batch)) {
+        let why = format!("the output of step {step} goes to its srun, and from there to the output of the job");
+        return Err(
+            CliError::error(1, why).hint(format!("`slotd log {}`, or `sattach {step}` while it runs", step.job))
+        );
+    }
+    let named: Vec<JobRef> = named.into_iter().map(|named| JobRef { step: None, ..named }).collect();
+    let follower = if args.follow { Some(Follower::new(&paths()?)?) } else { None };
+    let views = views(&named)?;
+    for wanted in &named {
+        if !views.iter().any(|view| names_record(wanted, view.id, &view.role)) {
+            return Err(CliError::error(1, format!("there is no job {wanted}")).hint("`sacct` lists all jobs"));
+        }
+    }
+    let is_array = |view: &JobView| view.array_job_id().is_some();
+    let labelled = views.len() > 1 || views.iter().any(is_array) && named.iter().any(|named| named.tasks.is_none());
+    let showing = Showing { error_only: args.error, lines: args.lines, labelled, is_new: false };
+    let mut logs = Logs::new(named, showing, views.iter().any(is_array), args.follow)?;
+    logs.take(views)?;
+    match follower {
+        Some(follower) => logs.follow(follower, None, &mut || Ok(()))?,
+        None => return logs.finish().map(|()| 0),
+    }
+    Ok(logs.known.worst())
+}
+
+/// The jobs as they are now.
+///
+/// # Errors
+/// The daemon cannot be asked.
+pub fn views(named: &[JobRef]) -> Result<Vec<JobView>, CliError> {
+    Ok(fetch(named)??)
+}
+
+/// The same for who follows: none while the daemon is away, since the next one tells to look at everything again.
+///
+/// # Errors
+/// The daemon refuses.
+pub fn views_if_there(named: &[JobRef]) -> Result<Vec<JobView>, CliError> {
+    fetch(named)?.or_else(|error| if error.is_away() { Ok(Vec::new()) } else { Err(error.into()) })
+}
+
+fn fetch(named: &[JobRef]) -> Result<Result<Vec<JobView>, ClientError>, CliError> {
+    let query = JobQuery { without_steps: true, ..JobQuery::of(named.to_vec()) };
+    Ok(match ask_daemon(&paths()?, &Request::Jobs(query), &[]) {
+        Ok((Answer::Jobs(list), _)) => Ok(JobList::whole(list).jobs),
+        Ok((other, _)) => return Err(unexpected(&other)),
+        Err(error) => Err(error),
+    })
+}
+
+fn failed(error: io::Error) -> CliError {
+    CliError::error(1, error.to_string())
+}
+
+/// The output of jobs.
+pub struct Logs {
+    named: Vec<JobRef>,
+    showing: Showing,
+    /// The files of the jobs that have begun and are not over.
+    open: BTreeMap<JobId, Vec<Log>>,
+    pub known: Known,
+    watch: FileWatch,
+    /// Some of the names are of arrays: their tasks become records of their own as they start.
+    has_arrays: bool,
+    tells_ends: bool,
+}
+
+/// What the user does meanwhile. An error ends it.
+type OnSignal<'a> = &'a mut dyn FnMut() -> Result<(), CliError>;
+
+impl Logs {
+    fn new(named: Vec<JobRef>, showing: Showing, has_arrays: bool, tells_ends: bool) -> Result<Logs, CliError> {
+        let watch = FileWatch::new().map_err(failed)?;
+        Ok(Logs { named, showing, open: BTreeMap::new(), known: Known::default(), watch, has_arrays, tells_ends })
+    }
+
+    /// Of one job, which has just been submitted.
+    ///
+    /// # Errors
+    /// The daemon cannot be asked.
+    pub fn of_new(job: JobId, is_array: bool, tells_ends: bool) -> Result<Logs, CliError> {
+        let showing = Showing { labelled: is_array, is_new: true, ..Showing::default() };
+        let mut logs = Logs::new(vec![JobRef::job(job)], showing, is_array, tells_ends)?;
+        logs.take(views(&logs.named)?)?;
+        Ok(logs)
+    }
+
+    /// Takes note of jobs as they are, and shows what they have written.
+    fn take(&mut self, mut views: Vec<JobView>) -> Result<(), CliError> {
+        // Records of an array are not in the order of its tasks.
+        views.sort_by_key(|view| (view.run.start.is_none(), view.run.start));
+        for view in views {
+            let (state, now) = (view.run.state, Standing::of(&view));
+            let before = self.known.note(view.id, now);
+            let has_begun = view.run.start.is_some() && view.request.kind != JobKind::Allocation;
+            if has_begun && !before.is_some_and(JobState::is_terminal) && !self.open.contains_key(&view.id) {
+                let logs = self.logs_of(&view);
+                self.open.insert(view.id, logs);
+            }
+            self.show(view.id)?;
+            if state == JobState::Pending && before.is_some_and(JobState::is_active) {
+                tell(&format!("slotd: job {} is in the queue again\n", view.label()));
+            }
+            if state.is_terminal() {
+                self.close(view.id)?;
+                if self.tells_ends && before != Some(state) {
+                    tell(&format!("slotd: {}\n", how_it_ended(&view)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn logs_of(&mut self, view: &JobView) -> Vec<Log> {
+        let Showing { error_only, lines, labelled, is_new } = self.showing;
+        let is_one = view.std_out == view.std_err;
+        let paths = match (error_only, is_one) {
+            (true, _) => vec![(&view.std_err, false)],
+            (false, true) => vec![(&view.std_out, false)],
+            (false, false) => vec![(&view.std_out, false), (&view.std_err, true)],
+        };
+        let start = view.run.start.filter(|_| is_new && view.run.restarts == 0);
+        let log = |(path, to_stderr): (&String, bool)| {
+            Log::new(PathBuf::from(path), labelled.then(|| view.label()), to_stderr).last(lines).since(start)
+        };
+        let logs: Vec<Log> = paths.into_iter().map(log).collect();
+        logs.iter().for_each(|log| self.watch.add(log));
+        logs
+    }
+
+    fn show(&mut self, job: JobId) -> Result<(), CliError> {
+        for log in self.open.get_mut(&job).into_iter().flatten() {
+            log.show().map_err(failed)?;
+            self.watch.add(log);
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, job: JobId) -> Result<(), CliError> {
+        self.open.remove(&job).into_iter().flatten().try_for_each(Log::finish).map_err(failed)
+    }
+
+    fn finish(&mut self) -> Result<(), CliError> {
+        std::mem::take(&mut self.open).into_values().flatten().try_for_each(Log::finish).map_err(failed)
+    }
+
+    /// Shows what is written until the jobs have ended. `signals` is readable when `on_signal` has something to do.
+    ///
+    /// # Errors
+    /// The daemon, a file or standard output fails, or `on_signal` ends it.
+    pub fn follow(
+        &mut self,
+        mut follower: Follower,
+        signals: Option<BorrowedFd<'_>>,
+        on_signal: OnSignal<'_>,
+    ) -> Result<(), CliError> {
+        while !self.known.is_over() {
+            let mut fds = vec![PollFd::new(follower.fd(), PollFlags::POLLIN)];
+            fds.push(PollFd::new(self.watch.as_fd(), PollFlags::POLLIN));
+            fds.extend(signals.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+            match poll(&mut fds, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(e) => return Err(failed(e.into())),
+            }
+            let is_ready = |at: usize| fds.get(at).and_then(PollFd::revents).is_some_and(|events| !events.is_empty());
+            let (news, files, signal) = (is_ready(0), is_ready(1), is_ready(2));
+            if files {
+                self.watch.clear();
+                for job in self.open.keys().copied().collect::<Vec<_>>() {
+                    self.show(job)?;
+                }
+            }
+            if news {
+                follower.read()?;
+                while let Some(heard) = follower.next() {
+                    self.hear(heard)?;
+                }
+            }
+            if signal {
+                on_signal()?;
+            }
+        }
+        self.finish()
+    }
+
+    fn hear(&mut self, heard: Heard) -> Result<(), CliError> {
+        let changed = match heard {
+            Heard::Away => {
+                tell("slotd: the daemon is away: jobs go on, and it is waited for\n");
+                return Ok(());
+            }
+            Heard::Changed(changed) if changed.all => return self.take(views_if_there(&self.named)?),
+            Heard::Changed(changed) => changed,
+        };
+        // New records may be tasks of an array that is followed.
+        let is_meant = |id: &&JobId| self.known.has(**id) || self.has_arrays;
+        let ids: Vec<JobRef> = changed.jobs.iter().filter(is_meant).map(|id| JobRef::job(*id)).collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let mut found = views_if_there(&ids)?;
+        found.retain(|view| self.named.iter().any(|named| names_record(named, view.id, &view.role)));
+        self.take(found)
+    }
+}
+
+/// `job 12 (fit) is FAILED, exit code 3`
+fn how_it_ended(view: &JobView) -> String {
+    let (label, name, exit) = (view.label(), &view.request.name, view.run.exit);
+    let how = match exit.signal {
+        0 => format!("exit code {}", exit.status),
+        signal => format!("signal {signal}"),
+    };
+    format!("job {label} ({name}) is {}, {how}", view.run.state.name())
+}

@@ -1,0 +1,156 @@
+//! `sbcast`: copies a file to the node of a job, which is this host.
+
+use super::{Done, Entry, ask, origin, unexpected};
+use crate::args::choices::{self, Applet, definition};
+use crate::args::error::{CliError, Mark};
+use crate::args::extra;
+use crate::args::getopt::Operands;
+use crate::args::options::CommonOpts;
+use crate::args::origin::Origin;
+use crate::args::value::value;
+use crate::commands::pages::texts;
+use crate::model::query::JobQuery;
+use crate::model::{JobRef, JobState, Refusal};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::Request;
+use crate::spec;
+use crate::spec::error::shown;
+use clap::Args;
+use std::ffi::OsString;
+use std::fs::{File, FileTimes, OpenOptions};
+use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// This command in the table of all.
+pub const ENTRY: Entry = Entry { applet: APPLET, define: definition::<Sbcast>, run, page: &texts::SBCAST };
+
+const APPLET: Applet = Applet {
+    name: "sbcast",
+    about: "Copy a file to the node of a job, which is this host",
+    operands: Operands::Anywhere,
+    usage_exit: 1,
+    points_to_help: true,
+    extras: &[extra::SBCAST],
+    variables: &[("SBCAST_FORCE", "force"), ("SBCAST_PRESERVE", "preserve")],
+    submission: "",
+};
+
+#[derive(Debug, Clone, Default, Args)]
+pub struct Sbcast {
+    #[command(flatten)]
+    pub common: CommonOpts,
+    /// Print this help
+    #[arg(long)]
+    pub help: bool,
+    /// Replace the file that is there
+    #[arg(short, long)]
+    pub force: bool,
+    /// The job; within one it is that one
+    #[arg(short, long, value_name = "JOB", value_parser = value(job))]
+    pub jobid: Option<JobRef>,
+    /// Keep the mode and the times of the file
+    #[arg(short, long)]
+    pub preserve: bool,
+    /// The file, and what the copy is called
+    #[arg(value_name = "SOURCE DEST")]
+    pub operands: Vec<String>,
+}
+
+fn job(text: &str) -> Result<JobRef, CliError> {
+    spec::ids::parse_job(text).map_err(|_| CliError::error(1, format!("Invalid job id: {}", shown(text))))
+}
+
+/// Where Slurm's call could not be made at all.
+const UNUSABLE: i32 = 255;
+
+pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sbcast, CliError> {
+    let (mut args, _) = choices::parse::<Sbcast>(APPLET, argv, origin)?;
+    if args.operands.len() != 2 {
+        let text = format!("Need two file names, have {} names", args.operands.len());
+        let refusal = CliError::new(Mark::Bare, 1, text);
+        return Err(refusal.and(Mark::Bare, "Try \"sbcast --help\" for more information"));
+    }
+    if args.operands[1].ends_with('/') {
+        return Err(CliError::error(1, "Target filename cannot be a directory."));
+    }
+    if args.jobid.is_none() {
+        args.jobid = origin.nonempty("SLURM_JOB_ID").map(job).transpose()?;
+    }
+    Ok(args)
+}
+
+pub fn run(argv: &[OsString]) -> Done {
+    let origin = origin();
+    let args = parse(argv, &origin)?;
+    let Some(job) = &args.jobid else {
+        let text = "Need a job id to run this command.  Run from within a Slurm job or use the --jobid option.";
+        return Err(CliError::error(1, text));
+    };
+    must_run(job)?;
+    let [source, target] = [0, 1].map(|i| PathBuf::from(origin.absolute(&args.operands[i])));
+    let open = File::open(&source).and_then(|file| Ok((file.metadata()?, file)));
+    let (facts, from) = open.map_err(|e| unreadable(&args.operands[0], &e))?;
+    if !facts.is_file() {
+        let text = format!("`{}` is no regular file", shown(&args.operands[0]));
+        return Err(CliError::error(UNUSABLE, text));
+    }
+    copy(from, &facts, &target, &args).map_err(|e| {
+        let text = format!("REQUEST_FILE_BCAST({}): {}: {}", origin.host, words(&e), target.display());
+        CliError::error(e.raw_os_error().unwrap_or(1), text)
+    })?;
+    Ok(0)
+}
+
+fn unreadable(name: &str, e: &io::Error) -> CliError {
+    CliError::error(UNUSABLE, format!("Can't open `{}`: {}", shown(name), words(e)))
+}
+
+/// The text of the system, without the number that Rust adds.
+fn words(e: &io::Error) -> String {
+    e.raw_os_error().map_or_else(|| e.to_string(), |number| nix::errno::Errno::from_raw(number).desc().to_owned())
+}
+
+/// A job has its node while it runs.
+fn must_run(job: &JobRef) -> Result<(), CliError> {
+    let query = JobQuery { without_paths: true, without_steps: true, ..JobQuery::of(vec![job.clone()]) };
+    let list = match ask(&Request::Jobs(query), &[])?.0 {
+        Answer::Jobs(list) => list,
+        other => return Err(unexpected(&other)),
+    };
+    let state = list.jobs.iter().map(|found| found.run.state).min_by_key(|state| !state.is_active());
+    let why = match state {
+        None => Refusal::UnknownJob,
+        Some(JobState::Pending) => Refusal::Pending,
+        Some(state) if state.is_terminal() => Refusal::AlreadyDone,
+        Some(_) => return Ok(()),
+    };
+    Err(CliError::error(UNUSABLE, format!("Slurm job {job} lookup error: {why}")))
+}
+
+/// Copies the file with its mode. One that is there is replaced as a whole, so that a program that runs from it goes on.
+fn copy(mut from: File, facts: &std::fs::Metadata, target: &Path, args: &Sbcast) -> io::Result<()> {
+    let mode = facts.permissions().mode() & 0o7777;
+    if !args.force {
+        let mut to = OpenOptions::new().write(true).create_new(true).mode(mode).open(target)?;
+        return fill(&mut from, &mut to, facts, args.preserve);
+    }
+    let mut name = target.as_os_str().to_owned();
+    name.push(format!(".sbcast.{}", std::process::id()));
+    let fresh = PathBuf::from(name);
+    let mut to = OpenOptions::new().write(true).create_new(true).mode(mode).open(&fresh)?;
+    let done = fill(&mut from, &mut to, facts, args.preserve).and_then(|()| std::fs::rename(&fresh, target));
+    if done.is_err() {
+        let _ = std::fs::remove_file(&fresh);
+    }
+    done
+}
+
+fn fill(from: &mut File, to: &mut File, facts: &std::fs::Metadata, preserve: bool) -> io::Result<()> {
+    io::copy(from, to)?;
+    if preserve {
+        to.set_permissions(facts.permissions())?;
+        to.set_times(FileTimes::new().set_accessed(facts.accessed()?).set_modified(facts.modified()?))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! `sjobmgr resize`: more or less for a running job. It shrinks as its steps allow, grows at once where there is room, and
+//! otherwise waits for it by a job that expands it.
+
+use super::own_job;
+use crate::args::error::CliError;
+use crate::args::origin::Origin;
+use crate::commands::{Done, ask, now, output, refused, sbatch, unexpected};
+use crate::model::query::JobQuery;
+use crate::model::request::MemRequest;
+use crate::model::update::Update;
+use crate::model::view::JobView;
+use crate::model::{JobId, JobRef, JobState, Refusal};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::{ControlAction, Request};
+use crate::render::time;
+use crate::spec;
+use std::ffi::OsString;
+use std::fmt::Write;
+
+#[derive(Debug, clap::Args)]
+pub struct ResizeArgs {
+    /// CPUs that the job is to have, or with a sign how many more or fewer; without it and --mem, what is pending is shown
+    #[arg(allow_hyphen_values = true)]
+    cpus: Option<String>,
+    /// Memory that it is to have, or how much more or less: 4G, +500M, -1G
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    mem: Option<String>,
+    /// The job, where it is not this one
+    #[arg(long, value_name = "JOB")]
+    jobid: Option<u32>,
+}
+
+/// What an amount comes to that is written as a number, or as a difference to `now`.
+fn amount(text: &str, now: u64, what: &str, read: impl Fn(&str) -> Option<u64>) -> Result<u64, CliError> {
+    let (sign, number) = match text.split_at_checked(1) {
+        Some((sign @ ("+" | "-"), number)) => (sign, number),
+        _ => ("", text),
+    };
+    let invalid = || CliError::error(2, format!("invalid {what}: {text:?}")).hint("write it so: 4, +4 or -2");
+    let number = read(number).ok_or_else(invalid)?;
+    let wanted = match sign {
+        "+" => now.checked_add(number),
+        "-" => now.checked_sub(number),
+        _ => Some(number),
+    };
+    let words =
+        || CliError::error(1, format!("nothing would be left: the job has {now} {what}, and {text} is asked for"));
+    wanted.filter(|wanted| *wanted > 0).ok_or_else(words)
+}
+
+/// The job, and those that wait to expand it.
+fn look(id: JobId) -> Result<(JobView, Vec<JobView>), CliError> {
+    let query = JobQuery { expected_starts: true, ..JobQuery::live() };
+    let Answer::Jobs(list) = ask(&Request::Jobs(query), &[])?.0 else {
+        return Err(CliError::error(1, "the daemon's answer is no list of jobs"));
+    };
+    let expands = |job: &JobView| job.request.dependency.expands().is_some_and(|target| target.job == id);
+    let (waiting, others): (Vec<_>, Vec<_>) = list.jobs.into_iter().partition(expands);
+    let job = others.into_iter().find(|job| job.id == id && job.run.state != JobState::Pending);
+    let job = job.ok_or_else(|| {
+        CliError::error(1, format!("job {id} does not run")).hint("what waits is changed by scontrol update")
+    })?;
+    Ok((job, waiting))
+}
+
+pub fn run(args: &ResizeArgs, origin: &Origin) -> Done {
+    let id = args.jobid.map(JobId).or_else(|| own_job(origin)).ok_or_else(|| {
+        CliError::error(1, "this is not within a job").hint("name the job that is to grow or shrink: --jobid=12")
+    })?;
+    let (job, _) = look(id)?;
+    let has = job.tres;
+    let count = |text: &str| text.parse::<u32>().ok().map(u64::from);
+    let cpus = args.cpus.as_ref().map(|text| amount(text, has.cpus.into(), "CPUs", count)).transpose()?;
+    let mem = args.mem.as_ref().map(|text| amount(text, has.mem_mb, "MB", spec::mem::megabytes)).transpose()?;
+    let cpus = cpus.map(|cpus| u32::try_from(cpus).unwrap_or(u32::MAX));
+    let keys = [cpus.map(Update::NumCpus), mem.map(Update::MinMemoryNode)];
+    let is_more = [cpus.is_some_and(|cpus| cpus > has.cpus), mem.is_some_and(|mem| mem > has.mem_mb)];
+    let keys = keys.into_iter().zip(is_more).filter_map(|(key, is_more)| Some((key?, is_more)));
+    let (more, less): (Vec<_>, Vec<_>) = keys.partition(|(_, is_more)| *is_more);
+    // What is less can always be had, and what is more may have to wait.
+    for keys in [less, more] {
+        let keys: Vec<Update> = keys.into_iter().map(|(key, _)| key).collect();
+        if !keys.is_empty() {
+            change(&job, keys, origin)?;
+        }
+    }
+    show(id, origin)
+}
+
+fn change(job: &JobView, keys: Vec<Update>, origin: &Origin) -> Result<(), CliError> {
+    let control = Request::Control { jobs: vec![JobRef::job(job.id)], action: ControlAction::Update(keys.clone()) };
+    let outcomes = match ask(&control, &[])?.0 {
+        Answer::Done(outcomes) => outcomes,
+        other => return Err(unexpected(&other)),
+    };
+    match outcomes.into_iter().next().map(|outcome| outcome.result) {
+        Some(Err(Refusal::NoRoom { more, .. })) if more.cpus > 0 => expand(job, more.cpus, more.mem_mb, origin),
+        Some(Err(why)) => Err(refused(&format!("the size of job {} cannot be changed", job.id), &why)),
+        Some(Ok(_)) | None => Ok(()),
+    }
+}
+
+/// A job that waits for so much more.
+fn expand(job: &JobView, cpus: u32, mem_mb: u64, origin: &Origin) -> Result<(), CliError> {
+    let mem = match job.request.mem {
+        MemRequest::PerCpu(mb) => format!("--mem-per-cpu={mb}"),
+        // A job has some memory of its own.
+        MemRequest::Default | MemRequest::PerNode(_) | MemRequest::PerGpu(_) => format!("--mem={}", mem_mb.max(1)),
+    };
+    let words = [
+        "sbatch".to_owned(),
+        format!("--dependency=expand:{}", job.id),
+        format!("--partition={}", job.partition),
+        format!("--cpus-per-task={cpus}"),
+        mem,
+        format!("--chdir={}", origin.cwd.display()),
+        "--job-name=resize".to_owned(),
+        "--wrap=true".to_owned(),
+    ];
+    sbatch::run(&words.map(OsString::from)).map(drop)
+}
+
+/// What the job has, what it gives back, and what it waits for with the time at which that is expected.
+fn show(id: JobId, origin: &Origin) -> Done {
+    let (job, waiting) = look(id)?;
+    let ctx = output::ctx(origin, now());
+    let alloc = job.run.alloc.as_ref().map_or(job.tres, |alloc| alloc.tres);
+    let mut out = format!("JobId={id} CPUs={} Mem={}M", alloc.cpus, alloc.mem_mb);
+    // Writing to a string does not fail.
+    if job.run.shrinks {
+        let _ = write!(out, " PendingCPUs={} PendingMem={}M", job.tres.cpus, job.tres.mem_mb);
+    }
+    out.push('\n');
+    for one in waiting.iter().filter(|one| one.run.state == JobState::Pending) {
+        let start = time::instant_or(one.expected_start, "N/A", &ctx);
+        let (cpus, mem_mb, why) = (one.tres.cpus, one.tres.mem_mb, one.run.reason.name());
+        let _ = writeln!(out, "   ExpandedBy={} CPUs=+{cpus} Mem=+{mem_mb}M Reason={why} StartTime={start}", one.id);
+    }
+    output::print(&out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_amount_is_a_number_or_a_difference() {
+        let cpus = |text| amount(text, 4, "CPUs", |text| text.parse().ok()).map_err(|error| error.lines.len());
+        assert_eq!([cpus("+4"), cpus("-2"), cpus("3")], [Ok(8), Ok(2), Ok(3)]);
+        for bad in ["0", "-4", "-9", "", "+", "x", "--1", "1.5"] {
+            assert!(cpus(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! `slotd wait`: until jobs have ended, with a line about how far they are on a terminal. `sbatch --wait` shows it too.
+
+use super::log::{views, views_if_there};
+use super::why::refs;
+use super::{Done, now, paths};
+use crate::args::error::CliError;
+use crate::client::follow::{Follower, Heard, Known, Progress, Standing};
+use crate::model::query::names_record;
+use crate::model::{JobId, JobRef, Timestamp};
+use crate::render::time;
+use std::io::{self, IsTerminal, Write};
+
+#[derive(Debug, clap::Args)]
+pub struct WaitArgs {
+    /// Jobs: 12, 12_3
+    #[arg(value_name = "JOB", required = true)]
+    jobs: Vec<String>,
+}
+
+pub fn run(args: &WaitArgs) -> Done {
+    let named = refs(&args.jobs)?;
+    let known = until_over(&named)?;
+    Ok(known.worst())
+}
+
+/// Waits until these jobs have ended. How far they are is told on a terminal, and nothing in a pipe.
+///
+/// # Errors
+/// The daemon cannot be asked, or one of them does not exist.
+pub fn until_over(named: &[JobRef]) -> Result<Known, CliError> {
+    let mut follower = Follower::new(&paths()?)?;
+    let mut line = Line::new();
+    let mut known = Known::default();
+    let mut has_arrays = false;
+    let mut first = true;
+    while first || !known.is_over() {
+        let changed = match follower.wait()? {
+            Heard::Away => continue,
+            Heard::Changed(changed) => changed,
+        };
+        let is_meant = |id: &&JobId| known.has(**id) || has_arrays;
+        let asked = match changed.all {
+            true => named.to_vec(),
+            false => changed.jobs.iter().filter(is_meant).map(|id| JobRef::job(*id)).collect(),
+        };
+        if asked.is_empty() {
+            continue;
+        }
+        let found = if first { views(&asked)? } else { views_if_there(&asked)? };
+        if first
+            && let Some(unknown) =
+                named.iter().find(|one| !found.iter().any(|view| names_record(one, view.id, &view.role)))
+        {
+            return Err(CliError::error(1, format!("there is no job {unknown}")).hint("`sacct` lists all jobs"));
+        }
+        for view in found.iter().filter(|view| named.iter().any(|one| names_record(one, view.id, &view.role))) {
+            has_arrays |= view.array_job_id().is_some();
+            known.note(view.id, Standing::of(view));
+        }
+        first = false;
+        line.show(&known.progress());
+    }
+    line.end();
+    Ok(known)
+}
+
+/// A line that is written over on a terminal.
+struct Line {
+    is_shown: bool,
+    /// When it was first seen, and how many were over then.
+    begun: Option<(Timestamp, usize)>,
+}
+
+impl Line {
+    fn new() -> Line {
+        Line { is_shown: io::stderr().is_terminal(), begun: None }
+    }
+
+    fn show(&mut self, progress: &Progress) {
+        if !self.is_shown {
+            return;
+        }
+        let at = now();
+        let (begun, before) = *self.begun.get_or_insert((at, progress.over));
+        let togo = to_go(progress, progress.over.saturating_sub(before), at.since(begun).as_secs());
+        // Where standard error is gone there is nobody to tell that.
+        let _ = write!(io::stderr(), "\r\x1b[K{}", text(progress, togo));
+    }
+
+    fn end(&self) {
+        if self.is_shown && self.begun.is_some() {
+            let _ = io::stderr().write_all(b"\n");
+        }
+    }
+}
+
+/// How long it takes until all are over if they go on as fast as so many have in so many seconds.
+fn to_go(progress: &Progress, over: usize, secs: u64) -> Option<u64> {
+    let left = u64::try_from(progress.all.saturating_sub(progress.over)).ok().filter(|left| *left > 0)?;
+    let over = u64::try_from(over).ok().filter(|over| *over > 0 && secs > 0)?;
+    Some(secs.saturating_mul(left).div_ceil(over))
+}
+
+/// `12/40 done, 4 running, 1 failed, about 5:12 to go`
+fn text(progress: &Progress, to_go: Option<u64>) -> String {
+    let Progress { all, over, failed, running } = progress;
+    let mut words = vec![format!("{over}/{all} done")];
+    words.extend((*running > 0).then(|| format!("{running} running")));
+    words.extend((*failed > 0).then(|| format!("{failed} failed")));
+    words.extend(to_go.map(|secs| format!("about {} to go", time::short(secs))));
+    words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_tells_how_far_and_how_long() {
+        let progress = Progress { all: 40, over: 12, failed: 1, running: 4 };
+        assert_eq!(to_go(&progress, 10, 100), Some(280));
+        assert_eq!(text(&progress, Some(280)), "12/40 done, 4 running, 1 failed, about 4:40 to go");
+        assert_eq!((to_go(&progress, 0, 100), to_go(&progress, 10, 0)), (None, None));
+        let over = Progress { all: 2, over: 2, ..Progress::default() };
+        assert_eq!(text(&over, to_go(&over, 2, 10)), "2/2 done");
+    }
+}

@@ -1,0 +1,145 @@
+//! One job with all that is known of it.
+
+use super::queue::usage_of;
+use super::rows::{Row, Used, millis};
+use super::{Refused, waiting};
+use crate::commands::output::ctx;
+use crate::commands::{ask, origin, unexpected};
+use crate::model::query::JobQuery;
+use crate::model::request::JobKind;
+use crate::model::view::{JobList, JobView};
+use crate::model::{JobId, JobRef, JobState, Step};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::Request;
+use crate::render::{seff, show};
+use crate::spec;
+use actix_web::http::header;
+use actix_web::{HttpResponse, web};
+use serde::Serialize;
+
+/// Tasks of an array that are sent.
+const MOST_TASKS: usize = 5000;
+
+/// The longest script that is shown, in bytes.
+const MOST_SCRIPT: usize = 4 << 20;
+
+#[derive(Debug, Serialize)]
+struct Details {
+    now: i64,
+    job: Row,
+    /// The same as `scontrol show job` tells.
+    text: String,
+    std_out: String,
+    std_err: String,
+    is_batch: bool,
+    steps: Vec<StepRow>,
+    /// Of an array that was asked for as a whole: its tasks.
+    tasks: Vec<Row>,
+}
+
+#[derive(Debug, Serialize)]
+struct StepRow {
+    id: String,
+    name: String,
+    state: &'static str,
+    exit: String,
+    tasks: u32,
+    start: i64,
+    end: Option<i64>,
+    used: Option<Used>,
+}
+
+impl From<&Step> for StepRow {
+    fn from(step: &Step) -> Self {
+        StepRow {
+            id: step.id.to_string(),
+            name: step.name.clone(),
+            state: step.state.name(),
+            exit: step.exit.to_string(),
+            tasks: step.ntasks,
+            start: millis(step.start),
+            end: step.end.map(millis),
+            used: Used::of(&step.usage),
+        }
+    }
+}
+
+/// The name of a job in an address, as commands write it.
+pub fn named(text: &str) -> Result<JobRef, Refused> {
+    spec::ids::parse_job(text).map_err(Refused::bad)
+}
+
+/// The records of a job, from the queue or from the accounting.
+pub fn records(job: &JobRef) -> Result<JobList, Refused> {
+    let query = JobQuery { expected_starts: true, ..JobQuery::of(vec![job.clone()]) };
+    let mut list = asked(Request::Jobs(query.clone()))?;
+    if list.jobs.is_empty() {
+        list = asked(Request::Accounting(query))?;
+    }
+    if list.jobs.is_empty() {
+        return Err(Refused::missing(format!("there is no job {job}")));
+    }
+    Ok(list)
+}
+
+fn asked(request: Request) -> Result<JobList, Refused> {
+    match ask(&request, &[])?.0 {
+        Answer::Jobs(list) => Ok(list),
+        other => Err(unexpected(&other).into()),
+    }
+}
+
+/// The record that a name is about: of an array its first task that runs, else what stands for most of it.
+pub fn record(list: &JobList) -> Result<&JobView, Refused> {
+    let runs = |job: &&JobView| job.run.state == JobState::Running;
+    let found = list.jobs.iter().find(runs).or_else(|| list.jobs.first());
+    found.ok_or_else(|| Refused::missing("there is no such job"))
+}
+
+pub async fn details(name: web::Path<String>) -> Result<HttpResponse, Refused> {
+    let job = named(&name)?;
+    Ok(HttpResponse::Ok().json(waiting(move || look(&job)).await?))
+}
+
+fn look(job: &JobRef) -> Result<Details, Refused> {
+    let origin = origin();
+    let list = records(job)?;
+    let view = record(&list)?;
+    let mut ctx = ctx(&origin, list.now);
+    let text = show::jobs(std::slice::from_ref(view), false, true, &ctx);
+    ctx.bitstr_len.get_or_insert(24);
+    let usage = match view.run.state.is_terminal() {
+        true => Some(seff::recorded_usage(view)),
+        false => usage_of(std::slice::from_ref(view))?.remove(&view.id),
+    };
+    let tasks = if list.jobs.len() > 1 { list.jobs.as_slice() } else { &[] };
+    Ok(Details {
+        now: millis(list.now),
+        job: Row::of(view, usage.as_ref(), &ctx),
+        text,
+        std_out: view.std_out.clone(),
+        std_err: view.std_err.clone(),
+        is_batch: view.request.kind == JobKind::Batch,
+        steps: view.steps.iter().map(StepRow::from).collect(),
+        tasks: tasks.iter().take(MOST_TASKS).map(|task| Row::of(task, None, &ctx)).collect(),
+    })
+}
+
+pub async fn script(name: web::Path<String>) -> Result<HttpResponse, Refused> {
+    let job = named(&name)?;
+    let script = waiting(move || {
+        let list = records(&job)?;
+        script_of(record(&list)?.id)
+    });
+    Ok(HttpResponse::Ok().insert_header((header::CONTENT_TYPE, "text/plain; charset=utf-8")).body(script.await?))
+}
+
+fn script_of(job: JobId) -> Result<Vec<u8>, Refused> {
+    match ask(&Request::BatchScript(job), &[])? {
+        (Answer::Script, mut text) => {
+            text.truncate(MOST_SCRIPT);
+            Ok(text)
+        }
+        (other, _) => Err(unexpected(&other).into()),
+    }
+}

@@ -1,0 +1,162 @@
+//! Parts of a job's output, as bytes: a page follows a file of gigabytes by what it shows of it.
+//!
+//! Which file that is the daemon tells: no path comes from the page. `Range: bytes=A-`, `bytes=A-B` and `bytes=-LAST` are
+//! understood; an answer is never longer than [`MOST_PART`].
+
+use super::job::{named, record, records};
+use super::{Refused, waiting};
+use crate::model::JobRef;
+use actix_web::http::{StatusCode, header};
+use actix_web::{HttpRequest, HttpResponse, web};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+/// Bytes of one answer.
+pub const MOST_PART: u64 = 256 << 10;
+
+/// Which bytes are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// From one on, up to another one.
+    From(u64, Option<u64>),
+    Last(u64),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Part {
+    from: u64,
+    /// Of the whole file.
+    size: u64,
+    bytes: Vec<u8>,
+}
+
+pub async fn part(request: HttpRequest, path: web::Path<(String, String)>) -> Result<HttpResponse, Refused> {
+    let (name, stream) = path.into_inner();
+    let (job, stream) = (named(&name)?, Stream::named(&stream)?);
+    let range = request.headers().get(header::RANGE).and_then(|range| range.to_str().ok());
+    let asked = match range {
+        None => Asked::From(0, None),
+        Some(text) => parse(text).ok_or_else(|| Refused::bad(format!("Range: {text} is not understood")))?,
+    };
+    let part = waiting(move || read(&path_of(&job, stream)?, asked)).await?;
+    let size = part.size;
+    let mut answer = HttpResponse::build(StatusCode::PARTIAL_CONTENT);
+    if part.bytes.is_empty() {
+        answer
+            .status(StatusCode::RANGE_NOT_SATISFIABLE)
+            .insert_header((header::CONTENT_RANGE, format!("bytes */{size}")));
+    } else {
+        let last = part.from + part.bytes.len() as u64 - 1;
+        answer.insert_header((header::CONTENT_RANGE, format!("bytes {}-{last}/{size}", part.from)));
+    }
+    Ok(answer.insert_header((header::CONTENT_TYPE, "application/octet-stream")).body(part.bytes))
+}
+
+/// One of a job's two outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    Out,
+    Err,
+}
+
+impl Stream {
+    fn named(text: &str) -> Result<Stream, Refused> {
+        match text {
+            "out" => Ok(Stream::Out),
+            "err" => Ok(Stream::Err),
+            _ => Err(Refused::missing("a job has the outputs out and err")),
+        }
+    }
+}
+
+/// Where the job writes to.
+pub fn path_of(job: &JobRef, stream: Stream) -> Result<PathBuf, Refused> {
+    let list = records(job)?;
+    let view = record(&list)?;
+    let path = match stream {
+        Stream::Out => &view.std_out,
+        Stream::Err => &view.std_err,
+    };
+    if path.is_empty() {
+        return Err(Refused::missing("this job writes to the terminal of its command, not to a file"));
+    }
+    Ok(PathBuf::from(path))
+}
+
+fn parse(text: &str) -> Option<Asked> {
+    match text.strip_prefix("bytes=")?.split_once('-')? {
+        ("", last) => Some(Asked::Last(last.parse().ok()?)),
+        (from, "") => Some(Asked::From(from.parse().ok()?, None)),
+        (from, to) => Some(Asked::From(from.parse().ok()?, Some(to.parse().ok()?))),
+    }
+}
+
+/// Opens a file that is one: not a terminal, a pipe or a device, which would have no end.
+fn open(path: &PathBuf) -> Result<File, Refused> {
+    let told = |e: io::Error| match e.kind() {
+        ErrorKind::NotFound => Refused::missing(format!("{}: nothing was written yet", path.display())),
+        _ => Refused::missing(format!("{}: {e}", path.display())),
+    };
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(told)?;
+    match file.metadata().map_err(told)?.is_file() {
+        true => Ok(file),
+        false => Err(Refused::missing(format!("{} is no regular file", path.display()))),
+    }
+}
+
+fn read(path: &PathBuf, asked: Asked) -> Result<Part, Refused> {
+    let mut file = open(path)?;
+    let told = |e: io::Error| Refused::missing(format!("{}: {e}", path.display()));
+    let size = file.metadata().map_err(told)?.len();
+    let (from, until) = match asked {
+        Asked::From(from, to) => (from, to.map_or(size, |to| size.min(to.saturating_add(1)))),
+        Asked::Last(count) => (size.saturating_sub(count.min(MOST_PART)), size),
+    };
+    let len = until.saturating_sub(from).min(MOST_PART);
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(from)).map_err(told)?;
+    file.take(len).read_to_end(&mut bytes).map_err(told)?;
+    Ok(Part { from, size, bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_file_is_what_was_asked_for_and_never_long() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        let text: Vec<u8> = (0..600_000u32).map(|n| (n % 251) as u8).collect();
+        std::fs::write(&path, &text).unwrap();
+        for (range, from, len) in [
+            ("bytes=0-", 0, MOST_PART),
+            ("bytes=10-19", 10, 10),
+            ("bytes=599990-", 599_990, 10),
+            ("bytes=-5", 599_995, 5),
+            ("bytes=-999999999", 600_000 - MOST_PART, MOST_PART),
+            ("bytes=600000-", 600_000, 0),
+            ("bytes=700000-700001", 700_000, 0),
+            ("bytes=9-3", 9, 0),
+        ] {
+            let part = read(&path, parse(range).unwrap()).unwrap();
+            assert_eq!((part.from, part.bytes.len() as u64, part.size), (from, len, 600_000), "{range}");
+            let expected = text.get(from as usize..(from + len) as usize).unwrap_or_default();
+            assert!(part.bytes == expected, "{range}");
+        }
+        for range in ["", "bytes", "bytes=-", "bytes=a-", "lines=1-2", "bytes=1-2-3", "bytes=--1"] {
+            assert_eq!(parse(range), None, "{range}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_opened() {
+        let whole = Asked::From(0, None);
+        for path in ["/dev/zero", "/dev", "/proc/self/nothing"] {
+            assert!(read(&PathBuf::from(path), whole).is_err(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! `slotd web`: the queue in a browser. It is a client of the daemon like every command: it serves one page on loopback,
+//! asks the daemon what the page asks it, and runs the commands of this binary for what the page is to change.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `door` | who may come in: the token, the session, hosts and origins |
+//! | `page` | the files of the page, which are part of the binary |
+//! | `rows` | jobs as the page shows them |
+//! | `queue` | the host and the queue, and what ended before |
+//! | `job` | one job, its script |
+//! | `logs` | parts of a job's output |
+//! | `events` | what has changed, as it changes |
+//! | `hands` | submitting, cancelling and the like |
+
+use crate::args::error::CliError;
+use crate::client::connection::Connection;
+use crate::commands::{Done, output, paths};
+use crate::sys::start;
+use actix_web::body::MessageBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::StatusCode;
+use actix_web::middleware::{DefaultHeaders, Next, from_fn};
+use actix_web::{App, Error, HttpResponse, HttpServer, ResponseError, web};
+use door::Door;
+use nix::sys::signal::SigHandler;
+use serde_json::json;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+
+mod door;
+mod events;
+mod hands;
+mod job;
+mod logs;
+mod page;
+mod queue;
+mod rows;
+
+#[derive(Debug, clap::Args)]
+pub struct WebArgs {
+    /// Port to listen at; 0 takes one that is free
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    port: u16,
+    /// Address to listen at: 127.0.0.1, [::1] or another one of this host alone
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    listen: String,
+}
+
+/// The longest body of a request, in bytes: a script with its options.
+const MOST_BODY: usize = 4 << 20;
+
+/// Connections at once, of all tabs together.
+const MOST_CONNECTIONS: usize = 128;
+
+/// Questions that are put to the daemon, and programs that are run, at once.
+const MOST_ASKING: usize = 8;
+
+pub fn run(args: &WebArgs) -> Done {
+    let address = address(args)?;
+    // Who looks at a page without a queue learns nothing.
+    drop(Connection::open(&paths()?)?);
+    let failed = |e: io::Error| CliError::error(1, format!("cannot listen at {address}: {e}"));
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    let at = listener.local_addr().map_err(failed)?;
+    let door = Door::new().map_err(|e| CliError::error(1, format!("/dev/urandom: {e}")))?;
+    // A browser that goes away ends its connection and nothing else.
+    start::on_broken_pipe(SigHandler::SigIgn);
+    eprintln!("Open this address in a browser. It opens once; Ctrl-C ends the server.");
+    output::print(&format!("http://{at}/?token={}\n", door.token()))?;
+    let ended = actix_rt::System::new().block_on(serve(listener, door));
+    ended.map(|()| 0).map_err(|e| CliError::error(1, format!("the server ended: {e}")))
+}
+
+/// Nobody but this host's own users gets as far as the token.
+fn address(args: &WebArgs) -> Result<SocketAddr, CliError> {
+    let bare = args.listen.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(&args.listen);
+    match bare.parse::<IpAddr>() {
+        Ok(ip) if ip.is_loopback() => Ok(SocketAddr::new(ip, args.port)),
+        Ok(_) => Err(CliError::error(2, format!("--listen {}: this is no address of loopback", args.listen))
+            .hint("from another machine: ssh -L 8080:127.0.0.1:PORT HOST, and open the address with port 8080")),
+        Err(_) => {
+            Err(CliError::error(2, format!("--listen {}: this is no IP address", args.listen))
+                .hint("127.0.0.1 or [::1]"))
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, door: Door) -> io::Result<()> {
+    let door = web::Data::new(door);
+    let streams = web::Data::new(events::Streams::default());
+    let app = move || {
+        App::new()
+            .app_data(door.clone())
+            .app_data(streams.clone())
+            .app_data(web::PayloadConfig::new(MOST_BODY))
+            .app_data(web::JsonConfig::default().limit(MOST_BODY).error_handler(|e, _| Refused::bad(e).into()))
+            .app_data(web::QueryConfig::default().error_handler(|e, _| Refused::bad(e).into()))
+            .wrap(from_fn(guard))
+            .wrap(headers())
+            .configure(routes)
+    };
+    HttpServer::new(app)
+        .workers(1)
+        .worker_max_blocking_threads(MOST_ASKING)
+        .max_connections(MOST_CONNECTIONS)
+        .shutdown_timeout(1)
+        .listen(listener)?
+        .run()
+        .await
+}
+
+fn routes(app: &mut web::ServiceConfig) {
+    app.route("/", web::get().to(page::open))
+        .route("/page/{file}", web::get().to(page::file))
+        .route("/api/queue", web::get().to(queue::now))
+        .route("/api/history", web::get().to(queue::history))
+        .route("/api/events", web::get().to(events::stream))
+        .route("/api/job/{job}", web::get().to(job::details))
+        .route("/api/job/{job}/script", web::get().to(job::script))
+        .route("/api/job/{job}/log/{stream}", web::get().to(logs::part))
+        .route("/api/act", web::post().to(hands::act))
+        .route("/api/submit", web::post().to(hands::submit))
+        .default_service(web::to(nowhere));
+}
+
+async fn nowhere() -> Result<HttpResponse, Refused> {
+    Err(Refused::missing("there is no such page"))
+}
+
+/// What a browser is told of every answer: to run nothing but the files of the page, to show it in no other one, to keep
+/// nothing.
+fn headers() -> DefaultHeaders {
+    let policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                  base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
+                  trusted-types 'none'";
+    DefaultHeaders::new()
+        .add(("Content-Security-Policy", policy))
+        .add(("X-Content-Type-Options", "nosniff"))
+        .add(("X-Frame-Options", "DENY"))
+        .add(("Referrer-Policy", "no-referrer"))
+        .add(("Cross-Origin-Opener-Policy", "same-origin"))
+        .add(("Cross-Origin-Resource-Policy", "same-origin"))
+        .add(("Cache-Control", "no-store"))
+}
+
+/// Lets nothing through that the door refuses.
+async fn guard(
+    request: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    let refused = match request.app_data::<web::Data<Door>>() {
+        Some(door) => door.refuses(request.request()),
+        None => Some(Refused { status: StatusCode::INTERNAL_SERVER_ERROR, why: "the server has no door".to_owned() }),
+    };
+    match refused {
+        None => Ok(next.call(request).await?.map_into_boxed_body()),
+        Some(refused) => Ok(request.into_response(refused.error_response()).map_into_boxed_body()),
+    }
+}
+
+/// What a request cannot have, and why: the page shows the text.
+#[derive(Debug, thiserror::Error)]
+#[error("{why}")]
+struct Refused {
+    status: StatusCode,
+    why: String,
+}
+
+impl Refused {
+    /// Of a request that makes no sense.
+    fn bad(why: impl ToString) -> Refused {
+        Refused { status: StatusCode::BAD_REQUEST, why: why.to_string() }
+    }
+
+    /// Of something that is not there.
+    fn missing(why: impl ToString) -> Refused {
+        Refused { status: StatusCode::NOT_FOUND, why: why.to_string() }
+    }
+}
+
+impl ResponseError for Refused {
+    fn status_code(&self) -> StatusCode {
+        self.status
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        HttpResponse::build(self.status).json(json!({ "error": self.why }))
+    }
+}
+
+/// What a command says of its failure, without its name.
+impl From<CliError> for Refused {
+    fn from(error: CliError) -> Self {
+        let lines = error.lines.iter().map(|(_, line)| line.trim());
+        Refused { status: StatusCode::BAD_GATEWAY, why: lines.collect::<Vec<_>>().join("\n") }
+    }
+}
+
+/// Asks the daemon, or reads files, on a thread that may wait.
+async fn waiting<T, F>(ask: F) -> Result<T, Refused>
+where
+    T: Send + 'static,
+    F: FnOnce() -> Result<T, Refused> + Send + 'static,
+{
+    let busy = |_| Refused { status: StatusCode::SERVICE_UNAVAILABLE, why: "the server ends".to_owned() };
+    web::block(ask).await.map_err(busy)?
+}

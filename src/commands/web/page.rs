@@ -1,0 +1,88 @@
+//! The files of the page. They are part of the binary: there is no path to ask for.
+
+use super::Refused;
+use super::door::Door;
+use actix_web::http::{StatusCode, header};
+use actix_web::{HttpRequest, HttpResponse, web};
+use serde::Deserialize;
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+const PAGE: &str = include_str!("page/index.html");
+
+/// Where the key stands in the page that the token opens.
+const KEY_PLACE: &str = "<meta name=\"key\" content=\"\">";
+
+const FILES: [(&str, &str, &str); 11] = [
+    ("app.css", CSS, include_str!("page/app.css")),
+    ("app.js", SCRIPT, include_str!("page/app.js")),
+    ("ask.js", SCRIPT, include_str!("page/ask.js")),
+    ("dom.js", SCRIPT, include_str!("page/dom.js")),
+    ("history.js", SCRIPT, include_str!("page/history.js")),
+    ("host.js", SCRIPT, include_str!("page/host.js")),
+    ("job.js", SCRIPT, include_str!("page/job.js")),
+    ("log.js", SCRIPT, include_str!("page/log.js")),
+    ("queue.js", SCRIPT, include_str!("page/queue.js")),
+    ("submit.js", SCRIPT, include_str!("page/submit.js")),
+    ("timeline.js", SCRIPT, include_str!("page/timeline.js")),
+];
+
+#[derive(Debug, Deserialize)]
+pub struct Opening {
+    token: Option<String>,
+}
+
+/// The page: to who shows the token, which is used up by it, and to who was let in before.
+pub async fn open(
+    request: HttpRequest,
+    door: web::Data<Door>,
+    opening: web::Query<Opening>,
+) -> Result<HttpResponse, Refused> {
+    let mut answer = HttpResponse::Ok();
+    answer.insert_header((header::CONTENT_TYPE, HTML));
+    if let Some((cookie, key)) = opening.token.as_deref().and_then(|token| door.enter(token)) {
+        answer.insert_header((header::SET_COOKIE, cookie));
+        return Ok(answer.body(PAGE.replace(KEY_PLACE, &format!("<meta name=\"key\" content=\"{key}\">"))));
+    }
+    if door.knows(&request) {
+        return Ok(answer.body(PAGE));
+    }
+    let why = "this address opens once, and was used or is another's: start slotd web again, and open what it prints";
+    Err(Refused { status: StatusCode::UNAUTHORIZED, why: why.to_owned() })
+}
+
+pub async fn file(name: web::Path<String>) -> Result<HttpResponse, Refused> {
+    let found = FILES.iter().find(|(known, ..)| *known == name.as_str());
+    let (_, kind, text) = found.ok_or_else(|| Refused::missing("the page has no such file"))?;
+    Ok(HttpResponse::Ok().insert_header((header::CONTENT_TYPE, *kind)).body(*text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_a_place_for_its_key_and_nothing_from_elsewhere() {
+        assert_eq!(PAGE.matches(KEY_PLACE).count(), 1);
+        for (name, text) in FILES.iter().map(|(name, _, text)| (*name, *text)).chain([("index.html", PAGE)]) {
+            for word in
+                ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "https://", " style=\""]
+            {
+                assert!(!text.contains(word), "{name} has {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_file_that_is_named_is_there() {
+        let names: Vec<&str> = FILES.iter().map(|(name, ..)| *name).collect();
+        for (_, _, text) in FILES {
+            for line in text.lines().filter(|line| line.starts_with("import ")) {
+                let file = line.split("\"./").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or(line);
+                assert!(names.contains(&file), "{line}");
+            }
+        }
+    }
+}

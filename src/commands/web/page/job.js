@@ -1,0 +1,109 @@
+// One job: why it waits or how it ended, what it has, its script and its outputs.
+
+import { attempt, get, renew, text } from "./ask.js";
+import { by, duration, el, keyed, link, memory, moment, say, size } from "./dom.js";
+import { Log } from "./log.js";
+import { buttons } from "./queue.js";
+
+let shown;
+let logs;
+let told;
+
+function facts(details) {
+  const row = details.job;
+  const used = row.used;
+  const share = used && row.elapsed_ms > 0 ? ` (${Math.round((used.cpu_secs * 100000) / (row.elapsed_ms * row.cpus))} % of its CPUs)` : "";
+  return [
+    ["State", row.state + (row.reason === "None" ? "" : `, ${row.reason}`)],
+    ["Why", row.why === row.reason ? "" : row.why],
+    ["Name", row.name],
+    ["User", row.user],
+    ["Partition", row.partition],
+    ["Size", size(row)],
+    ["CPUs", row.cpu_ids.join(", ")],
+    ["GPUs", row.gpu_ids.join(", ")],
+    ["Submitted", moment(row.submit)],
+    ["Expected start", moment(row.expected)],
+    ["Started", moment(row.start)],
+    ["Ended", moment(row.end)],
+    ["Elapsed", row.start ? duration(row.elapsed_ms) : ""],
+    ["Time limit", row.limit_secs ? duration(row.limit_secs * 1000) : "none"],
+    ["CPU time", used ? `${used.cpu_secs.toFixed(1)} s${share}` : ""],
+    ["Memory", used ? `${memory(used.mem_mb)} of ${memory(row.mem_mb)}` : ""],
+    ["GPU use", used?.gpu_percent !== undefined && used?.gpu_percent !== null ? `${used.gpu_percent} %` : ""],
+    ["Exit code", row.end ? row.exit : ""],
+    ["Restarts", row.restarts ? String(row.restarts) : ""],
+    ["Output", details.std_out],
+    ["Errors", details.std_err === details.std_out ? "" : details.std_err],
+  ].filter(([, value]) => value !== "");
+}
+
+// What stays while the job changes: outputs and script are not made anew.
+function frame(details) {
+  const parts = { facts: el("dl"), actions: el("p", { class: "buttons", "aria-label": "Actions", role: "group" }), steps: el("div"), tasks: el("div") };
+  parts.all = el("pre", { tabindex: "0", role: "region", "aria-label": "All fields" });
+  const script = el("pre", { class: "log", tabindex: "0", role: "region", "aria-label": "Script" });
+  const name = shown;
+  const fetched = async (event) => {
+    if (event.target.open && !script.textContent) say(script, (await attempt(() => text(`/api/job/${encodeURIComponent(name)}/script`))) ?? "");
+  };
+  logs = { out: new Log(name, "out", "Output") };
+  if (details.std_err !== details.std_out) logs.err = new Log(name, "err", "Errors");
+  by("job").replaceChildren(
+    parts.facts,
+    parts.actions,
+    el("div", { class: "outputs" }, ...(details.std_out ? Object.values(logs).map((log) => log.element) : [])),
+    parts.tasks,
+    parts.steps,
+    ...(details.is_batch ? [el("details", { ontoggle: fetched }, el("summary", {}, "Script"), script)] : []),
+    el("details", {}, el("summary", {}, "All fields"), parts.all),
+  );
+  by("job").parts = parts;
+  if (told) grown(told);
+}
+
+function list(parent, title, rows, describe) {
+  if (!rows.length) return parent.replaceChildren();
+  parent.list ??= el("ul");
+  if (!parent.list.isConnected) parent.replaceChildren(el("h3", {}, title), parent.list);
+  return keyed(parent.list, rows, (row) => row.id, () => el("li"), (li, row) => describe(li, row));
+}
+
+function fill(details) {
+  const parts = by("job").parts;
+  keyed(parts.facts, facts(details), ([name]) => name,
+    ([name]) => el("div", {}, el("dt", {}, name), el("dd")),
+    (pair, [, value]) => say(pair.lastChild, value));
+  buttons(parts.actions, details.job);
+  list(parts.steps, "Steps", details.steps, (li, step) =>
+    say(li, `${step.id} ${step.name}: ${step.state}${step.end ? `, exit ${step.exit}, ${duration(step.end - step.start)}` : ""}`));
+  list(parts.tasks, "Tasks", details.tasks, (li, row) => {
+    if (!li.firstChild) li.append(link(row), el("span"));
+    say(li.lastChild, ` ${row.state}${row.end ? `, exit ${row.exit}` : ""}`);
+  });
+  say(parts.all, details.text);
+}
+
+// Shows a job; the same again when something has changed.
+export async function show(name) {
+  const is_new = shown !== name;
+  if (is_new) {
+    shown = name;
+    told = undefined;
+    logs = undefined;
+    by("job").replaceChildren();
+    say(by("job-title"), `Job ${name}`);
+  }
+  const details = await renew(() => get(`/api/job/${encodeURIComponent(name)}`));
+  if (!details || shown !== name) return;
+  say(by("job-title"), `Job ${details.job.label} ${details.job.name}`);
+  if (!logs) frame(details);
+  fill(details);
+}
+
+// How long its outputs are.
+export function grown(sizes) {
+  told = sizes;
+  logs?.out.grown(sizes.out);
+  logs?.err?.grown(sizes.err);
+}

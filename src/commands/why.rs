@@ -1,0 +1,124 @@
+//! `slotd why`: what keeps jobs from starting, how long they may run, or why they ended.
+
+use super::output::{ctx, print};
+use super::tasks::signal_text;
+use super::{Done, ask, origin, sacct, unexpected};
+use crate::args::error::CliError;
+use crate::client::tail;
+use crate::model::query::{JobQuery, names_record};
+use crate::model::view::{JobList, JobView};
+use crate::model::{ArrayRole, ExitCode, JobId, JobRef, JobState, TaskSet};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::Request;
+use crate::render::text::printable;
+use crate::render::why::{self, Names, Tail};
+use crate::render::{Ctx, json};
+use crate::spec;
+use crate::sys::user;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs::File;
+
+/// Of the standard error of a job that failed.
+const LAST_LINES: u64 = 10;
+const MOST_BYTES: u64 = 4096;
+
+#[derive(Debug, clap::Args)]
+pub struct WhyArgs {
+    /// Print a document for programs
+    #[arg(long)]
+    json: bool,
+    /// Jobs: 12, 12_3
+    #[arg(value_name = "JOB", required = true)]
+    jobs: Vec<String>,
+}
+
+pub fn run(args: &WhyArgs) -> Done {
+    let origin = origin();
+    let jobs = refs(&args.jobs)?;
+    let query = JobQuery { blockers: true, expected_starts: true, ..JobQuery::of(jobs.clone()) };
+    let JobList { jobs: mut views, now, .. } = match ask(&Request::Jobs(query), &[])?.0 {
+        Answer::Jobs(list) => list.whole(),
+        other => return Err(unexpected(&other)),
+    };
+    views.sort_by_key(sacct::order);
+    let ctx = ctx(&origin, now);
+    let names = Names { signal: &signal_text, user: &user::user_name };
+    if args.json {
+        let told: Vec<_> = views.iter().map(|view| why::json(view, tail_of(view).as_ref(), &ctx, &names)).collect();
+        print(&json::text(&json!({ "jobs": told })))?;
+    } else {
+        let told: Vec<String> = alike(&views).iter().map(|group| tell(group, &ctx, &names)).collect();
+        print(&told.join("\n"))?;
+    }
+    let is_known = |wanted: &JobRef| views.iter().any(|view| names_record(wanted, view.id, &view.role));
+    match jobs.iter().find(|wanted| !is_known(wanted)) {
+        Some(unknown) => Err(CliError::error(1, format!("there is no job {unknown}")).hint("`sacct` lists all jobs")),
+        None => Ok(0),
+    }
+}
+
+/// The jobs that the words of a command line name.
+///
+/// # Errors
+/// One of them is no number of a job.
+pub fn refs(words: &[String]) -> Result<Vec<JobRef>, CliError> {
+    let refs = words.iter().map(|word| spec::ids::parse_job_list(word).map_err(|e| CliError::error(2, e.to_string())));
+    Ok(refs.collect::<Result<Vec<_>, _>>()?.concat())
+}
+
+/// Tasks of an array that ended alike are told of together.
+fn alike(views: &[JobView]) -> Vec<Vec<&JobView>> {
+    let mut groups: Vec<Vec<&JobView>> = Vec::new();
+    let mut places: BTreeMap<(JobId, JobState, ExitCodeKey), usize> = BTreeMap::new();
+    for view in views {
+        let key = match &view.role {
+            ArrayRole::Task { array_job, .. } if view.run.state.is_terminal() => {
+                (*array_job, view.run.state, key(view.run.exit))
+            }
+            _ => {
+                groups.push(vec![view]);
+                continue;
+            }
+        };
+        match places.get(&key) {
+            Some(place) => groups[*place].push(view),
+            None => {
+                places.insert(key, groups.len());
+                groups.push(vec![view]);
+            }
+        }
+    }
+    groups
+}
+
+type ExitCodeKey = (i32, i32);
+
+fn key(exit: ExitCode) -> ExitCodeKey {
+    (exit.status, exit.signal)
+}
+
+fn tell(group: &[&JobView], ctx: &Ctx, names: &Names<'_>) -> String {
+    let Some((first, others)) = group.split_first() else { return String::new() };
+    let mut text = why::print(first, tail_of(first).as_ref(), ctx, names);
+    let tasks = others.iter().filter_map(|view| match &view.role {
+        ArrayRole::Task { task, .. } => Some(*task),
+        ArrayRole::None | ArrayRole::Rest { .. } | ArrayRole::Part { .. } => None,
+    });
+    let mut tasks: Vec<u32> = tasks.collect();
+    tasks.sort_unstable();
+    if let (Some(array), false) = (first.array_job_id(), tasks.is_empty()) {
+        text.push_str(&format!("  So did {array}_[{}].\n", TaskSet::from_sorted(&tasks)));
+    }
+    text
+}
+
+/// What a job that failed wrote at last.
+fn tail_of(view: &JobView) -> Option<Tail> {
+    let has_failed = view.run.state.is_terminal() && view.run.state != JobState::Completed && view.run.start.is_some();
+    // A FIFO would be waited for.
+    std::fs::metadata(&view.std_err).ok().filter(|file| has_failed && file.is_file())?;
+    let lines = tail::last_lines(&mut File::open(&view.std_err).ok()?, LAST_LINES, MOST_BYTES).ok()?;
+    let lines = lines.into_iter().map(|line| printable(line.into(), true).into_owned()).collect();
+    Some(Tail { path: view.std_err.clone(), lines })
+}

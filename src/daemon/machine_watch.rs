@@ -1,0 +1,59 @@
+//! Looks what the machine has of CPUs and memory: when somebody asks for it, and when the kernel tells of a change.
+
+use crate::actors::SchedulerActor;
+use crate::actors::messages::NoteMachine;
+use crate::model::partition::Host;
+use crate::sys::machine;
+use crate::sys::uevents::Uevents;
+use actix::prelude::*;
+use std::rc::Rc;
+use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
+
+pub struct MachineWatch {
+    scheduler: Addr<SchedulerActor>,
+    /// Held by who looks, so that what was seen last is told last.
+    looks: Mutex<()>,
+}
+
+impl MachineWatch {
+    pub fn new(scheduler: Addr<SchedulerActor>) -> Self {
+        MachineWatch { scheduler, looks: Mutex::default() }
+    }
+
+    /// Looks, and has it noted. The host as it is known from now on.
+    ///
+    /// # Errors
+    /// What cannot be read, in words: then nothing was noted.
+    pub async fn look(&self) -> Result<Box<Host>, String> {
+        let _one_by_one = self.looks.lock().await;
+        let seen = spawn_blocking(machine::probe).await.map_err(|e| e.to_string())?;
+        let seen = seen.map_err(|e| format!("what this machine has of CPUs and memory cannot be read: {e}"))?;
+        self.scheduler.send(NoteMachine(seen)).await.map_err(|e| e.to_string())
+    }
+
+    /// The same for nobody in particular: the log tells what is wrong.
+    pub async fn look_again(self: Rc<Self>) {
+        if let Err(why) = self.look().await {
+            log::warn!("{why}");
+        }
+    }
+
+    /// Looks again each time that the kernel tells of a change.
+    pub async fn follow(self: Rc<Self>) {
+        let mut uevents = match Uevents::open() {
+            Ok(uevents) => uevents,
+            Err(e) => {
+                log::info!("CPUs that go off line are noticed at scontrol reconfigure: the kernel tells of none: {e}");
+                return;
+            }
+        };
+        loop {
+            if let Err(e) = uevents.machine_changed().await {
+                log::warn!("the kernel tells no more of CPUs that come and go: {e}");
+                return;
+            }
+            Rc::clone(&self).look_again().await;
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The process management interface (PMI-1 and PMI-2): how the ranks of an MPI program that were started by srun find each
+//! other. Each rank has a socket to the watcher of its step, and its number in `PMI_FD`.
+//!
+//! What is said over it is [`table`]'s; this is the sockets.
+
+mod table;
+
+use crate::exec::launch_spec::LaunchSpec;
+use crate::sys::socket;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use table::{Outcome, Table};
+
+/// A rank that says more than this without an end of it is not listened to any more.
+const MAX_REQUEST: usize = 1 << 20;
+
+/// Bytes before each message of PMI-2 that tell its length.
+const LENGTH: usize = 6;
+
+/// The watcher's end of the line to one rank.
+struct Line {
+    socket: UnixStream,
+    incoming: Vec<u8>,
+    outgoing: Vec<u8>,
+    /// The rank has asked for PMI-2, whose messages have their length before them.
+    framed: bool,
+}
+
+impl Line {
+    fn flush(&mut self) -> io::Result<()> {
+        socket::flush(&self.socket, &mut self.outgoing)
+    }
+
+    fn push(&mut self, text: &str) {
+        let framed = if self.framed { format!("{:LENGTH$}{text}", text.len()) } else { format!("{text}\n") };
+        self.outgoing.extend_from_slice(framed.as_bytes());
+    }
+
+    /// Reads what has come. An error: the rank has hung up, or talks nonsense.
+    fn receive(&mut self) -> io::Result<()> {
+        let mut buf = [0u8; 8192];
+        loop {
+            match socket::receive(&self.socket, &mut buf, &mut Vec::new()) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => self.incoming.extend_from_slice(&buf[..n]),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(e) => return Err(e),
+            }
+            if self.incoming.len() > MAX_REQUEST {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+        }
+    }
+
+    /// The next request that has come as a whole, and whether it is one of PMI-2.
+    fn next(&mut self) -> io::Result<Option<(String, bool)>> {
+        let (from, to, after) = if self.framed {
+            let Some(length) = self.incoming.get(..LENGTH) else { return Ok(None) };
+            let length = std::str::from_utf8(length).ok().and_then(|text| text.trim().parse::<usize>().ok());
+            let end = length.ok_or(io::ErrorKind::InvalidData)? + LENGTH;
+            (LENGTH, end, end)
+        } else {
+            let Some(end) = self.incoming.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
+            (0, end, end + 1)
+        };
+        let Some(bytes) = self.incoming.get(from..to) else { return Ok(None) };
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        self.incoming.drain(..after);
+        Ok(Some((text, self.framed)))
+    }
+}
+
+/// What the ranks of one step ask, answered.
+pub(super) struct Server {
+    table: Table,
+    /// By rank; `None` where it has hung up.
+    lines: Vec<Option<Line>>,
+}
+
+impl Server {
+    /// With the ranks' ends of the lines, by rank.
+    pub(super) fn new(spec: &LaunchSpec) -> io::Result<(Server, Vec<OwnedFd>)> {
+        let mut lines = Vec::with_capacity(spec.tasks.len());
+        let mut ends = Vec::with_capacity(spec.tasks.len());
+        for _ in &spec.tasks {
+            let (socket, end) = UnixStream::pair()?;
+            socket.set_nonblocking(true)?;
+            lines.push(Some(Line { socket, incoming: Vec::new(), outgoing: Vec::new(), framed: false }));
+            ends.push(OwnedFd::from(end));
+        }
+        Ok((Server { table: Table::new(spec.step, spec.tasks.len() as u32), lines }, ends))
+    }
+
+    /// The lines that are there: the socket, whether something waits to be sent, and the rank.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool, u32)> {
+        let there = (0u32..).zip(&self.lines).filter_map(|(rank, line)| line.as_ref().map(|line| (rank, line)));
+        there.map(|(rank, line)| (line.socket.as_fd(), !line.outgoing.is_empty(), rank))
+    }
+
+    /// Answers what has come from this rank. True where the step is to be ended.
+    pub(super) fn serve(&mut self, rank: u32) -> bool {
+        let Some(Some(line)) = self.lines.get_mut(rank as usize) else { return false };
+        let mut end = line.flush().and_then(|()| line.receive());
+        let mut outcomes = Vec::new();
+        loop {
+            match line.next() {
+                Ok(Some((text, true))) => outcomes.extend(self.table.message(rank, &text)),
+                Ok(Some((text, false))) => {
+                    outcomes.extend(self.table.line(rank, &text));
+                    if text.contains("cmd=init ") && text.contains("pmi_version=2") {
+                        self.deliver(std::mem::take(&mut outcomes));
+                        return self.frame(rank);
+                    }
+                }
+                Ok(None) => break,
+                Err(e) => {
+                    end = Err(e);
+                    break;
+                }
+            }
+        }
+        let aborts = outcomes.contains(&Outcome::Abort);
+        self.deliver(outcomes);
+        if end.is_err()
+            && let Some(line) = self.lines.get_mut(rank as usize)
+        {
+            *line = None;
+        }
+        aborts
+    }
+
+    /// From its next request on this rank speaks PMI-2.
+    fn frame(&mut self, rank: u32) -> bool {
+        if let Some(Some(line)) = self.lines.get_mut(rank as usize) {
+            line.framed = true;
+        }
+        self.serve(rank)
+    }
+
+    fn deliver(&mut self, outcomes: Vec<Outcome>) {
+        for outcome in outcomes {
+            let Outcome::Answer { rank, text } = outcome else { continue };
+            let Some(Some(line)) = self.lines.get_mut(rank as usize) else { continue };
+            line.push(&text);
+            // That it has hung up shows when it is read from.
+            let _ = line.flush();
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The resource limits of a submitter, which the processes of the job get.
+//!
+//! Every job has its ten, mostly the same: they are kept as one short text, `9:-,4:0:-,7:1024:4096`. Each is the number
+//! that `setrlimit` takes, the soft value and, where it is another, the hard one; a hyphen is unlimited.
+
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt::{self, Write};
+use std::ops::Deref;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// A resource limit: the number that `setrlimit` takes, and the two values. `u64::MAX` is unlimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+pub struct Rlimit {
+    pub resource: u32,
+    pub soft: u64,
+    pub hard: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Rlimits(Arc<[Rlimit]>);
+
+impl Deref for Rlimits {
+    type Target = [Rlimit];
+
+    fn deref(&self) -> &[Rlimit] {
+        &self.0
+    }
+}
+
+impl FromIterator<Rlimit> for Rlimits {
+    fn from_iter<I: IntoIterator<Item = Rlimit>>(limits: I) -> Self {
+        Rlimits(limits.into_iter().collect())
+    }
+}
+
+/// One of the values.
+struct Amount(u64);
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            u64::MAX => f.write_char('-'),
+            amount => amount.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Rlimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, Rlimit { resource, soft, hard }) in self.iter().enumerate() {
+            let comma = if place > 0 { "," } else { "" };
+            write!(f, "{comma}{resource}:{}", Amount(*soft))?;
+            if hard != soft {
+                write!(f, ":{}", Amount(*hard))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn amount(text: &str) -> Option<u64> {
+    if text == "-" { Some(u64::MAX) } else { text.parse().ok() }
+}
+
+fn limit(text: &str) -> Option<Rlimit> {
+    let (resource, values) = text.split_once(':')?;
+    let (soft, hard) = values.split_once(':').unwrap_or((values, values));
+    Some(Rlimit { resource: resource.parse().ok()?, soft: amount(soft)?, hard: amount(hard)? })
+}
+
+impl FromStr for Rlimits {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.is_empty() {
+            return Ok(Rlimits::default());
+        }
+        let one = |part| limit(part).ok_or_else(|| format!("{part:?} is no resource limit: expected NUMBER:SOFT:HARD"));
+        text.split(',').map(one).collect()
+    }
+}
+
+impl Serialize for Rlimits {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
+}
+
+/// The text, or the list of records that it was before.
+struct Either;
+
+impl<'de> Visitor<'de> for Either {
+    type Value = Rlimits;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("resource limits")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Rlimits, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Rlimits, A::Error> {
+        let mut limits = Vec::with_capacity(10);
+        while let Some(limit) = list.next_element()? {
+            limits.push(limit);
+        }
+        Ok(Rlimits(limits.into()))
+    }
+}
+
+impl<'de> Deserialize<'de> for Rlimits {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        d.deserialize_any(Either)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn values() -> impl Strategy<Value = u64> {
+        prop_oneof![Just(u64::MAX), Just(u64::MAX - 1), Just(0), any::<u64>()]
+    }
+
+    proptest! {
+        #[test]
+        fn limits_are_read_as_they_were_written(
+            limits in prop::collection::vec((any::<u32>(), values(), values()), 0..12)
+        ) {
+            let limits: Rlimits =
+                limits.into_iter().map(|(resource, soft, hard)| Rlimit { resource, soft, hard }).collect();
+            prop_assert_eq!(limits.to_string().parse::<Rlimits>(), Ok(limits.clone()));
+            let json = serde_json::to_string(&limits).unwrap();
+            prop_assert_eq!(serde_json::from_str::<Rlimits>(&json).unwrap(), limits);
+        }
+
+        #[test]
+        fn no_text_breaks_the_reading(text in "[0-9:,-]{0,30}") {
+            if let Ok(limits) = text.parse::<Rlimits>() {
+                prop_assert_eq!(limits.to_string().parse::<Rlimits>(), Ok(limits));
+            }
+        }
+    }
+
+    #[test]
+    fn the_text_is_short_and_the_records_of_before_say_the_same() {
+        let old = r#"[{"resource":9,"soft":18446744073709551615,"hard":18446744073709551615},
+            {"resource":4,"soft":0,"hard":18446744073709551615},{"resource":7,"soft":1024,"hard":4096}]"#;
+        let limits: Rlimits = serde_json::from_str(old).unwrap();
+        assert_eq!(serde_json::to_string(&limits).unwrap(), r#""9:-,4:0:-,7:1024:4096""#);
+        assert_eq!(limits[1], Rlimit { resource: 4, soft: 0, hard: u64::MAX });
+    }
+
+    #[test]
+    fn what_is_no_limit_is_named() {
+        let why = serde_json::from_str::<Rlimits>(r#""9:-,4:x""#).unwrap_err().to_string();
+        assert!(why.starts_with(r#""4:x" is no resource limit"#), "{why}");
+    }
+}

@@ -1,0 +1,343 @@
+//! The lists of `sacctmgr` and `sshare`. One host with one user has no accounts and no shares, so that most of them are
+//! empty: what they have is their columns, which programs look for.
+
+use crate::model::partition::Host;
+use crate::render::field::{Cut, Field, Place, Table};
+use crate::render::value::Value;
+use crate::render::{Ctx, layout, tres};
+
+/// The table of the fields of all lists: the same name means the same in each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Accounts;
+
+pub type Layout = layout::Layout<Accounts>;
+
+/// A line.
+#[derive(Debug, Clone, Copy)]
+pub enum Row<'a> {
+    /// The cluster, and what its node has.
+    Cluster(&'a Host),
+    /// The quality of service that each job has.
+    Qos,
+    /// A trackable resource: its type, its name and Slurm's number for it.
+    Tres(&'static str, &'static str, u32),
+}
+
+/// What can be listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entity {
+    Account,
+    Association,
+    Cluster,
+    Coordinator,
+    Event,
+    Federation,
+    Qos,
+    Reservation,
+    Resource,
+    RunawayJobs,
+    Transactions,
+    Tres,
+    User,
+    Wckey,
+}
+
+/// Slurm's names, of which the beginning is enough, and the columns where no format is asked for.
+const ENTITIES: [(&str, Entity, &str); 14] = [
+    ("accounts", Entity::Account, "Account,Description%20,Organization"),
+    (
+        "associations",
+        Entity::Association,
+        "Cluster,Account,User,Partition,Share,Priority,GrpJobs,GrpTRES,GrpSubmit,GrpWall,GrpTRESMins,MaxJobs,MaxTRES,\
+         MaxTRESPerNode,MaxSubmit,MaxWall,MaxTRESMins,QOS,DefaultQOS,GrpTRESRunMins",
+    ),
+    (
+        "clusters",
+        Entity::Cluster,
+        "Cluster,ControlHost,ControlPort,RPC,Share,GrpJobs,GrpTRES,GrpSubmit,MaxJobs,MaxTRES,MaxSubmit,MaxWall,QOS,\
+         DefaultQOS",
+    ),
+    ("coordinators", Entity::Coordinator, "Account,User"),
+    ("events", Entity::Event, "Cluster,NodeName,TimeStart,TimeEnd,State,Reason,User"),
+    ("federations", Entity::Federation, "Federation,Cluster,ID%3,Weight,Features,FedState"),
+    (
+        "qos",
+        Entity::Qos,
+        "Name,Priority,GraceTime,Preempt,PreemptExemptTime,PreemptMode,Flags%40,UsageThreshold,UsageFactor,GrpTRES,\
+         GrpTRESMins,GrpTRESRunMins,GrpJobs,GrpSubmit,GrpWall,MaxTRES,MaxTRESPerNode,MaxTRESMins,MaxWall,\
+         MaxTRESPerUser,MaxJobsPerUser,MaxSubmitJobsPerUser,MaxTRESPerAccount,MaxJobsPerAccount,\
+         MaxSubmitJobsPerAccount,MinTRES",
+    ),
+    ("reservations", Entity::Reservation, "Cluster,Name%15,TRES%30,TimeStart,TimeEnd,UnusedWall"),
+    ("resources", Entity::Resource, "Name,Server,Type,Count,PercentAllowed,ServerType,Flags%20"),
+    ("runawayjobs", Entity::RunawayJobs, "ID%12,Name,Partition,Cluster,State,TimeSubmit,TimeStart,TimeEnd"),
+    ("transactions", Entity::Transactions, "TimeStamp,Action,Actor,Where,Info"),
+    ("tres", Entity::Tres, "Type,Name%15,ID"),
+    ("users", Entity::User, "User,DefaultAccount,AdminLevel"),
+    ("wckeys", Entity::Wckey, "Name,Cluster,User"),
+];
+
+/// The columns of `sshare`, and of `sshare -l`.
+const SHARES: &str = "Account%-20,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare";
+const LONG_SHARES: &str = "Account%-20,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,LevelFS,\
+                           GrpTRESMins%30,TRESRunMins";
+
+impl Entity {
+    /// The one that a word names.
+    pub fn named(word: &str) -> Option<Entity> {
+        let word = word.to_ascii_lowercase();
+        let is_it = |name: &str| word.len() > 1 && name.starts_with(&word);
+        ENTITIES.iter().find(|(name, ..)| is_it(name)).map(|(_, entity, _)| *entity)
+    }
+
+    /// The columns where no format is asked for; `with_associations` adds those of the associations.
+    pub fn layout(self, with_associations: bool) -> Layout {
+        let columns = |wanted: Entity| ENTITIES.iter().find(|(_, entity, _)| *entity == wanted).map(|(.., text)| *text);
+        let own = columns(self).unwrap_or_default();
+        let added = match (with_associations, columns(Entity::Association)) {
+            (true, Some(more)) if matches!(self, Entity::Account | Entity::User) => format!("{own},{more}"),
+            _ => own.to_owned(),
+        };
+        // Constants that a test reads.
+        Layout::ruled(&added).unwrap_or_default()
+    }
+
+    /// What there is of it.
+    pub fn rows(self, host: &Host) -> Vec<Row<'_>> {
+        match self {
+            Entity::Cluster => vec![Row::Cluster(host)],
+            Entity::Qos => vec![Row::Qos],
+            Entity::Tres => tres_known(host).map(|(kind, name, id)| Row::Tres(kind, name, id)).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The names of all, for a message.
+    pub fn names() -> String {
+        ENTITIES.map(|(name, ..)| name).join(", ")
+    }
+}
+
+/// Slurm's numbers for the resources that jobs are counted by.
+fn tres_known(host: &Host) -> impl Iterator<Item = (&'static str, &'static str, u32)> {
+    let of_gpus = [("gres", "gpu", 1001), ("gres", "gpumem", 1002), ("gres", "shard", 1003)];
+    let gpus = if host.has_gpus() { &of_gpus[..] } else { &[] };
+    [("cpu", "", 1), ("mem", "", 2), ("energy", "", 3), ("node", "", 4), ("billing", "", 5)]
+        .into_iter()
+        .chain(gpus.to_vec())
+}
+
+/// The columns of `sshare`.
+pub fn shares(long: bool) -> Layout {
+    Layout::ruled(if long { LONG_SHARES } else { SHARES }).unwrap_or_default()
+}
+
+impl Row<'_> {
+    /// What `name=` and `id=` choose it by.
+    pub fn is(&self, wanted: &str) -> bool {
+        match self {
+            Row::Cluster(_) => wanted.eq_ignore_ascii_case(crate::CLUSTER),
+            Row::Qos => wanted.eq_ignore_ascii_case(QOS) || wanted == "1",
+            Row::Tres(kind, name, id) => [*kind, *name].contains(&wanted) || wanted == id.to_string(),
+        }
+    }
+}
+
+/// The name of the one quality of service.
+const QOS: &str = "normal";
+
+impl Table for Accounts {
+    type Row<'a> = Row<'a>;
+
+    const ABBREVIATED: bool = true;
+
+    fn fields() -> &'static [Field<Self>] {
+        FIELDS
+    }
+
+    fn unknown(_: Place, word: &str) -> String {
+        format!("Unknown field '{word}'")
+    }
+}
+
+type F = Field<Accounts>;
+type Get = fn(&Row<'_>, &Ctx) -> Value;
+
+const fn field(width: i32, names: &'static [&'static str], header: &'static str, get: Get) -> F {
+    F::new(names, header, get).width(width)
+}
+
+/// A field that nothing on one host has a value for.
+const fn empty(width: i32, names: &'static [&'static str], header: &'static str) -> F {
+    field(width, names, header, |_, _| Value::NONE)
+}
+
+fn of_qos(row: &Row<'_>, value: impl Into<Value>) -> Value {
+    if matches!(row, Row::Qos) { value.into() } else { Value::NONE }
+}
+
+fn of_cluster<V: Into<Value>>(row: &Row<'_>, get: impl FnOnce(&Host) -> V) -> Value {
+    match row {
+        Row::Cluster(host) => get(host).into(),
+        Row::Qos | Row::Tres(..) => Value::NONE,
+    }
+}
+
+static FIELDS: &[F] = &[
+    empty(10, &["User"], "User"),
+    empty(10, &["DefaultAccount", "DefAccount"], "Def Acct"),
+    empty(9, &["AdminLevel"], "Admin"),
+    empty(10, &["DefaultWCKey"], "Def WCKey"),
+    empty(20, &["Coordinators"], "Coord Accounts"),
+    empty(10, &["Account", "Acct"], "Account"),
+    field(20, &["Description"], "Descr", |r, _| of_qos(r, "Normal QOS default")),
+    empty(20, &["Organization"], "Org"),
+    field(10, &["Cluster"], "Cluster", |r, c| of_cluster(r, |_| c.cluster.clone())),
+    empty(10, &["Partition"], "Partition"),
+    field(9, &["Share"], "Share", |r, _| of_cluster(r, |_| Value::Number(1))),
+    empty(10, &["FairShare"], "FairShare"),
+    field(10, &["Priority"], "Priority", |r, _| of_qos(r, Value::Number(0))),
+    empty(7, &["GrpJobs"], "GrpJobs"),
+    empty(13, &["GrpTRES"], "GrpTRES"),
+    empty(9, &["GrpSubmitJobs"], "GrpSubmit"),
+    empty(11, &["GrpWall"], "GrpWall"),
+    empty(13, &["GrpTRESMins"], "GrpTRESMins"),
+    empty(13, &["GrpTRESRunMins"], "GrpTRESRunMin"),
+    empty(7, &["MaxJobs"], "MaxJobs"),
+    empty(13, &["MaxTRES", "MaxTRESPerJob"], "MaxTRES"),
+    empty(14, &["MaxTRESPerNode"], "MaxTRESPerNode"),
+    empty(9, &["MaxSubmitJobs"], "MaxSubmit"),
+    empty(11, &["MaxWall"], "MaxWall"),
+    empty(13, &["MaxTRESMins"], "MaxTRESMins"),
+    empty(13, &["MaxTRESPerUser", "MaxTRESPU"], "MaxTRESPU"),
+    empty(9, &["MaxJobsPerUser", "MaxJobsPU"], "MaxJobsPU"),
+    empty(11, &["MaxSubmitJobsPerUser", "MaxSubmitPU"], "MaxSubmitPU"),
+    empty(13, &["MaxTRESPerAccount", "MaxTRESPA"], "MaxTRESPA"),
+    empty(9, &["MaxJobsPerAccount", "MaxJobsPA"], "MaxJobsPA"),
+    empty(11, &["MaxSubmitJobsPerAccount", "MaxSubmitPA"], "MaxSubmitPA"),
+    empty(13, &["MinTRES"], "MinTRES"),
+    field(20, &["QOS"], "QOS", |r, _| of_cluster(r, |_| QOS)),
+    empty(9, &["DefaultQOS"], "Def QOS"),
+    field(6, &["ID"], "ID", |r, _| match r {
+        Row::Qos => Value::Number(1),
+        Row::Tres(_, _, id) => Value::Number((*id).into()),
+        Row::Cluster(_) => Value::NONE,
+    })
+    .cut(Cut::Header),
+    empty(10, &["ParentName"], "Par Name"),
+    empty(6, &["ParentID"], "Par ID"),
+    empty(6, &["LFT"], "LFT"),
+    empty(6, &["RGT"], "RGT"),
+    field(15, &["ControlHost"], "ControlHost", |r, _| of_cluster(r, |_| "127.0.0.1")),
+    // There is no port: commands talk to a Unix socket.
+    field(12, &["ControlPort"], "ControlPort", |r, _| of_cluster(r, |_| Value::Number(0))),
+    // Slurm 22.05's protocol version, by which programs tell the release.
+    field(5, &["RPC"], "RPC", |r, _| of_cluster(r, |_| Value::Number(9728))),
+    empty(9, &["Classification"], "Class"),
+    field(20, &["ClusterNodes"], "Cluster Nodes", |r, _| of_cluster(r, |host| host.name.clone())),
+    field(9, &["NodeCount"], "NodeCount", |r, _| of_cluster(r, |_| Value::Number(1))),
+    field(9, &["NodeNames", "NodeName"], "NodeName", |r, _| of_cluster(r, |host| host.name.clone())),
+    field(20, &["TRES"], "TRES", |r, c| of_cluster(r, |host| tres::node(&host.tres(), true, c.units))),
+    empty(20, &["Flags"], "Flags"),
+    field(10, &["Name"], "Name", |r, _| match r {
+        Row::Qos => QOS.into(),
+        Row::Tres(_, name, _) => (*name).into(),
+        Row::Cluster(_) => Value::NONE,
+    }),
+    field(10, &["GraceTime"], "GraceTime", |r, _| of_qos(r, "00:00:00")),
+    empty(10, &["Preempt"], "Preempt"),
+    empty(19, &["PreemptExemptTime"], "PreemptExemptTime"),
+    field(11, &["PreemptMode"], "PreemptMode", |r, _| of_qos(r, "cluster")),
+    empty(10, &["UsageThreshold", "UsageThres"], "UsageThres"),
+    field(11, &["UsageFactor"], "UsageFactor", |r, _| of_qos(r, "1.000000")),
+    field(8, &["Type"], "Type", |r, _| match r {
+        Row::Tres(kind, ..) => (*kind).into(),
+        Row::Cluster(_) | Row::Qos => Value::NONE,
+    }),
+    empty(10, &["Server"], "Server"),
+    empty(10, &["ServerType"], "ServerType"),
+    empty(6, &["Count"], "Count"),
+    empty(9, &["PercentAllowed"], "% Allowed"),
+    empty(19, &["TimeStart", "Start"], "TimeStart"),
+    empty(19, &["TimeEnd", "End"], "TimeEnd"),
+    empty(19, &["TimeSubmit"], "TimeSubmit"),
+    empty(19, &["TimeStamp", "Time"], "Time"),
+    empty(20, &["Action"], "Action"),
+    empty(10, &["Actor"], "Actor"),
+    empty(20, &["Where"], "Where"),
+    empty(20, &["Info"], "Info"),
+    empty(10, &["State"], "State"),
+    empty(30, &["Reason"], "Reason"),
+    empty(20, &["Federation"], "Federation"),
+    empty(10, &["Weight"], "Weight"),
+    empty(20, &["Features"], "Features"),
+    empty(11, &["FedState"], "FedState"),
+    empty(11, &["UnusedWall"], "UnusedWall"),
+    empty(10, &["RawShares"], "RawShares"),
+    empty(11, &["NormShares"], "NormShares"),
+    empty(11, &["RawUsage"], "RawUsage"),
+    empty(11, &["NormUsage"], "NormUsage"),
+    empty(13, &["EffectvUsage"], "EffectvUsage"),
+    empty(10, &["LevelFS"], "LevelFS"),
+    empty(30, &["TRESRunMins"], "TRESRunMins"),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::fixture::{ctx, node};
+
+    fn list(entity: Entity, layout: &Layout, gpus: u32) -> String {
+        let node = node(gpus);
+        layout.print(&entity.rows(&node.host), true, &ctx())
+    }
+
+    #[test]
+    fn every_list_has_all_of_its_columns() {
+        for (name, entity, columns) in ENTITIES {
+            assert_eq!(Entity::named(name), Some(entity), "{name}");
+            assert!(Layout::ruled(columns).is_ok(), "{name}");
+        }
+        assert!(Layout::ruled(SHARES).is_ok() && Layout::ruled(LONG_SHARES).is_ok());
+    }
+
+    #[test]
+    fn the_beginning_of_a_name_is_enough() {
+        let found = ["user", "Assoc", "QOS", "acc", "account", "cluster", "tres", "wckey"].map(Entity::named);
+        use Entity::*;
+        let want = [User, Association, Qos, Account, Account, Cluster, Tres, Wckey];
+        assert_eq!(found, want.map(Some));
+        assert_eq!([Entity::named("nosuch"), Entity::named("")], [None, None]);
+    }
+
+    #[test]
+    fn one_user_has_no_account_and_slurms_empty_lists() {
+        assert_eq!(
+            list(Entity::User, &Entity::User.layout(false), 0),
+            "      User   Def Acct     Admin \n---------- ---------- --------- \n"
+        );
+        let shares = shares(false).print(&[], true, &ctx());
+        assert_eq!(
+            shares.lines().next(),
+            Some("Account                    User  RawShares  NormShares    RawUsage  EffectvUsage  FairShare ")
+        );
+        assert!(Entity::User.layout(true).print(&[], true, &ctx()).contains("GrpTRESRunMin"));
+    }
+
+    #[test]
+    fn the_cluster_the_quality_of_service_and_the_resources_are_there() {
+        let of = |entity: Entity, columns: &str, gpus| {
+            let Ok(layout) = Layout::ruled(columns) else { panic!("{columns}") };
+            let node = node(gpus);
+            layout.parsable("|", false).print(&entity.rows(&node.host), false, &ctx())
+        };
+        assert_eq!(of(Entity::Cluster, "cluster,controlhost,qos", 0), "slotd|127.0.0.1|normal\n");
+        assert_eq!(of(Entity::Qos, "name,priority,usagefactor", 0), "normal|0|1.000000\n");
+        assert_eq!(of(Entity::Tres, "type,name,id", 0), "cpu||1\nmem||2\nenergy||3\nnode||4\nbilling||5\n");
+        assert!(
+            of(Entity::Tres, "type,name,id", 2)
+                .ends_with("billing||5\ngres|gpu|1001\ngres|gpumem|1002\ngres|shard|1003\n")
+        );
+        assert!(Row::Qos.is("Normal") && !Row::Qos.is("other"));
+    }
+}

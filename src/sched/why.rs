@@ -1,0 +1,244 @@
+//! All that stands between a pending job and its start: the reasons that the plan goes by, each with its figures.
+//!
+//! The first one is what squeue shows. The words are made in `words`.
+
+use super::backfill::{Running, latest_start, waits_for};
+use super::choice::Choice;
+use super::core::{Core, Record};
+use super::limits::Reached;
+use super::plan::{ExpectedEnd, expected_end};
+use super::queue::QueueKey;
+use super::room::{Room, Want};
+use super::waits::{Status, Waits};
+use crate::model::dependency::DependencyTerm;
+use crate::model::job::Hold;
+use crate::model::tres::Allocation;
+use crate::model::view::JobView;
+use crate::model::why::{Awaited, Blocker, Holder, Shortage, Standing, Until, What};
+use crate::model::{Job, JobId, JobState, Reason, Timestamp, Tres};
+
+impl Core {
+    /// Adds to the view of a pending job all that keeps it from starting. It costs a look at all that runs.
+    pub fn tell_blockers(&self, view: &mut JobView, now: Timestamp) {
+        if let Some(record) = self.jobs.get(&view.id) {
+            view.blockers = self.blockers(record, now);
+        }
+    }
+
+    /// The first is what [`Core::reason`] says.
+    pub(super) fn blockers(&self, record: &Record, now: Timestamp) -> Vec<Blocker> {
+        if record.job.run.state != JobState::Pending {
+            return Vec::new();
+        }
+        let anywhere = self.gates_anywhere(record, now).map(|reason| (reason, self.anywhere(reason, record, now)));
+        let mut found: Vec<(Reason, What)> = anywhere.collect();
+        let is_in_line = found.is_empty();
+        let choices = Choice::all(&record.job, &self.config);
+        let closed: Vec<(Reason, What)> = choices.flat_map(|choice| self.closed(&choice, now)).collect();
+        let node = self.start_trouble().map(|trouble| (Reason::ReqNodeNotAvail, What::Node { since: trouble.since }));
+        match self.waits_in(record, now) {
+            None => found.extend(closed.into_iter().chain(node)),
+            Some((choice, reason)) => {
+                found.extend(node);
+                // Where one partition would let it start now the others are no matter.
+                if let Some(blocker) = self.in_line(&choice, reason, is_in_line, now) {
+                    found.push(blocker);
+                    found.extend(closed);
+                }
+            }
+        }
+        found.into_iter().map(|(reason, what)| self.in_words(record, reason, what, now)).collect()
+    }
+
+    /// The figures of what is no matter of a partition.
+    fn anywhere(&self, reason: Reason, record: &Record, now: Timestamp) -> What {
+        let job = &record.job;
+        match reason {
+            Reason::BeginTime => What::Begin { at: job.request.begin.unwrap_or(now) },
+            Reason::JobArrayTaskLimit => {
+                let group = job.array_job_id().and_then(|array| self.arrays.get(&array));
+                let (limit, running) = group.map_or((0, 0), |group| (group.limit.unwrap_or(0), group.active));
+                What::ArrayLimit { limit, running }
+            }
+            Reason::Dependency | Reason::DependencyNeverSatisfied => {
+                let waits = record.waits.as_deref();
+                let on = waits.map(|waits| self.awaited(job, waits, now)).unwrap_or_default();
+                What::Dependency { any: waits.is_some_and(|waits| waits.any), on }
+            }
+            _ => What::Hold { by_admin: job.hold == Hold::Admin },
+        }
+    }
+
+    /// Each condition of a dependency.
+    fn awaited(&self, job: &Job, waits: &Waits, now: Timestamp) -> Vec<Awaited> {
+        let one = |(term, status): &(DependencyTerm, Status)| {
+            let standing = match (term, status) {
+                (DependencyTerm::Singleton, _) if self.is_singleton_free(job) => Standing::Met,
+                (DependencyTerm::On { .. }, _) if waits.is_for_corr(term) => {
+                    let hopeless = waits.corr.as_ref().map_or(0, |corr| corr.failed.len());
+                    if hopeless >= job.pending_tasks() { Standing::Never } else { Standing::Open }
+                }
+                (DependencyTerm::Singleton, _) | (_, Status::Open) => Standing::Open,
+                (_, Status::Met) => Standing::Met,
+                (_, Status::MetAt(at)) if *at <= now => Standing::Met,
+                (_, Status::MetAt(at)) => Standing::MetAt(*at),
+                (_, Status::Failed) => Standing::Never,
+            };
+            let other = match term {
+                DependencyTerm::On { job, .. } => Some(job.job),
+                DependencyTerm::Singleton => None,
+            };
+            let group = other.and_then(|id| self.arrays.get(&id));
+            let target = other.filter(|_| group.is_none()).and_then(|id| self.job(id));
+            let until = target.filter(|target| target.run.state.is_active()).map(|target| self.until(target, now));
+            Awaited {
+                term: term.to_string(),
+                standing,
+                state: target.map(|target| target.run.state),
+                until,
+                tasks: group.map(|group| (group.ended.len(), group.total)),
+                jobs: if other.is_none() { self.before_singleton(job) } else { Vec::new() },
+            }
+        };
+        waits.terms.iter().map(one).collect()
+    }
+
+    /// What keeps it from starting in a partition, whatever is free there.
+    fn closed(&self, choice: &Choice, now: Timestamp) -> Vec<(Reason, What)> {
+        let mut reasons: Vec<Reason> = self.gates_in(choice, now).collect();
+        reasons.dedup();
+        if choice.partition.is_none() {
+            // What it could have there is no question.
+            reasons.truncate(1);
+        }
+        reasons.into_iter().filter_map(|reason| Some((reason, self.closed_by(reason, choice, now)?))).collect()
+    }
+
+    fn closed_by(&self, reason: Reason, choice: &Choice, now: Timestamp) -> Option<What> {
+        let partition = self.partition_name(choice);
+        let (want, host) = (choice.want(), &self.config.host);
+        Some(match reason {
+            Reason::PartitionTimeLimit => What::TimeLimit {
+                partition,
+                asked_secs: choice.limit_secs,
+                most_secs: choice.partition.and_then(|partition| partition.max_time_secs),
+            },
+            Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit => return self.limit(self.ledger.whole(), choice),
+            Reason::BadConstraints | Reason::ReqNodeNotAvail => {
+                What::TooLarge { partition, needs: want.tres, most: self.ledger.whole().free_for(&want.place, host) }
+            }
+            Reason::Resources => What::Elsewhere { partition },
+            _ => What::Partition {
+                partition,
+                state: choice.partition.map(|partition| partition.state),
+                opens: self.opens_in(choice, now),
+            },
+        })
+    }
+
+    fn limit(&self, room: &Room, choice: &Choice) -> Option<What> {
+        let want = choice.want();
+        let tell =
+            |reached: Reached| What::Limit { limit: reached.limit.to_string(), jobs: reached.jobs, cpus: reached.cpus };
+        let own = room.limit_reached(&want.place, want.tres.cpus, &self.config.host).map(tell);
+        own.or_else(|| self.limit_of_expanded(choice.job.id, want.tres.cpus, tell))
+    }
+
+    /// What a job waits for that its partition lets start. One that is not in line yet waits behind nobody.
+    fn in_line(&self, choice: &Choice, reason: Reason, is_in_line: bool, now: Timestamp) -> Option<(Reason, What)> {
+        match reason {
+            Reason::None => None,
+            Reason::AssocMaxJobsLimit | Reason::AssocGrpCpuLimit => {
+                Some((reason, self.limit(self.ledger.room(), choice)?))
+            }
+            Reason::Priority if !is_in_line => {
+                let shortage = self.shortage(choice, None, now);
+                (shortage.lacks != Tres::ZERO).then_some((Reason::Resources, What::Shortage(shortage)))
+            }
+            _ => {
+                let first = (reason == Reason::Priority).then(|| self.waits_behind(choice)).flatten();
+                Some((reason, What::Shortage(self.shortage(choice, first, now))))
+            }
+        }
+    }
+
+    /// Who keeps a job waiting that others go before.
+    pub(super) fn waits_behind(&self, choice: &Choice) -> Option<QueueKey> {
+        let is_other = |key: &QueueKey| key.id != choice.job.id;
+        self.first_in_line(choice).filter(is_other).or_else(|| self.queue.first().filter(is_other))
+    }
+
+    /// What a job waits for in a partition, and who has it until when.
+    pub(super) fn shortage(&self, choice: &Choice, behind: Option<QueueKey>, now: Timestamp) -> Shortage {
+        let want = choice.want();
+        let (room, host) = (self.ledger.room(), &self.config.host);
+        let lacks = if room.fits(&want, host) { Tres::ZERO } else { room.lacks(&want, host) };
+        let (holders, gap_secs) = match lacks == Tres::ZERO {
+            true => (Vec::new(), behind.and_then(|first| self.gap_before(first, now))),
+            false => (waits_for(&want, room, self.running_jobs(now), host), None),
+        };
+        Shortage {
+            partition: self.partition_name(choice),
+            needs: want.tres,
+            free: room.free_for(&want.place, host),
+            holders: holders.iter().map(|holder| self.holder(holder, &lacks)).collect(),
+            lacks,
+            behind: behind.map(|first| self.job(first.id).map_or_else(|| first.id.to_string(), Job::label)),
+            gap_secs,
+        }
+    }
+
+    /// How long it is until the first blocked job starts at the latest.
+    fn gap_before(&self, first: QueueKey, now: Timestamp) -> Option<u64> {
+        let job = self.job(first.id)?;
+        let choice = Choice::all(job, &self.config).find(|choice| choice.at == first.choice)?;
+        let (want, room, host): (Want, _, _) = (choice.want(), self.ledger.room(), &self.config.host);
+        let at = latest_start(&want, room, self.running_jobs(now), host)?;
+        Some(at.since(now).as_secs()).filter(|gap| *gap > 0)
+    }
+
+    fn holder(&self, Running { id, end, part, .. }: &Running, lacks: &Tres) -> Holder {
+        let job = self.job(*id);
+        let state = job.map_or(JobState::Running, |job| job.run.state);
+        let label = job.map_or_else(|| id.to_string(), Job::label);
+        Holder { id: *id, job: label, holds: of_kinds(&part.alloc, lacks), until: until(state, *end) }
+    }
+
+    fn until(&self, job: &Job, now: Timestamp) -> Until {
+        until(job.run.state, expected_end(job, self.experience.expected_secs(&job.request), now))
+    }
+
+    /// The jobs of its name that go before one that is to be the only one.
+    fn before_singleton(&self, job: &Job) -> Vec<JobId> {
+        let own = job.array_job_id().unwrap_or(job.id);
+        let group = self.names.get(&job.request.uid).and_then(|names| names.get(&job.request.name));
+        let Some(group) = group else { return Vec::new() };
+        let mut before: Vec<JobId> = group.live.range(..own).map(|(id, _)| *id).collect();
+        before.extend(group.active.keys().filter(|id| **id > own));
+        before
+    }
+
+    fn partition_name(&self, choice: &Choice) -> String {
+        choice.job.partitions().nth(usize::from(choice.at)).unwrap_or_default().to_owned()
+    }
+}
+
+fn until(state: JobState, end: ExpectedEnd) -> Until {
+    match (state, end) {
+        (JobState::Completing, _) => Until::Ending,
+        (JobState::Suspended, _) => Until::Suspended,
+        (_, ExpectedEnd::Unknown) => Until::Unknown,
+        (_, ExpectedEnd::ByLimit(at)) => Until::ByLimit(at),
+        (_, ExpectedEnd::AsEarlier(at)) => Until::AsEarlier(at),
+    }
+}
+
+/// What an allocation has of what is lacking; shared GPUs count whole.
+fn of_kinds(alloc: &Allocation, lacks: &Tres) -> Tres {
+    Tres {
+        cpus: if lacks.cpus > 0 { alloc.tres.cpus } else { 0 },
+        mem_mb: if lacks.mem_mb > 0 { alloc.tres.mem_mb } else { 0 },
+        gpus: if lacks.gpus > 0 { alloc.gpu_ids.len() as u32 } else { 0 },
+        ..Tres::ZERO
+    }
+}

@@ -1,0 +1,96 @@
+//! The host: what of it is given out, to whom, and what of it is used.
+
+use super::bars::{self, Segment};
+use super::line;
+use crate::model::view::{JobView, NodeView};
+use crate::render::size::{Units, mib};
+use crate::screen::areas::MOST_GPUS;
+use crate::screen::picture::label;
+use crate::screen::state::Screen;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+/// Before a bar, and of a bar.
+const NAME: u16 = 5;
+
+pub fn draw(screen: &Screen, to: &mut Buffer, area: Rect) {
+    let Some(node) = &screen.picture.node else { return };
+    let bar = (area.width / 3).clamp(10, 60);
+    let total = node.host.tres();
+    let load = f64::from(node.load_centi) / 100.0;
+    let cpus = format!("{}/{} given out, load {load:.2}", node.allocated.cpus, total.cpus);
+    row(screen, to, area, 0, bar, ("CPU", f64::from(total.cpus), &|job| f64::from(job.tres.cpus)), &cpus);
+    let used = node.host.machine_mem_mb.max(total.mem_mb).saturating_sub(node.free_mem_mb);
+    let memory = format!("{}/{} given out, {} used", size(node.allocated.mem_mb), size(total.mem_mb), size(used));
+    row(screen, to, area, 1, bar, ("MEM", total.mem_mb as f64, &|job| job.tres.mem_mb as f64), &memory);
+    for (i, gpu) in (2..).zip(node.host.gpus.iter().take(MOST_GPUS)) {
+        gpu_row(screen, to, area, i, bar, node, gpu.id);
+    }
+}
+
+/// A size as it is read at a glance: `1.5G`.
+pub fn size(mb: u64) -> String {
+    if mb < 1024 || mb.is_multiple_of(1024) {
+        return mib(mb, Units::Exact);
+    }
+    format!("{:.1}G", mb as f64 / 1024.0)
+}
+
+type Amount<'a> = (&'static str, f64, &'a dyn Fn(&JobView) -> f64);
+
+fn row(screen: &Screen, to: &mut Buffer, area: Rect, at: u16, bar: u16, what: Amount<'_>, text: &str) {
+    let (name, whole, of) = what;
+    line(to, area, at, name, screen.theme.strong());
+    if at >= area.height || area.width < NAME + bar {
+        return;
+    }
+    let place = Rect { x: area.x + NAME, y: area.y + at, width: bar, height: 1 };
+    let jobs: Vec<&JobView> = screen.picture.running().filter(|job| of(job) > 0.0).collect();
+    let segments: Vec<Segment> = (0..)
+        .zip(&jobs)
+        .map(|(i, job)| Segment { amount: of(job), style: bars::colour(screen.theme, job.id.0), odd: i % 2 == 1 })
+        .collect();
+    bars::draw(to, place, screen.theme, whole, &segments);
+    let mut rest = Rect { x: place.x + bar + 1, width: area.width.saturating_sub(NAME + bar + 1), ..area };
+    line(to, rest, at, text, Style::new());
+    // By whom, as far as there is room.
+    skip(&mut rest, text.len() + 2);
+    for job in jobs {
+        let name = label(job);
+        line(to, rest, at, &name, bars::colour(screen.theme, job.id.0));
+        skip(&mut rest, name.len() + 1);
+    }
+}
+
+fn skip(rest: &mut Rect, by: usize) {
+    let by = u16::try_from(by).unwrap_or(u16::MAX).min(rest.width);
+    rest.x += by;
+    rest.width -= by;
+}
+
+fn gpu_row(screen: &Screen, to: &mut Buffer, area: Rect, at: u16, bar: u16, node: &NodeView, gpu: u32) {
+    line(to, area, at, &format!("GPU{gpu}"), screen.theme.strong());
+    if at >= area.height || area.width < NAME + bar {
+        return;
+    }
+    let has = |job: &&JobView| {
+        let job = screen.picture.details.get(&job.id);
+        job.and_then(|job| job.run.alloc.as_ref()).is_some_and(|alloc| alloc.gpu_ids.contains(&gpu))
+    };
+    let jobs: Vec<&JobView> = screen.picture.running().filter(has).collect();
+    let busy = jobs.iter().filter_map(|job| screen.picture.usage.get(&job.id)?.gpu).max();
+    let place = Rect { x: area.x + NAME, y: area.y + at, width: bar, height: 1 };
+    let style = jobs.first().map(|job| bars::colour(screen.theme, job.id.0)).unwrap_or_default();
+    let share = busy.map_or(if jobs.is_empty() { 0.0 } else { 1.0 }, |busy| busy as f64 / 100.0);
+    bars::single(to, place, screen.theme, share, style);
+    let whom = match &jobs[..] {
+        [] => "free".to_owned(),
+        jobs => jobs.iter().map(|job| label(job)).collect::<Vec<_>>().join(" "),
+    };
+    let used = busy.map(|busy| format!(", {busy}% used")).unwrap_or_default();
+    let model = node.host.gpus.iter().find(|known| known.id == gpu).and_then(|gpu| gpu.model.as_deref());
+    let text = format!("{whom}{used}  {}", model.unwrap_or_default());
+    let rest = Rect { x: place.x + bar + 1, width: area.width.saturating_sub(NAME + bar + 1), ..area };
+    line(to, rest, at, text.trim_end(), Style::new());
+}

@@ -1,0 +1,155 @@
+//! The screen as cells: every function here fills a part of a buffer and changes nothing else.
+
+mod bars;
+mod host;
+mod page;
+mod rows;
+
+use super::keys::{self, Table};
+use super::picture::Place;
+use super::state::{Screen, Theme, Typing};
+use crate::model::JobState;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+
+/// Draws all of it.
+pub fn draw(screen: &Screen, to: &mut Buffer) {
+    if screen.help {
+        return help(screen, to);
+    }
+    if screen.page.is_some() {
+        page::draw(screen, to);
+    } else {
+        lists(screen, to);
+    }
+}
+
+/// Writes a text from the left end of a line of an area, as far as there is room.
+fn line(to: &mut Buffer, area: Rect, row: u16, text: &str, style: Style) {
+    if row < area.height && area.width > 0 {
+        to.set_stringn(area.x, area.y + row, text, usize::from(area.width), style);
+    }
+}
+
+impl Theme {
+    fn fg(self, colour: Color) -> Style {
+        if self.colour { Style::new().fg(colour) } else { Style::new() }
+    }
+
+    fn strong(self) -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+
+    fn weak(self) -> Style {
+        if self.colour { Style::new().fg(Color::DarkGray) } else { Style::new() }
+    }
+
+    fn chosen(self, style: Style) -> Style {
+        style.add_modifier(Modifier::REVERSED)
+    }
+
+    fn state(self, state: JobState) -> Style {
+        match state {
+            JobState::Running | JobState::Completed => self.fg(Color::Green),
+            JobState::Pending | JobState::Suspended | JobState::Completing => self.fg(Color::Yellow),
+            JobState::Failed | JobState::Timeout | JobState::OutOfMemory | JobState::NodeFail => self.fg(Color::Red),
+            JobState::Cancelled => self.fg(Color::Magenta),
+        }
+    }
+}
+
+fn lists(screen: &Screen, to: &mut Buffer) {
+    let areas = screen.areas();
+    title(screen, to, areas.title);
+    host::draw(screen, to, areas.host);
+    for (i, pane) in screen.panes.iter().enumerate() {
+        rows::draw(screen, pane, i == screen.focus, to, areas.panes[i]);
+    }
+    status(screen, to, areas.status);
+    foot(screen, to, areas.keys, keys::LISTS);
+}
+
+fn title(screen: &Screen, to: &mut Buffer, area: Rect) {
+    let count = |place: Place| screen.panes.iter().find(|pane| pane.place == place).map_or(0, |pane| pane.count);
+    let node = screen.picture.node.as_ref();
+    let name = node.map_or("", |node| node.host.name.as_str());
+    let text = format!(
+        "slotd top  {name}  {} running  {} waiting  {} ended",
+        count(Place::Running),
+        count(Place::Waiting),
+        count(Place::Ended)
+    );
+    line(to, area, 0, &text, screen.theme.strong());
+    let alert = match node.and_then(|node| node.drained.as_ref()) {
+        _ if screen.is_lost => Some("the daemon is gone; waiting for it".to_owned()),
+        Some(why) => Some(format!("drained: {}", why.text)),
+        None => None,
+    };
+    if let Some(alert) = alert {
+        let from = u16::try_from(text.len() + 2).unwrap_or(u16::MAX).min(area.width);
+        let rest = Rect { x: area.x + from, width: area.width - from, ..area };
+        line(to, rest, 0, &super::log::shown(&alert), screen.theme.fg(Color::Red).add_modifier(Modifier::BOLD));
+    }
+}
+
+/// A question, what is typed, a message, or why the chosen job waits.
+fn status(screen: &Screen, to: &mut Buffer, area: Rect) {
+    let theme = screen.theme;
+    let (text, style) = match (&screen.question, &screen.typing, &screen.message) {
+        (Some(question), _, _) => (question.text.clone(), theme.fg(Color::Red).add_modifier(Modifier::BOLD)),
+        (_, Some(Typing::Filter), _) => (format!("show what has in it: {}_", screen.filter), theme.strong()),
+        (_, Some(Typing::Search(text)), _) => (format!("search: {text}_"), theme.strong()),
+        (_, _, Some(message)) => (message.clone(), theme.strong()),
+        (None, None, None) => (sentence(screen), theme.weak()),
+    };
+    line(to, area, 0, &super::log::shown(&text), style);
+}
+
+/// What there is to say of the chosen job.
+fn sentence(screen: &Screen) -> String {
+    let Some(job) = screen.chosen().and_then(|id| screen.picture.detailed(id)) else { return String::new() };
+    let blocker = job.blockers.first().map(|blocker| blocker.text.as_str());
+    let words = job.run.system_comment.as_deref().or(blocker).unwrap_or_default();
+    let label = super::picture::label(job);
+    match (job.run.state, words) {
+        (JobState::Pending, "") => format!("{label} waits: {}", job.run.reason.name()),
+        (_, "") => String::new(),
+        (_, words) => format!("{label}: {words}"),
+    }
+}
+
+/// The keys in a word each, the most needed first: the help has all of them.
+const FOOT: [(&str, &str); 15] = [
+    ("?", "help"),
+    ("q", "quit"),
+    ("Enter", "open"),
+    ("Tab", "next"),
+    ("/", "find"),
+    ("Space", "mark"),
+    ("c", "cancel"),
+    ("h", "hold"),
+    ("r", "release"),
+    ("t", "top"),
+    ("R", "requeue"),
+    ("s", "sort"),
+    ("f", "follow"),
+    ("z", "zoom"),
+    ("Esc", "back"),
+];
+
+fn foot(screen: &Screen, to: &mut Buffer, area: Rect, table: Table) {
+    let is_here = |(name, _): &&(&str, &str)| table.iter().copied().flatten().any(|key| key.name == *name);
+    let words: Vec<String> = FOOT.iter().filter(is_here).map(|(name, word)| format!("{name} {word}")).collect();
+    line(to, area, 0, &words.join("  "), screen.theme.weak());
+}
+
+fn help(screen: &Screen, to: &mut Buffer) {
+    let area = to.area;
+    let table = if screen.page.is_some() { keys::PAGE } else { keys::LISTS };
+    line(to, area, 0, "Keys (any key goes back)", screen.theme.strong());
+    let named = table.iter().copied().flatten().filter(|key| !key.name.is_empty());
+    for (row, key) in (2..).zip(named) {
+        line(to, area, row, &format!("  {:14}{}", key.name, key.about), Style::new());
+    }
+}

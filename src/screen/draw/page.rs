@@ -1,0 +1,80 @@
+//! The page of one job: its details above its outputs.
+
+use super::{foot, line, status};
+use crate::screen::keys;
+use crate::screen::log::shown;
+use crate::screen::page::{Page, Part};
+use crate::screen::picture::label;
+use crate::screen::state::Screen;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+pub fn draw(screen: &Screen, to: &mut Buffer) {
+    let Some(page) = &screen.page else { return };
+    let whole = to.area;
+    let job = screen.picture.detailed(page.job);
+    let title = job.map_or_else(
+        || format!("job {}", page.job),
+        |job| format!("job {} {} {}", label(job), job.request.name, job.run.state.name()),
+    );
+    line(to, whole, 0, &shown(&title), screen.theme.strong());
+    let parts = screen.parts();
+    details(screen, page, to, parts[0]);
+    let both = if page.has_one_output() { "stdout and stderr" } else { "stdout" };
+    output(screen, page, Part::Out, both, to, parts[1]);
+    output(screen, page, Part::Err, "stderr", to, parts[2]);
+    let last = Rect { y: whole.height.saturating_sub(1), height: 1.min(whole.height), ..whole };
+    if screen.question.is_some() || screen.typing.is_some() || screen.message.is_some() {
+        status(screen, to, last);
+    } else {
+        foot(screen, to, last, keys::PAGE);
+    }
+}
+
+fn heading(screen: &Screen, page: &Page, part: Part, text: &str, to: &mut Buffer, area: Rect) {
+    let theme = screen.theme;
+    let style = if page.part == part { theme.chosen(theme.strong()) } else { theme.strong() };
+    line(to, area, 0, &" ".repeat(area.width.into()), style);
+    line(to, area, 0, text, style);
+}
+
+fn details(screen: &Screen, page: &Page, to: &mut Buffer, area: Rect) {
+    heading(screen, page, Part::Details, "details", to, area);
+    let text = screen.details_text();
+    for (row, text) in (1..area.height).zip(text.lines().skip(page.top)) {
+        line(to, area, row, &shown(text), Style::new());
+    }
+}
+
+fn output(screen: &Screen, page: &Page, part: Part, name: &str, to: &mut Buffer, area: Rect) {
+    if area.height == 0 {
+        return;
+    }
+    let log = &page.logs[part.index() - 1];
+    let follows = if log.follows { ", followed" } else { "" };
+    let place = match log.size {
+        0 => "empty".to_owned(),
+        size => format!("{}% of {size} bytes", log.at * 100 / size),
+    };
+    let text = match (&log.error, log.path.as_str()) {
+        (Some(why), path) => format!("{name} {path}: {why}"),
+        (None, "") => name.to_owned(),
+        (None, path) => format!("{name} {path}: {place}{follows}"),
+    };
+    // A line that divides it from its neighbour.
+    let area = match area.x {
+        0 => area,
+        x => {
+            (0..area.height).for_each(|row| line(to, area, row, "|", screen.theme.weak()));
+            Rect { x: x + 1, width: area.width.saturating_sub(1), ..area }
+        }
+    };
+    heading(screen, page, part, &shown(&text), to, area);
+    for (row, text) in (1..area.height).zip(&log.lines) {
+        let text = shown(text);
+        let from = text.char_indices().nth(page.left).map_or("", |(at, _)| &text[at..]);
+        let is_hit = !page.wanted.is_empty() && text.contains(&page.wanted);
+        line(to, area, row, from, if is_hit { screen.theme.strong() } else { Style::new() });
+    }
+}

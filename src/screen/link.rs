@@ -1,0 +1,212 @@
+//! What is asked of the daemon, one question at a time, and what its answers change.
+//!
+//! Listings tell little of each job, so that a long queue is there at once; more is asked of those in sight alone.
+
+use super::picture::{Picture, named};
+use crate::model::changed::Changed;
+use crate::model::query::JobQuery;
+use crate::model::view::JobList;
+use crate::model::{JobId, JobRef, JobState};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::{Request, UsageAsk};
+use std::collections::BTreeSet;
+
+/// No more jobs than this are asked for more at one time.
+const MOST_DETAILED: usize = 256;
+
+/// The question that waits for its answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Asked {
+    All,
+    Node,
+    /// Which of these still wait or run.
+    Live(BTreeSet<JobId>),
+    /// What became of these.
+    Ended(BTreeSet<JobId>),
+    Details(BTreeSet<JobId>),
+    /// Of one job alone, of which the daemon tells more.
+    One(JobId),
+    Usage,
+}
+
+#[derive(Debug, Default)]
+pub struct Link {
+    changed: Changed,
+    /// Known to be over or gone, and not asked for yet.
+    ended: BTreeSet<JobId>,
+    asked: Option<Asked>,
+    /// The whole picture, as it comes in.
+    coming: Picture,
+    /// Records of which the details are those of now.
+    fresh: BTreeSet<JobId>,
+    /// The job whose own answer is that of now.
+    fresh_one: Option<JobId>,
+    /// Jobs may wait for other reasons than before.
+    reasons_due: bool,
+    node_due: bool,
+    usage_due: bool,
+}
+
+/// Who is looked at.
+#[derive(Debug, Default)]
+pub struct Looks {
+    /// In sight.
+    pub visible: Vec<JobId>,
+    /// The chosen one.
+    pub chosen: Option<JobId>,
+}
+
+impl Link {
+    pub fn changed(&mut self, changed: &Changed) {
+        self.changed.add(changed);
+        if changed.all {
+            self.fresh.clear();
+        }
+        for id in &changed.jobs {
+            self.fresh.remove(id);
+        }
+        self.reasons_due |= changed.queue;
+        if changed.all || changed.queue || self.fresh_one.is_some_and(|id| changed.jobs.contains(&id)) {
+            self.fresh_one = None;
+        }
+        self.node_due |= changed.node || changed.all;
+    }
+
+    /// Time has passed: what is used is another now.
+    pub fn tick(&mut self) {
+        self.usage_due = true;
+        self.node_due = true;
+    }
+
+    /// Whatever was asked will have no answer.
+    pub fn lost(&mut self) {
+        *self = Link::default();
+    }
+
+    /// The next question; `None` where everything that is looked at is known, or an answer is on its way.
+    pub fn next(&mut self, picture: &Picture, looks: &Looks) -> Option<Request> {
+        if self.asked.is_some() {
+            return None;
+        }
+        let (asked, request) = self.question(picture, looks)?;
+        self.asked = Some(asked);
+        Some(request)
+    }
+
+    fn question(&mut self, picture: &Picture, looks: &Looks) -> Option<(Asked, Request)> {
+        let brief = |query: JobQuery| Request::Jobs(JobQuery { brief: true, ..query });
+        if self.changed.all {
+            self.changed = Changed::default();
+            self.ended.clear();
+            self.coming = Picture::default();
+            return Some((Asked::All, brief(JobQuery::default())));
+        }
+        if !self.changed.jobs.is_empty() {
+            let ids = std::mem::take(&mut self.changed.jobs);
+            let jobs = ids.iter().map(|id| JobRef::job(*id)).collect();
+            // Of an array this is all that is not over: what has ended is asked for by name.
+            return Some((Asked::Live(ids), brief(JobQuery { jobs, ..JobQuery::live() })));
+        }
+        if !self.ended.is_empty() {
+            let ids = std::mem::take(&mut self.ended);
+            let jobs = ids.iter().map(|id| named(picture, *id)).collect();
+            return Some((Asked::Ended(ids), brief(JobQuery::of(jobs))));
+        }
+        if std::mem::take(&mut self.node_due) {
+            return Some((Asked::Node, Request::Node));
+        }
+        self.closer(picture, looks)
+    }
+
+    /// What is looked at more closely.
+    fn closer(&mut self, picture: &Picture, looks: &Looks) -> Option<(Asked, Request)> {
+        if std::mem::take(&mut self.reasons_due) {
+            let waits = |id: &JobId| picture.jobs.get(id).is_some_and(|job| job.run.state == JobState::Pending);
+            self.fresh.retain(|id| !waits(id));
+        }
+        let wanted = looks.visible.iter().copied().chain(picture.running().map(|job| job.id).take(MOST_DETAILED));
+        // The chosen one is asked for by itself, and whole.
+        let is_stale = |id: &JobId| !self.fresh.contains(id) && looks.chosen != Some(*id);
+        let stale: BTreeSet<JobId> = wanted.filter(is_stale).take(MOST_DETAILED).collect();
+        if !stale.is_empty() {
+            let jobs = stale.iter().map(|id| named(picture, *id)).collect();
+            let query = JobQuery { without_paths: true, without_steps: true, ..JobQuery::of(jobs) };
+            return Some((Asked::Details(stale), Request::Jobs(query)));
+        }
+        if let Some(id) = looks.chosen.filter(|id| self.fresh_one != Some(*id)) {
+            let query = JobQuery { expected_starts: true, blockers: true, ..JobQuery::of(vec![named(picture, id)]) };
+            return Some((Asked::One(id), Request::Jobs(query)));
+        }
+        if std::mem::take(&mut self.usage_due) {
+            let is_running = |id: &&JobId| picture.jobs.get(id).is_some_and(|job| job.run.state == JobState::Running);
+            let steps: Vec<JobRef> = looks.visible.iter().filter(is_running).map(|id| named(picture, *id)).collect();
+            if !steps.is_empty() {
+                return Some((Asked::Usage, Request::Usage(UsageAsk { steps, all_steps: true })));
+            }
+        }
+        None
+    }
+
+    /// Takes an answer, or a part of one.
+    pub fn answer(&mut self, picture: &mut Picture, answer: Answer) {
+        match answer {
+            Answer::SomeJobs(list) => self.jobs(picture, list, false),
+            Answer::Jobs(list) => {
+                self.jobs(picture, list, true);
+                self.asked = None;
+            }
+            Answer::Node(node) => {
+                picture.node = Some(*node);
+                self.asked = None;
+            }
+            Answer::Usage { list, .. } => {
+                picture.take_usage(&list);
+                self.asked = None;
+            }
+            // A refusal: what was asked for stays as it was known.
+            _ => self.asked = None,
+        }
+    }
+
+    fn jobs(&mut self, picture: &mut Picture, list: JobList, is_last: bool) {
+        match &mut self.asked {
+            Some(Asked::All) => {
+                self.coming.take(list);
+                if is_last {
+                    picture.jobs = std::mem::take(&mut self.coming.jobs);
+                    picture.details.retain(|id, _| picture.jobs.contains_key(id));
+                    picture.usage.retain(|id, _| picture.jobs.contains_key(id));
+                }
+            }
+            Some(Asked::Live(ids)) => {
+                let told: BTreeSet<JobId> = list.brief.iter().map(|job| job.0.id).collect();
+                ids.retain(|id| !told.contains(id));
+                picture.take(list);
+                if is_last {
+                    self.ended.append(ids);
+                }
+            }
+            Some(Asked::Ended(ids)) => {
+                let told: BTreeSet<JobId> = list.brief.iter().map(|job| job.0.id).collect();
+                ids.retain(|id| !told.contains(id));
+                picture.take(list);
+                if is_last {
+                    ids.iter().for_each(|id| picture.drop(*id));
+                }
+            }
+            Some(Asked::Details(ids)) => {
+                picture.take_details(list);
+                if is_last {
+                    self.fresh.append(ids);
+                }
+            }
+            Some(Asked::One(id)) => {
+                let id = *id;
+                picture.take_details(list);
+                self.fresh_one = Some(id);
+                self.fresh.insert(id);
+            }
+            Some(Asked::Node | Asked::Usage) | None => {}
+        }
+    }
+}

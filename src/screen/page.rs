@@ -1,0 +1,183 @@
+//! The page of one job: its details, and its outputs side by side.
+
+use super::keys::{self, Word};
+use super::log::{Move, Text};
+use super::state::{Action, Screen, Typing};
+use crate::model::JobId;
+use crate::render::show;
+use crate::render::why::{self, Names};
+use crossterm::event::KeyEvent;
+
+/// What keys are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Part {
+    Details,
+    #[default]
+    Out,
+    Err,
+}
+
+impl Part {
+    pub const ALL: [Part; 3] = [Part::Details, Part::Out, Part::Err];
+
+    pub fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// An output of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    Out,
+    Err,
+}
+
+impl Side {
+    pub const ALL: [Side; 2] = [Side::Out, Side::Err];
+
+    pub fn part(self) -> Part {
+        match self {
+            Side::Out => Part::Out,
+            Side::Err => Part::Err,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Page {
+    pub job: JobId,
+    pub part: Part,
+    /// The first line of the details in sight.
+    pub top: usize,
+    /// The first column of the outputs in sight.
+    pub left: usize,
+    pub zoom: bool,
+    pub logs: [Text; 2],
+    /// The paths of both, once they are known.
+    pub paths: Option<[String; 2]>,
+    /// What was searched for last.
+    pub wanted: String,
+}
+
+impl Page {
+    pub fn of(job: JobId) -> Page {
+        Page { job, ..Page::default() }
+    }
+
+    pub fn has_one_output(&self) -> bool {
+        self.paths.as_ref().is_none_or(|[out, err]| out == err || err.is_empty())
+    }
+
+    fn side(&self) -> Option<Side> {
+        match self.part {
+            Part::Details => None,
+            Part::Out => Some(Side::Out),
+            Part::Err => Some(Side::Err),
+        }
+    }
+
+    fn next_part(&mut self) {
+        self.part = match self.part {
+            Part::Details => Part::Out,
+            Part::Out if !self.has_one_output() => Part::Err,
+            Part::Out | Part::Err => Part::Details,
+        };
+    }
+}
+
+/// How far the left and right keys move.
+const COLUMNS: usize = 8;
+
+impl Screen {
+    pub(super) fn page_key(&mut self, event: KeyEvent) -> Vec<Action> {
+        let Some(word) = keys::word(keys::PAGE, event) else { return Vec::new() };
+        let Some(page) = &mut self.page else { return Vec::new() };
+        let lines = |screen: &Screen, part| i64::try_from(screen.part_lines(part)).unwrap_or(1).max(2) - 1;
+        match word {
+            Word::Back => {
+                self.page = None;
+                return vec![Action::CloseLogs];
+            }
+            Word::NextPane => page.next_part(),
+            Word::Zoom => {
+                page.zoom = !page.zoom;
+                return vec![Action::Redraw];
+            }
+            Word::Left => page.left = page.left.saturating_sub(COLUMNS),
+            Word::Right => page.left += COLUMNS,
+            Word::Filter => self.typing = Some(Typing::Search(String::new())),
+            Word::Next | Word::Previous => {
+                let text = page.wanted.clone();
+                return self.move_log(Move::Search { text, back: word == Word::Previous });
+            }
+            Word::Follow => return self.move_log(Move::Follow),
+            Word::Up => return self.move_page(-1),
+            Word::Down => return self.move_page(1),
+            Word::PageUp => return self.move_page(-lines(self, self.part())),
+            Word::PageDown => return self.move_page(lines(self, self.part())),
+            Word::First => return self.jump(Move::Start),
+            Word::Last => return self.jump(Move::End),
+            other => return self.common(other),
+        }
+        Vec::new()
+    }
+
+    fn part(&self) -> Part {
+        self.page.as_ref().map(|page| page.part).unwrap_or_default()
+    }
+
+    fn move_page(&mut self, by: i64) -> Vec<Action> {
+        let most = self.details_text().lines().count().saturating_sub(self.part_lines(Part::Details));
+        let Some(page) = &mut self.page else { return Vec::new() };
+        if page.part == Part::Details {
+            page.top = page.top.saturating_add_signed(isize::try_from(by).unwrap_or(0)).min(most);
+            return Vec::new();
+        }
+        self.move_log(Move::Lines(by))
+    }
+
+    fn jump(&mut self, to: Move) -> Vec<Action> {
+        match self.part() {
+            Part::Details => self.move_page(if to == Move::Start { i64::from(i32::MIN) } else { i64::from(i32::MAX) }),
+            Part::Out | Part::Err => self.move_log(to),
+        }
+    }
+
+    pub(super) fn move_log(&mut self, to: Move) -> Vec<Action> {
+        let side = self.page.as_ref().and_then(Page::side);
+        side.map(|side| Action::Log { side, to }).into_iter().collect()
+    }
+
+    /// What is known of the job: why it waits or ended as `slotd why` says it, and the rest as `scontrol show job` has it.
+    pub fn details_text(&self) -> String {
+        let Some(page) = &self.page else { return String::new() };
+        let Some(job) = self.picture.details.get(&page.job) else { return "...".to_owned() };
+        let names = Names { signal: &self.words.signal, user: &self.words.user };
+        let why = why::print(job, None, &self.ctx(), &names);
+        format!("{why}\n{}", show::jobs(std::slice::from_ref(job), false, true, &self.ctx()))
+    }
+
+    /// The outputs of the job whose page is open, once it is known where they are.
+    pub(super) fn open_logs(&mut self) -> Vec<Action> {
+        let Some(page) = &mut self.page else { return Vec::new() };
+        let Some(job) = self.picture.details.get(&page.job) else { return Vec::new() };
+        let paths = [job.std_out.clone(), job.std_err.clone()];
+        if job.std_out.is_empty() || page.paths.as_ref() == Some(&paths) {
+            return Vec::new();
+        }
+        page.paths = Some(paths.clone());
+        let one = page.has_one_output();
+        let [out, err] = paths;
+        vec![Action::OpenLogs { out, err: (!one).then_some(err) }]
+    }
+}
+
+impl Screen {
+    pub(super) fn mouse_on_page(&mut self, part: Option<usize>, by: isize) -> Vec<Action> {
+        let (Some(page), Some(part)) = (&mut self.page, part.and_then(|i| Part::ALL.get(i))) else {
+            return Vec::new();
+        };
+        page.part = *part;
+        if by == 0 { Vec::new() } else { self.move_page(by as i64) }
+    }
+}

@@ -1,0 +1,286 @@
+//! The screen with a daemon that is played: what it shows, what keys do, and what it asks for.
+
+use super::state::{Deed, Theme, Words};
+use super::{Action, Input, Screen, draw};
+use crate::model::array::ArraySpec;
+use crate::model::brief::BriefJob;
+use crate::model::changed::Changed;
+use crate::model::gpu::Gpu;
+use crate::model::query::JobQuery;
+use crate::model::tres::{Allocation, Usage};
+use crate::model::view::{JobList, JobView};
+use crate::model::{ExitCode, JobId, JobRef, JobState, Reason, StepId, TaskSet, Tres};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::Request;
+use crate::render::fixture::{at, ctx, job, node, now, step};
+use crate::screen::log::{Move, Text};
+use crate::screen::page::Side;
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
+use expect_test::expect_file;
+use proptest::prelude::*;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+/// A daemon with these jobs, which remembers what it was asked.
+struct Daemon {
+    jobs: Vec<JobView>,
+    asked: Vec<Request>,
+}
+
+impl Daemon {
+    fn jobs(&self, query: &JobQuery) -> JobList {
+        let found = self.jobs.iter().filter(|view| query.matches(&view.job));
+        match query.brief {
+            true => JobList { brief: found.map(|view| BriefJob::of(view)).collect(), ..JobList::at(now()) },
+            false => JobList { jobs: found.cloned().collect(), ..JobList::at(now()) },
+        }
+    }
+
+    fn answer(&self, request: &Request) -> Answer {
+        match request {
+            Request::Jobs(query) => Answer::Jobs(self.jobs(query)),
+            Request::Usage(ask) => {
+                Answer::Usage { list: self.jobs(&JobQuery::of(ask.steps.clone())), processes: Vec::new() }
+            }
+            Request::Node => {
+                let mut view = node(1);
+                view.allocated = Tres { cpus: 2, mem_mb: 2148, gpus: 1, ..Tres::ZERO };
+                view.host.gpus = vec![Gpu { id: 0, model: Some("nvidia_h100".to_owned()), ..Gpu::default() }];
+                Answer::Node(Box::new(view))
+            }
+            other => panic!("asked {other:?}"),
+        }
+    }
+
+    /// Answers until nothing is asked any more.
+    fn serve(&mut self, screen: &mut Screen) {
+        while let Some(request) = screen.next_request() {
+            screen.update(Input::Answer(self.answer(&request)));
+            self.asked.push(request);
+            assert!(self.asked.len() < 100, "it asks for ever: {:?}", self.asked.last());
+        }
+    }
+
+    fn tell(&mut self, screen: &mut Screen, changed: Changed) {
+        self.asked.clear();
+        screen.update(Input::Changed(changed));
+        self.serve(screen);
+    }
+}
+
+/// A running array, a job with a GPU, some that wait for different reasons, and some that have ended.
+fn mixed() -> Vec<JobView> {
+    let spec = || Some(ArraySpec { tasks: TaskSet::from_sorted(&(0..10).collect::<Vec<u32>>()), limit: None });
+    let array = |id| job(id, "sweep").asks(|r| r.array = spec());
+    let done =
+        |id, task| array(id).task(20, task).ended(JobState::Completed, Reason::None, ExitCode::OK, 100, 40).build();
+    let failed = ExitCode { status: 3, signal: 0 };
+    let mut jobs = vec![
+        job(12, "train")
+            .limit(3600)
+            .with(|j| j.tres = Tres { cpus: 1, mem_mb: 2048, gpus: 1, ..Tres::ZERO })
+            .running(1200)
+            .with(|j| j.run.alloc = Some(Allocation { tres: j.tres, gpu_ids: vec![0], ..Allocation::default() }.into()))
+            .with(|j| (j.std_out, j.std_err) = ("/w/out".to_owned(), "/w/err".to_owned()))
+            .step(step(StepId::Batch, "batch", JobState::Running, ExitCode::OK, 1200, None))
+            .build(),
+        array(21).task(20, 2).limit(600).running(30).build(),
+        array(22).task(20, 3).limit(600).running(20).build(),
+        array(20).rest(&[4, 5, 6, 7, 8, 9], None).reason(Reason::Resources).build(),
+        job(30, "wide")
+            .with(|j| {
+                j.run.system_comment = Some("waits for 1 CPU; job 12 holds 1 CPU until 0:40:00".to_owned());
+                j.expected_start = Some(now().plus_secs(2400));
+            })
+            .build(),
+        job(31, "after\u{1b}[2J").reason(Reason::Dependency).with(|j| j.dependency = "afterok:30".to_owned()).build(),
+        job(32, "held").reason(Reason::JobHeldUser).build(),
+        job(9, "broken").ended(JobState::Failed, Reason::NonZeroExitCode, failed, 300, 200).build(),
+        done(18, 0),
+        done(19, 1),
+    ];
+    jobs[7].run.usage = Usage { max_rss_kb: 51_200, user_us: 50_000_000, ..Usage::default() };
+    jobs
+}
+
+fn open(jobs: Vec<JobView>, size: (u16, u16)) -> (Daemon, Screen) {
+    let mut daemon = Daemon { jobs, asked: Vec::new() };
+    let words = Words { signal: |signal| format!("signal {signal}"), user: |uid| format!("user {uid}") };
+    let mut screen = Screen::new(ctx(), Theme { colour: false, ascii: true }, words, size);
+    daemon.tell(&mut screen, Changed::everything());
+    (daemon, screen)
+}
+
+fn text(screen: &Screen) -> String {
+    let (columns, rows) = screen.size;
+    let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+    terminal.draw(|frame| draw::draw(screen, frame.buffer_mut())).unwrap();
+    let cells = terminal.backend().buffer();
+    let line = |y: u16| (0..columns).map(|x| cells[(x, y)].symbol()).collect::<String>();
+    (0..rows).map(|y| line(y).trim_end().to_owned() + "\n").collect()
+}
+
+fn press(screen: &mut Screen, keys: &str) -> Vec<Action> {
+    let mut actions = Vec::new();
+    for c in keys.chars() {
+        let code = match c {
+            '\n' => KeyCode::Enter,
+            '\t' => KeyCode::Tab,
+            '\u{1b}' => KeyCode::Esc,
+            c => KeyCode::Char(c),
+        };
+        actions.extend(screen.update(Input::Key(KeyEvent::new(code, KeyModifiers::NONE))));
+    }
+    actions
+}
+
+fn is_recorded(name: &str, shown: &str) {
+    expect_file![format!("{}/tests/recorded/top/{name}.txt", env!("CARGO_MANIFEST_DIR"))].assert_eq(shown);
+}
+
+#[test]
+fn a_mixed_queue_on_screens_of_several_widths() {
+    for size in [(80, 24), (120, 30), (300, 40)] {
+        let (mut daemon, mut screen) = open(mixed(), size);
+        screen.update(Input::Tick(now()));
+        daemon.serve(&mut screen);
+        is_recorded(&format!("{}x{}", size.0, size.1), &text(&screen));
+    }
+}
+
+#[test]
+fn the_help_and_the_page_of_a_job() {
+    let (mut daemon, mut screen) = open(mixed(), (80, 24));
+    press(&mut screen, "?");
+    is_recorded("help", &text(&screen));
+    let logs = Action::OpenLogs { out: "/w/out".to_owned(), err: Some("/w/err".to_owned()) };
+    assert_eq!(press(&mut screen, "x\n"), [logs]);
+    let log = |path: &str, lines: &[&str]| Text {
+        path: path.to_owned(),
+        lines: lines.iter().map(|line| (*line).to_owned()).collect(),
+        at: 50,
+        size: 100,
+        error: None,
+        follows: true,
+    };
+    screen.update(Input::Log(Side::Out, log("/w/out", &["epoch 1", " 10%\r 50%", "\u{1b}[31mred"])));
+    screen.update(Input::Log(Side::Err, log("/w/err", &["a warning"])));
+    is_recorded("job", &text(&screen));
+    daemon.serve(&mut screen);
+    let down = Action::Log { side: Side::Out, to: Move::Lines(1) };
+    let search = |back| Action::Log { side: Side::Err, to: Move::Search { text: "warn".to_owned(), back } };
+    assert_eq!(press(&mut screen, "j\t/warn\nN"), [down, search(false), search(true)]);
+    assert_eq!(press(&mut screen, "\u{1b}"), [Action::CloseLogs]);
+}
+
+#[test]
+fn what_cannot_be_taken_back_is_asked_about() {
+    let (_, mut screen) = open(mixed(), (80, 24));
+    let cancel = |jobs| Action::Do { what: Deed::Cancel, jobs };
+    assert_eq!(press(&mut screen, "cn"), []);
+    assert_eq!(press(&mut screen, "cy"), [cancel(vec![JobRef::job(JobId(12))])]);
+    assert_eq!(press(&mut screen, "jc"), []);
+    assert!(text(&screen).contains("Cancel job 20? (y/n)"), "{}", text(&screen));
+    press(&mut screen, "n");
+    // Marked ones together, each by its own name.
+    let task = JobRef { tasks: Some(TaskSet::one(2)), ..JobRef::job(JobId(20)) };
+    assert_eq!(press(&mut screen, "g j\nj "), []);
+    assert_eq!(press(&mut screen, "cy"), [cancel(vec![JobRef::job(JobId(12)), task])]);
+    let held = press(&mut screen, "\u{1b}\th");
+    assert!(matches!(&held[..], [Action::Do { what: Deed::Hold, .. }]), "{held:?}");
+    assert!(press(&mut screen, "R").is_empty() && screen.question.is_some());
+}
+
+#[test]
+fn an_array_is_a_row_that_opens() {
+    let (_, mut screen) = open(mixed(), (120, 30));
+    assert!(text(&screen).contains("+ 20_[2]"), "{}", text(&screen));
+    assert!(text(&screen).contains("2/10 done"), "{}", text(&screen));
+    press(&mut screen, "j\n");
+    assert!(text(&screen).contains("- 20_[2]") && text(&screen).contains("  20_3"), "{}", text(&screen));
+    press(&mut screen, "j\u{1b}");
+    screen.update(Input::Key(KeyEvent::new(KeyCode::Left, KeyModifiers::NONE)));
+    assert!(!text(&screen).contains("  20_3"), "{}", text(&screen));
+}
+
+#[test]
+fn a_filter_narrows_the_lists_as_it_is_typed_and_an_order_can_be_chosen() {
+    let (_, mut screen) = open(mixed(), (80, 24));
+    let rows = |screen: &Screen| screen.panes.each_ref().map(|pane| pane.rows.len());
+    assert_eq!(rows(&screen), [2, 4, 2]);
+    press(&mut screen, "/WI");
+    assert_eq!(rows(&screen), [0, 1, 0]);
+    press(&mut screen, "\u{1b}");
+    assert_eq!(rows(&screen), [2, 4, 2]);
+    press(&mut screen, "\tsss");
+    let names = |screen: &Screen| screen.panes[1].rows.iter().map(|row| row.key).collect::<Vec<_>>();
+    assert_eq!(names(&screen).len(), 4);
+    assert!(text(&screen).contains("WAITING by user"), "{}", text(&screen));
+}
+
+#[test]
+fn the_mouse_chooses_and_opens() {
+    let (_, mut screen) = open(mixed(), (80, 24));
+    let ended = screen.areas().panes[2];
+    let click = MouseEvent {
+        kind: MouseEventKind::Down(MouseButton::Left),
+        column: 3,
+        row: ended.y + 2,
+        modifiers: KeyModifiers::NONE,
+    };
+    screen.update(Input::Mouse(click));
+    assert_eq!((screen.focus, screen.panes[2].at), (2, 1));
+    screen.update(Input::Mouse(click));
+    assert_eq!(screen.page.as_ref().map(|page| page.job), Some(JobId(9)));
+}
+
+#[test]
+fn after_a_change_what_has_changed_is_asked_for_and_no_more() {
+    let (mut daemon, mut screen) = open(mixed(), (80, 24));
+    assert!(screen.next_request().is_none(), "all is known");
+    let ended = daemon.jobs.iter_mut().find(|job| job.id == JobId(12)).unwrap();
+    (ended.run.state, ended.run.end) = (JobState::Completed, Some(at(1)));
+    daemon.jobs.retain(|job| job.id != JobId(32));
+    daemon.tell(&mut screen, Changed { jobs: [JobId(12), JobId(32)].into(), queue: true, ..Changed::default() });
+    assert_eq!(screen.picture.jobs[&JobId(12)].run.state, JobState::Completed);
+    assert!(!screen.picture.jobs.contains_key(&JobId(32)));
+    let whole = |request: &&Request| matches!(request, Request::Jobs(query) if query.jobs.is_empty());
+    assert_eq!(daemon.asked.iter().filter(whole).count(), 0, "{:?}", daemon.asked);
+    daemon.tell(&mut screen, Changed { node: true, ..Changed::default() });
+    assert!(matches!(daemon.asked[..], [Request::Node]), "{:?}", daemon.asked);
+}
+
+#[test]
+fn of_a_long_queue_only_what_is_in_sight_is_looked_at_closely() {
+    let jobs = (1..=10_000).map(|id| job(id, "many").build()).collect();
+    let (daemon, mut screen) = open(jobs, (80, 24));
+    assert_eq!(screen.panes[1].rows.len(), 10_000);
+    for request in &daemon.asked {
+        if let Request::Jobs(query) = request {
+            assert!(query.brief && query.jobs.is_empty() || (1..=24).contains(&query.jobs.len()), "{query:?}");
+        }
+    }
+    press(&mut screen, "\tG");
+    assert!(text(&screen).contains(" 10000 10000 "), "{}", text(&screen));
+    assert!(!screen.ticks(), "nothing on it changes with time");
+}
+
+#[test]
+fn a_daemon_that_went_away_is_told_and_a_new_one_is_looked_at_anew() {
+    let (mut daemon, mut screen) = open(mixed(), (80, 24));
+    screen.update(Input::Lost);
+    assert!(text(&screen).contains("the daemon is gone") && screen.next_request().is_none());
+    daemon.jobs.truncate(1);
+    daemon.tell(&mut screen, Changed::everything());
+    assert_eq!((screen.is_lost, screen.picture.jobs.len()), (false, 1));
+}
+
+proptest! {
+    #[test]
+    fn any_size_and_any_keys_are_drawn(columns in 0u16..310, rows in 0u16..60, keys in "[a-zA-Z/?* \t\n]{0,12}") {
+        let (mut daemon, mut screen) = open(mixed(), (columns, rows));
+        press(&mut screen, &keys);
+        daemon.serve(&mut screen);
+        text(&screen);
+    }
+}

@@ -1,0 +1,162 @@
+//! How much of the CPUs processes use that no job started: all use of the CPUs, less that of the processes of jobs.
+//!
+//! Both are counted by the kernel and looked at twice. What a job's children used counts when they were waited for, so that
+//! short ones are not missed; use of a job that ends between the two looks is taken for others'.
+
+use crate::model::JobId;
+use crate::model::cpu_use::CpuReading;
+use crate::sys::{job_of, proc, system};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Between the two looks: long enough for what really works, and not for what wakes up now and then.
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// What had been used by some moment, microseconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Sample {
+    at: Instant,
+    cpus: BTreeMap<u32, u64>,
+    jobs: HashMap<JobId, u64>,
+}
+
+/// Of each CPU the time for which it worked, microseconds, from the text of `/proc/stat`. Waiting for a disk is no work, and
+/// what the host of a virtual machine takes (steal) is nobody's here.
+fn parse_busy(stat: &str, tick_us: u64) -> BTreeMap<u32, u64> {
+    let busy = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let cpu = words.next()?.strip_prefix("cpu")?.parse().ok()?;
+        let ticks: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
+        // user, nice, system, idle, iowait, irq, softirq. Guests are in user and nice already.
+        let work: u64 = [0, 1, 2, 5, 6].iter().filter_map(|at| ticks.get(*at)).sum();
+        Some((cpu, work.saturating_mul(tick_us)))
+    };
+    stat.lines().filter_map(busy).collect()
+}
+
+/// What the processes of each job of the daemon of `root` have used, with their children that ended.
+fn used_by_jobs(root: &Path) -> HashMap<JobId, u64> {
+    let stats: HashMap<i32, proc::Stat> =
+        proc::all_pids().into_iter().filter_map(|pid| Some((pid, proc::stat(pid)?))).collect();
+    let mut known = HashMap::new();
+    let mut used: HashMap<JobId, u64> = HashMap::new();
+    for (pid, stat) in &stats {
+        if let Some(job) = job_of::job_among(*pid, &stats, root, &mut known) {
+            *used.entry(job).or_default() += stat.used.user_us.saturating_add(stat.used.system_us);
+        }
+    }
+    used
+}
+
+fn look(root: &Path) -> io::Result<Sample> {
+    let jobs = used_by_jobs(root);
+    let text = std::fs::read_to_string("/proc/stat")?;
+    let tick_us = 1_000_000 / system::ticks_per_sec().max(1);
+    Ok(Sample { at: Instant::now(), cpus: parse_busy(&text, tick_us), jobs })
+}
+
+/// What others than jobs used of these CPUs between two looks.
+fn between(first: &Sample, second: &Sample, cpus: &BTreeSet<u32>) -> CpuReading {
+    let window_us = second.at.saturating_duration_since(first.at).as_micros().max(1);
+    let hundredths = |us: u64| u32::try_from(u128::from(us) * 100 / window_us).unwrap_or(u32::MAX);
+    let grown = |now: u64, before: Option<&u64>| now.saturating_sub(before.copied().unwrap_or(now));
+    let busy: BTreeMap<u32, u64> = second
+        .cpus
+        .iter()
+        .filter(|(cpu, _)| cpus.contains(cpu))
+        .map(|(cpu, us)| (*cpu, grown(*us, first.cpus.get(cpu))))
+        .collect();
+    // A job that began in between had used nothing.
+    let by_jobs: u64 =
+        second.jobs.iter().map(|(job, us)| us.saturating_sub(first.jobs.get(job).copied().unwrap_or(0))).sum();
+    CpuReading {
+        used_centi: hundredths(busy.values().sum::<u64>().saturating_sub(by_jobs)),
+        busy: busy.into_iter().map(|(cpu, us)| (cpu, hundredths(us))).collect(),
+    }
+}
+
+/// What others than the jobs of the daemon of `root` use of these CPUs. It takes a second.
+///
+/// # Errors
+/// The kernel does not tell it.
+pub async fn read(root: PathBuf, cpus: BTreeSet<u32>) -> io::Result<CpuReading> {
+    if let Some(file) = pretended() {
+        return Ok(parse_pretended(&std::fs::read_to_string(file)?));
+    }
+    let look = |root: PathBuf| async move { tokio::task::spawn_blocking(move || look(&root)).await? };
+    let first = look(root.clone()).await?;
+    tokio::time::sleep(WINDOW).await;
+    Ok(between(&first, &look(root).await?, &cpus))
+}
+
+/// A file with the number of each CPU and the per cent that others use of it, in place of what there is, for tests of the
+/// daemon.
+#[cfg(debug_assertions)]
+fn pretended() -> Option<PathBuf> {
+    std::env::var_os("SLOTD_TEST_CPU_USE").map(PathBuf::from)
+}
+
+#[cfg(not(debug_assertions))]
+const fn pretended() -> Option<PathBuf> {
+    None
+}
+
+fn parse_pretended(text: &str) -> CpuReading {
+    let busy: Vec<(u32, u32)> = text
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter_map(|(cpu, percent)| Some((cpu.parse().ok()?, percent.parse().ok()?)))
+        .collect();
+    CpuReading { used_centi: busy.iter().map(|(_, percent)| percent).sum(), busy }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn work_is_counted_by_cpu_and_waiting_is_none() {
+        let stat = "cpu  9 9 9 9\ncpu0 10 20 30 1000 500 4 6 77 3 3\ncpu12 1 0 0 5\nintr 5\nbtime 1\n";
+        assert_eq!(parse_busy(stat, 10), BTreeMap::from([(0, 700), (12, 10)]));
+    }
+
+    #[test]
+    fn what_jobs_use_is_not_others_and_only_the_hosts_cpus_count() {
+        let at = Instant::now();
+        let sample = |secs: u64, cpus: [u64; 3], jobs: &[(u32, u64)]| Sample {
+            at: at + Duration::from_secs(secs),
+            cpus: (0..).zip(cpus.map(|ms| ms * 1000)).collect(),
+            jobs: jobs.iter().map(|(job, ms)| (JobId(*job), ms * 1000)).collect(),
+        };
+        let first = sample(0, [100, 0, 0], &[(1, 5000), (2, 900)]);
+        // Job 2 has ended, and job 3 has begun.
+        let second = sample(2, [2100, 1500, 2000], &[(1, 6000), (3, 500)]);
+        let seen = between(&first, &second, &BTreeSet::from([0, 1]));
+        assert_eq!(seen, CpuReading { used_centi: 100, busy: vec![(0, 100), (1, 75)] });
+        assert_eq!(seen.busiest(), [0, 1]);
+        let idle = between(&first, &sample(2, [100, 0, 0], &[(1, 9000)]), &BTreeSet::from([0]));
+        assert_eq!(idle.used_centi, 0);
+    }
+
+    #[test]
+    fn the_use_of_a_job_is_that_of_its_processes_and_of_their_children_that_ended() {
+        let root = Path::new("/a/root/of/this/test");
+        let mut job = Command::new("sh")
+            .args(["-c", "sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; echo; exec sleep 1000"])
+            .env("SLOTD_ROOT", root)
+            .env("SLURM_JOB_ID", "7")
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = [0];
+        io::Read::read_exact(job.stdout.as_mut().unwrap(), &mut line).unwrap();
+        let used = used_by_jobs(root);
+        job.kill().unwrap();
+        job.wait().unwrap();
+        assert!(used.len() == 1 && used[&JobId(7)] >= 10_000, "{used:?}");
+        assert!(used_by_jobs(Path::new("/another")).is_empty());
+    }
+}

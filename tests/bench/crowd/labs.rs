@@ -1,0 +1,231 @@
+//! Daemons with much to remember. Each is made when a part first asks for it.
+
+use diesel::connection::{Connection, SimpleConnection};
+use diesel::sqlite::SqliteConnection;
+use serde_json::json;
+use slotd_kit::lab::{Lab, timed};
+use slotd_kit::{proc, wire};
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Jobs that wait in what is long.
+pub const MANY: usize = 100_000;
+/// Tasks of an array that waits.
+const TASKS: u32 = 1_000_000;
+/// Records of a long history. The last tenth of them ended within the last day.
+pub const RECORDS: usize = 1_000_000;
+/// Tasks that run when a daemon dies.
+pub const RUNNING: usize = 1000;
+/// CPUs of the queues through which others pass.
+const CPUS: u32 = 8;
+/// Different submissions that waiting jobs come from.
+const KINDS: u32 = 48;
+/// No job of it runs.
+const CONFIG: &str = "[[limit]]\naccount = \"full\"\njobs = 0\n";
+
+/// Daemons in whose queues most cannot start, and small jobs pass.
+pub struct Queues {
+    pub empty: Lab,
+    /// An array waits.
+    pub array: Lab,
+    /// Jobs of a thousand shapes wait, for memory, for others, and for limits.
+    pub mixed: Lab,
+}
+
+impl Queues {
+    pub fn named(&self) -> [(&'static str, &Lab); 3] {
+        [("empty queue", &self.empty), ("1,000,000 tasks wait", &self.array), ("100,000 mixed wait", &self.mixed)]
+    }
+}
+
+impl Drop for Queues {
+    /// A job outlives its daemon.
+    fn drop(&mut self) {
+        for (_, lab) in self.named() {
+            lab.run("scancel", &["-s", "KILL", "1"]);
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct Labs {
+    queues: Option<Queues>,
+    long: Option<Lab>,
+    past: Option<Lab>,
+}
+
+impl Labs {
+    pub fn queues(&mut self) -> &mut Queues {
+        self.queues.get_or_insert_with(|| {
+            let array = crowded();
+            let tasks = format!("0-{}", TASKS - 1);
+            array.run(
+                "sbatch",
+                &["-a", &tasks, "-n", "2", "--mem", "64", "-t", "5", "-o", "/dev/null", "--wrap", "true"],
+            );
+            Queues { empty: crowded(), array, mixed: mixed() }
+        })
+    }
+
+    /// A daemon with [`MANY`] held jobs, all different.
+    pub fn long(&mut self) -> &mut Lab {
+        self.long.get_or_insert_with(|| {
+            let lab = Lab::start(RUNNING as u32);
+            fill(&lab, MANY);
+            lab
+        })
+    }
+
+    /// A daemon with [`RECORDS`] that have ended, and [`MANY`] held jobs.
+    pub fn past(&mut self) -> &mut Lab {
+        self.past.get_or_insert_with(past)
+    }
+}
+
+/// A daemon with one job that has all memory but a little: what asks for more than that waits. CPUs are free, so that each
+/// shape has to be looked at.
+fn crowded() -> Lab {
+    let lab = Lab::with(CPUS, CONFIG);
+    let memory: u64 = lab.run("sinfo", &["-h", "-o", "%m"]).trim().trim_end_matches('+').parse().expect("a number");
+    let most = (memory - 32).to_string();
+    lab.run("sbatch", &["--mem", &most, "-o", "/dev/null", "--wrap", "sleep 3000"]);
+    lab
+}
+
+/// [`crowded`] with [`MANY`] jobs, of which each third waits for something else: more memory, the end of another job, a limit.
+fn mixed() -> Lab {
+    let mut lab = crowded();
+    for kind in 0..KINDS {
+        let (cpus, limit) = ((1 + kind % 7).to_string(), (1 + kind % 11).to_string());
+        let waits: &[&str] = match kind % 3 {
+            0 => &["--mem", "64"],
+            1 => &["--mem", "1", "-d", "afterok:1"],
+            _ => &["--mem", "1", "-A", "full"],
+        };
+        let shape = ["-H", "-n", &cpus, "-t", &limit, "-o", "/dev/null", "--wrap", "true"];
+        lab.run("sbatch", &[waits, &shape].concat());
+    }
+    change(
+        &mut lab,
+        &format!(
+            "CREATE TEMP TABLE template AS SELECT job_id, request_id, body FROM jobs WHERE job_id > 1;
+             WITH RECURSIVE seq (id) AS (SELECT 1000 UNION ALL SELECT id + 1 FROM seq WHERE id < {last})
+             INSERT INTO jobs (job_id, request_id, body)
+             SELECT id, request_id, json_remove(json_set(body, '$.id', id,
+                    '$.tres.mem_mb', iif(body ->> '$.tres.mem_mb' = 1, 1, 64 + id % 1000)), '$.hold')
+             FROM seq JOIN template ON template.job_id = id % {KINDS} + 2;",
+            last = 999 + MANY,
+        ),
+    );
+    lab
+}
+
+/// The records of real jobs, with other numbers and times.
+fn past() -> Lab {
+    const EACH: u32 = 10;
+    let mut lab = Lab::start(2);
+    for _ in 0..EACH {
+        lab.run("sbatch", &["-W", "-o", "/dev/null", "--wrap", "true"]);
+    }
+    lab.run("sbatch", &["-H", "-o", "/dev/null", "--wrap", "true"]);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_micros();
+    change(
+        &mut lab,
+        &format!(
+            "CREATE TEMP TABLE template AS SELECT job_id, request_id, body FROM jobs;
+             WITH RECURSIVE seq (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM seq WHERE n < {RECORDS}),
+                  at (n, us) AS (SELECT n, {now} - ({RECORDS} - n) * iif(n > {RECORDS} * 0.9, 800000, 8000000) FROM seq)
+             INSERT INTO jobs (job_id, request_id, body)
+             SELECT 1000 + n, request_id, json_set(body, '$.id', 1000 + n, '$.submit', us, '$.run.eligible', us,
+                    '$.run.start', us, '$.run.end', us + 20000)
+             FROM at JOIN template ON template.job_id = n % {EACH} + 1;
+             WITH RECURSIVE seq (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM seq WHERE n < {MANY})
+             INSERT INTO jobs (job_id, request_id, body)
+             SELECT {RECORDS} + 1000 + n, request_id, json_set(body, '$.id', {RECORDS} + 1000 + n)
+             FROM seq JOIN template ON template.job_id = {EACH} + 1;"
+        ),
+    );
+    lab
+}
+
+/// Changes a database while no daemon has it.
+fn change(lab: &mut Lab, sql: &str) {
+    lab.while_stopped(|root| {
+        let database = root.join("lib/state.db");
+        let mut store = SqliteConnection::establish(database.to_str().expect("text")).expect("a database");
+        store.batch_execute(&format!("BEGIN; {sql} COMMIT;")).expect("the tables that there are");
+    });
+}
+
+/// So many held jobs, all different, by one call of `slotd submit`. How long that took.
+pub fn fill(lab: &Lab, jobs: usize) -> Duration {
+    let line = |i| json!({ "wrap": format!("true {i}"), "name": format!("j{i}") }).to_string();
+    let lines: Vec<String> = (0..jobs).map(line).collect();
+    fs::write(lab.path("lines"), lines.join("\n")).expect("room on the disk");
+    timed(|| {
+        let mut submit = Command::new(slotd_kit::program());
+        submit.args(["submit", "-H", "-o", "/dev/null"]).stdout(Stdio::null());
+        submit.env("SLOTD_ROOT", lab.path("root")).current_dir(lab.dir.path());
+        submit.stdin(File::open(lab.path("lines")).expect("it was written"));
+        assert!(submit.status().expect("the program").success());
+    })
+}
+
+/// Has so many tasks run until they are ended.
+pub fn all_run(lab: &Lab) {
+    let tasks = format!("1-{RUNNING}");
+    lab.run("sbatch", &["-J", "sleep", "-a", &tasks, "--mem", "1", "-o", "/dev/null", "--wrap", "exec sleep 3000"]);
+    // A job is running before its process is there.
+    let sleeps = |pid: &i32| proc::cmdline(*pid).starts_with("sleep 3000");
+    let running = || proc::of_directory(lab.dir.path()).iter().filter(|pid| sleeps(pid)).count();
+    slotd_kit::until(|| (running() == RUNNING).then_some(())).expect("all tasks run");
+}
+
+/// Ends what runs.
+pub fn end_all(lab: &Lab) {
+    lab.run("scancel", &["-s", "KILL", "--me", "-t", "R"]);
+    let idle = || lab.run("squeue", &["-h", "-t", "R,CG"]).is_empty();
+    slotd_kit::until(|| idle().then_some(())).expect("all have ended");
+}
+
+/// The request of a held job.
+pub fn submission(pid: usize) -> Vec<u8> {
+    let script = b"#!/bin/sh\ntrue\n";
+    let request = json!({
+        "name": "crowd", "user": "lab", "work_dir": "/", "std_out": "/dev/null", "hold": true,
+        "submit_line": "sbatch crowd.sh",
+    });
+    let client = json!({ "pid": pid, "start_ticks": 1, "holds": false });
+    let submit = json!({ "Submit": {
+        "request": request, "script_len": script.len(), "wait": false, "test_only": false, "client": client,
+    } });
+    wire::frame(submit.to_string().as_bytes(), script)
+}
+
+/// The time that the daemon has had on a CPU, and its scheduler's thread: it says what something costs, however busy the
+/// machine is with others.
+pub fn cpu(lab: &Lab) -> (Duration, Duration) {
+    proc::cpu_times(lab.daemon_pid()).expect("it lives")
+}
+
+/// What each of so many things cost the daemon, in microseconds of CPU; how long they took.
+pub fn costs(lab: &Lab, count: usize, run: impl FnMut()) -> (Duration, f64) {
+    let before = cpu(lab);
+    let took = timed(run);
+    let used = cpu(lab).0 - before.0;
+    (took, used.as_micros() as f64 / count as f64)
+}
+
+/// Bytes on the disk of all below a directory.
+pub fn bytes(dir: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let entries = fs::read_dir(dir).expect("a directory").flatten();
+    let size = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(there) if there.is_dir() => there.blocks() * 512 + bytes(&entry.path()),
+        Ok(there) => there.blocks() * 512,
+        Err(_) => 0,
+    };
+    entries.map(size).sum()
+}

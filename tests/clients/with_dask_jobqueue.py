@@ -1,0 +1,51 @@
+"""dask-jobqueue: workers as jobs that are scaled up and down, and the runner that makes tasks of one job a cluster."""
+
+import os
+import pathlib
+import sys
+
+from check import becomes, check, lines, run
+from dask.distributed import Client
+from dask_jobqueue import SLURMCluster
+
+
+def name_and_square(x):
+    return os.environ["SLURM_JOB_ID"], os.environ["SLURM_CPUS_PER_TASK"], x * x
+
+
+def main():
+    with SLURMCluster(
+        cores=2, processes=1, memory="900MB", walltime="00:10:00", queue="cpu", account="lab", job_name="worker",
+        log_directory="logs", interface="lo", python=sys.executable, job_script_prologue=["export SET_UP=1"],
+        job_extra_directives=["--comment='of dask'"],
+    ) as cluster, Client(cluster) as client:
+        cluster.scale(jobs=2)
+        client.wait_for_workers(2, timeout=100)
+        answers = client.gather(client.map(name_and_square, range(40), pure=False))
+        check("results", [square for _, _, square in answers], [x * x for x in range(40)])
+        jobs = run("squeue", "-h", "-r", "--me", "-o", "%i").split()
+        check("in jobs of the size", {(job in jobs, cpus) for job, cpus, _ in answers}, {(True, "2")})
+        asked = run("sacct", "-X", "-n", "-P", "-o", "JobName,AllocCPUS,Timelimit,Account,Comment", "-j", ",".join(jobs))
+        check("as asked", set(asked.splitlines()), {"worker|2|00:10:00|lab|of dask"})
+        cluster.scale(jobs=1)
+        becomes("scaled down", lambda: len(run("squeue", "-h", "--me", "-t", "R", "-o", "%i").split()), 1)
+        logs = sorted(path.name for path in pathlib.Path("logs").iterdir())
+        check("logs", logs, sorted(f"worker-{job}.{kind}" for job in jobs for kind in ("err", "out")))
+    becomes("closed", lambda: run("squeue", "-h", "--me"), "")
+
+    pathlib.Path("runner.py").write_text(
+        """
+from dask.distributed import Client
+from dask_jobqueue.slurm import SLURMRunner
+
+with SLURMRunner(scheduler_file="scheduler-{job_id}.json") as runner, Client(runner) as client:
+    client.wait_for_workers(runner.n_workers)
+    print("workers", runner.n_workers, "sum", sum(client.gather(client.map(lambda x: x + 1, range(10)))))
+"""
+    )
+    run("sbatch", "-W", "-n4", "-o", "runner.out", "--wrap", f"srun -u {sys.executable} runner.py")
+    check("runner", [row for row in lines("runner.out") if row.startswith("workers")], ["workers 2 sum 55"])
+
+
+if __name__ == "__main__":
+    main()
