@@ -3,6 +3,7 @@
 use slotd_kit::Slotd;
 use std::fs;
 use std::io::Write;
+use std::time::{Duration, SystemTime};
 
 /// A job that writes to both streams and waits for a gate before it goes on.
 fn two_streams(slotd: &Slotd) -> u32 {
@@ -88,7 +89,9 @@ fn a_requeued_job_and_the_tasks_of_an_array_are_followed() {
 fn a_command_is_run_as_a_job_and_its_exit_code_handed_on() {
     let slotd = Slotd::start();
     // What an earlier job has left under this name is not shown.
-    fs::write(slotd.work().join("run.out"), "old\n").unwrap();
+    let earlier = fs::File::create(slotd.work().join("run.out")).unwrap();
+    (&earlier).write_all(b"old\n").unwrap();
+    earlier.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
     let out = slotd.sh("slotd run -c 2 -o run.out -- sh -c 'echo \"$SLURM_CPUS_PER_TASK words\"; exit 7'").fails(7);
     assert_eq!((out.stdout.as_str(), out.stderr.as_str()), ("2 words\n", "slotd: job 1 is submitted\n"));
     assert_eq!(slotd.show(1, "JobName"), "sh");

@@ -6,6 +6,7 @@ use crate::client::relay::Relay;
 use crate::client::tail;
 use crate::model::Timestamp;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::time::ClockId;
 use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -14,9 +15,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const CHUNK: usize = 64 << 10;
-
-/// The clock of a file system is behind the other by a tick or two, microseconds.
-const TICKS_US: i64 = 20_000;
 
 /// One output file.
 #[derive(Debug)]
@@ -143,7 +141,12 @@ fn place(meta: &Metadata) -> (u64, u64) {
 
 fn is_older(meta: &Metadata, since: Timestamp) -> bool {
     let written = meta.mtime().saturating_mul(1_000_000).saturating_add(meta.mtime_nsec() / 1000);
-    written.saturating_add(TICKS_US) < since.0
+    written.saturating_add(tick_us()) < since.0
+}
+
+/// How far the clock of file systems is behind the other at most, microseconds.
+fn tick_us() -> i64 {
+    ClockId::CLOCK_REALTIME_COARSE.res().map_or(0, |tick| tick.tv_nsec().saturating_div(1000).saturating_add(1))
 }
 
 /// Waits for changes of files.
