@@ -22,6 +22,7 @@ mod dependency_variants;
 mod examples;
 mod failing;
 mod gpus;
+mod hands;
 mod history;
 mod install;
 mod jobmgr;

@@ -114,13 +114,14 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
             report_binding: None,
         }
     };
+    let env = environment::of_array_task(texts.env, &job.role);
     LaunchSpec {
         step: StepKey { job: job.id, step: StepId::Batch },
         run: job.run.restarts,
         job_dir: paths.job_dir(job.id),
         script: (!is_run).then_some(texts.script),
-        unset_env: environment::stale_variables(&texts.env),
-        env: texts.env,
+        unset_env: environment::stale_variables(&env),
+        env,
         default_env: vec![tmpdir()],
         set_env: Environment::of(job, host, &paths.root().to_string_lossy()).batch(ntasks),
         argv: request.args.clone(),

@@ -304,6 +304,7 @@ mod tests {
             let submission = Submit {
                 request: Default::default(),
                 script_len: 0,
+                texts_of: None,
                 wait: false,
                 test_only: false,
                 client: Client {

@@ -26,6 +26,7 @@ mod clean;
 mod daemon;
 mod db;
 mod doctor;
+mod drain;
 #[cfg(any(fuzzing, test))]
 pub mod fuzz;
 mod install;
@@ -34,6 +35,7 @@ mod needless;
 mod output;
 pub mod pages;
 mod pids;
+mod retry;
 mod run;
 pub mod sacct;
 pub mod sacctmgr;
@@ -54,6 +56,7 @@ pub mod srun;
 pub mod sshare;
 pub mod sstat;
 mod submit;
+mod sweep;
 mod tasks;
 #[cfg(test)]
 mod tests_launch;

@@ -76,6 +76,7 @@ fn submit(args: &RunArgs) -> Result<Submitted, CliError> {
     let submission = Submit {
         request: parsed.request,
         script_len: parsed.texts.script.len(),
+        texts_of: None,
         wait: false,
         test_only: false,
         client: client(false),

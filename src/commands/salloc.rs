@@ -204,6 +204,7 @@ impl Session {
         let submit = Submit {
             request: self.salloc.request.clone(),
             script_len: 0,
+            texts_of: None,
             wait: false,
             test_only: false,
             client: Client { until_granted: self.salloc.no_shell, ..client(true) },

@@ -332,6 +332,7 @@ fn submit(sbatch: Sbatch, origin: &Origin) -> Done {
     let submit = Submit {
         request: sbatch.request,
         script_len: sbatch.texts.script.len(),
+        texts_of: None,
         wait: sbatch.wait,
         test_only: sbatch.test_only,
         client: client(false),

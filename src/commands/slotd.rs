@@ -3,7 +3,7 @@
 use crate::args::error::{CliError, Mark};
 use crate::commands::pages::completions::SHELLS;
 use crate::commands::{
-    COMMANDS, Done, Entry, clean, daemon, db, doctor, install, log, pages, run, submit, top, wait, web, why,
+    COMMANDS, Done, Entry, clean, daemon, db, doctor, drain, install, log, pages, retry, run, submit, sweep, top, wait, web, why,
 };
 use crate::spec::error::shown;
 use crate::spec::suggest;
@@ -35,6 +35,10 @@ enum Verb {
     Doctor,
     /// Remove old jobs: their job directories, and what the accounting knows of them
     Clean(clean::CleanArgs),
+    /// Take the host, or some of its CPUs and GPUs, out of use: what runs goes on
+    Drain(drain::DrainArgs),
+    /// Use the host, or those of its CPUs and GPUs, again
+    Resume(drain::ResumeArgs),
     /// Check, copy, restore or compact the daemon's database
     Db {
         #[command(subcommand)]
@@ -48,8 +52,12 @@ enum Verb {
     Wait(wait::WaitArgs),
     /// Tell what keeps jobs from starting, how long they may run, or why they ended
     Why(why::WhyArgs),
+    /// Submit jobs again that are over: of an array what failed, and with it what depends on them
+    Retry(retry::RetryArgs),
     /// Submit many jobs, each a line of JSON on standard input, and answer each with a line
     Submit(submit::SubmitArgs),
+    /// Submit a script once for each combination of parameters, as the tasks of an array
+    Sweep(sweep::SweepArgs),
     /// Show the queue on the whole screen as it is from moment to moment, and act on it by keys
     Top(top::TopArgs),
     /// Show the queue in a browser, on this host alone, and follow and steer the jobs there
@@ -140,12 +148,16 @@ fn run(verb: Verb) -> Done {
         Verb::Uninstall(args) => install::uninstall(&args),
         Verb::Doctor => doctor::run(),
         Verb::Clean(args) => clean::run(&args),
+        Verb::Drain(args) => drain::drain(&args),
+        Verb::Resume(args) => drain::resume(&args),
         Verb::Db { verb } => db::run(&verb),
         Verb::Log(args) => log::run(&args),
         Verb::Run(args) => run::run(&args),
         Verb::Wait(args) => wait::run(&args),
         Verb::Why(args) => why::run(&args),
+        Verb::Retry(args) => retry::run(&args),
         Verb::Submit(args) => submit::run(&args),
+        Verb::Sweep(args) => sweep::run(&args),
         Verb::Top(args) => top::run(&args),
         Verb::Web(args) => web::run(&args),
         Verb::Commands => {

@@ -246,6 +246,7 @@ impl Session {
         Submit {
             request: self.srun.request.clone(),
             script_len: 0,
+            texts_of: None,
             wait: false,
             test_only: self.srun.test_only,
             client: client(holds),

@@ -295,6 +295,24 @@ pub fn task_environment(rank: u32, gpus: Option<&[u32]>, host: &Host) -> Variabl
     vars
 }
 
+/// The environment of one array task, of an environment (`KEY=VALUE` entries ended by zero bytes) that may have more to
+/// say of some tasks: `SLOTD_ARRAY_TASK_7_lr=0.1` is `lr=0.1` in task 7, in place of another `lr`, and nothing in the others.
+pub fn of_array_task(env: Vec<u8>, role: &ArrayRole) -> Vec<u8> {
+    const PREFIX: &[u8] = b"SLOTD_ARRAY_TASK_";
+    let entries = || env.split_inclusive(|b| *b == 0);
+    if !entries().any(|entry| entry.starts_with(PREFIX)) {
+        return env;
+    }
+    let own = match role {
+        ArrayRole::Task { task, .. } => Some([PREFIX, format!("{task}_").as_bytes()].concat()),
+        ArrayRole::None | ArrayRole::Rest { .. } | ArrayRole::Part { .. } => None,
+    };
+    let of_all = entries().filter(|entry| !entry.starts_with(PREFIX));
+    // What comes later replaces what came before.
+    let of_task = entries().filter_map(|entry| entry.strip_prefix(own.as_deref()?));
+    of_all.chain(of_task).collect::<Vec<_>>().concat()
+}
+
 /// Variables that a submission from inside another job brings along and that would be lies in the new one: the other
 /// job's array, step, rank and GPUs. `env` are `KEY=VALUE` entries ended by zero bytes. What was asked for on a
 /// command line or set by hand (`SLURM_NTASKS`) is kept, as with Slurm.
@@ -373,6 +391,17 @@ mod tests {
     /// The last value of a name, as the launch applies them.
     fn get<'a>(vars: &'a Variables, name: &str) -> Option<&'a str> {
         vars.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+
+    #[test]
+    fn an_array_task_gets_what_is_said_of_it_alone() {
+        let env = b"lr=9\0SLOTD_ARRAY_TASK_1_lr=0.1\0A=a\0SLOTD_ARRAY_TASK_12_lr=0.2\0SLOTD_ARRAY_TASK_1_x=y=z\0".to_vec();
+        let of = |role: ArrayRole| String::from_utf8(of_array_task(env.clone(), &role)).unwrap();
+        let task = |task| ArrayRole::Task { array_job: JobId(7), task };
+        assert_eq!(of(task(1)), "lr=9\0A=a\0lr=0.1\0x=y=z\0");
+        assert_eq!(of(task(12)), "lr=9\0A=a\0lr=0.2\0");
+        assert_eq!((of(task(2)), of(ArrayRole::None)), ("lr=9\0A=a\0".to_owned(), "lr=9\0A=a\0".to_owned()));
+        assert_eq!(of_array_task(b"A=a\0".to_vec(), &task(1)), b"A=a\0");
     }
 
     #[test]

@@ -165,6 +165,9 @@ impl Request {
 pub struct Submit {
     pub request: JobRequest,
     pub script_len: usize,
+    /// Script and environment are those that this job was submitted with, and the raw part is empty (`slotd retry`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub texts_of: Option<JobId>,
     /// Stay connected and tell of the end (`sbatch -W`).
     pub wait: bool,
     /// Decide, but submit nothing (`--test-only`).

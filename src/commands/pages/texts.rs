@@ -327,12 +327,16 @@ pub const SLOTD_FORMS: &[(&str, &str)] = &[
     ("slotd install", "[OPTIONS]"),
     ("slotd uninstall", "[OPTIONS]"),
     ("slotd clean", "--older-than AGE [--dry-run]"),
+    ("slotd drain", "[gpu:LIST] [cpu:LIST] [REASON...]"),
+    ("slotd resume", "[gpu:LIST] [cpu:LIST]"),
     ("slotd db", "check|backup FILE|restore FILE|vacuum"),
     ("slotd log", "[-f] [-e] [-n LINES] JOB..."),
     ("slotd run", "[OPTIONS of sbatch] -- COMMAND [ARGS...]"),
     ("slotd wait", "JOB..."),
     ("slotd why", "[--json] JOB..."),
+    ("slotd retry", "[--all] [--with-dependents] [--parsable] JOB..."),
     ("slotd submit", "[OPTIONS of sbatch] <LINES"),
+    ("slotd sweep", "[--param NAME=VALUES]... [--csv FILE] [--at-once N] [--dry-run] [OPTIONS of sbatch] SCRIPT [ARGS...]"),
     ("slotd doctor", ""),
     ("slotd compat", ""),
     ("slotd top", ""),
@@ -389,10 +393,32 @@ pub const SLOTD_COMMANDS: &[(&str, &str)] = &[
          blockers, a list of objects with reason, text, remedy and what, which has the figures. Times are seconds since 1970.",
     ),
     (
+        "retry",
+        "Submits jobs that are over again, with the script, environment and options that they were submitted with, and prints \
+         their new numbers as sbatch does. Of an array the tasks that did not end well, under the same task numbers; --all: all \
+         of them. What the job waited for has happened and is not waited for again. With --with-dependents, jobs that were \
+         cancelled since they depended on one of these (afterok, aftercorr) are submitted again too and depend on the new one, \
+         and jobs that still wait in vain wait for the new one.",
+    ),
+    (
+        "drain",
+        "Takes the host out of use, for this reason: what runs goes on, and what waits stays. With gpu:0,2 or cpu:4-7 only \
+         these GPUs and CPUs. `sinfo -R` tells what is out of use, and why.",
+    ),
+    ("resume", "Uses the host, or these GPUs and CPUs, again."),
+    (
         "submit",
         "Submits many jobs: each line of standard input is one, as a JSON object with script or wrap, and perhaps name, args and \
          options, and is answered with a line, {\"line\":1,\"job\":17} or {\"line\":1,\"error\":\"...\"}. The options are \
          sbatch's and hold for all. The exit code is 1 where a line is no job.",
+    ),
+    (
+        "sweep",
+        "Submits a script once for each combination of parameters, as the tasks of one array. A task has its parameters in its \
+         environment: with --param lr=0.1,0.01 --param fold=1-5 there are ten tasks, each with $lr and $fold. A file for --csv \
+         names parameters in its first line and has a combination on each other one; each goes with each combination of \
+         --param. Its own options stand before those of sbatch. --at-once limits how many run at the same time; --dry-run \
+         prints the parameters of each task.",
     ),
     (
         "compat",

@@ -7,7 +7,7 @@ use crate::exec;
 use crate::model::change::LaunchTexts;
 use crate::model::job::Client;
 use crate::model::request::JobKind;
-use crate::model::{JobId, Refusal};
+use crate::model::{JobId, JobRef, Refusal};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{Submit, SubmitMany};
 use crate::sched::{Submission, Submitted, dependency_targets};
@@ -25,11 +25,17 @@ impl Session {
             return Ok(too_short());
         }
         let env = raw.split_off(submit.script_len);
-        let texts = LaunchTexts { script: raw, env };
-        // What it waits for must not be removed before the wait is durable.
-        let _in_use = match submit.request.dependency.is_empty() {
+        // What it waits for, or is like, must not be removed before the job is durable.
+        let _in_use = match submit.request.dependency.is_empty() && submit.texts_of.is_none() {
             true => None,
             false => Some(Arc::clone(&self.hub.past_in_use).read_owned().await),
+        };
+        let texts = match submit.texts_of {
+            None => LaunchTexts { script: raw, env },
+            Some(earlier) => match self.texts_of(earlier).await? {
+                Ok(texts) => texts,
+                Err(why) => return Ok(refused(why)),
+            },
         };
         let ended = self.facts_of(dependency_targets([&submit.request.dependency])).await?;
         let client = submit.client;
@@ -61,6 +67,19 @@ impl Session {
             }
             Err(refused) => Answer::Refused(refused),
         }))
+    }
+
+    /// What an earlier job was submitted with.
+    async fn texts_of(&self, earlier: JobId) -> Result<Result<LaunchTexts, Refusal>, actix::MailboxError> {
+        let facts = self.hub.readers.facts();
+        if let Ok(Some(dropped)) = facts.send(WithoutEnvironment(JobRef::job(earlier))).await? {
+            return Ok(Err(Refusal::EnvironmentDropped(dropped)));
+        }
+        Ok(match facts.send(BatchTexts(earlier)).await? {
+            Ok(Some(texts)) => Ok(texts),
+            Ok(None) => Err(Refusal::UnknownJob),
+            Err(e) => Err(Refusal::Database(e.0)),
+        })
     }
 
     /// Puts the script of a job that is durable into the job's directory. The job runs without that file, too.

@@ -1,0 +1,507 @@
+//! `slotd retry`: submits jobs that are over once more, as they were submitted, and what could not run because of them.
+//!
+//! The daemon has the script and the environment; what is asked for is the request of the old job, with what no longer
+//! applies taken out of it.
+
+use super::log::views;
+use super::output::print;
+use super::tasks::{check_work_dir, client, hand_in, tell};
+use super::why::refs;
+use super::{Done, ask, ask_for_jobs, now, paths, refused, unexpected};
+use crate::args::error::{CliError, Mark};
+use crate::model::array::ArraySpec;
+use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
+use crate::model::query::{JobQuery, names_record};
+use crate::model::request::JobKind;
+use crate::model::update::Update;
+use crate::model::view::JobView;
+use crate::model::{ArrayRole, JobId, JobRef, JobRequest, JobState, Reason, TaskSet, Timestamp};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::{ControlAction, Request, Submit};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Debug, clap::Args)]
+pub struct RetryArgs {
+    /// Of an array all tasks, those that ended well too
+    #[arg(long)]
+    all: bool,
+    /// Also what depends on these jobs and could not run since they failed
+    #[arg(long)]
+    with_dependents: bool,
+    /// Print the numbers only
+    #[arg(long)]
+    parsable: bool,
+    /// Jobs that are over: 12, 12_3, 12_[3-5]
+    #[arg(value_name = "JOB", required = true)]
+    jobs: Vec<String>,
+}
+
+pub fn run(args: &RetryArgs) -> Done {
+    let named = refs(&args.jobs)?;
+    if let Some(step) = named.iter().find(|named| named.step.is_some()) {
+        let hint = format!("slotd retry {}", step.job);
+        return Err(CliError::error(1, format!("{step} is a step: its job can be submitted again")).hint(hint));
+    }
+    let found = views(&named)?;
+    let mut wanted: BTreeMap<JobId, Vec<JobView>> = BTreeMap::new();
+    for one in &named {
+        let of_one = found.iter().filter(|view| names_record(one, view.id, &view.role));
+        let of_one: Vec<JobView> = of_one.map(|view| narrowed(view, one)).collect();
+        let Some(first) = of_one.first() else {
+            return Err(CliError::error(1, format!("there is no job {one}")).hint("`sacct` lists all jobs"));
+        };
+        let id = number(first);
+        wanted.entry(id).or_default().extend(chosen(one, of_one, args)?);
+    }
+    let mut desk = Desk { args, moved: Vec::new() };
+    let others = if args.with_dependents { dependents(&found)? } else { Vec::new() };
+    let (ended, waiting): (Vec<JobView>, Vec<JobView>) =
+        others.into_iter().partition(|view| view.run.state.is_terminal());
+    let given: BTreeSet<JobId> = wanted.keys().copied().collect();
+    for view in ended.into_iter().filter(|view| !given.contains(&number(view))) {
+        wanted.entry(number(&view)).or_default().push(view);
+    }
+    let waits_for = |of: &Vec<JobView>| -> BTreeSet<JobId> {
+        let terms = of.iter().flat_map(|view| &view.request.dependency.terms);
+        terms.filter_map(|term| needs(term).map(|target| target.job)).collect()
+    };
+    let edges = wanted.iter().map(|(id, of)| (*id, waits_for(of))).collect();
+    for id in in_order(&given, &edges) {
+        let again = Again::of(&wanted[&id], &desk.moved, given.contains(&id), now())?;
+        desk.submit(id, again)?;
+    }
+    waiting.iter().try_for_each(|view| desk.move_on(view))?;
+    Ok(0)
+}
+
+/// The number by which users and dependencies know the job.
+fn number(view: &JobView) -> JobId {
+    view.array_job_id().unwrap_or(view.id)
+}
+
+/// The array tasks that a record stands for.
+fn tasks_of(view: &JobView) -> TaskSet {
+    match &view.role {
+        ArrayRole::None => TaskSet::new(),
+        ArrayRole::Task { task, .. } => TaskSet::one(*task),
+        ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. } => tasks.clone(),
+    }
+}
+
+fn union(views: &[JobView]) -> TaskSet {
+    TaskSet::from_ranges(views.iter().flat_map(|view| tasks_of(view).ranges().to_vec()).collect())
+}
+
+/// The record with those of its tasks alone that are named.
+fn narrowed(view: &JobView, named: &JobRef) -> JobView {
+    let mut narrowed = view.clone();
+    if let (Some(wanted), ArrayRole::Rest { tasks, .. } | ArrayRole::Part { tasks, .. }) =
+        (&named.tasks, &mut narrowed.job.role)
+    {
+        *tasks = tasks.intersection(wanted);
+    }
+    narrowed
+}
+
+/// Those of the records of a job that are to run again.
+///
+/// # Errors
+/// It is not over, or none of its tasks has failed.
+fn chosen(named: &JobRef, views: Vec<JobView>, args: &RetryArgs) -> Result<Vec<JobView>, CliError> {
+    let (over, live): (Vec<JobView>, Vec<JobView>) = views.into_iter().partition(|v| v.run.state.is_terminal());
+    let Some(first) = over.first().or(live.first()) else { return Ok(Vec::new()) };
+    let not_over = |of: &JobView| {
+        CliError::error(1, format!("job {named} is {}: only what is over is submitted again", of.run.state))
+            .hint("`slotd wait` waits for its end; `scontrol requeue` ends it and starts it from its beginning")
+    };
+    if first.request.kind == JobKind::Allocation {
+        let why = format!("job {named} was an allocation of salloc or srun: it has no script that could run again");
+        return Err(CliError::error(1, why).hint(&first.request.submit_line));
+    }
+    if first.array_job_id().is_none() {
+        return if over.is_empty() { Err(not_over(first)) } else { Ok(over) };
+    }
+    if let Some(still) = live.first()
+        && (args.all || args.with_dependents || over.is_empty())
+    {
+        return Err(not_over(still));
+    }
+    let runs_again = |view: &JobView| args.all || view.run.state != JobState::Completed;
+    let chosen: Vec<JobView> = over.into_iter().filter(runs_again).collect();
+    if chosen.is_empty() {
+        let (what, hint) = match live.is_empty() {
+            true => (format!("no task of job {named} has failed"), "--all runs those again that ended well"),
+            false => (format!("no task of job {named} has failed so far"), "`slotd wait` waits for the others"),
+        };
+        return Err(CliError::error(1, what).hint(hint));
+    }
+    Ok(chosen)
+}
+
+/// What has to end well for this to be met: a failure of it makes it impossible.
+fn needs(term: &DependencyTerm) -> Option<&JobRef> {
+    match term {
+        DependencyTerm::On { kind: DependencyKind::AfterOk | DependencyKind::AfterCorr, job, .. } => Some(job),
+        DependencyTerm::On { .. } | DependencyTerm::Singleton => None,
+    }
+}
+
+/// What waits in vain for other jobs, or was cancelled since it did, and was submitted after the first of these.
+fn dependents(of: &[JobView]) -> Result<Vec<JobView>, CliError> {
+    let query = JobQuery {
+        states: Some(vec![JobState::Pending, JobState::Cancelled]),
+        since: of.iter().map(|view| view.submit).min(),
+        without_steps: true,
+        ..JobQuery::default()
+    };
+    let mut found = Vec::new();
+    let never_ran = |view: &JobView| match view.run.state {
+        JobState::Pending => true,
+        _ => view.run.start.is_none() && view.run.reason == Reason::DependencyNeverSatisfied,
+    };
+    ask_for_jobs(&Request::Accounting(query), |list| {
+        let jobs = list.whole().jobs.into_iter();
+        found.extend(jobs.filter(|view| {
+            let has_script = view.request.kind != JobKind::Allocation || view.run.state == JobState::Pending;
+            has_script && never_ran(view) && view.request.dependency.terms.iter().any(|term| needs(term).is_some())
+        }));
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// The given jobs and all that needs one of them, each after what it needs. `edges`: what each job needs.
+fn in_order(given: &BTreeSet<JobId>, edges: &BTreeMap<JobId, BTreeSet<JobId>>) -> Vec<JobId> {
+    let mut all = given.clone();
+    loop {
+        let more: Vec<JobId> = edges.iter().filter(|(_, on)| !on.is_disjoint(&all)).map(|(id, _)| *id).collect();
+        let before = all.len();
+        all.extend(more);
+        if all.len() == before {
+            break;
+        }
+    }
+    let mut order: Vec<JobId> = Vec::new();
+    while let Some(next) = all.iter().copied().find(|id| {
+        let on = edges.get(id).into_iter().flatten();
+        on.filter(|other| *other != id).all(|other| !all.contains(other))
+    }) {
+        all.remove(&next);
+        order.push(next);
+    }
+    // Those that wait for each other in a ring never ran, and would not now.
+    order
+}
+
+/// A job that was submitted again.
+#[derive(Debug, Clone, PartialEq)]
+struct Moved {
+    old: JobId,
+    new: JobId,
+    /// Of an array: those that run again.
+    tasks: Option<TaskSet>,
+}
+
+impl Moved {
+    /// What a name of the old job means of the new one. `None`: it means tasks that do not run again.
+    fn target(&self, named: &JobRef) -> Option<JobRef> {
+        if named.job != self.old {
+            return None;
+        }
+        match (&named.tasks, &self.tasks) {
+            (Some(wanted), Some(there)) => {
+                let tasks = wanted.intersection(there);
+                (!tasks.is_empty()).then(|| JobRef { tasks: Some(tasks), ..JobRef::job(self.new) })
+            }
+            (Some(_), None) => None,
+            (None, _) => Some(JobRef::job(self.new)),
+        }
+    }
+}
+
+/// A dependency with the new numbers of what it needs.
+#[derive(Debug, PartialEq)]
+struct Redirected {
+    dependency: Dependency,
+    /// One of its terms names another job now.
+    is_other: bool,
+    /// Only for these tasks: the others wait for tasks of their own number that do not run again.
+    tasks: Option<TaskSet>,
+}
+
+fn redirected(dependency: &Dependency, moved: &[Moved]) -> Redirected {
+    let mut new = Redirected { dependency: dependency.clone(), is_other: false, tasks: None };
+    for term in &mut new.dependency.terms {
+        let found = needs(term).and_then(|target| moved.iter().find_map(|one| Some((one, one.target(target)?))));
+        let (Some((one, target)), DependencyTerm::On { kind, job, .. }) = (found, &mut *term) else { continue };
+        if *kind == DependencyKind::AfterCorr
+            && let Some(there) = &one.tasks
+        {
+            let both = new.tasks.as_ref().map(|tasks| tasks.intersection(there));
+            new.tasks = Some(both.unwrap_or_else(|| there.clone()));
+        }
+        *job = target;
+        new.is_other = true;
+    }
+    new
+}
+
+/// What is submitted.
+#[derive(Debug, PartialEq)]
+struct Again {
+    request: JobRequest,
+    /// The record whose script and environment it has.
+    texts_of: JobId,
+}
+
+impl Again {
+    /// `is_named`: by the user, and not found as a dependent.
+    ///
+    /// # Errors
+    /// The records were asked for differently, or the job cannot run as it was asked for.
+    fn of(views: &[JobView], moved: &[Moved], is_named: bool, now: Timestamp) -> Result<Again, CliError> {
+        let Some(first) = views.first() else { return Err(CliError::error(1, "there is no job")) };
+        let (label, mut request) = (number(first), JobRequest::clone(&first.request));
+        if let Some(other) = views.iter().find(|view| *view.request != request) {
+            let why = format!("tasks {} and {} of job {label} have different options", first.label(), other.label());
+            return Err(CliError::error(1, why).hint("name those together that are alike: slotd retry '12_[3-5]'"));
+        }
+        if let Some(deadline) = request.deadline.filter(|deadline| *deadline <= now) {
+            let at = crate::render::time::iso(deadline, &crate::sys::zone::local());
+            let why = format!("the deadline of job {label} has passed: {at}");
+            return Err(CliError::error(1, why).hint(format!("submit it with another one: {}", request.submit_line)));
+        }
+        let Redirected { dependency, is_other, tasks } = redirected(&request.dependency, moved);
+        let has_run = views.iter().any(|view| view.run.start.is_some());
+        let in_vain = |view: &JobView| view.run.reason == Reason::DependencyNeverSatisfied;
+        if is_named && !has_run && !is_other && views.iter().all(in_vain) {
+            let on = &request.dependency;
+            let why = format!("job {label} never ran, since its dependency failed ({on}), and would not run now");
+            let hint = match on.terms.iter().find_map(needs) {
+                Some(needed) => format!("slotd retry --with-dependents {}", needed.job),
+                None => request.submit_line.clone(),
+            };
+            return Err(CliError::error(1, why).hint(hint));
+        }
+        request.dependency = dependency;
+        if has_run {
+            // What it waited for then has happened.
+            let stays = |term: &DependencyTerm| {
+                matches!(term, DependencyTerm::Singleton)
+                    || needs(term).is_some_and(|target| moved.iter().any(|one| one.new == target.job))
+            };
+            request.dependency.terms.retain(stays);
+        }
+        request.array = request.array.as_ref().map(|array| {
+            let own = union(views);
+            let own = tasks.as_ref().map_or(own.clone(), |tasks| own.intersection(tasks));
+            ArraySpec { tasks: own, limit: array.limit }
+        });
+        // It was released, or its end would not have come.
+        request.hold = false;
+        request.begin = request.begin.filter(|begin| *begin > now);
+        Ok(Again { request, texts_of: first.id })
+    }
+}
+
+/// Hands jobs in, one after the other.
+struct Desk<'a> {
+    args: &'a RetryArgs,
+    moved: Vec<Moved>,
+}
+
+impl Desk<'_> {
+    fn submit(&mut self, old: JobId, again: Again) -> Result<(), CliError> {
+        let Again { request, texts_of } = again;
+        check_work_dir(&request, "slotd retry")?;
+        let tasks = request.array.as_ref().map(|array| array.tasks.clone());
+        let submission = Submit {
+            request,
+            script_len: 0,
+            texts_of: Some(texts_of),
+            wait: false,
+            test_only: false,
+            client: client(false),
+            again: false,
+        };
+        // The daemon knows a submission that is made again by its process, which makes more than one here.
+        let answer = match self.moved.is_empty() {
+            true => hand_in(&paths()?, submission, &[], "slotd retry")?.1,
+            false => ask(&Request::Submit(Box::new(submission)), &[]).map_err(|e| self.stopped_at(old, e))?.0,
+        };
+        let new = match answer {
+            Answer::Submitted { job } => job,
+            Answer::Refused(why) => return Err(self.stopped_at(old, refused("Batch job submission failed", &why))),
+            other => return Err(unexpected(&other)),
+        };
+        let told = match self.args.parsable {
+            true => format!("{new}\n"),
+            false => format!("Submitted batch job {new}\n"),
+        };
+        print(&told).map_err(|e| e.and(Mark::Error, format!("job {new} was submitted")))?;
+        self.moved.push(Moved { old, new, tasks });
+        Ok(())
+    }
+
+    fn stopped_at(&self, old: JobId, error: CliError) -> CliError {
+        match self.moved.is_empty() {
+            true => error,
+            false => error.and(Mark::Error, format!("job {old} and what depends on it is not submitted again")),
+        }
+    }
+
+    /// Lets a job that waits in vain wait for what was submitted again.
+    fn move_on(&self, view: &JobView) -> Result<(), CliError> {
+        let Redirected { dependency, is_other, tasks } = redirected(&view.request.dependency, &self.moved);
+        if !is_other {
+            return Ok(());
+        }
+        let own = view.own_ref();
+        let target = match (&tasks, &own.tasks) {
+            (Some(tasks), Some(there)) => JobRef { tasks: Some(tasks.intersection(there)), ..own },
+            _ => own,
+        };
+        if target.tasks.as_ref().is_some_and(TaskSet::is_empty) {
+            return Ok(());
+        }
+        let told = format!("job {target} waits for {dependency} now");
+        let action = ControlAction::Update(vec![Update::Dependency(dependency)]);
+        let outcomes = match ask(&Request::Control { jobs: vec![target.clone()], action }, &[])?.0 {
+            Answer::Done(outcomes) => outcomes,
+            other => return Err(unexpected(&other)),
+        };
+        match outcomes.into_iter().find_map(|outcome| outcome.result.err()) {
+            Some(why) => Err(CliError::error(1, format!("the dependency of job {target} is as it was: {why}"))),
+            None => {
+                tell(&format!("slotd: {told}\n"));
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Job;
+    use crate::model::array::TaskRange;
+    use crate::model::run::RunState;
+    use crate::spec::dependency::parse;
+    use std::sync::Arc;
+
+    fn set(first: u32, last: u32) -> TaskSet {
+        TaskSet::from_ranges(TaskRange::new(first, last, 1).into_iter().collect())
+    }
+
+    fn view(id: u32, role: ArrayRole, state: JobState) -> JobView {
+        let run = RunState { state, start: Some(Timestamp(1)), ..RunState::default() };
+        let request = JobRequest {
+            array: (role != ArrayRole::None).then(|| ArraySpec { tasks: set(0, 9), limit: Some(2) }),
+            hold: true,
+            begin: Some(Timestamp(5)),
+            ..JobRequest::default()
+        };
+        JobView::from(Job { id: JobId(id), role, run, request: Arc::new(request), ..Job::default() })
+    }
+
+    fn task(id: u32, task: u32, state: JobState) -> JobView {
+        view(id, ArrayRole::Task { array_job: JobId(12), task }, state)
+    }
+
+    fn args(all: bool, with_dependents: bool) -> RetryArgs {
+        RetryArgs { all, with_dependents, parsable: false, jobs: Vec::new() }
+    }
+
+    fn chosen_tasks(views: &[JobView], args: &RetryArgs) -> Result<String, String> {
+        match chosen(&JobRef::job(JobId(12)), views.to_vec(), args) {
+            Ok(chosen) => Ok(union(&chosen).to_string()),
+            Err(error) => Err(error.lines[0].1.clone()),
+        }
+    }
+
+    #[test]
+    fn of_an_array_only_what_failed_runs_again() {
+        let over = [
+            task(13, 0, JobState::Completed),
+            task(14, 1, JobState::Failed),
+            task(15, 2, JobState::Timeout),
+            view(16, ArrayRole::Part { array_job: JobId(12), tasks: set(7, 9) }, JobState::Cancelled),
+        ];
+        assert_eq!(chosen_tasks(&over, &args(false, true)), Ok("1-2,7-9".to_owned()));
+        assert_eq!(chosen_tasks(&over, &args(true, false)), Ok("0-2,7-9".to_owned()));
+        assert_eq!(chosen_tasks(&over[..1], &args(false, false)), Err("no task of job 12 has failed".to_owned()));
+        let some = [over[0].clone(), over[1].clone(), task(17, 3, JobState::Running)];
+        assert_eq!(chosen_tasks(&some, &args(false, false)), Ok("1".to_owned()));
+        let not_over = Err("job 12 is RUNNING: only what is over is submitted again".to_owned());
+        assert_eq!(chosen_tasks(&some, &args(true, false)), not_over);
+        assert_eq!(chosen_tasks(&some, &args(false, true)), not_over, "who waits for the array waits for all of it");
+        assert_eq!(chosen_tasks(&some[2..], &args(false, false)), not_over);
+    }
+
+    #[test]
+    fn a_plain_job_runs_again_however_it_ended() {
+        let plain = |state| view(12, ArrayRole::None, state);
+        assert_eq!(chosen_tasks(&[plain(JobState::Completed)], &args(false, false)), Ok(String::new()));
+        let why = Err("job 12 is PENDING: only what is over is submitted again".to_owned());
+        assert_eq!(chosen_tasks(&[plain(JobState::Pending)], &args(false, false)), why);
+    }
+
+    #[test]
+    fn what_no_longer_applies_is_taken_out() {
+        let failed = [task(13, 3, JobState::Failed), task(14, 5, JobState::Failed)];
+        let again = Again::of(&failed, &[], true, Timestamp(10)).expect("nothing is against it");
+        assert_eq!(again.request.array.map(|array| array.to_string()).as_deref(), Some("3,5%2"));
+        assert_eq!((again.request.hold, again.request.begin, again.texts_of), (false, None, JobId(13)));
+        let mut other = failed[1].clone();
+        other.job.request = Arc::new(JobRequest { nice: 3, ..JobRequest::clone(&other.request) });
+        let error = Again::of(&[failed[0].clone(), other], &[], true, Timestamp(10)).expect_err("they differ");
+        assert_eq!(error.lines[0].1, "tasks 12_3 and 12_5 of job 12 have different options");
+    }
+
+    fn with_dependency(id: u32, text: &str, started: bool) -> JobView {
+        let mut view = view(id, ArrayRole::None, JobState::Cancelled);
+        let dependency = parse(text).expect(text);
+        view.job.request = Arc::new(JobRequest { dependency, ..JobRequest::clone(&view.request) });
+        view.job.run.start = started.then_some(Timestamp(1));
+        view.job.run.reason = if started { Reason::CancelledByUser } else { Reason::DependencyNeverSatisfied };
+        view
+    }
+
+    #[test]
+    fn a_dependency_names_the_new_jobs() {
+        let moved = [
+            Moved { old: JobId(12), new: JobId(20), tasks: Some(set(3, 5)) },
+            Moved { old: JobId(13), new: JobId(21), tasks: None },
+        ];
+        for (old, new, tasks) in [
+            ("afterok:12,afterany:13", "afterok:20,afterany:13", None),
+            ("afterok:12_4?afterok:13", "afterok:20_4?afterok:21", None),
+            ("afterok:12_[0-3]", "afterok:20_3", None),
+            ("afterok:12_1,singleton", "afterok:12_1,singleton", None),
+            ("aftercorr:12", "aftercorr:20", Some(set(3, 5))),
+            ("afterok:14", "afterok:14", None),
+        ] {
+            let got = redirected(&parse(old).expect(old), &moved);
+            let is_other = old != new;
+            assert_eq!((got.dependency.to_string().as_str(), got.is_other, got.tasks), (new, is_other, tasks), "{old}");
+        }
+        let again = |view: JobView, is_named| Again::of(&[view], &moved, is_named, Timestamp(10));
+        let new = again(with_dependency(14, "afterok:13,after:9,singleton", false), false).expect("it can run now");
+        assert_eq!(new.request.dependency.to_string(), "afterok:21,after:9,singleton");
+        let ran = again(with_dependency(14, "afterok:9,after:13,singleton", true), true).expect("it ran");
+        assert_eq!(ran.request.dependency.to_string(), "singleton", "what it waited for has happened");
+        let error = again(with_dependency(14, "afterok:9", false), true).expect_err("9 has not been submitted again");
+        assert!(error.text("slotd").contains("slotd retry --with-dependents 9"), "{error:?}");
+    }
+
+    #[test]
+    fn each_job_comes_after_what_it_needs() {
+        let ids = |ids: &[u32]| ids.iter().map(|id| JobId(*id)).collect::<BTreeSet<_>>();
+        let edges = |list: &[(u32, &[u32])]| list.iter().map(|(id, on)| (JobId(*id), ids(on))).collect();
+        let order = |list: &[(u32, &[u32])]| {
+            in_order(&ids(&[12]), &edges(list)).into_iter().map(|id| id.0).collect::<Vec<_>>()
+        };
+        assert_eq!(order(&[(12, &[1]), (13, &[15, 12]), (15, &[12]), (16, &[9]), (17, &[13])]), [12, 15, 13, 17]);
+        assert_eq!(order(&[(12, &[]), (13, &[14, 12]), (14, &[13])]), [12], "a ring is left out");
+    }
+}

@@ -1,0 +1,241 @@
+//! `slotd sweep`: a script for each combination of parameters, as the tasks of one array. A task finds its parameters in its
+//! environment, by their names.
+//!
+//! They travel with the environment of the job, in variables that name the task: what is stored once is there for each
+//! start of a task, also after a requeue, and for `slotd retry`.
+
+use super::output::print;
+use super::tasks::{check_work_dir, client, hand_in, tell};
+use super::{Done, paths, refused, sbatch, submitting_origin, unexpected};
+use crate::args::error::CliError;
+use crate::args::submit::submit_line;
+use crate::model::array::{ArraySpec, MAX_TASK_ID, TaskRange, TaskSet};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::Submit;
+use crate::spec::array;
+use crate::spec::error::shown;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = "slotd sweep [--param NAME=VALUES]... [--csv FILE] [--at-once N] [--dry-run] [OPTIONS OF SBATCH] \
+                      SCRIPT [ARGUMENTS]..."
+)]
+pub struct SweepArgs {
+    /// Values of a parameter, with commas between them: lr=0.1,0.01 or fold=1-5. Each with each of the others
+    #[arg(long, value_name = "NAME=VALUES")]
+    param: Vec<String>,
+    /// A file whose first line names parameters; each other line has a value of each
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// At most so many tasks run at once, as --array=...%N has it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    at_once: Option<u32>,
+    /// Print the parameters of each task, and submit nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Options of sbatch, then the script and its arguments
+    #[arg(value_name = "WORDS", trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
+/// The parameters of a task, with their values.
+type Row = Vec<(String, String)>;
+
+pub fn run(args: &SweepArgs) -> Done {
+    let rows = rows(args)?;
+    if args.dry_run {
+        return print(&rows.iter().enumerate().map(|(task, row)| told(task, row)).collect::<String>());
+    }
+    if args.words.is_empty() {
+        return Err(CliError::error(2, "no script is named").hint("slotd sweep --param lr=0.1,0.01 train.sh"));
+    }
+    let last = u32::try_from(rows.len() - 1).unwrap_or(u32::MAX);
+    let tasks = TaskSet::from_ranges(TaskRange::new(0, last, 1).into_iter().collect());
+    let array = ArraySpec { tasks, limit: args.at_once };
+    let own = ["sbatch".to_owned(), format!("--array={array}")];
+    let argv: Vec<OsString> = own.into_iter().chain(args.words.iter().cloned()).map(OsString::from).collect();
+    let origin = submitting_origin()?;
+    let mut parsed = sbatch::parse(&argv, &origin, &sbatch::read)?;
+    if parsed.request.array.as_ref() != Some(&array) {
+        let why = "the tasks of the array are the combinations of the parameters: leave out --array";
+        return Err(CliError::error(2, why).hint("--at-once says how many run at the same time"));
+    }
+    if parsed.wait || parsed.test_only {
+        let why = "--wait and --test-only are not for slotd sweep: leave them out";
+        return Err(CliError::error(2, why).hint("`slotd wait` waits for all tasks; --dry-run lists them"));
+    }
+    check_work_dir(&parsed.request, "slotd sweep")?;
+    let whole: Vec<OsString> = std::env::args_os().collect();
+    parsed.request.submit_line = submit_line(&whole);
+    parsed.texts.env.extend(rows.iter().enumerate().flat_map(|(task, row)| entries(task, row)));
+    let raw = [parsed.texts.script.as_slice(), &parsed.texts.env].concat();
+    let submission = Submit {
+        request: parsed.request,
+        script_len: parsed.texts.script.len(),
+        texts_of: None,
+        wait: false,
+        test_only: false,
+        client: client(false),
+        again: false,
+    };
+    match hand_in(&paths()?, submission, &raw, "slotd sweep")?.1 {
+        Answer::Refused(why) => Err(refused("Batch job submission failed", &why)),
+        Answer::Submitted { job } => {
+            let names: Vec<&str> = rows.iter().take(1).flatten().map(|(name, _)| name.as_str()).collect();
+            tell(&format!("slotd: {} tasks, each with its own {}\n", rows.len(), names.join(", ")));
+            print(&if parsed.parsable { format!("{job}\n") } else { format!("Submitted batch job {job}\n") })
+        }
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// What the environment of the array says of one task.
+fn entries(task: usize, row: &Row) -> Vec<u8> {
+    let entry = |(name, value): &(String, String)| format!("SLOTD_ARRAY_TASK_{task}_{name}={value}\0").into_bytes();
+    row.iter().flat_map(entry).collect()
+}
+
+/// `3 lr=0.1 name='a b'`
+fn told(task: usize, row: &Row) -> String {
+    let word = |(name, value): &(String, String)| format!(" {name}={}", submit_line(&[value]));
+    format!("{task}{}\n", row.iter().map(word).collect::<String>())
+}
+
+/// The tasks, in their order: the rows of the file with each combination of the parameters, the last of which changes
+/// fastest.
+fn rows(args: &SweepArgs) -> Result<Vec<Row>, CliError> {
+    let mut rows = match &args.csv {
+        Some(file) => {
+            let text = std::fs::read_to_string(file)
+                .map_err(|error| CliError::error(1, format!("{}: {error}", file.display())))?;
+            csv_rows(file, &text)?
+        }
+        None if args.param.is_empty() => {
+            let why = "no parameters are named";
+            return Err(CliError::error(2, why).hint("--param lr=0.1,0.01 --param fold=1-5, or --csv runs.csv"));
+        }
+        None => vec![Row::new()],
+    };
+    for param in &args.param {
+        let (name, values) = param_values(param)?;
+        check_name(&name, rows.first().into_iter().flatten().map(|(name, _)| name.as_str()))?;
+        if rows.len().saturating_mul(values.len()) > MAX_TASK_ID as usize {
+            return Err(CliError::error(1, format!("more than {MAX_TASK_ID} combinations")).hint("use fewer values"));
+        }
+        let with = |row: &Row, value: &String| [row.as_slice(), &[(name.clone(), value.clone())]].concat();
+        rows = rows.iter().flat_map(|row| values.iter().map(|value| with(row, value))).collect();
+    }
+    Ok(rows)
+}
+
+/// `lr=0.1,0.01`, `fold=1-5`, `n=1-9:2,20`.
+fn param_values(text: &str) -> Result<(String, Vec<String>), CliError> {
+    let invalid = || {
+        let why = format!("invalid --param {}: it is a name and its values", shown(text));
+        CliError::error(2, why).hint("lr=0.1,0.01 or fold=1-5; values with commas in them go into a file for --csv")
+    };
+    let (name, list) = text.split_once('=').ok_or_else(invalid)?;
+    let mut values = Vec::new();
+    for value in list.split(',') {
+        match array::task_set(value).filter(|_| value.contains('-')) {
+            Some(range) => values.extend(range.iter().map(|number| number.to_string())),
+            None if value.is_empty() => return Err(invalid()),
+            None => values.push(value.to_owned()),
+        }
+    }
+    Ok((name.to_owned(), values))
+}
+
+/// Refuses what a shell could not name, what has a meaning already, and a name that is there.
+fn check_name<'a>(name: &str, mut others: impl Iterator<Item = &'a str>) -> Result<(), CliError> {
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if !is_name {
+        let why = format!("{} cannot be the name of a parameter", shown(name));
+        return Err(CliError::error(2, why).hint("names are those of variables: letters, digits and _"));
+    }
+    if ["SLURM_", "SLOTD_"].iter().any(|prefix| name.starts_with(prefix)) {
+        return Err(CliError::error(2, format!("{name} has a meaning of its own: choose another name")));
+    }
+    if others.any(|other| other == name) {
+        return Err(CliError::error(2, format!("the parameter {name} is given twice")));
+    }
+    Ok(())
+}
+
+fn csv_rows(file: &Path, text: &str) -> Result<Vec<Row>, CliError> {
+    let refuse = |error: csv::Error| {
+        CliError::error(1, format!("{}: {error}", file.display())).hint("each line has as many values as the first")
+    };
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
+    let names = reader.headers().map_err(refuse)?.clone();
+    for (at, name) in names.iter().enumerate() {
+        check_name(name, names.iter().take(at))?;
+    }
+    let named = |record: csv::StringRecord| names.iter().zip(&record).map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
+    let rows: Vec<Row> = reader.records().map(|row| row.map(named).map_err(refuse)).collect::<Result<_, _>>()?;
+    if rows.is_empty() {
+        let why = format!("{}: there is no line of values", file.display());
+        return Err(CliError::error(1, why).hint("the first line names the parameters, each other one is a combination"));
+    }
+    if let Some((name, _)) = rows.iter().flatten().find(|(_, value)| value.contains('\0')) {
+        return Err(CliError::error(1, format!("{}: a value of {name} has a zero byte in it", file.display())));
+    }
+    Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(params: &[&str]) -> Result<Vec<String>, String> {
+        let param = params.iter().map(|text| (*text).to_owned()).collect();
+        let args = SweepArgs { param, csv: None, at_once: None, dry_run: false, words: Vec::new() };
+        match rows(&args) {
+            Ok(rows) => Ok(rows.iter().enumerate().map(|(task, row)| told(task, row).trim_end().to_owned()).collect()),
+            Err(error) => Err(error.lines[0].1.clone()),
+        }
+    }
+
+    #[test]
+    fn each_value_goes_with_each_of_the_others() {
+        let told = all(&["lr=0.1,1e-2", "fold=1-3:2,9"]).expect("two parameters");
+        let want = ["0 lr=0.1 fold=1", "1 lr=0.1 fold=3", "2 lr=0.1 fold=9", "3 lr=1e-2 fold=1", "4 lr=1e-2 fold=3"];
+        assert_eq!((&told[..5], told.len()), (&want.map(str::to_owned)[..], 6));
+        assert_eq!(all(&["x=a b,-1,2020-01-01"]), Ok(vec!["0 x='a b'".into(), "1 x=-1".into(), "2 x=2020-01-01".into()]));
+    }
+
+    #[test]
+    fn what_is_no_parameter_is_refused() {
+        for (params, why) in [
+            (&["lr"][..], "invalid --param lr: it is a name and its values"),
+            (&["lr=1,,2"], "invalid --param lr=1,,2: it is a name and its values"),
+            (&["2x=1"], "2x cannot be the name of a parameter"),
+            (&["SLURM_X=1"], "SLURM_X has a meaning of its own: choose another name"),
+            (&["a=1", "a=2"], "the parameter a is given twice"),
+            (&["a=0-3999999", "b=1,2"], "more than 4000000 combinations"),
+            (&[], "no parameters are named"),
+        ] {
+            assert_eq!(all(params), Err(why.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_file_has_a_combination_a_line() {
+        let rows = |text: &str| csv_rows(Path::new("runs.csv"), text).map_err(|error| error.text("slotd"));
+        let read = rows("lr, name\n0.1,\"a,b\"\n0.2, c \n").expect("two lines");
+        assert_eq!(read.iter().map(|row| told(0, row)).collect::<String>(), "0 lr=0.1 name=a,b\n0 lr=0.2 name=c\n");
+        assert_eq!(entries(3, &read[0]), b"SLOTD_ARRAY_TASK_3_lr=0.1\0SLOTD_ARRAY_TASK_3_name=a,b\0");
+        for (text, why) in [
+            ("lr,lr\n1,2\n", "the parameter lr is given twice"),
+            ("lr,b\n1\n", "CSV error"),
+            ("lr\n", "there is no line of values"),
+            ("lr\na\0b\n", "a value of lr has a zero byte in it"),
+        ] {
+            let said = rows(text).expect_err(text);
+            assert!(said.contains(why), "{text}: {said}");
+        }
+    }
+}

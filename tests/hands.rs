@@ -1,0 +1,185 @@
+//! `slotd retry`, `slotd drain`, `slotd resume`: jobs and the host, taken in hand.
+
+use slotd_kit::{Setup, Slotd};
+use std::fs;
+
+/// The numbers that a command printed as sbatch does.
+fn submitted(text: &str) -> Vec<u32> {
+    let number = |line: &str| line.strip_prefix("Submitted batch job ").and_then(|id| id.parse().ok());
+    text.lines().map(|line| number(line).unwrap_or_else(|| panic!("no job number in {text:?}"))).collect()
+}
+
+#[test]
+fn a_job_is_submitted_again_with_its_script_environment_and_options() {
+    let slotd = Slotd::start();
+    let script = slotd.write("fit.sh", "#!/bin/sh\n#SBATCH -o fit-%j.out\necho \"$0 $1 $COLOUR $SLURM_JOB_NAME\"\ntest -e data\n");
+    let mut command = slotd.command("sbatch");
+    command.args(["--parsable", "-c", "2", "-J", "fit it", "fit.sh", "an argument"]).env("COLOUR", "red");
+    let job: u32 = slotd.run(command).ok().text().parse().unwrap();
+    slotd.wait_state(job, "FAILED");
+    fs::remove_file(script).unwrap();
+    slotd.open("data");
+    let new = submitted(&slotd.line(&format!("slotd retry {job}")).ok().stdout)[0];
+    let record = slotd.wait_state(new, "COMPLETED");
+    assert_eq!((record.tres().0, slotd.read(&format!("fit-{new}.out")).lines().count()), (2, 1), "{}", slotd.dump());
+    let said = slotd.read(&format!("fit-{new}.out"));
+    assert!(said.ends_with(" an argument red fit it\n"), "{said}");
+    // However it ended.
+    let again = slotd.line(&format!("slotd retry --parsable {new}")).ok();
+    slotd.wait_state(again.text().parse().unwrap(), "COMPLETED");
+}
+
+#[test]
+fn of_an_array_what_failed_runs_again() {
+    let slotd = Slotd::start();
+    let script = "echo $SLURM_ARRAY_TASK_ID >> ran; test -e fixed || test $((SLURM_ARRAY_TASK_ID % 2)) = 0";
+    let job = slotd.wrap(&["-a", "0-4%3", "-o", "/dev/null"], script);
+    slotd.wait_array(job, 5);
+    slotd.open("fixed");
+    fs::remove_file(slotd.path("ran")).unwrap();
+    let new = submitted(&slotd.line(&format!("slotd retry {job}")).ok().stdout)[0];
+    let tasks: Vec<_> = slotd.wait_array(new, 2).iter().map(|record| (record.task(), record.state())).collect();
+    assert_eq!(tasks, [1, 3].map(|task| (Some(task), "COMPLETED".to_owned())));
+    let one = submitted(&slotd.cmd("slotd", &["retry", &format!("{job}_[3-4]")]).ok().stdout)[0];
+    assert_eq!(slotd.wait_array(one, 1)[0].task(), Some(3));
+    let all = submitted(&slotd.line(&format!("slotd retry --all {job}")).ok().stdout)[0];
+    slotd.wait_array(all, 5);
+    let mut ran: Vec<String> = slotd.read("ran").lines().map(str::to_owned).collect();
+    ran.sort();
+    assert_eq!(ran.join(" "), "0 1 1 2 3 3 3 4");
+    let none = format!(
+        "slotd: error: no task of job {all} has failed\n  hint: --all runs those again that ended well\n"
+    );
+    slotd.expect(&format!("slotd retry {all}"), 1, "", &none);
+}
+
+#[test]
+fn what_depends_on_a_job_comes_again_with_it() {
+    let slotd = Slotd::start();
+    let first = slotd.wrap(&["-H", "-o", "/dev/null"], "test -e fixed");
+    let after = |kill: &str, on: u32| {
+        let (kill, on) = (format!("--kill-on-invalid-dep={kill}"), format!("afterok:{on}"));
+        slotd.wrap(&[&kill, "-d", &on, "-o", "/dev/null"], "true")
+    };
+    let second = after("yes", first);
+    let third = after("yes", second);
+    let waiting = after("no", first);
+    let cleanup = slotd.wrap(&["-d", &format!("afternotok:{first}"), "-o", "/dev/null"], "true");
+    slotd.line(&format!("scontrol release {first}")).ok();
+    for (job, state) in [(first, "FAILED"), (second, "CANCELLED"), (third, "CANCELLED"), (cleanup, "COMPLETED")] {
+        slotd.wait_state(job, state);
+    }
+    slotd.wait_reason(waiting, "DependencyNeverSatisfied");
+    let why = format!(
+        "slotd: error: job {third} never ran, since its dependency failed (afterok:{second}), and would not run now\n  \
+         hint: slotd retry --with-dependents {second}\n"
+    );
+    slotd.expect(&format!("slotd retry {third}"), 1, "", &why);
+    slotd.open("fixed");
+    let out = slotd.line(&format!("slotd retry --with-dependents {first}")).ok();
+    let new = submitted(&out.stdout);
+    assert_eq!(new.len(), 3, "{out:?}");
+    assert_eq!(out.stderr, format!("slotd: job {waiting} waits for afterok:{} now\n", new[0]));
+    for job in new.iter().chain([&waiting]) {
+        slotd.wait_state(*job, "COMPLETED");
+    }
+    let starts: Vec<i64> = new.iter().map(|job| slotd.job(*job).start()).collect();
+    assert!(starts.is_sorted(), "{starts:?}");
+    assert_eq!(slotd.all_records().len(), 8, "the job that cleans up ran once");
+}
+
+#[test]
+fn what_cannot_be_submitted_again_is_told_why() {
+    let slotd = Slotd::start();
+    let job = slotd.endless(&[]);
+    let running = format!(
+        "slotd: error: job {job} is RUNNING: only what is over is submitted again\n  hint: `slotd wait` waits for its \
+         end; `scontrol requeue` ends it and starts it from its beginning\n"
+    );
+    slotd.expect(&format!("slotd retry {job}"), 1, "", &running);
+    slotd.expect("slotd retry 99", 1, "", "slotd: error: there is no job 99\n  hint: `sacct` lists all jobs\n");
+    slotd.line("slotd retry x").fails(2);
+    assert!(slotd.line(&format!("slotd retry {job}.batch")).fails(1).stderr.contains("is a step"));
+    slotd.cmd("srun", &["true"]).ok();
+    let srun = job + 1;
+    let said = slotd.line(&format!("slotd retry {srun}")).fails(1).stderr;
+    assert!(said.starts_with(&format!("slotd: error: job {srun} was an allocation of salloc or srun: ")), "{said}");
+}
+
+#[test]
+fn the_host_and_parts_of_it_go_out_of_use_and_back() {
+    let slotd = Setup::default().set("SLOTD_GPU_COUNT", 2).start();
+    let reasons = || slotd.line("sinfo -h -R -o %E").ok().stdout;
+    slotd.line("slotd drain a new fan").ok();
+    assert_eq!(reasons(), "a new fan\n");
+    let held = slotd.wrap(&[], "true");
+    slotd.wait_reason(held, "ReqNodeNotAvail");
+    slotd.line("slotd resume").ok();
+    slotd.wait_state(held, "COMPLETED");
+    slotd.line("slotd drain gpu:1 cpu:2-3 dust").ok();
+    assert_eq!(reasons(), "CPU 2-3, GPU 1: dust\n");
+    slotd.line("slotd resume gpu:1 cpu:2").ok();
+    assert_eq!(reasons(), "CPU 3: dust\n");
+    slotd.line("slotd resume cpu:3").ok();
+    assert_eq!(reasons(), "");
+    slotd.line("slotd drain").ok();
+    assert!(reasons().starts_with("drained by "));
+    let wrong = "slotd: error: no part of the node: now\n  hint: `slotd resume` for the host as a whole, gpu:0,2 for \
+                 GPUs, cpu:4-7 for CPUs\n";
+    slotd.expect("slotd resume now", 2, "", wrong);
+    assert!(slotd.line("slotd drain gpu:9 x").fails(1).stderr.contains("this host has no GPU 9"));
+}
+
+#[test]
+fn each_task_of_a_sweep_has_its_own_parameters() {
+    let mut slotd = Slotd::start();
+    slotd.write("runs.csv", "name, lr\n\"a, b\",0.1\nc,0.2\n");
+    let script = "#!/bin/sh\n#SBATCH -o /dev/null\n\
+                  echo \"$SLURM_ARRAY_TASK_ID|$name|$lr|$fold|$1|$(env | grep -c SLOTD_ARRAY_TASK_)\" >> ran\n\
+                  test \"$fold\" = 1 || test -e fixed\n";
+    slotd.write("fit.sh", script);
+    let sweep = ["sweep", "--csv", "runs.csv", "--param", "fold=1-2", "--at-once", "2", "-c", "1", "fit.sh", "word"];
+    let dry = slotd.cmd("slotd", &[&["sweep", "--dry-run"], &sweep[1..]].concat()).ok();
+    let want = "0 name='a, b' lr=0.1 fold=1\n1 name='a, b' lr=0.1 fold=2\n2 name=c lr=0.2 fold=1\n3 name=c lr=0.2 fold=2\n";
+    assert_eq!(dry.stdout, want);
+    let out = slotd.cmd("slotd", &sweep).ok();
+    assert_eq!(out.stderr, "slotd: 4 tasks, each with its own name, lr, fold\n");
+    let job = submitted(&out.stdout)[0];
+    let ends: Vec<String> = slotd.wait_array(job, 4).iter().map(|record| record.state()).collect();
+    assert_eq!(ends, ["COMPLETED", "FAILED", "COMPLETED", "FAILED"]);
+    let ran = |slotd: &Slotd| {
+        let mut ran: Vec<String> = slotd.read("ran").lines().map(str::to_owned).collect();
+        ran.sort();
+        fs::remove_file(slotd.path("ran")).unwrap();
+        ran
+    };
+    assert_eq!(ran(&slotd), ["0|a, b|0.1|1|word|0", "1|a, b|0.1|2|word|0", "2|c|0.2|1|word|0", "3|c|0.2|2|word|0"]);
+    // They are there for each start of the task, under another daemon too.
+    slotd.crash();
+    slotd.open("fixed");
+    let new = submitted(&slotd.line(&format!("slotd retry {job}")).ok().stdout)[0];
+    slotd.wait_array(new, 2);
+    assert_eq!(ran(&slotd), ["1|a, b|0.1|2|word|0", "3|c|0.2|2|word|0"]);
+    slotd.cmd("scontrol", &["requeue", &format!("{job}_2")]).ok();
+    slotd.wait("the task to run again", || slotd.exists("ran").then_some(()));
+    slotd.wait_array(job, 4);
+    assert_eq!(ran(&slotd), ["2|c|0.2|1|word|0"]);
+}
+
+#[test]
+fn a_sweep_that_makes_no_sense_is_refused() {
+    let slotd = Slotd::start();
+    slotd.write("fit.sh", "#!/bin/sh\ntrue\n");
+    for (line, why) in [
+        ("slotd sweep fit.sh", "no parameters are named"),
+        ("slotd sweep --param a=1,2", "no script is named"),
+        ("slotd sweep --param a=1,2 -a 0-7 fit.sh", "leave out --array"),
+        ("slotd sweep --param a=1,2 -W fit.sh", "`slotd wait` waits for all tasks"),
+        ("slotd sweep --param a=1,2 --at-once 0 fit.sh", "0 is not in 1.."),
+    ] {
+        let said = slotd.line(line).fails(2).stderr;
+        assert!(said.contains(why), "{line}: {said}");
+    }
+    slotd.line("slotd sweep --csv none.csv fit.sh").fails(1);
+    assert_eq!(slotd.all_records().len(), 0);
+}
