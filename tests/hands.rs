@@ -12,7 +12,8 @@ fn submitted(text: &str) -> Vec<u32> {
 #[test]
 fn a_job_is_submitted_again_with_its_script_environment_and_options() {
     let slotd = Slotd::start();
-    let script = slotd.write("fit.sh", "#!/bin/sh\n#SBATCH -o fit-%j.out\necho \"$0 $1 $COLOUR $SLURM_JOB_NAME\"\ntest -e data\n");
+    let script = slotd
+        .write("fit.sh", "#!/bin/sh\n#SBATCH -o fit-%j.out\necho \"$0 $1 $COLOUR $SLURM_JOB_NAME\"\ntest -e data\n");
     let mut command = slotd.command("sbatch");
     command.args(["--parsable", "-c", "2", "-J", "fit it", "fit.sh", "an argument"]).env("COLOUR", "red");
     let job: u32 = slotd.run(command).ok().text().parse().unwrap();
@@ -47,9 +48,8 @@ fn of_an_array_what_failed_runs_again() {
     let mut ran: Vec<String> = slotd.read("ran").lines().map(str::to_owned).collect();
     ran.sort();
     assert_eq!(ran.join(" "), "0 1 1 2 3 3 3 4");
-    let none = format!(
-        "slotd: error: no task of job {all} has failed\n  hint: --all runs those again that ended well\n"
-    );
+    let none =
+        format!("slotd: error: no task of job {all} has failed\n  hint: --all runs those again that ended well\n");
     slotd.expect(&format!("slotd retry {all}"), 1, "", &none);
 }
 
@@ -121,7 +121,7 @@ fn the_host_and_parts_of_it_go_out_of_use_and_back() {
     slotd.line("slotd resume gpu:1 cpu:2").ok();
     assert_eq!(reasons(), "CPU 3: dust\n");
     slotd.line("slotd resume cpu:3").ok();
-    assert_eq!(reasons(), "");
+    assert_eq!(reasons(), "none\n");
     slotd.line("slotd drain").ok();
     assert!(reasons().starts_with("drained by "));
     let wrong = "slotd: error: no part of the node: now\n  hint: `slotd resume` for the host as a whole, gpu:0,2 for \
@@ -140,7 +140,8 @@ fn each_task_of_a_sweep_has_its_own_parameters() {
     slotd.write("fit.sh", script);
     let sweep = ["sweep", "--csv", "runs.csv", "--param", "fold=1-2", "--at-once", "2", "-c", "1", "fit.sh", "word"];
     let dry = slotd.cmd("slotd", &[&["sweep", "--dry-run"], &sweep[1..]].concat()).ok();
-    let want = "0 name='a, b' lr=0.1 fold=1\n1 name='a, b' lr=0.1 fold=2\n2 name=c lr=0.2 fold=1\n3 name=c lr=0.2 fold=2\n";
+    let want =
+        "0 name='a, b' lr=0.1 fold=1\n1 name='a, b' lr=0.1 fold=2\n2 name=c lr=0.2 fold=1\n3 name=c lr=0.2 fold=2\n";
     assert_eq!(dry.stdout, want);
     let out = slotd.cmd("slotd", &sweep).ok();
     assert_eq!(out.stderr, "slotd: 4 tasks, each with its own name, lr, fold\n");
@@ -182,4 +183,92 @@ fn a_sweep_that_makes_no_sense_is_refused() {
     }
     slotd.line("slotd sweep --csv none.csv fit.sh").fails(1);
     assert_eq!(slotd.all_records().len(), 0);
+}
+
+/// `slotd edit` with an editor that changes the text by these commands of sed.
+fn edit(slotd: &Slotd, job: &str, sed: &[&str]) -> slotd_kit::Out {
+    let mut command = slotd.command("slotd");
+    let commands: Vec<String> = sed.iter().map(|one| format!("-e '{one}'")).collect();
+    let editor = if sed.is_empty() { "true".to_owned() } else { format!("sed -i {}", commands.join(" ")) };
+    command.args(["edit", job]).env("EDITOR", editor).env("TMPDIR", slotd.base.join("home"));
+    slotd.run(command)
+}
+
+#[test]
+fn options_and_script_of_a_waiting_job_are_changed_in_the_editor() {
+    let mut slotd = Slotd::start();
+    let script = "#!/bin/sh\n#SBATCH --comment=\"it's \\\"me\\\"\"\necho old\n";
+    let number = slotd.script(&["-H", "-t", "10", "-o", "old.out", "--mem", "100"], script);
+    let job = number.to_string();
+    let same = edit(&slotd, &job, &[]).ok();
+    assert_eq!(same.stdout, format!("job {job} is as it was: nothing was changed\n"));
+    let all = ["s/^#SBATCH --time=.*/#SBATCH --time=2:00:00/", "s/old/new/", "s/--mem=100M/--mem=200M -c 2/"];
+    let done = edit(&slotd, &job, &all).ok();
+    assert_eq!((done.stdout, done.stderr), (format!("job {job} is changed\n"), String::new()));
+    // It is there for another daemon, and in the directory of the job.
+    slotd.crash();
+    assert_eq!(slotd.show(number, "TimeLimit"), "02:00:00");
+    assert_eq!(slotd.show(number, "Comment"), "it's\\040\"me\"");
+    assert_eq!(slotd.job(number).tres(), (2, 200, 0));
+    assert!(fs::read_to_string(slotd.job_dir(number).join("script.sh")).unwrap().ends_with("\necho new\n"));
+    slotd.line(&format!("scontrol release {job}")).ok();
+    slotd.wait_state(number, "COMPLETED");
+    assert_eq!(slotd.read("new.out"), "new\n");
+    let said = edit(&slotd, &job, &[]).fails(1).stderr;
+    assert!(said.contains(&format!("job {job} is COMPLETED: only a job that waits can be edited")), "{said}");
+    assert_eq!(fs::read_dir(slotd.base.join("home")).unwrap().count(), 0, "no text is left behind");
+}
+
+#[test]
+fn an_edit_is_done_as_a_whole_or_not_at_all() {
+    let slotd = Slotd::start();
+    let number = slotd.script(&["-H", "-t", "10"], "#!/bin/sh\n#SBATCH -n 1\necho old\n");
+    let job = number.to_string();
+    for (sed, why) in [
+        (&["s/--time=.*/--time=20 -p none/", "s/echo old/echo new/"][..], "nothing of job"),
+        (&["s/--time=.*/--time=soon/"], "soon"),
+        (&["s/--time=.*/--tim=20/"], "tim"),
+        (&["s/--time=.*/--signal=USR1/"], "--signal cannot be changed while a job waits"),
+        (&["s/^# ---- the.*//"], "parts the options from the script"),
+        (&["s/--time=.*/--time=20/", "s/SBATCH -n 1/SBATCH -n 2/"], "change the options above the line"),
+        (&["2aexport A=1"], "no option: export A=1"),
+        (&["s/^#!.*//", "s/^echo old//"], "script"),
+    ] {
+        let out = edit(&slotd, &job, sed).fails(1);
+        let kept = out.stderr.lines().find_map(|line| line.strip_prefix("slotd: your text is kept in "));
+        assert!(kept.is_some_and(|path| fs::metadata(path).is_ok()), "{sed:?}: {out:?}");
+        assert!(out.stderr.contains(why), "{sed:?}: {out:?}");
+        assert_eq!((slotd.show(number, "TimeLimit"), slotd.job(number).tres().0), ("00:10:00".into(), 1), "{sed:?}");
+    }
+    let mut command = slotd.command("slotd");
+    command.args(["edit", &job]).env("VISUAL", "exit 3;").env("EDITOR", "true");
+    let out = slotd.run(command).fails(1);
+    assert!(out.stderr.contains("the editor (exit 3;) failed, exit status: 3: nothing was changed"), "{out:?}");
+    slotd.line(&format!("scontrol release {job}")).ok();
+    slotd.wait_state(number, "COMPLETED");
+    assert_eq!(slotd.output(number), "old\n");
+}
+
+#[test]
+fn the_script_of_an_array_is_changed_for_all_of_its_tasks() {
+    let slotd = Slotd::start();
+    let number = slotd.wrap(&["-H", "-a", "0-2%1", "-o", "%a.out"], "echo old");
+    let job = number.to_string();
+    let one = edit(&slotd, &format!("{job}_1"), &["s/echo old/echo new/"]).fails(1);
+    assert!(one.stderr.contains("All tasks of an array have one script"), "{one:?}");
+    edit(&slotd, &job, &["s/echo old/echo new $SLURM_ARRAY_TASK_ID/", "s/%1/%2/"]).ok();
+    edit(&slotd, &format!("{job}_1"), &["s/--comment=.*//", "1a#SBATCH --comment=apart"]).ok();
+    slotd.line(&format!("scontrol release {job}")).ok();
+    slotd.wait_array(number, 3);
+    let said: Vec<String> = (0..3).map(|task| slotd.read(&format!("{task}.out"))).collect();
+    assert_eq!(said, ["new 0\n", "new 1\n", "new 2\n"]);
+    let begun = slotd.wrap(&["-a", "0-1%1", "-o", "/dev/null"], "exec sleep 1000");
+    slotd
+        .wait("the first task", || slotd.records(begun).iter().any(|record| record.state() == "RUNNING").then_some(()));
+    let late = edit(&slotd, &begun.to_string(), &["s/1000/1/"]).fails(1);
+    assert!(late.stderr.contains("before the first one starts"), "{late:?}");
+    edit(&slotd, &begun.to_string(), &["s/%1/%2/"]).ok();
+    slotd.wait("both tasks", || {
+        (slotd.records(begun).iter().filter(|record| record.state() == "RUNNING").count() == 2).then_some(())
+    });
 }

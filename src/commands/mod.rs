@@ -27,6 +27,7 @@ mod daemon;
 mod db;
 mod doctor;
 mod drain;
+mod edit;
 #[cfg(any(fuzzing, test))]
 pub mod fuzz;
 mod install;

@@ -89,7 +89,8 @@ fn tasks_of(view: &JobView) -> TaskSet {
 }
 
 fn union(views: &[JobView]) -> TaskSet {
-    TaskSet::from_ranges(views.iter().flat_map(|view| tasks_of(view).ranges().to_vec()).collect())
+    let ids: BTreeSet<u32> = views.iter().flat_map(|view| tasks_of(view).iter().collect::<Vec<_>>()).collect();
+    TaskSet::from_sorted(&ids.into_iter().collect::<Vec<_>>())
 }
 
 /// The record with those of its tasks alone that are named.
@@ -498,9 +499,8 @@ mod tests {
     fn each_job_comes_after_what_it_needs() {
         let ids = |ids: &[u32]| ids.iter().map(|id| JobId(*id)).collect::<BTreeSet<_>>();
         let edges = |list: &[(u32, &[u32])]| list.iter().map(|(id, on)| (JobId(*id), ids(on))).collect();
-        let order = |list: &[(u32, &[u32])]| {
-            in_order(&ids(&[12]), &edges(list)).into_iter().map(|id| id.0).collect::<Vec<_>>()
-        };
+        let order =
+            |list: &[(u32, &[u32])]| in_order(&ids(&[12]), &edges(list)).into_iter().map(|id| id.0).collect::<Vec<_>>();
         assert_eq!(order(&[(12, &[1]), (13, &[15, 12]), (15, &[12]), (16, &[9]), (17, &[13])]), [12, 15, 13, 17]);
         assert_eq!(order(&[(12, &[]), (13, &[14, 12]), (14, &[13])]), [12], "a ring is left out");
     }

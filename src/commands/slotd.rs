@@ -3,7 +3,8 @@
 use crate::args::error::{CliError, Mark};
 use crate::commands::pages::completions::SHELLS;
 use crate::commands::{
-    COMMANDS, Done, Entry, clean, daemon, db, doctor, drain, install, log, pages, retry, run, submit, sweep, top, wait, web, why,
+    COMMANDS, Done, Entry, clean, daemon, db, doctor, drain, edit, install, log, pages, retry, run, submit, sweep, top,
+    wait, web, why,
 };
 use crate::spec::error::shown;
 use crate::spec::suggest;
@@ -52,6 +53,8 @@ enum Verb {
     Wait(wait::WaitArgs),
     /// Tell what keeps jobs from starting, how long they may run, or why they ended
     Why(why::WhyArgs),
+    /// Change the options and the script of a job that waits, in your editor
+    Edit(edit::EditArgs),
     /// Submit jobs again that are over: of an array what failed, and with it what depends on them
     Retry(retry::RetryArgs),
     /// Submit many jobs, each a line of JSON on standard input, and answer each with a line
@@ -155,6 +158,7 @@ fn run(verb: Verb) -> Done {
         Verb::Run(args) => run::run(&args),
         Verb::Wait(args) => wait::run(&args),
         Verb::Why(args) => why::run(&args),
+        Verb::Edit(args) => edit::run(&args),
         Verb::Retry(args) => retry::run(&args),
         Verb::Submit(args) => submit::run(&args),
         Verb::Sweep(args) => sweep::run(&args),

@@ -174,11 +174,14 @@ fn csv_rows(file: &Path, text: &str) -> Result<Vec<Row>, CliError> {
     for (at, name) in names.iter().enumerate() {
         check_name(name, names.iter().take(at))?;
     }
-    let named = |record: csv::StringRecord| names.iter().zip(&record).map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
+    let named =
+        |record: csv::StringRecord| names.iter().zip(&record).map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
     let rows: Vec<Row> = reader.records().map(|row| row.map(named).map_err(refuse)).collect::<Result<_, _>>()?;
     if rows.is_empty() {
         let why = format!("{}: there is no line of values", file.display());
-        return Err(CliError::error(1, why).hint("the first line names the parameters, each other one is a combination"));
+        return Err(
+            CliError::error(1, why).hint("the first line names the parameters, each other one is a combination")
+        );
     }
     if let Some((name, _)) = rows.iter().flatten().find(|(_, value)| value.contains('\0')) {
         return Err(CliError::error(1, format!("{}: a value of {name} has a zero byte in it", file.display())));
@@ -204,7 +207,10 @@ mod tests {
         let told = all(&["lr=0.1,1e-2", "fold=1-3:2,9"]).expect("two parameters");
         let want = ["0 lr=0.1 fold=1", "1 lr=0.1 fold=3", "2 lr=0.1 fold=9", "3 lr=1e-2 fold=1", "4 lr=1e-2 fold=3"];
         assert_eq!((&told[..5], told.len()), (&want.map(str::to_owned)[..], 6));
-        assert_eq!(all(&["x=a b,-1,2020-01-01"]), Ok(vec!["0 x='a b'".into(), "1 x=-1".into(), "2 x=2020-01-01".into()]));
+        assert_eq!(
+            all(&["x=a b,-1,2020-01-01"]),
+            Ok(vec!["0 x='a b'".into(), "1 x=-1".into(), "2 x=2020-01-01".into()])
+        );
     }
 
     #[test]
@@ -226,7 +232,7 @@ mod tests {
     fn a_file_has_a_combination_a_line() {
         let rows = |text: &str| csv_rows(Path::new("runs.csv"), text).map_err(|error| error.text("slotd"));
         let read = rows("lr, name\n0.1,\"a,b\"\n0.2, c \n").expect("two lines");
-        assert_eq!(read.iter().map(|row| told(0, row)).collect::<String>(), "0 lr=0.1 name=a,b\n0 lr=0.2 name=c\n");
+        assert_eq!(read.iter().map(|row| told(0, row)).collect::<String>(), "0 lr=0.1 name='a,b'\n0 lr=0.2 name=c\n");
         assert_eq!(entries(3, &read[0]), b"SLOTD_ARRAY_TASK_3_lr=0.1\0SLOTD_ARRAY_TASK_3_name=a,b\0");
         for (text, why) in [
             ("lr,lr\n1,2\n", "the parameter lr is given twice"),

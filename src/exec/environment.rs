@@ -395,7 +395,8 @@ mod tests {
 
     #[test]
     fn an_array_task_gets_what_is_said_of_it_alone() {
-        let env = b"lr=9\0SLOTD_ARRAY_TASK_1_lr=0.1\0A=a\0SLOTD_ARRAY_TASK_12_lr=0.2\0SLOTD_ARRAY_TASK_1_x=y=z\0".to_vec();
+        let env =
+            b"lr=9\0SLOTD_ARRAY_TASK_1_lr=0.1\0A=a\0SLOTD_ARRAY_TASK_12_lr=0.2\0SLOTD_ARRAY_TASK_1_x=y=z\0".to_vec();
         let of = |role: ArrayRole| String::from_utf8(of_array_task(env.clone(), &role)).unwrap();
         let task = |task| ArrayRole::Task { array_job: JobId(7), task };
         assert_eq!(of(task(1)), "lr=9\0A=a\0lr=0.1\0x=y=z\0");

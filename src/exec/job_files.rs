@@ -151,6 +151,16 @@ pub fn store_script(job_dir: &Path, script: &[u8]) -> Result<(), LaunchError> {
     put(path, script, PROGRAM, Old::Stays).map_err(LaunchError::own_file("write", path))
 }
 
+/// Puts another script of a job that waits in the place of the one that [`store_script`] has put there.
+///
+/// # Errors
+/// What could not be made.
+pub fn replace_script(job_dir: &Path, script: &[u8]) -> Result<(), LaunchError> {
+    make_job_dir(job_dir)?;
+    let path = &job_dir.join(SCRIPT);
+    put(path, script, PROGRAM, Old::Goes).map_err(LaunchError::own_file("write", path))
+}
+
 /// For `map_err`: a step cannot start in its working directory.
 pub(super) fn no_work_dir(dir: &Path) -> impl Fn(io::Error) -> LaunchError {
     LaunchError::file("enter the working directory", dir)

@@ -14,6 +14,8 @@ pub enum Change {
     Insert { job: Box<Job>, texts: Texts },
     /// The record's present state, request included, replaces the stored one. Steps are not touched.
     Update(Box<Job>),
+    /// Another script for a job that waits, or for all tasks of an array that does.
+    PutScript { job: JobId, script: Vec<u8> },
     /// A step as it is now: inserted or replaced.
     PutStep { job: JobId, step: Box<Step> },
     /// A step of which no process was ever started.
@@ -31,7 +33,8 @@ impl Change {
     pub fn job(&self) -> Option<JobId> {
         match self {
             Change::Insert { job, .. } | Change::Update(job) => Some(job.id),
-            Change::PutStep { job, .. }
+            Change::PutScript { job, .. }
+            | Change::PutStep { job, .. }
             | Change::DropStep { job, .. }
             | Change::EndRun { job, .. }
             | Change::PutNotice { job, .. } => Some(*job),
@@ -43,7 +46,8 @@ impl Change {
     pub fn array(&self) -> Option<JobId> {
         match self {
             Change::Insert { job, .. } | Change::Update(job) => job.array_job_id(),
-            Change::PutStep { .. }
+            Change::PutScript { .. }
+            | Change::PutStep { .. }
             | Change::DropStep { .. }
             | Change::EndRun { .. }
             | Change::PutNotice { .. }

@@ -55,6 +55,10 @@ pub enum Refusal {
     Disabled,
     /// The key can only be changed while the job is pending.
     NotPending,
+    /// Another script, for some tasks of an array or while others of its tasks have started.
+    ScriptOfArray,
+    /// Another script for a job of srun or salloc.
+    NoScript,
     /// top of a held job.
     Held,
     /// A signal to a job that does not run.
@@ -346,6 +350,10 @@ impl fmt::Display for Refusal {
             Refusal::Pending => "Job is pending execution",
             Refusal::Disabled => "Requested operation is presently disabled",
             Refusal::NotPending => "Job is no longer pending execution",
+            Refusal::ScriptOfArray => {
+                "All tasks of an array have one script, which can be changed for all of them before the first one starts"
+            }
+            Refusal::NoScript => "The job has no batch script",
             Refusal::Held => "Job is in held state, pending scheduler release",
             Refusal::NotNow => "Job can not be altered now, try again later",
             Refusal::NotAnArray => "Job is not an array",

@@ -1,5 +1,6 @@
 //! What `scontrol update job` may change.
 
+use crate::model::batch_tasks::ScriptTasks;
 use crate::model::dependency::Dependency;
 use crate::model::request::{GpuRequest, KeptText};
 use crate::model::{Constraint, Timestamp};
@@ -51,4 +52,9 @@ pub enum Update {
     StdIn(String),
     /// An empty text takes what was there away.
     Text(KeptText, String),
+    /// The batch script, and what it tells of its tasks.
+    Script {
+        text: String,
+        tasks: ScriptTasks,
+    },
 }

@@ -19,7 +19,7 @@ const TEXT: usize = 1024;
 /// [`Refusal::TooLong`].
 pub(super) fn check(s: &Submission) -> Result<(), Refusal> {
     check_request(&s.request)?;
-    check_len("script", s.texts.script.len(), SCRIPT)?;
+    check_script_len(s.texts.script.len())?;
     check_len("environment", s.texts.env.len(), ENVIRONMENT)
 }
 
@@ -45,6 +45,14 @@ pub(super) fn check_request(request: &JobRequest) -> Result<(), Refusal> {
     let paths = [("std_out", std_out), ("std_err", std_err), ("std_in", std_in)];
     paths.into_iter().try_for_each(|(what, text)| check_text(what, text.as_ref(), PATH))?;
     check_text("work_dir", Some(work_dir), PATH)
+}
+
+/// The script of a job.
+///
+/// # Errors
+/// [`Refusal::TooLong`].
+pub(super) fn check_script_len(len: usize) -> Result<(), Refusal> {
+    check_len("script", len, SCRIPT)
 }
 
 /// The name of a step.

@@ -184,6 +184,9 @@ impl Stored {
                 }
                 self.runs.push((job, *run));
             }
+            Change::PutScript { job, .. } => {
+                assert!(self.jobs.contains_key(&job), "a script for a record that is not there");
+            }
             // The shell's alone.
             Change::PutNotice { .. } | Change::DropNotice { .. } => {}
         }

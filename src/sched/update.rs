@@ -7,13 +7,14 @@
 
 use super::admit::{Admitted, check_tasks};
 use super::core::Core;
-use super::lengths::check_request;
+use super::lengths::{check_request, check_script_len};
 use super::queue::shown_priority;
 use super::room::Part;
 use super::types::{Cx, EndedJob};
+use crate::model::change::Change;
 use crate::model::dependency::{Dependency, DependencyTerm};
 use crate::model::job::Hold;
-use crate::model::request::{GpuRequest, KeptText, MemRequest, Sharing};
+use crate::model::request::{GpuRequest, JobKind, KeptText, MemRequest, Sharing};
 use crate::model::resize::PartChange;
 use crate::model::update::Update;
 use crate::model::{ArrayRole, Job, JobId, JobRef, JobRequest, JobState, Refusal, Timestamp, Tres};
@@ -49,7 +50,8 @@ fn stage_of(update: &Update) -> Stage {
         | Update::StdErr(_)
         | Update::StdIn(_)
         | Update::TimeMin(_)
-        | Update::Exclusive(_) => Stage::Pending,
+        | Update::Exclusive(_)
+        | Update::Script { .. } => Stage::Pending,
         Update::TimeLimit(_)
         | Update::TimeLimitBy(_)
         | Update::NumNodes(_)
@@ -142,6 +144,9 @@ impl Core {
         if found.is_empty() {
             return Err(Refusal::AlreadyFinished);
         }
+        if sel.tasks.is_some() && updates.iter().any(|update| matches!(update, Update::Script { .. })) {
+            return Err(Refusal::ScriptOfArray);
+        }
         let keys = Keys::of(updates);
         let has_pending = found.iter().any(|job| job.run.state == JobState::Pending);
         found.retain(|job| keys.may_change(job.run.state, has_pending));
@@ -166,6 +171,7 @@ impl Core {
                 // A priority is no release: `scontrol release` is.
                 Update::Priority(1..) if job.hold != Hold::No => return Err(Refusal::Held),
                 Update::Features(Some(wanted)) => self.config.host.check_features(wanted)?,
+                Update::Script { text, .. } => self.check_script(job, text)?,
                 _ => {}
             }
             set(&mut request, update)?;
@@ -189,6 +195,19 @@ impl Core {
             request.time_limit_secs = limit_secs;
         }
         Ok(Changed { request, partition, tres, more: None })
+    }
+
+    /// Refuses another script where it would be that of tasks that have started, too.
+    fn check_script(&self, job: &Job, text: &str) -> Result<(), Refusal> {
+        if job.request.kind != JobKind::Batch {
+            return Err(Refusal::NoScript);
+        }
+        check_script_len(text.len())?;
+        let Some(array) = job.array_job_id() else { return Ok(()) };
+        let records = self.resolve(&JobRef::job(array)).into_iter().filter_map(|id| self.job(id));
+        let waiting: usize = records.map(Job::pending_tasks).sum();
+        let all = job.request.array.as_ref().map_or(0, |array| array.tasks.len());
+        if waiting < all { Err(Refusal::ScriptOfArray) } else { Ok(()) }
     }
 
     fn check_new_dependency(&self, job: &Job, dependency: &Dependency, ended: &[EndedJob]) -> Result<(), Refusal> {
@@ -220,6 +239,10 @@ impl Core {
             self.refresh_array(id, cx.now);
         }
         for update in updates {
+            if let Update::Script { text, .. } = update {
+                let job = self.job(id).and_then(Job::array_job_id).unwrap_or(id);
+                cx.out.changes.push(Change::PutScript { job, script: text.clone().into_bytes() });
+            }
             if let Update::Dependency(_) = update {
                 let known = super::depend::Known::new(ended);
                 self.learn(&known);
@@ -298,6 +321,7 @@ fn set(request: &mut JobRequest, update: &Update) -> Result<(), Refusal> {
         Update::StdOut(path) => request.std_out = Some(path.clone()),
         Update::StdErr(path) => request.std_err = Some(path.clone()),
         Update::StdIn(path) => request.std_in = Some(path.clone()),
+        Update::Script { tasks, .. } => request.script_tasks.clone_from(tasks),
         Update::Text(KeptText::Reservation, name) if !name.is_empty() => {
             return Err(Refusal::UnknownReservation(name.clone()));
         }

@@ -350,7 +350,10 @@ fn remove_unused_launches(conn: &mut SqliteConnection, submissions: &BTreeSet<i6
     remove_unused_texts(conn, unused.into_iter().flat_map(|(_, script, env)| [Some(script), env]).flatten())
 }
 
-fn remove_unused_texts(conn: &mut SqliteConnection, ids: impl Iterator<Item = i64>) -> Result<(), StoreError> {
+pub(super) fn remove_unused_texts(
+    conn: &mut SqliteConnection,
+    ids: impl Iterator<Item = i64>,
+) -> Result<(), StoreError> {
     let ids: BTreeSet<i64> = ids.collect();
     let as_script = exists(launches::table.filter(launches::script_id.eq(texts::text_id)));
     let as_env = exists(launches::table.filter(launches::env_id.eq(texts::text_id.nullable())));

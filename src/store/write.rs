@@ -249,6 +249,7 @@ fn apply(conn: &mut SqliteConnection, interned: &mut Interned, change: &Change) 
     match change {
         Change::Insert { job, texts } => insert(conn, interned, job, texts),
         Change::Update(job) => update(conn, interned, job),
+        Change::PutScript { job, script } => put_script(conn, interned, *job, script),
         Change::PutStep { job, step } => put_step(conn, &StepRow::new(*job, step)?),
         Change::DropStep { job, step } => drop_step(conn, *job, *step),
         Change::EndRun { job, run } => runs::put(conn, *job, run),
@@ -298,6 +299,23 @@ fn update(conn: &mut SqliteConnection, interned: &mut Interned, job: &Job) -> Re
         0 => Err(StoreError::Missing { what: format!("job {}", job.id) }),
         _ => Ok(()),
     }
+}
+
+/// The old text goes where nobody else has it.
+fn put_script(
+    conn: &mut SqliteConnection,
+    interned: &mut Interned,
+    job: JobId,
+    script: &[u8],
+) -> Result<(), StoreError> {
+    let missing = || StoreError::Missing { what: format!("the script of job {job}") };
+    let (old, _) = load::launch_row(conn, job)?.ok_or_else(missing)?;
+    let new = interned.text_row(conn, script)?;
+    let this = diesel::update(launches::table.find(i64::from(job.0)));
+    if this.set(launches::script_id.eq(new)).execute(conn).map_err(StoreError::sql("store a script"))? == 0 {
+        return Err(missing());
+    }
+    crate::store::history::remove_unused_texts(conn, std::iter::once(old))
 }
 
 /// Replaces the body of a job with this request. The request by itself, since it hardly ever changes, and each change of it is
@@ -586,6 +604,25 @@ mod tests {
         assert_eq!(count(&mut store, "launches"), 2);
         assert_eq!(store.launch_texts(JobId(4)).unwrap(), None);
         assert_eq!(store.launch_texts(JobId(5)), Err(StoreError::Missing { what: "job 5".to_owned() }));
+    }
+
+    #[test]
+    fn another_script_replaces_the_one_of_a_job_and_of_nobody_else() {
+        let place = Place::new();
+        let mut store = place.store();
+        put(&mut store, vec![insert_with(&job(1), b"old", b"env"), insert_with(&job(2), b"old", b"env")]);
+        let script = |text: &[u8]| Change::PutScript { job: JobId(1), script: text.to_vec() };
+        put(&mut store, vec![script(b"newer")]);
+        put(&mut store, vec![script(b"newest")]);
+        let of = |store: &mut Store, id| store.launch_texts(JobId(id)).unwrap().unwrap();
+        assert_eq!(of(&mut store, 1), LaunchTexts { script: b"newest".to_vec(), env: b"env".to_vec() });
+        assert_eq!(of(&mut store, 2), LaunchTexts { script: b"old".to_vec(), env: b"env".to_vec() });
+        assert_eq!(count(&mut store, "texts"), 3, "nobody has the one in between");
+        put(&mut store, vec![script(b"old"), insert_with(&job(3), b"newest", b"env")]);
+        assert_eq!((of(&mut store, 1), of(&mut store, 3).script), (of(&mut store, 2), b"newest".to_vec()));
+        put(&mut store, vec![insert(&job(4))]);
+        let missing = store.commit(&[vec![Change::PutScript { job: JobId(4), script: b"x".to_vec() }]]);
+        assert_eq!(missing, [Err(StoreError::Missing { what: "the script of job 4".to_owned() })]);
     }
 
     #[test]

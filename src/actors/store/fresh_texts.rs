@@ -12,7 +12,7 @@ const SMALL: usize = 256 << 10;
 pub struct FreshTexts {
     /// Of this commit, for the jobs that start with it.
     new: HashMap<JobId, Texts>,
-    /// Of the last array. Texts never change, and no number is given twice.
+    /// Of the last array. No number is given twice, and another script takes this away.
     last: Option<(JobId, LaunchTexts)>,
 }
 
@@ -20,14 +20,17 @@ impl FreshTexts {
     /// Keeps what a commit says of the texts of these jobs.
     pub fn note<'a>(&mut self, jobs: impl Iterator<Item = &'a JobId>, changes: impl Iterator<Item = &'a Change>) {
         self.new = jobs.map(|job| (*job, Texts::None)).collect();
-        if self.new.is_empty() {
-            return;
-        }
         for change in changes {
             if let Change::Insert { job, texts } = change
                 && let Some(place) = self.new.get_mut(&job.id)
             {
                 *place = texts.clone();
+            }
+            if let Change::PutScript { job, script } = change {
+                self.last = self.last.take().filter(|(known, _)| known != job);
+                if let Some(Texts::New(texts)) = self.new.get_mut(job) {
+                    texts.script.clone_from(script);
+                }
             }
         }
     }
@@ -109,6 +112,25 @@ mod tests {
         // The last task has the number of its array.
         fresh.note([JobId(1)].iter(), [].iter());
         assert_eq!(fresh.of(JobId(1), none), Ok(texts("array")));
+    }
+
+    #[test]
+    fn another_script_takes_the_place_of_what_was_known() {
+        let mut fresh = FreshTexts::default();
+        let read = |script: &'static str| move |_| Ok::<_, Infallible>(Some(texts(script)));
+        fresh.note([JobId(2)].iter(), [insert(2, Texts::SameAs(JobId(1)))].iter());
+        assert_eq!(fresh.of(JobId(2), read("old")), Ok(texts("old")));
+        fresh.commit_over();
+        let put = |job| Change::PutScript { job: JobId(job), script: b"new".to_vec() };
+        fresh.note([].iter(), [put(9)].iter());
+        fresh.note([JobId(3)].iter(), [insert(3, Texts::SameAs(JobId(1)))].iter());
+        assert_eq!(fresh.of(JobId(3), none), Ok(texts("old")), "that was another job");
+        fresh.note([].iter(), [put(1)].iter());
+        fresh.note([JobId(4)].iter(), [insert(4, Texts::SameAs(JobId(1)))].iter());
+        assert_eq!(fresh.of(JobId(4), read("new")), Ok(texts("new")));
+        // In the commit of its submission.
+        fresh.note([JobId(5)].iter(), [insert(5, Texts::New(texts("old"))), put(5)].iter());
+        assert_eq!(fresh.of(JobId(5), none), Ok(texts("new")));
     }
 
     #[test]

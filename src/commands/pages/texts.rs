@@ -334,9 +334,13 @@ pub const SLOTD_FORMS: &[(&str, &str)] = &[
     ("slotd run", "[OPTIONS of sbatch] -- COMMAND [ARGS...]"),
     ("slotd wait", "JOB..."),
     ("slotd why", "[--json] JOB..."),
+    ("slotd edit", "JOB"),
     ("slotd retry", "[--all] [--with-dependents] [--parsable] JOB..."),
     ("slotd submit", "[OPTIONS of sbatch] <LINES"),
-    ("slotd sweep", "[--param NAME=VALUES]... [--csv FILE] [--at-once N] [--dry-run] [OPTIONS of sbatch] SCRIPT [ARGS...]"),
+    (
+        "slotd sweep",
+        "[--param NAME=VALUES]... [--csv FILE] [--at-once N] [--dry-run] [OPTIONS of sbatch] SCRIPT [ARGS...]",
+    ),
     ("slotd doctor", ""),
     ("slotd compat", ""),
     ("slotd top", ""),
@@ -391,6 +395,12 @@ pub const SLOTD_COMMANDS: &[(&str, &str)] = &[
          start; of a job that runs, how long it may; of one that has ended, why, with the last lines of its standard error \
          where it failed. The reasons are those that the scheduler goes by. --json prints a document: of each job among others \
          blockers, a list of objects with reason, text, remedy and what, which has the figures. Times are seconds since 1970.",
+    ),
+    (
+        "edit",
+        "Opens the options and the script of a job that waits, as one text, in the editor that VISUAL or EDITOR names. What was \
+         changed is checked and done at once, all of it or nothing; what is wrong is told, and the editor opened again if that \
+         is wanted. The #SBATCH lines of the script itself counted when it was submitted; the options stand above it.",
     ),
     (
         "retry",

@@ -91,6 +91,15 @@ impl Session {
         }
     }
 
+    /// The same for another script of a job that waits.
+    pub(super) async fn replace_script(&self, job: JobId, script: Vec<u8>) {
+        let job_dir = self.hub.paths.job_dir(job);
+        let stored = tokio::task::spawn_blocking(move || exec::replace_script(&job_dir, &script)).await;
+        if let Ok(Err(why)) = stored {
+            log::warn!("job {job}: {why}");
+        }
+    }
+
     /// Each is decided by itself, all are committed together. Their scripts are in the database alone until they start.
     pub(super) async fn submit_many(&mut self, many: SubmitMany, raw: Vec<u8>) -> Replied {
         let SubmitMany { jobs, env_len, client } = many;

@@ -1,6 +1,7 @@
 //! `scontrol update`.
 
 use super::*;
+use crate::model::batch_tasks::ScriptTasks;
 use crate::model::request::KeptText;
 
 /// The refusal of a partition that is not there.
@@ -81,6 +82,29 @@ fn a_changed_priority_changes_the_order_and_zero_holds() {
     assert_eq!(d.core.queue.first().map(|key| key.id), Some(a));
     update(&mut d, a, Update::Priority(0));
     assert_eq!(d.reason(a), Reason::JobHeldUser);
+}
+
+#[test]
+fn the_script_of_an_array_changes_before_its_first_task_starts_and_for_all_of_them() {
+    let mut d = Double::new(1, 1000, 0);
+    let blocker = d.submit(ask());
+    d.plan();
+    let array = d.submit(ask().array(0, 2, None));
+    let update = |d: &mut Double, named: JobRef, text: String| {
+        let key = Update::Script { text, tasks: ScriptTasks::ReadsRank("SLURM_PROCID".into()) };
+        d.act(|core, cx| core.update(&named, &[key], &[], cx))
+    };
+    let whole = JobRef::job(array);
+    let one = JobRef { tasks: Some(TaskSet::one(1)), ..whole.clone() };
+    assert_eq!(update(&mut d, one, "new".into()), Err(Refusal::ScriptOfArray));
+    assert!(matches!(update(&mut d, whole.clone(), "x".repeat(5 << 20)), Err(Refusal::TooLong { .. })));
+    assert_eq!(update(&mut d, JobRef::job(blocker), "new".into()), Err(Refusal::NotPending));
+    update(&mut d, whole.clone(), "new".into()).unwrap();
+    let tells = |d: &Double| d.core.job(array).unwrap().request.script_tasks.clone();
+    assert_eq!(tells(&d), ScriptTasks::ReadsRank("SLURM_PROCID".into()));
+    d.exit(blocker, 0);
+    d.plan();
+    assert_eq!(update(&mut d, whole, "late".into()), Err(Refusal::ScriptOfArray));
 }
 
 #[test]
