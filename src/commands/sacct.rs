@@ -324,7 +324,7 @@ impl<'a> Output<'a> {
     fn add(&mut self, jobs: &[JobView], ctx: &Ctx) -> Result<(), CliError> {
         match self {
             Output::Texts(of) => texts(jobs, *of),
-            Output::Machine(parts) => output::print(&parts.add(json::accounting_records(jobs, ctx))),
+            Output::Machine(parts) => output::print_bytes(&parts.add(json::accounting_records(jobs, ctx))),
             Output::Table(listing) => output::print(&listing.add(jobs, ctx)),
         }
         .map(drop)

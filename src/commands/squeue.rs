@@ -323,7 +323,7 @@ fn document(args: &Squeue, machine: Machine, request: &Request, origin: &Origin)
         let ctx = ctx(origin, list.now);
         choose_steps(args, &mut list);
         unknown.append(&mut list.unknown);
-        output::print(&parts.add(json::jobs_records(&list.jobs, &ctx))).map(drop)
+        output::print_bytes(&parts.add(json::jobs_records(&list.jobs, &ctx))).map(drop)
     })?;
     refuse_unknown(args, &unknown)?;
     output::print(&parts.end())

@@ -235,6 +235,7 @@ fn idle(_: &Bench) {
     let daemon = answer["Pong"]["pid"].as_i64().expect("a number") as i32;
     let resident = |pid: i32| proc::resident_kib(pid) as f64 / 1024.0;
     println!("{:<44} {:9.1} MB", "resident, idle", resident(daemon));
+    lab.settle();
     let before = proc::wakeups(daemon);
     thread::sleep(IDLE);
     println!("{:<44} {:9} in {} s", "wake-ups, idle", proc::wakeups(daemon) - before, IDLE.as_secs());

@@ -3,7 +3,9 @@
 use crate::model::Timestamp;
 use crate::render::ctx::VERSION;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::ser::{Formatter, PrettyFormatter};
+use serde_json::{Map, Serializer, Value, json};
+use std::io;
 
 /// The document with one list.
 pub fn document(plugin: &str, list: &str, records: Vec<Value>) -> Value {
@@ -52,4 +54,16 @@ pub fn minutes(secs: Option<u64>) -> Value {
 pub fn text(value: &impl Serialize) -> String {
     // A tree of maps with text keys can always be written.
     serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
+}
+
+/// Writes a value as the text of a document has it that many levels deep, but for the indentation of its first line and the
+/// line break at its end.
+pub(super) fn write_nested(out: &mut Vec<u8>, value: &impl Serialize, depth: usize) {
+    let mut format = PrettyFormatter::new();
+    for _ in 0..depth {
+        // It counts the levels that it has begun.
+        let _ = format.begin_array(&mut io::sink());
+    }
+    // As above, and memory takes all.
+    let _ = value.serialize(&mut Serializer::with_formatter(out, format));
 }

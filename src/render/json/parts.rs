@@ -1,6 +1,6 @@
 //! Documents whose records come some at a time.
 
-use crate::render::json::document::{document, text};
+use crate::render::json::document::{document, text, write_nested};
 use crate::render::json::newer;
 use crate::render::json::yaml::{item, yaml};
 use serde::Serialize;
@@ -35,6 +35,13 @@ pub struct Parts {
     has_records: bool,
 }
 
+/// How deep the records stand: in the list that is a member of the document.
+const DEPTH: usize = 2;
+
+/// What stands before the first record, and before each other one.
+const INDENT: &[u8] = b"    ";
+const NEXT: &[u8] = b",\n    ";
+
 /// Stands where the records do. No other text of a document has it.
 const MARK: &str = "the records stand here";
 
@@ -56,28 +63,21 @@ impl Parts {
     }
 
     /// Takes records. What can be printed now.
-    pub fn add<R: Serialize>(&mut self, records: impl IntoIterator<Item = R>) -> String {
-        let mut out = String::new();
+    pub fn add<R: Serialize>(&mut self, records: impl IntoIterator<Item = R>) -> Vec<u8> {
+        let mut out = Vec::new();
         for record in records {
             let is_first = !std::mem::replace(&mut self.has_records, true);
             if is_first {
-                out.push_str(&self.before);
+                out.extend_from_slice(self.before.as_bytes());
             }
-            let written = match (self.form, self.shape) {
-                (Form::Json, Shape::Slurm22) => text(&record),
-                (Form::Json, Shape::Slurm23) => text(&newer::record(json!(record))),
-                (Form::Yaml, Shape::Slurm22) => item(&json!(record)),
-                (Form::Yaml, Shape::Slurm23) => item(&newer::record(json!(record))),
-            };
-            match self.form {
-                Form::Yaml => out.push_str(&written),
-                Form::Json => {
-                    out.push_str(if is_first { "" } else { ",\n" });
-                    for (i, line) in written.trim_end().split('\n').enumerate() {
-                        out.push_str(if i == 0 { "    " } else { "\n    " });
-                        out.push_str(line);
-                    }
-                }
+            if self.form == Form::Json {
+                out.extend_from_slice(if is_first { INDENT } else { NEXT });
+            }
+            match (self.form, self.shape) {
+                (Form::Json, Shape::Slurm22) => write_nested(&mut out, &record, DEPTH),
+                (Form::Json, Shape::Slurm23) => write_nested(&mut out, &newer::record(json!(record)), DEPTH),
+                (Form::Yaml, Shape::Slurm22) => out.extend(item(&json!(record)).into_bytes()),
+                (Form::Yaml, Shape::Slurm23) => out.extend(item(&newer::record(json!(record))).into_bytes()),
             }
         }
         out
@@ -105,8 +105,8 @@ mod tests {
             for (form, write) in [(Form::Json, text as fn(&Value) -> String), (Form::Yaml, yaml)] {
                 let whole = write(&document("plugin", "jobs", records[..count].to_vec()));
                 let mut parts = Parts::new("plugin", "jobs", (form, Shape::Slurm22));
-                let written: String = records[..count].chunks(2).map(|some| parts.add(some)).collect();
-                assert_eq!(written + &parts.end(), whole, "{count} {form:?}");
+                let written = records[..count].chunks(2).map(|some| parts.add(some)).collect::<Vec<_>>().concat();
+                assert_eq!(String::from_utf8(written).unwrap() + &parts.end(), whole, "{count} {form:?}");
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::model::{ArrayRole, ExitCode};
 use crate::render::array::Shown;
 use crate::render::json::document::{document, epoch, minutes, or_empty, text_of};
 use crate::render::json::parts::{Form, Parts, Shape};
-use crate::render::json::record::{Members, Record, members};
+use crate::render::json::record::{Members, Record, Sorter, members};
 use crate::render::{Ctx, job as facts, job_texts, tres};
 use serde_json::{Value, json};
 
@@ -25,7 +25,8 @@ pub fn jobs_parts(form: (Form, Shape)) -> Parts {
 
 /// The records of a document.
 pub fn jobs_records(jobs: &[JobView], ctx: &Ctx) -> impl Iterator<Item = Record> {
-    jobs.iter().map(|j| job(j, ctx))
+    let mut sorter = Sorter::default();
+    jobs.iter().map(move |j| sorter.record(job(j, ctx)))
 }
 
 /// Slurm's raw wait status.
@@ -33,8 +34,8 @@ fn wait_status(exit: ExitCode) -> Value {
     (i64::from(exit.status) * 256 + i64::from(exit.signal)).into()
 }
 
-fn job(j: &JobView, ctx: &Ctx) -> Record {
-    Record::of([identity(j, ctx), job_texts::queue(j), request(j, ctx), life(j, ctx), place(j, ctx), absent()])
+fn job(j: &JobView, ctx: &Ctx) -> [Members; 6] {
+    [identity(j, ctx), job_texts::queue(j), request(j, ctx), life(j, ctx), place(j, ctx), absent()]
 }
 
 fn identity(j: &JobView, ctx: &Ctx) -> Members {

@@ -20,11 +20,26 @@ pub(super) use members;
 #[derive(Debug)]
 pub struct Record(Members);
 
-impl Record {
-    pub fn of(members: impl IntoIterator<Item = Members>) -> Record {
+/// Puts members in their order. Records of one kind mostly have the same names: how the last ones were sorted holds for the
+/// next.
+#[derive(Debug, Default)]
+pub struct Sorter {
+    names: Vec<&'static str>,
+    /// Places of the names, in their order.
+    sorted: Vec<usize>,
+}
+
+impl Sorter {
+    pub fn record(&mut self, members: impl IntoIterator<Item = Members>) -> Record {
         let mut all: Members = members.into_iter().flatten().collect();
-        all.sort_unstable_by_key(|(name, _)| *name);
-        Record(all)
+        // The same text: that there are equal ones elsewhere is no matter.
+        let is_same = |(name, (other, _)): (&&str, &(&str, Value))| std::ptr::eq(*name, *other);
+        if self.names.len() != all.len() || !self.names.iter().zip(&all).all(is_same) {
+            self.names = all.iter().map(|(name, _)| *name).collect();
+            self.sorted = (0..all.len()).collect();
+            self.sorted.sort_unstable_by_key(|place| self.names[*place]);
+        }
+        Record(self.sorted.iter().map(|place| std::mem::take(&mut all[*place])).collect())
     }
 }
 
@@ -41,5 +56,22 @@ impl Serialize for Record {
 impl From<Record> for Value {
     fn from(Record(members): Record) -> Self {
         Value::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_sorted_by_name_whatever_came_before() {
+        let mut sorter = Sorter::default();
+        let mut text = |parts: Vec<Members>| serde_json::to_string(&sorter.record(parts)).unwrap();
+        let three = |n| vec![members! { "b": n, "c": 0 }, members! { "a": 1 }];
+        assert_eq!(text(three(2)), r#"{"a":1,"b":2,"c":0}"#);
+        assert_eq!(text(three(3)), r#"{"a":1,"b":3,"c":0}"#);
+        assert_eq!(text(vec![members! { "z": 1, "d": 2, "c": 3 }]), r#"{"c":3,"d":2,"z":1}"#);
+        assert_eq!(text(vec![members! { "z": 1, "d": 2 }]), r#"{"d":2,"z":1}"#);
+        assert_eq!(text(three(4)), r#"{"a":1,"b":4,"c":0}"#);
     }
 }

@@ -60,8 +60,7 @@ pub fn idle(_: &mut Labs) {
     let name = format!("resident, {RUNNING} jobs sleep");
     figure(&name, proc::resident_kib(busy.daemon_pid()) as f64 / 1024.0, "MB");
     let (few, many) = ([idle.daemon_pid()], proc::of_directory(busy.dir.path()));
-    // What a start leaves to be done.
-    thread::sleep(Duration::from_secs(2));
+    idle.settle();
     let before = (wakeups(&few), wakeups(&many));
     thread::sleep(IDLE);
     figure("wake-ups in 30 s, idle", (wakeups(&few) - before.0) as f64, "");

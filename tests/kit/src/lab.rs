@@ -1,5 +1,6 @@
 //! What the benchmarks of whole commands share: a daemon with a root of its own, and times.
 
+use crate::proc;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -42,6 +43,12 @@ impl Lab {
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
+    }
+
+    /// Waits until the watchers of earlier jobs, which wait a moment for the next launch, are gone.
+    pub fn settle(&self) {
+        let waits = || proc::of_directory(self.dir.path()).into_iter().any(|pid| proc::name(pid) == "slotd-idle");
+        crate::until(|| (!waits()).then_some(())).expect("no watcher waits for ever");
     }
 
     /// What a command prints.
