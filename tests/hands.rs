@@ -1,5 +1,6 @@
 //! `slotd retry`, `slotd drain`, `slotd resume`: jobs and the host, taken in hand.
 
+use slotd_kit::tmux::Tmux;
 use slotd_kit::{Setup, Slotd};
 use std::fs;
 
@@ -75,6 +76,11 @@ fn what_depends_on_a_job_comes_again_with_it() {
          hint: slotd retry --with-dependents {second}\n"
     );
     slotd.expect(&format!("slotd retry {third}"), 1, "", &why);
+    let why = format!(
+        "slotd: error: job {waiting} is PENDING: only what is over is submitted again\n  hint: it waits in vain: slotd \
+         retry --with-dependents {first}\n"
+    );
+    slotd.expect(&format!("slotd retry {waiting}"), 1, "", &why);
     slotd.open("fixed");
     let out = slotd.line(&format!("slotd retry --with-dependents {first}")).ok();
     let new = submitted(&out.stdout);
@@ -271,4 +277,68 @@ fn the_script_of_an_array_is_changed_for_all_of_its_tasks() {
     slotd.wait("both tasks", || {
         (slotd.records(begun).iter().filter(|record| record.state() == "RUNNING").count() == 2).then_some(())
     });
+}
+
+#[test]
+fn a_wait_shows_how_far_the_job_is_on_a_terminal_alone() {
+    let slotd = Slotd::start();
+    let quiet = slotd.cmd("sbatch", &["-W", "--wrap", "exit 3"]).fails(3);
+    assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("Submitted batch job 1\n", ""));
+    let job = format!("{}; exit 3", slotd.gate("go"));
+    slotd.write("wait.sh", format!("sbatch -W -o /dev/null --wrap \"{job}\"; echo code $?; exec sleep 1000\n"));
+    let Some(terminal) = Tmux::start(&slotd, "exec sh wait.sh") else { return };
+    terminal.shows("0/1 done, 1 running");
+    slotd.open("go");
+    let screen = terminal.shows("code 3");
+    assert!(screen.contains("Submitted batch job 2") && screen.contains("1/1 done, 1 failed"), "{screen}");
+}
+
+#[test]
+fn ctrl_c_asks_what_becomes_of_a_job_that_is_followed() {
+    let slotd = Slotd::start();
+    slotd.write("job.sh", format!("echo begun $1; {}; echo more $1; exec sleep 1000\n", slotd.gate("go")));
+    let run = |which: u32| format!("slotd run -- sh job.sh {which}; echo code $?\n");
+    slotd.write("run.sh", format!("trap : INT\n{}{}exec sleep 1000\n", run(1), run(2)));
+    let Some(terminal) = Tmux::start(&slotd, "exec sh run.sh") else { return };
+    terminal.shows("begun 1");
+    terminal.press(&["C-c"]);
+    terminal.shows("leave job 1 running (l), cancel it (c), or go on watching (Enter)?");
+    terminal.press(&["Enter"]);
+    slotd.open("go");
+    terminal.shows("more 1");
+    terminal.press(&["C-c"]);
+    slotd.wait("the second question", || (terminal.screen().matches("leave job 1").count() == 2).then_some(()));
+    assert_eq!(slotd.state(1), "RUNNING");
+    terminal.press(&["l", "Enter"]);
+    terminal.shows("job 1 goes on; `slotd log -f 1` shows its output again");
+    terminal.shows("code 130");
+    terminal.shows("begun 2");
+    assert_eq!(slotd.state(1), "RUNNING");
+    terminal.press(&["C-c"]);
+    terminal.shows("leave job 2");
+    terminal.press(&["C-c"]);
+    terminal.shows("job 2 is cancelled");
+    slotd.wait_state(2, "CANCELLED");
+}
+
+#[test]
+fn an_edit_that_makes_no_sense_can_be_gone_on_with() {
+    let slotd = Slotd::start();
+    let number = slotd.wrap(&["-H", "-t", "10"], "true");
+    let good = "sed -i 's/--time=.*/--time=20/' \"$1\"";
+    let bad = "sed -i 's/--time=.*/--time=soon/' \"$1\"";
+    slotd.program("editor", &format!("#!/bin/sh\nif [ -e once ]; then {good}; else touch once; {bad}; fi\n"));
+    let edit = "EDITOR=./editor slotd edit 1; echo code $?";
+    slotd.write("edit.sh", format!("export TMPDIR=$PWD\n{edit}\nrm once\n{edit}\nexec sleep 1000\n"));
+    let Some(terminal) = Tmux::start(&slotd, "exec sh edit.sh") else { return };
+    terminal.shows("edit job 1 again (Enter), or leave it as it is (q)?");
+    assert_eq!(slotd.show(number, "TimeLimit"), "00:10:00");
+    terminal.press(&["Enter"]);
+    terminal.shows("code 0");
+    assert_eq!(slotd.show(number, "TimeLimit"), "00:20:00");
+    slotd.wait("the second question", || (terminal.screen().matches("edit job 1 again").count() == 2).then_some(()));
+    terminal.press(&["q", "Enter"]);
+    let screen = terminal.shows("code 1");
+    assert!(screen.contains("job 1 is changed") && screen.contains("your text is kept in"), "{screen}");
+    assert_eq!(slotd.show(number, "TimeLimit"), "00:20:00");
 }

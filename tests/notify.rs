@@ -1,6 +1,6 @@
 //! SLOTD_NOTIFY_CMD.
 
-use slotd_kit::{Setup, Slotd};
+use slotd_kit::{Setup, Slotd, scripts};
 
 /// A hook that writes a line about each job.
 fn with_hook() -> Slotd {
@@ -137,4 +137,71 @@ fn what_an_earlier_daemon_had_not_told_is_told_by_the_next_one() {
     let mut told = told();
     told.sort_unstable();
     assert_eq!(told, jobs, "each once");
+}
+
+/// The hook of the repository with this name.
+fn hook(name: &str) -> String {
+    format!("{}/contrib/hooks/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A program in place of the one that a hook calls. It writes its words, each with a bar after it, and its standard input.
+fn pretend(slotd: &Slotd, program: &str) {
+    let told = slotd.path("told");
+    let text = format!("#!/bin/sh\n{{ printf '%s|' \"$@\"; echo; cat; echo .; }} >> '{}'\n", told.display());
+    scripts::executable(&slotd.base.join("bin").join(program), &text);
+}
+
+#[test]
+fn the_hook_for_the_desktop_tells_how_bad_an_end_is() {
+    let mut slotd = Setup::default().prepare();
+    pretend(&slotd, "notify-send");
+    slotd.reset_var("SLOTD_NOTIFY_CMD", hook("notify-send"));
+    slotd.start_daemon();
+    slotd.wrap(&["-J", "good one"], "true");
+    let good = slotd.wait_text("told", ".\n");
+    assert_eq!(good, "--app-name=slotd|--icon=emblem-default|--urgency=low|--|Job 1: COMPLETED|good one|\n.\n");
+    slotd.wrap(&["-J", "bad"], "exit 3");
+    let both = slotd.wait_text("told", "bad");
+    let bad = "--app-name=slotd|--icon=dialog-error|--urgency=critical|--|Job 2: FAILED|bad (NonZeroExitCode)|";
+    assert!(both.contains(bad), "{both}");
+}
+
+#[test]
+fn the_hook_for_mail_sends_what_the_job_has_asked_for() {
+    let mut slotd = Setup::default().prepare();
+    pretend(&slotd, "sendmail");
+    let sends = |types: &str, id: &str, end: &str| {
+        let (state, reason) = end.split_once(':').unwrap();
+        let mut command = slotd.shell();
+        command.arg(hook("mail")).env("SLOTD_JOB_MAIL_TYPE", types).env("SLOTD_JOB_ID", id);
+        command.env("SLOTD_JOB_STATE", state).env("SLOTD_JOB_REASON", reason);
+        slotd.run(command).ok();
+        let sent = slotd.exists("told");
+        drop(std::fs::remove_file(slotd.path("told")));
+        sent
+    };
+    for (types, id, end, sent) in [
+        ("", "1", "FAILED:NonZeroExitCode", false),
+        ("NONE", "1", "FAILED:NonZeroExitCode", false),
+        ("BEGIN", "1", "FAILED:NonZeroExitCode", false),
+        ("end", "1", "COMPLETED:None", true),
+        ("BEGIN,ALL", "1", "CANCELLED:CancelledByUser", true),
+        ("FAIL", "1", "COMPLETED:None", false),
+        ("FAIL", "1", "CANCELLED:CancelledByUser", false),
+        ("FAIL", "1", "OUT_OF_MEMORY:OutOfMemory", true),
+        ("TIME_LIMIT", "1", "TIMEOUT:TimeLimit", true),
+        ("TIME_LIMIT", "1", "FAILED:NonZeroExitCode", false),
+        ("INVALID_DEPEND", "1", "CANCELLED:DependencyNeverSatisfied", true),
+        ("END", "1_3", "COMPLETED:None", false),
+        ("END,ARRAY_TASKS", "1_3", "COMPLETED:None", true),
+    ] {
+        assert_eq!(sends(types, id, end), sent, "{types} {id} {end}");
+    }
+    slotd.reset_var("SLOTD_NOTIFY_CMD", hook("mail"));
+    slotd.start_daemon();
+    slotd.wrap(&["-J", "bad\nTo: other", "--mail-type=FAIL", "--mail-user=me@there"], "exit 3");
+    let told = slotd.wait_text("told", "\n.\n");
+    let want = "-i|--|me@there|\nTo: me@there\nSubject: Job 1 (bad To: other): FAILED\n\n\
+                Job 1 (bad To: other) in partition cpu has ended: FAILED (NonZeroExitCode)\n.\n";
+    assert_eq!(told, want);
 }

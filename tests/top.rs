@@ -1,72 +1,8 @@
 //! `slotd top` on a terminal: what it shows of real jobs, and what its keys do to them. The terminal is tmux's, where there
 //! is one.
 
+use slotd_kit::tmux::Tmux;
 use slotd_kit::{Setup, Slotd, proc};
-use std::path::PathBuf;
-use std::process::{Command, Output};
-
-/// A terminal in which a command runs.
-struct Tmux {
-    socket: PathBuf,
-}
-
-impl Drop for Tmux {
-    fn drop(&mut self) {
-        self.run(&["kill-server"]);
-    }
-}
-
-impl Tmux {
-    /// `None` where there is no tmux.
-    fn start(slotd: &Slotd, command: &str) -> Option<Tmux> {
-        let there = Command::new("tmux").arg("-V").output().is_ok_and(|out| out.status.success());
-        if !there {
-            eprintln!("not tested: tmux is not there");
-            return None;
-        }
-        let tmux = Tmux { socket: slotd.base.join("tmux") };
-        let mut server = slotd.shell();
-        server.env("LANG", "C.UTF-8").args(["-c", "exec tmux -u -f /dev/null -S \"$@\"", "tmux"]).arg(&tmux.socket);
-        let out = server.args(["new-session", "-d", "-x", "100", "-y", "30", command]).output().unwrap();
-        assert!(out.status.success(), "{out:?}");
-        Some(tmux)
-    }
-
-    fn run(&self, words: &[&str]) -> Output {
-        Command::new("tmux").arg("-u").arg("-S").arg(&self.socket).args(words).output().expect("tmux runs")
-    }
-
-    fn screen(&self) -> String {
-        String::from_utf8_lossy(&self.run(&["capture-pane", "-p"]).stdout).into_owned()
-    }
-
-    #[track_caller]
-    fn shows(&self, text: &str) -> String {
-        let mut last = String::new();
-        let found = slotd_kit::until(|| {
-            last = self.screen();
-            last.contains(text).then_some(())
-        });
-        assert!(found.is_some(), "{text:?} is not on the screen:\n{last}");
-        last
-    }
-
-    #[track_caller]
-    fn hides(&self, text: &str) {
-        let found = slotd_kit::until(|| (!self.screen().contains(text)).then_some(()));
-        assert!(found.is_some(), "{text:?} stays on the screen:\n{}", self.screen());
-    }
-
-    fn press(&self, keys: &[&str]) {
-        self.run(&[&["send-keys"], keys].concat());
-    }
-
-    /// The process in the terminal.
-    fn pid(&self) -> i32 {
-        let out = self.run(&["display-message", "-p", "#{pane_pid}"]);
-        String::from_utf8_lossy(&out.stdout).trim().parse().expect("a pid")
-    }
-}
 
 #[test]
 fn a_session_with_real_jobs() {

@@ -48,7 +48,8 @@ impl NotifierActor {
 }
 
 async fn run_hook(command: OsString, event: NotifyEnd, timeout: Duration, given: Recipient<NoticeGiven>) {
-    let NotifyEnd { number, notice: Notice { job_id: job, name, state, partition, reason } } = event;
+    let NotifyEnd { number, notice } = event;
+    let Notice { job_id: job, name, state, partition, reason, mail_type, mail_user } = notice;
     let spawned = tokio::process::Command::new("/bin/sh")
         .arg("-c")
         .arg(&command)
@@ -57,6 +58,8 @@ async fn run_hook(command: OsString, event: NotifyEnd, timeout: Duration, given:
         .env("SLOTD_JOB_STATE", state.name())
         .env("SLOTD_JOB_PARTITION", partition)
         .env("SLOTD_JOB_REASON", reason.name())
+        .env("SLOTD_JOB_MAIL_TYPE", mail_type.unwrap_or_default())
+        .env("SLOTD_JOB_MAIL_USER", mail_user.unwrap_or_default())
         // It is no part of the service: nothing that it starts may speak for the daemon.
         .env_remove("NOTIFY_SOCKET")
         .stdin(Stdio::null())
@@ -121,6 +124,8 @@ mod tests {
             state: JobState::Failed,
             partition: "cpu".to_owned(),
             reason: Reason::NonZeroExitCode,
+            mail_type: None,
+            mail_user: None,
         };
         NotifyEnd { number: u64::from(id), notice }
     }

@@ -14,6 +14,9 @@ use crate::spec::age::parse;
 use crate::spec::error::SpecError;
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  slotd clean --older-than 30d --dry-run   what it would remove, and how much that frees\n  slotd clean --older-than 30d"
+)]
 pub struct CleanArgs {
     /// Jobs that ended longer ago than this: 30d, 12h, 2w, or as Slurm writes a time (2-12, 1:30:00)
     #[arg(long, value_name = "AGE")]

@@ -10,6 +10,7 @@ use crate::spec::error::shown;
 use crate::spec::node_parts;
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  slotd drain a new fan      the whole host\n  slotd drain gpu:1 too hot  one GPU")]
 pub struct DrainArgs {
     /// What goes out of use, if not all of the host (gpu:0,2 or cpu:4-7), and why
     #[arg(value_name = "[gpu:LIST] [cpu:LIST] REASON")]
@@ -17,6 +18,7 @@ pub struct DrainArgs {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  slotd resume\n  slotd resume gpu:1")]
 pub struct ResumeArgs {
     /// What is used again, if not the host as a whole: gpu:0,2 or cpu:4-7
     #[arg(value_name = "[gpu:LIST] [cpu:LIST]")]

@@ -27,6 +27,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  EDITOR=nano slotd edit 12")]
 pub struct EditArgs {
     /// A job that waits: 12, 12_3
     #[arg(value_name = "JOB")]

@@ -21,6 +21,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  slotd log -f 12        follow it to its end, and exit with its code\n  slotd log -n 20 12_3   the last lines of an array task"
+)]
 pub struct LogArgs {
     /// Go on until the jobs have ended, and exit with the worst of their exit codes
     #[arg(short, long)]

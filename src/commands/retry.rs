@@ -21,6 +21,9 @@ use crate::protocol::request::{ControlAction, Request, Submit};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  slotd retry 12                     the job; of an array the tasks that failed\n  slotd retry --with-dependents 12   and what was to come after it"
+)]
 pub struct RetryArgs {
     /// Of an array all tasks, those that ended well too
     #[arg(long)]
@@ -112,8 +115,14 @@ fn chosen(named: &JobRef, views: Vec<JobView>, args: &RetryArgs) -> Result<Vec<J
     let (over, live): (Vec<JobView>, Vec<JobView>) = views.into_iter().partition(|v| v.run.state.is_terminal());
     let Some(first) = over.first().or(live.first()) else { return Ok(Vec::new()) };
     let not_over = |of: &JobView| {
-        CliError::error(1, format!("job {named} is {}: only what is over is submitted again", of.run.state))
-            .hint("`slotd wait` waits for its end; `scontrol requeue` ends it and starts it from its beginning")
+        let error =
+            CliError::error(1, format!("job {named} is {}: only what is over is submitted again", of.run.state));
+        let needed = of.request.dependency.terms.iter().find_map(needs);
+        match needed.filter(|_| of.run.reason == Reason::DependencyNeverSatisfied) {
+            Some(needed) => error.hint(format!("it waits in vain: slotd retry --with-dependents {needed}")),
+            None => error
+                .hint("`slotd wait` waits for its end; `scontrol requeue` ends it and starts it from its beginning"),
+        }
     };
     if first.request.kind == JobKind::Allocation {
         let why = format!("job {named} was an allocation of salloc or srun: it has no script that could run again");

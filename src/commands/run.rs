@@ -23,7 +23,10 @@ use std::os::fd::AsFd;
 const LEFT: i32 = 128 + libc::SIGINT;
 
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "slotd run [OPTIONS OF SBATCH] -- COMMAND [ARGUMENTS]...")]
+#[command(
+    override_usage = "slotd run [OPTIONS OF SBATCH] -- COMMAND [ARGUMENTS]...",
+    after_help = "Examples:\n  slotd run -c 4 --mem=2G -- make test"
+)]
 pub struct RunArgs {
     /// Options of sbatch (-c 4 --mem=1G), then --, then the command and its arguments
     #[arg(value_name = "WORDS", last = true)]
@@ -146,7 +149,11 @@ impl Signals {
             }
             match self.next() {
                 Some(libc::SIGHUP) => return Err(self.left()),
-                Some(_) => return self.cancel(),
+                Some(_) => {
+                    // The question stands there without an answer.
+                    tell("\n");
+                    return self.cancel();
+                }
                 None => {}
             }
             if fds[0].revents().is_some_and(|events| !events.is_empty()) {

@@ -357,7 +357,14 @@ fn submit(sbatch: Sbatch, origin: &Origin) -> Done {
             };
             // The job is there, whether its number could be told or not.
             let told = print(&number).map_err(|e| e.and(Mark::Error, format!("job {job} was submitted")));
-            if sbatch.wait { wait(conn, &paths, job).and_then(|code| told.map(|_| code)) } else { told }
+            if !sbatch.wait {
+                return told;
+            }
+            if !quiet && io::stderr().is_terminal() {
+                // What goes wrong with that is told by the wait itself, if it matters.
+                let _ = super::wait::until_over(&[JobRef::job(job)]);
+            }
+            wait(conn, &paths, job).and_then(|code| told.map(|_| code))
         }
         other => Err(unexpected(&other)),
     }

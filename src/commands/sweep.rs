@@ -20,7 +20,9 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = "slotd sweep [--param NAME=VALUES]... [--csv FILE] [--at-once N] [--dry-run] [OPTIONS OF SBATCH] \
-                      SCRIPT [ARGUMENTS]..."
+                      SCRIPT [ARGUMENTS]...",
+    after_help = "Examples:\n  slotd sweep --param lr=0.1,0.01 --param fold=1-5 --at-once 4 -c 2 train.sh\n  \
+                  slotd sweep --csv runs.csv --dry-run"
 )]
 pub struct SweepArgs {
     /// Values of a parameter, with commas between them: lr=0.1,0.01 or fold=1-5. Each with each of the others

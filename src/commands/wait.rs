@@ -11,6 +11,7 @@ use crate::render::time;
 use std::io::{self, IsTerminal, Write};
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  slotd wait 12 13 && ./summary")]
 pub struct WaitArgs {
     /// Jobs: 12, 12_3
     #[arg(value_name = "JOB", required = true)]

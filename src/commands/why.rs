@@ -24,6 +24,7 @@ const LAST_LINES: u64 = 10;
 const MOST_BYTES: u64 = 4096;
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  slotd why 12\n  slotd why --json 12 | python3 -m json.tool")]
 pub struct WhyArgs {
     /// Print a document for programs
     #[arg(long)]

@@ -12,6 +12,11 @@ pub struct Notice {
     pub state: JobState,
     pub partition: String,
     pub reason: Reason,
+    /// `--mail-type` and `--mail-user`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mail_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mail_user: Option<String>,
 }
 
 impl Notice {
@@ -23,6 +28,8 @@ impl Notice {
             state: job.run.state,
             partition: job.partition.clone(),
             reason: job.run.reason,
+            mail_type: job.request.mail_type.clone(),
+            mail_user: job.request.mail_user.clone(),
         }
     }
 }

@@ -59,6 +59,8 @@ mod tests {
             state: JobState::Failed,
             partition: "cpu".to_owned(),
             reason: Reason::NonZeroExitCode,
+            mail_type: Some("END".to_owned()),
+            mail_user: None,
         };
         let keep = |number, id| Change::PutNotice { number, job: JobId(1), notice: Box::new(notice(id)) };
         commit(&mut place.store(), vec![keep(7, "12_3"), keep(8, "4")]);

@@ -269,7 +269,8 @@ pub const SLOTD: Page = Page {
         (
             "SLOTD_NOTIFY_CMD",
             "A shell command for each job that has ended. It sees SLOTD_JOB_ID, SLOTD_JOB_NAME, SLOTD_JOB_STATE, \
-             SLOTD_JOB_PARTITION and SLOTD_JOB_REASON.",
+             SLOTD_JOB_PARTITION and SLOTD_JOB_REASON, and SLOTD_JOB_MAIL_TYPE and SLOTD_JOB_MAIL_USER where they were \
+             given. contrib/hooks of the repository has one for the desktop and one for mail.",
         ),
         ("SLOTD_NOTIFY_TIMEOUT", "Seconds after which that command is killed. Default: 30."),
         ("SLOTD_CGROUP_BASE", "A writable cgroup v2 subtree, or auto: limits are enforced and not only reserved."),

@@ -15,6 +15,7 @@ pub mod loads;
 pub mod proc;
 pub mod scripts;
 pub mod spooler;
+pub mod tmux;
 pub mod trace;
 pub mod turns;
 pub mod wal;
