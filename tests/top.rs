@@ -89,12 +89,26 @@ fn a_new_daemon_is_followed_and_the_terminal_is_given_back() {
     top.hides("the daemon is gone");
     slotd.cancel(held);
     top.shows("CANCELLED");
-    let is_it = |pid: &i32| proc::cmdline(*pid).starts_with("slotd top");
-    let pid = proc::of_directory(&slotd.base).into_iter().find(is_it).expect("it runs");
-    proc::signal(pid, proc::TERM);
+    proc::signal(pid_of_top(&slotd), proc::TERM);
     let screen = top.shows("over 143");
     let screen = if screen.contains("icanon") { screen } else { top.shows("icanon") };
     assert!(!screen.contains("-icanon") && !screen.contains("-echo "), "the terminal is as it was:\n{screen}");
+}
+
+fn pid_of_top(slotd: &Slotd) -> i32 {
+    let is_it = |pid: &i32| proc::cmdline(*pid).starts_with("slotd top");
+    proc::of_directory(&slotd.base).into_iter().find(is_it).expect("it runs")
+}
+
+#[test]
+fn it_ends_with_its_terminal() {
+    let slotd = Slotd::start();
+    // Nobody tells it that the terminal is closed.
+    let Some(top) = Tmux::start(&slotd, "trap '' HUP; exec slotd top") else { return };
+    top.shows("RUNNING");
+    let pid = pid_of_top(&slotd);
+    top.run(&["kill-server"]);
+    assert!(slotd_kit::until(|| (!proc::is_alive(pid)).then_some(())).is_some(), "it runs on");
 }
 
 #[test]

@@ -124,6 +124,8 @@ struct Top {
 #[derive(Default)]
 struct Ready {
     keys: bool,
+    /// The terminal was closed. Nothing is read from it then: crossterm would do so for ever.
+    gone: bool,
     signals: bool,
     outputs: bool,
     daemon: bool,
@@ -134,15 +136,17 @@ impl Top {
     fn run(mut self) -> io::Result<u8> {
         loop {
             self.ask();
-            self.terminal.draw(&self.screen)?;
             if let Some(code) = self.ended_by {
                 return Ok(code);
             }
+            self.terminal.draw(&self.screen)?;
             let ready = self.wait()?;
             if ready.signals {
                 self.signals()?;
             }
-            if ready.keys {
+            if ready.gone {
+                self.ended_by = Some(128 + Signal::SIGHUP as u8);
+            } else if ready.keys {
                 for input in self.terminal.events()? {
                     self.take(input);
                 }
@@ -205,9 +209,11 @@ impl Top {
             Err(e) => return Err(e.into()),
         }
         let is_ready = |i: usize| fds.get(i).and_then(PollFd::any).unwrap_or(false);
+        let is_closed = |events: PollFlags| events.intersects(PollFlags::POLLHUP | PollFlags::POLLERR);
         let is_open = matches!(self.link, Link::Open(_));
         Ok(Ready {
             keys: is_ready(0),
+            gone: fds[0].revents().is_some_and(is_closed),
             signals: is_ready(1),
             daemon: is_open && is_ready(2),
             back: !is_open && is_ready(2),
