@@ -80,6 +80,77 @@ fn a_graph_gives_what_plain_shell_gives_and_each_step_has_its_record() {
 }
 
 #[test]
+fn a_step_that_the_daemon_was_not_told_of_yet_is_cancelled_and_signalled() {
+    let slotd = Slotd::start();
+    let own = "$SLURM_JOB_ID.$SLURM_STEP_ID";
+    let cancels = format!("scancel {own} 2>> refused; exec sleep 1000");
+    let signals =
+        format!("trap 'echo told >> told; exit 0' USR1; scancel -s USR1 {own} 2>> refused; sleep 1000 & wait");
+    let lines: String = (0..8).map(|n| format!("{}\n", if n % 2 == 0 { &cancels } else { &signals })).collect();
+    slotd.write("steps", format!("{lines}{}\n", slotd.gate("go")));
+    let job = manage(&slotd, "-Q steps");
+    slotd.wait("eight ends", || (status(&slotd, job)?.get("running")?.as_u64() == Some(1)).then_some(()));
+    // Numbers that no step has, one of them the manager's.
+    for number in [500, 1_000_000] {
+        let refused = slotd.cmd("scancel", &[format!("{job}.{number}")]).fails(1);
+        assert!(refused.stderr.contains("Invalid job id specified"), "{refused:?}");
+    }
+    slotd.open("go");
+    assert_eq!(code(&slotd, job), "code 143", "{}", slotd.output(job));
+    // The shell may tell there of the signal, which the command gets as well.
+    assert!(!slotd.read("refused").contains("error"), "{}", slotd.read("refused"));
+    assert_eq!(slotd.read("told"), "told\n".repeat(4));
+    let mut ends: Vec<String> = steps(&slotd, job).iter().map(|step| step[2..].join(" ")).collect();
+    ends.sort();
+    assert_eq!(ends, [vec!["CANCELLED 0:15"; 4], vec!["COMPLETED 0:0"; 5]].concat());
+}
+
+#[test]
+fn what_became_of_steps_is_told_after_the_end_of_their_manager() {
+    let slotd = Slotd::start();
+    let text = r#"
+        step = [
+            { name = "well", command = "true" },
+            { name = "bad-{n}", foreach = { n = "1-2" }, command = "exit {n}" },
+            { name = "hopeless", command = "true", after = "bad-1" },
+            { name = "stops", command = "exit 1", after = ["afterany:bad-*", "well"], on_failure = "stop" },
+            { name = "late", command = "true", after = "afterany:stops" },
+        ]"#;
+    slotd.write("steps.toml", text);
+    let script = "sjobmgr run -Q steps.toml; echo run $?
+        sjobmgr list bad-2
+        for names in well 'bad-*' hopeless late nosuch ''; do sjobmgr wait $names; echo $names $?; done";
+    let job = slotd.wrap(&["-c", "2"], script);
+    slotd.wait_state(job, "COMPLETED");
+    let note = format!("sjobmgr: the manager of job {job} has ended: this is what its journal tells");
+    let left = "(\"late\"): their manager has ended\n  hint: sjobmgr run --resume FILE runs them";
+    let expected = format!(
+        "sjobmgr: 1 steps were not run: sjobmgr run --resume FILE runs them\nrun 2\n{note}\n\
+         NAME  STATE         STEP PRIORITY TRIES REASON\nbad-2 {:<9} {:>8} {:>8} {:>5}\n\
+         well 0\nbad-* 2\nhopeless 1\n\
+         sjobmgr: error: 1 of 1 steps have not run {left}\nlate 1\n\
+         sjobmgr: error: no step of job {job} has the name \"nosuch\", and its manager has ended\n  \
+         hint: sjobmgr list shows the names\nnosuch 1\n\
+         sjobmgr: error: 1 of 6 steps have not run {left}\n2\n",
+        "FAILED", "", "", 1
+    );
+    assert_eq!(slotd.output(job), expected);
+    // And after that of the job.
+    let out = slotd.cmd("sjobmgr", &["list", "--json", &format!("--jobid={job}")]).ok();
+    assert_eq!(out.stderr, format!("{note}\n"));
+    let rows: Vec<Value> = serde_json::from_str(&out.stdout).unwrap();
+    let mut rows: Vec<(&str, &str)> =
+        rows.iter().map(|row| (row["name"].as_str().unwrap(), row["state"].as_str().unwrap())).collect();
+    rows.sort_unstable();
+    let states = ["FAILED", "FAILED", "SKIPPED", "PENDING", "FAILED", "COMPLETED"];
+    let names = ["bad-1", "bad-2", "hopeless", "late", "stops", "well"];
+    assert_eq!(rows, names.into_iter().zip(states).collect::<Vec<_>>());
+    let none = slotd.cmd("sjobmgr", &["wait", "--jobid=77"]).fails(1);
+    assert!(none.stderr.starts_with("sjobmgr: error: no manager runs in job 77"), "{none:?}");
+    assert!(!slotd.job_dir(77).exists());
+}
+
+#[test]
 fn any_line_of_shell_is_a_step_that_ignores_no_signal() {
     let slotd = Slotd::start();
     slotd.write(
@@ -317,10 +388,25 @@ fn outside_of_a_job_one_is_submitted() {
     assert_eq!(slotd.job(1).tres().0, 2);
     let refused = slotd.cmd("sjobmgr", &["list"]).fails(1);
     assert!(refused.stderr.starts_with("sjobmgr: error: this is not within a job\n"), "{refused:?}");
+    // Standard input by name: a file has another one, and a pipe has none.
+    slotd.sh("sjobmgr run -Q /dev/stdin < steps").ok();
+    slotd.wait_state(2, "COMPLETED");
+    assert_eq!(slotd.output(2), "one 1\n");
+    let refused = slotd.sh("cat steps | sjobmgr run /dev/stdin").fails(1);
+    let said = "sjobmgr: error: /dev/stdin is no regular file: the job that is submitted could not read it\n  \
+                hint: write the steps into a file, or call sjobmgr within a job: sbatch, salloc\n";
+    assert_eq!(refused.stderr, said);
     slotd.write("steps", "# nothing yet\n\n");
     let refused = slotd.cmd("sjobmgr", &["run", "steps"]).fails(1);
     assert_eq!(refused.stderr, "sjobmgr: error: steps: there is no step in it: no job is submitted\n");
-    assert_eq!(slotd.all_records().len(), 1);
+    slotd.write("steps", format!("true\necho '{}'\n", "x".repeat(200_000)));
+    let refused = slotd.cmd("sjobmgr", &["run", "steps"]).fails(1);
+    let said = "sjobmgr: error: steps: line 2: step \"echo-2\": a word of its command of 200007 bytes is too long";
+    assert!(refused.stderr.starts_with(said), "{}", &refused.stderr[..200]);
+    slotd.write("steps", b"true\necho \xff\n");
+    let refused = slotd.cmd("sjobmgr", &["run", "steps"]).fails(1);
+    assert!(refused.stderr.ends_with("steps: it is no text in UTF-8\n"), "{refused:?}");
+    assert_eq!(slotd.all_records().len(), 2);
 }
 
 #[test]
@@ -545,7 +631,8 @@ fn an_interrupt_lets_steps_end_and_a_second_one_ends_them() {
         slotd.wait("a drain", || (status(&slotd, job)?.get("halted")?.as_bool() == Some(true)).then_some(()));
         assert_eq!(status(&slotd, job).unwrap()["running"], 2);
         interrupt(job);
-        assert_eq!(code(&slotd, job), "code 1");
+        // As its record.
+        assert_eq!(code(&slotd, job), "code 143");
         let ends: Vec<Vec<String>> = steps(&slotd, job).into_iter().map(|step| step[2..].to_vec()).collect();
         assert_eq!(ends, [["CANCELLED", "0:15"], ["CANCELLED", "0:15"]]);
     }

@@ -189,7 +189,7 @@ fn sjobmgr_resize_grows_waits_for_more_and_shrinks() {
     let more = other + 1;
     let lines = out.lines();
     assert_eq!(lines[..2], [format!("Submitted batch job {more}"), format!("JobId={job} CPUs=2 Mem=512M")]);
-    let wait = format!("   ExpandedBy={more} CPUs=+2 Mem=+1M Reason=Resources StartTime=2");
+    let wait = format!("   ExpandedBy={more} CPUs=+2 Reason=Resources StartTime=2");
     assert!(lines[2].starts_with(&wait), "{out:?}");
     assert_eq!(resize(&[]).ok().lines()[1], lines[2], "it is shown again");
     slotd.cancel(other);

@@ -216,6 +216,14 @@ pub struct StepMeasured {
     pub usage: StepUsage,
 }
 
+/// What a manager says of a step that was to be signalled: whether it runs.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct StepSignalled {
+    pub ticket: u64,
+    pub runs: bool,
+}
+
 /// The client of a waiting step went away.
 #[derive(Message)]
 #[rtype(result = "()")]

@@ -112,18 +112,32 @@ fn own_job(origin: &Origin) -> Option<JobId> {
     origin.nonempty("SLURM_JOB_ID")?.parse().ok().map(JobId)
 }
 
+/// The job that is meant: this one, where none is named.
+///
+/// # Errors
+/// There is none.
+fn job_meant(named: Option<u32>, origin: &Origin) -> Result<JobId, CliError> {
+    named
+        .map(JobId)
+        .or_else(|| own_job(origin))
+        .ok_or_else(|| CliError::error(1, "this is not within a job").hint("name the job of the manager: --jobid=12"))
+}
+
+/// # Errors
+/// No manager runs in the job.
+fn connect_to(job: JobId) -> Result<Client, CliError> {
+    Client::open(&socket_path(&paths()?, job)).map_err(|e| {
+        CliError::error(1, format!("no manager runs in job {job}: {e}"))
+            .hint("start one within the job: sjobmgr run FILE")
+    })
+}
+
 /// The manager of a job: of this one, where none is named.
 ///
 /// # Errors
 /// There is no job, or no manager runs in it.
 fn connect(named: Option<u32>, origin: &Origin) -> Result<Client, CliError> {
-    let job = named.map(JobId).or_else(|| own_job(origin)).ok_or_else(|| {
-        CliError::error(1, "this is not within a job").hint("name the job of the manager: --jobid=12")
-    })?;
-    Client::open(&socket_path(&paths()?, job)).map_err(|e| {
-        CliError::error(1, format!("no manager runs in job {job}: {e}"))
-            .hint("start one within the job: sjobmgr run FILE")
-    })
+    connect_to(job_meant(named, origin)?)
 }
 
 /// The next event of a manager that is expected to say something.

@@ -263,6 +263,10 @@ impl Session {
                 hub.scheduler.send(StepMeasured { ticket, usage }).await?;
                 None
             }
+            Request::StepSignalled { ticket, runs } => {
+                hub.scheduler.send(StepSignalled { ticket, runs }).await?;
+                None
+            }
             Request::BatchScript(job) => return self.batch_text(job, |texts| texts.script).await,
             Request::BatchEnv(job) => return self.batch_text(job, |texts| texts.env).await,
         })

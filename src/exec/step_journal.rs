@@ -31,6 +31,14 @@ pub enum Entry {
     Cancelled {
         name: String,
     },
+    /// A step that is not to run, since what it waited for can never be.
+    Skipped {
+        name: String,
+    },
+    /// A step that had not ended when its manager did.
+    Left {
+        name: String,
+    },
     /// What the journal of an earlier manager said of a step.
     Before {
         name: String,
@@ -77,6 +85,15 @@ pub struct Past {
     pub last: Option<(JobState, ExitCode)>,
     /// Its manager died while it ran.
     pub lost: bool,
+}
+
+/// The journal of the last run of a job that has one.
+pub fn last(job_dir: &Path) -> Option<PathBuf> {
+    let files = std::fs::read_dir(job_dir).ok()?.flatten();
+    let run = |file: std::fs::DirEntry| {
+        file.file_name().to_str()?.strip_prefix("steps.")?.strip_suffix(".journal")?.parse().ok()
+    };
+    files.filter_map(run).max().map(|run: u32| path(job_dir, run))
 }
 
 /// `steps.RUN.journal` in the directory of the job.
@@ -226,7 +243,11 @@ pub fn undelivered(job_dir: &Path, run: u32) -> io::Result<Vec<Step>> {
                 }
             }
             Entry::Delivered { bytes } => delivered = delivered.max(bytes),
-            Entry::Head { .. } | Entry::Cancelled { .. } | Entry::Before { .. } => {}
+            Entry::Head { .. }
+            | Entry::Cancelled { .. }
+            | Entry::Skipped { .. }
+            | Entry::Left { .. }
+            | Entry::Before { .. } => {}
         }
     }
     Ok(ends.into_values().filter(|(at, _)| *at > delivered).map(|(_, step)| step).collect())
@@ -259,7 +280,8 @@ pub fn pasts(entries: &[Entry]) -> BTreeMap<String, Past> {
                     past.attempts -= u32::from(end.interrupted);
                 }
             }
-            Entry::Head { .. } | Entry::Delivered { .. } => {}
+            // What was skipped or left is looked at anew by the next manager.
+            Entry::Head { .. } | Entry::Skipped { .. } | Entry::Left { .. } | Entry::Delivered { .. } => {}
         }
     }
     pasts
@@ -276,7 +298,12 @@ pub fn unended(entries: &[Entry]) -> Vec<Step> {
                 }
             }
             Entry::End(end) => drop(running.remove(&end.step)),
-            Entry::Head { .. } | Entry::Cancelled { .. } | Entry::Before { .. } | Entry::Delivered { .. } => {}
+            Entry::Head { .. }
+            | Entry::Cancelled { .. }
+            | Entry::Skipped { .. }
+            | Entry::Left { .. }
+            | Entry::Before { .. }
+            | Entry::Delivered { .. } => {}
         }
     }
     running.into_values().cloned().collect()

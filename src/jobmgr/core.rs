@@ -107,6 +107,8 @@ pub struct Policy {
     pub most_running: Option<u32>,
     /// Between SIGTERM and SIGKILL.
     pub grace: Duration,
+    /// The kernel hands no longer argument or variable to a program, its final zero byte included; `None`: nobody knows.
+    pub longest_word: Option<usize>,
 }
 
 /// Whether steps are started.
@@ -156,6 +158,9 @@ enum Due {
 
 const SIGTERM: i32 = 15;
 
+/// All arguments of a program together: Linux takes no more, however large its stack may be.
+const MOST_BYTES: usize = 6 << 20;
+
 /// So long before its job the manager ends its steps, so that it sees their ends.
 const BEFORE_JOB_END: Duration = Duration::from_secs(1);
 
@@ -175,7 +180,7 @@ pub struct Core {
     /// For how long the job was suspended.
     suspended: Duration,
     counts: Counts,
-    /// The worst exit code of steps that failed for good, or were cancelled while they ran.
+    /// The worst exit code of steps that failed for good, or were ended by their user or with the manager.
     worst: ExitCode,
     pub effects: Vec<Effect>,
 }
@@ -217,6 +222,11 @@ impl Core {
         self.running.iter().map(|(number, attempt)| (*number, attempt))
     }
 
+    /// The names of the steps that have not ended.
+    pub fn unended(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().filter(|entry| !matches!(entry.phase, Phase::Ended(_))).map(|entry| &*entry.name)
+    }
+
     pub fn attempt(&self, number: u32) -> Option<&Attempt> {
         self.running.get(&number)
     }
@@ -233,6 +243,7 @@ impl Core {
     pub fn add(&mut self, defs: Vec<StepDef>) -> Result<u32, Refused> {
         for def in &defs {
             self.check_size(def)?;
+            self.check_lengths(def)?;
         }
         let followed = self.graph.add(&defs)?;
         let first = u32::try_from(self.steps.len()).unwrap_or(u32::MAX);
@@ -259,6 +270,32 @@ impl Core {
         let text = format!("step {:?} {}", def.name, self.resources.too_little_for(ask));
         let hint = "ask for less, or submit a larger job (sbatch -c, --mem, --gpus)".to_owned();
         Err(Refused { line: def.line, text, hint: Some(hint) })
+    }
+
+    /// What no program could be started with.
+    fn check_lengths(&self, def: &StepDef) -> Result<(), Refused> {
+        let Some(most) = self.policy.longest_word else { return Ok(()) };
+        let refuse = |what: &str, bytes: usize, most: usize, hint: &str| {
+            let text = format!("step {:?}: {what} of {bytes} bytes is too long", def.name);
+            Err(Refused { line: def.line, text, hint: Some(format!("at most {most} bytes: {hint}")) })
+        };
+        let bytes = def.command.len();
+        // Most commands are so short that their words need not be looked at.
+        let longest = || def.command.argv().iter().map(String::len).max().unwrap_or(0);
+        if bytes > most
+            && let longest = longest()
+            && longest >= most
+        {
+            return refuse("a word of its command", longest, most - 1, "write it into a file, and run that or read it");
+        }
+        if bytes > MOST_BYTES {
+            return refuse("a command", bytes, MOST_BYTES, "write its words into a file");
+        }
+        let variables = def.settings.env.iter().map(|(name, value)| name.len() + value.len() + 1);
+        match variables.max().filter(|longest| *longest >= most) {
+            Some(longest) => refuse("a variable (env)", longest, most - 1, "write its value into a file"),
+            None => Ok(()),
+        }
     }
 
     fn make_ready(&mut self, step: u32) {
@@ -429,8 +466,8 @@ impl Core {
         match stopped {
             Some(Stopped::Limit) => JobState::Timeout,
             Some(Stopped::Moved) if !exit.is_success() => JobState::NodeFail,
-            Some(Stopped::User | Stopped::Halt) if !exit.is_success() => JobState::Cancelled,
-            Some(Stopped::User | Stopped::Halt | Stopped::Moved) | None if exit.is_success() => JobState::Completed,
+            Some(Stopped::User | Stopped::Halt | Stopped::Unstarted) if !exit.is_success() => JobState::Cancelled,
+            Some(_) | None if exit.is_success() => JobState::Completed,
             Some(_) | None => JobState::Failed,
         }
     }

@@ -41,6 +41,14 @@ impl Command {
         }
     }
 
+    /// How many bytes its words have, the zero bytes behind them included.
+    pub fn len(&self) -> usize {
+        match self {
+            Command::Shell(line) => line.len() + 1,
+            Command::Words(words) => words.iter().map(|word| word.len() + 1).sum(),
+        }
+    }
+
     /// As the records show it.
     pub fn text(&self) -> String {
         match self {

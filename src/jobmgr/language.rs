@@ -4,7 +4,6 @@
 //! all. Files that a text names (`foreach`) are read by the caller's function.
 
 use super::def::StepDef;
-use crate::spec::suggest;
 use std::fmt;
 
 pub mod expand;
@@ -13,8 +12,10 @@ pub mod json;
 pub mod lines;
 pub mod spec;
 pub mod toml_file;
+mod words;
 
 use expand::Expander;
+pub use words::in_words;
 
 /// Where steps were written and what the text is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +37,7 @@ impl Form {
 
     /// By the first line that says something; `None`: none does. A shell wants a blank after its own `{`, `[` and `[[`.
     pub fn begun_by(text: &str) -> Option<Form> {
-        let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'))?;
+        let line = unmarked(text).lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'))?;
         let is_blank = |rest: &str| rest.starts_with(char::is_whitespace);
         Some(match line.strip_prefix('{') {
             Some(object) if !is_blank(object) || begins_with_key(object.trim_start()) => Form::Json,
@@ -48,6 +49,11 @@ impl Form {
             },
         })
     }
+}
+
+/// The text without the byte order mark that some editors begin a file with.
+pub fn unmarked(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 /// `"name": …`, or the end of an object without any key.
@@ -104,6 +110,7 @@ pub type ReadFile<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 /// # Errors
 /// The first thing in it that makes no sense.
 pub fn parse(form: Form, file: &str, text: &str, read: ReadFile, last: &mut u32) -> Result<Vec<StepDef>, Fault> {
+    let text = unmarked(text);
     let mut expander = Expander::new(file, read, last);
     match form {
         Form::Lines => lines::parse(text, &mut expander)?,
@@ -111,19 +118,6 @@ pub fn parse(form: Form, file: &str, text: &str, read: ReadFile, last: &mut u32)
         Form::Json => json::parse(text, &mut expander)?,
     }
     Ok(expander.steps)
-}
-
-/// An error of serde with the nearest of the known keys, where it is about an unknown one.
-fn describe(message: &str) -> (String, Option<String>) {
-    let quoted = |text: &str| text.split('`').nth(1).map(str::to_owned);
-    // A variant is what a table of one key names.
-    if let Some(rest) = message.strip_prefix("unknown field ").or_else(|| message.strip_prefix("unknown variant "))
-        && let Some(word) = quoted(rest)
-    {
-        let known: Vec<&str> = rest.split('`').skip(3).step_by(2).collect();
-        return (format!("unknown key {word:?}"), Some(suggest::one_of("keys", &word, known)));
-    }
-    (message.to_owned(), None)
 }
 
 #[cfg(test)]
@@ -157,7 +151,21 @@ mod tests {
             ("on_failure = 'continu'", "on_failure = \"continu\" is not known", "did you mean continue?"),
             ("foreach = { n = { line = 'f' } }", "unknown key \"line\"", "did you mean lines?"),
             ("foreach = { n = '1-9999999' }", "foreach: n = \"1-9999999\" is too large", "numbers up to 4000000"),
-            ("dir = 5", "`dir = 5`: invalid type: integer `5`, expected a string", ""),
+            ("dir = 5", "`dir = 5`: a text is expected here, and not the number 5", ""),
+            ("name = 'a-{m}'", "name: {m} stands for nothing", "this step has no foreach"),
+            (
+                "name = 'a'\nforeach = { n = '1-2' }",
+                "name = \"a\": all steps of a foreach would have this name",
+                "put a",
+            ),
+            ("env = { A = '{rat}' }\nforeach = { rate = [1] }", "env: {rat} stands for nothing", "did you mean rate?"),
+            ("foreach = { n = { lines = 'f' } }", "foreach: n: f: no files here", "name a file that can be read"),
+            ("retry = { delay = 3 }", "the key \"times\" is missing", ""),
+            (
+                "retry = { times = 'x' }",
+                "`retry = { times = 'x' }`: a whole number from 0 is expected here, and not the text \"x\"",
+                "",
+            ),
             ("foreach = { n = '5-1' }", "foreach: n = \"5-1\" is no range", "ranges: "),
         ] {
             let fault = parsed(Form::Toml, &step(rest)).unwrap_err();
@@ -165,9 +173,9 @@ mod tests {
             assert!(fault.hint.unwrap_or_default().starts_with(hint));
         }
         for (line, text, hint) in [
-            ("[]", "a list", "each line is one object: {\"command\": \"…\"}"),
-            ("5", "column 1: invalid type: integer `5`, expected an object", ""),
-            ("{", "column 1: EOF while parsing an object", "each line is one object: {\"command\": \"…\"}"),
+            ("[]", "an object is expected here, and not a list", "each line is one object: {\"command\": \"…\"}"),
+            ("5", "column 1: an object is expected here, and not the number 5", ""),
+            ("{", "column 1: the line ends within an object", "each line is one object: {\"command\": \"…\"}"),
             (
                 "{\"command\": \"x\", \"cpus\": \"lots\"}",
                 "cpus = \"lots\" is no number of that kind",
@@ -176,6 +184,48 @@ mod tests {
         ] {
             let fault = parsed(Form::Json, line).unwrap_err();
             assert_eq!((fault.text.as_str(), fault.hint.as_deref().unwrap_or_default()), (text, hint));
+        }
+    }
+
+    #[test]
+    fn tables_in_the_wrong_brackets_and_long_names_are_told_in_words() {
+        for (text, line, said, hint) in [
+            (
+                "[step]\ncommand = 'x'",
+                1,
+                "`[step]`: a list is expected here, and not a table",
+                "each step begins with [[step]]",
+            ),
+            (
+                "[[defaults]]\ncpus = 1\n[[step]]\ncommand = 'x'",
+                1,
+                "`[[defaults]]`: a table is expected here, and not a list",
+                "there is one table of defaults: [defaults]",
+            ),
+        ] {
+            let fault = parsed(Form::Toml, text).unwrap_err();
+            assert_eq!((fault.text.as_str(), fault.line, fault.hint.as_deref()), (said, line, Some(hint)));
+        }
+        let name = "n".repeat(5000);
+        let fault = parsed(Form::Json, &format!("\n{{\"name\": \"{name}\", \"command\": \"x\"}}")).unwrap_err();
+        let said = format!("f: line 2: name = \"{}...\" is too long: 5000 bytes", &name[..200]);
+        assert_eq!((fault.to_string(), fault.hint.unwrap()), (said, "at most 1024 bytes".to_owned()));
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_text() {
+        let json = "{\"name\": \"a\", \"command\": \"x\"}";
+        for text in ["x", json, "[[step]]\ncommand = 'x'"] {
+            let marked = format!("\u{feff}{text}");
+            let form = Form::of("steps", &marked);
+            assert_eq!(form, Form::of("steps", text));
+            assert_eq!(parsed(form, &marked).unwrap(), parsed(form, text).unwrap());
+        }
+        let text = |file: &str| Ok(if file == "l" { "\u{feff}1\n2\n" } else { "\u{feff}id\n1\n2\n" }.to_owned());
+        for values in ["v = { lines = 'l' } }\nname = '{v}'", "v = { csv = 'c' } }\nname = '{v.id}'"] {
+            let toml = format!("[[step]]\ncommand = 'x'\nforeach = {{ {values}");
+            let steps = parse(Form::Toml, "f", &toml, &text, &mut 0).unwrap();
+            assert_eq!(steps.iter().map(|step| &*step.name).collect::<Vec<_>>(), ["1", "2"]);
         }
     }
 

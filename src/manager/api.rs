@@ -1,5 +1,6 @@
 //! The manager's socket: lines in, lines out. A client that does not read is let go, and holds nobody up.
 
+use super::run::NO_TEXT;
 use crate::jobmgr::api::Event;
 use crate::model::ExitCode;
 use nix::sys::socket::{MsgFlags, send};
@@ -188,7 +189,14 @@ impl Client {
             None => 0,
         };
         let whole: Vec<u8> = self.incoming.drain(..end).collect();
-        let text = String::from_utf8_lossy(&whole);
-        text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
+        let mut lines = Vec::new();
+        for line in whole.split(|byte| *byte == b'\n') {
+            match std::str::from_utf8(line) {
+                Ok(text) if text.trim().is_empty() => {}
+                Ok(text) => lines.push(text.to_owned()),
+                Err(_) => self.push(&Event::Refused { error: format!("a line: {NO_TEXT}"), hint: None }),
+            }
+        }
+        lines
     }
 }

@@ -7,6 +7,7 @@
 
 mod api;
 mod client;
+pub mod hindsight;
 mod launches;
 mod link;
 mod past;
@@ -20,4 +21,4 @@ pub use client::{Client, begin, socket_path};
 pub use link::Identity;
 pub use process::manage;
 pub use progress::Manner;
-pub use run::{RunError, Setup, Source, check, step_within};
+pub use run::{RunError, Setup, Source, check, step_within, text_of};

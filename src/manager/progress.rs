@@ -28,6 +28,8 @@ pub struct Progress {
     told_percent: u64,
     told: Duration,
     began: Duration,
+    /// Steps that have ended under earlier managers.
+    before: u32,
 }
 
 impl Progress {
@@ -44,7 +46,20 @@ impl Progress {
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("rate", rate));
             bar
         });
-        Progress { manner, bar, told_percent: 0, told: now, began: now }
+        Progress { manner, bar, told_percent: 0, told: now, began: now, before: 0 }
+    }
+
+    /// The manager begins with this: what has ended already says nothing about its pace.
+    pub fn begin(&mut self, counts: &Counts, now: Duration) {
+        (self.before, self.began, self.told) = (counts.ended(), now, now);
+        let percent = percent(counts);
+        self.told_percent = percent - percent % EVERY_PERCENT;
+        if let Some(bar) = &self.bar {
+            bar.set_length(counts.all.into());
+            bar.set_position(counts.ended().into());
+            bar.tick();
+            bar.reset_eta();
+        }
     }
 
     /// A line of its own.
@@ -71,13 +86,11 @@ impl Progress {
             bar.set_message(words(counts));
             return;
         }
-        let percent = u64::from(counts.ended()) * 100 / u64::from(counts.all.max(1));
+        let percent = percent(counts);
         let is_time = percent >= self.told_percent + EVERY_PERCENT && now >= self.told + EVERY;
         if is_time && self.manner == Manner::Normal {
             (self.told_percent, self.told) = (percent - percent % EVERY_PERCENT, now);
-            let secs = now.saturating_sub(self.began).as_secs_f64();
-            let rate = f64::from(counts.ended()) / secs.max(1e-3);
-            let left = f64::from(counts.all - counts.ended()) / rate.max(1e-3);
+            let (rate, left) = self.pace(counts, now);
             self.say(&format!(
                 "{percent} % of {}: {}; {rate:.1} a second, {left:.0} s to go",
                 counts.all,
@@ -86,11 +99,22 @@ impl Progress {
         }
     }
 
+    /// Steps that have ended under this manager a second, and seconds until all have at this rate.
+    fn pace(&self, counts: &Counts, now: Duration) -> (f64, f64) {
+        let secs = now.saturating_sub(self.began).as_secs_f64();
+        let rate = f64::from(counts.ended().saturating_sub(self.before)) / secs.max(1e-3);
+        (rate, f64::from(counts.all - counts.ended()) / rate.max(1e-3))
+    }
+
     pub fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
+}
+
+fn percent(counts: &Counts) -> u64 {
+    u64::from(counts.ended()) * 100 / u64::from(counts.all.max(1))
 }
 
 /// `12 done, 2 running, 1 failed, 5 waiting`
@@ -103,4 +127,34 @@ pub fn words(counts: &Counts) -> String {
     }
     words.push(format!("{} waiting", counts.waiting()));
     words.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_earlier_managers_have_done_is_no_part_of_the_pace() {
+        let secs = Duration::from_secs;
+        let mut progress = Progress::new(Manner::Quiet, secs(5));
+        let counts = |ok| Counts { all: 1000, ok, ..Counts::default() };
+        progress.begin(&counts(900), secs(10));
+        assert_eq!(progress.pace(&counts(920), secs(20)), (2.0, 40.0));
+        assert_eq!((progress.told_percent, progress.told), (90, secs(10)), "it was told before");
+    }
+
+    #[test]
+    fn the_bar_of_a_terminal_takes_what_was_done_before_for_no_progress() {
+        let bar = ProgressBar::hidden();
+        let mut progress = Progress { bar: Some(bar.clone()), ..Progress::new(Manner::Quiet, Duration::ZERO) };
+        progress.begin(&Counts { all: 1_000_000, ok: 900_000, ..Counts::default() }, Duration::ZERO);
+        progress.show(&Counts { all: 1_000_000, ok: 900_001, ..Counts::default() }, Duration::ZERO);
+        assert_eq!((bar.position(), bar.length()), (900_001, Some(1_000_000)));
+        // A single one in a moment is soon a small rate; what was done before would be a large one for a minute.
+        let began = std::time::Instant::now();
+        while bar.per_sec() > 10_000.0 {
+            assert!(began.elapsed() < Duration::from_secs(10), "{}", bar.per_sec());
+            std::thread::yield_now();
+        }
+    }
 }

@@ -18,7 +18,7 @@ use crate::model::request::JobKind;
 use crate::model::tres::Allocation;
 use crate::model::{JobRequest, StepId, Tres};
 use crate::protocol::answer::ManagedJob;
-use crate::sys::{clock, proc};
+use crate::sys::{clock, proc, system};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -79,9 +79,22 @@ impl RunError {
     }
 }
 
+/// Why bytes are no steps.
+pub const NO_TEXT: &str = "it is no text in UTF-8";
+
+/// # Errors
+/// They are no text.
+pub fn text_of(bytes: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, NO_TEXT))
+}
+
+fn read_text(path: &Path) -> io::Result<String> {
+    text_of(std::fs::read(path)?)
+}
+
 /// Reads a file that a text names, from the manager's working directory.
 pub fn read_named(work_dir: &Path, name: &str) -> Result<String, String> {
-    std::fs::read_to_string(work_dir.join(name)).map_err(|e| e.to_string())
+    read_text(&work_dir.join(name)).map_err(|e| e.to_string())
 }
 
 /// A step that the graph does not take, as a fault of its text.
@@ -91,7 +104,7 @@ pub fn fault_of(file: &str, refused: Refused) -> Fault {
 
 fn steps_of(source: &Source, work_dir: &Path, last_number: &mut u32) -> Result<Vec<StepDef>, RunError> {
     let Source::File { name, path } = source else { return Ok(Vec::new()) };
-    let text = std::fs::read_to_string(path).map_err(RunError::file("read", path))?;
+    let text = read_text(path).map_err(RunError::file("read", path))?;
     let read = |named: &str| read_named(work_dir, named);
     language::parse(Form::of(name, &text), name, &text, &read, last_number).map_err(RunError::Text)
 }
@@ -119,7 +132,8 @@ pub fn check(
         ..Tres::ZERO
     };
     let whole = Allocation { tres, gpu_ids: (0..gpus).collect(), ..Allocation::default() };
-    let (mut core, count) = (Core::new(whole, Policy::default(), None), steps.len());
+    let policy = Policy { longest_word: Some(system::longest_word()), ..Policy::default() };
+    let (mut core, count) = (Core::new(whole, policy, None), steps.len());
     core.add(steps).map_err(|refused| RunError::Text(fault_of(name, refused)))?;
     Ok(count)
 }
@@ -149,6 +163,7 @@ pub fn run(mut setup: Setup, launcher: UnixStream, beginning: File) -> Result<u8
         warning: warning_of(request),
         most_running: setup.most_running,
         grace: Duration::from_millis(job.grace_ms),
+        longest_word: Some(system::longest_word()),
     };
     let mut core = Core::new(job.part.alloc.clone(), policy, job.part.end_us.map(Duration::from_micros));
     core.on_resources(job.part.alloc.clone(), job.part.owed);

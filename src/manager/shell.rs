@@ -84,6 +84,8 @@ pub struct Shell {
     /// Steps that earlier managers have brought to their end.
     ended_before: u32,
     lateness: Lateness,
+    /// What was said last of steps that ask for more than the job has.
+    told_too_large: Option<String>,
     /// Something went wrong that is no step's.
     is_faulty: bool,
     /// Nothing is left to do since then but to tell the daemon.
@@ -103,11 +105,12 @@ impl Shell {
         launches: Launches,
         api: Api,
         launcher: UnixStream,
-        progress: Progress,
+        mut progress: Progress,
         input: Option<Input>,
         numbers: (u32, u32),
     ) -> io::Result<Shell> {
         let ended_before = core.counts().ended();
+        progress.begin(&core.counts(), clock::monotonic());
         let signals = SignalFd::with_flags(&signals(), SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         Ok(Shell {
             identity,
@@ -135,6 +138,7 @@ impl Shell {
             goes_on: false,
             ended_before,
             lateness: Lateness::None,
+            told_too_large: None,
             is_faulty: false,
             idle_since: None,
         })
@@ -202,8 +206,10 @@ impl Shell {
     fn settle(&mut self, step: u32, fate: Fate) {
         let Some(entry) = self.core.entry(step) else { return };
         let name = entry.name.to_string();
-        if fate == Fate::Cancelled && entry.attempts == 0 {
-            self.journal.push(&Entry::Cancelled { name: name.clone() });
+        match fate {
+            Fate::Cancelled if entry.attempts == 0 => self.journal.push(&Entry::Cancelled { name: name.clone() }),
+            Fate::Skipped => self.journal.push(&Entry::Skipped { name: name.clone() }),
+            Fate::Ok | Fate::Failed | Fate::Cancelled => {}
         }
         let exit = match fate {
             Fate::Ok => ExitCode::OK,
@@ -454,6 +460,7 @@ impl Shell {
         let unused = (left.start, left.end.saturating_sub(left.start));
         let (job, client) = (self.identity.job, self.identity.client);
         self.link.send(&Request::LeaveSteps { job, client, unused });
+        self.core.unended().for_each(|name| self.journal.push(&Entry::Left { name: name.to_string() }));
         self.await_farewell();
         let _ = self.journal.write();
         self.api.close();

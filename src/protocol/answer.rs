@@ -95,6 +95,9 @@ pub enum Answer {
     SignalStep {
         step: Option<u32>,
         signal: Option<i32>,
+        /// The daemon does not know whether this step runs: the manager tells, by `StepSignalled`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ticket: Option<u64>,
     },
     /// For the manager of the job: tell what this step uses, by `StepMeasured`.
     MeasureStep {

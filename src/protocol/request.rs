@@ -98,6 +98,11 @@ pub enum Request {
         usage: Usage,
         pids: Vec<i32>,
     },
+    /// The answer to `SignalStep` with a ticket: whether this step runs. It has none.
+    StepSignalled {
+        ticket: u64,
+        runs: bool,
+    },
     BatchScript(JobId),
     /// The environment that a batch job was submitted with. Answered by `Script`.
     BatchEnv(JobId),
@@ -157,6 +162,7 @@ impl Request {
             Request::StepMeasured { .. } => ("RESPONSE_STEP_USAGE", 9011),
             Request::GiveBack { .. } => ("REQUEST_GIVE_BACK", 9012),
             Request::Watch => ("REQUEST_WATCH", 9013),
+            Request::StepSignalled { .. } => ("RESPONSE_STEP_SIGNALLED", 9014),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::model::change::Change;
 use crate::model::job::ClientProcess;
 use crate::model::resize::{ManagersPart, PartChange};
 use crate::model::tres::Allocation;
-use crate::model::{Job, JobId, JobState, Refusal, Step, StepId, Tres};
+use crate::model::{Job, JobId, JobRef, JobState, Refusal, Step, StepId, Tres};
 use std::time::Duration;
 
 /// Numbers that a manager may ask for at once.
@@ -89,6 +89,18 @@ impl Core {
     /// Whether this is a running step of the job's manager.
     pub fn is_managed_step(&self, id: JobId, step: StepId) -> bool {
         self.job(id).is_some_and(|job| job.steps.iter().any(|known| known.id == step && known.managed))
+    }
+
+    /// The jobs of which this may name a step that their managers have started, and not told of yet.
+    pub fn may_run_step(&self, sel: &JobRef) -> Vec<(JobId, u32)> {
+        let Some(StepId::Num(number)) = sel.step else { return Vec::new() };
+        let may_run = |id: &JobId| {
+            self.is_managed(*id)
+                && self.job(*id).is_some_and(|job| number < job.next_step)
+                && !self.has_live_step(*id, StepId::Num(number))
+        };
+        let jobs = self.resolve(&JobRef { step: None, ..sel.clone() });
+        jobs.into_iter().filter(may_run).map(|id| (id, number)).collect()
     }
 
     /// What the manager of a job has now; `None` where it has none.

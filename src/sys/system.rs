@@ -24,6 +24,11 @@ pub fn page_bytes() -> u64 {
     setting(SysconfVar::PAGE_SIZE, 4096)
 }
 
+/// The longest argument or variable that the kernel hands to a program, its final zero byte included (`MAX_ARG_STRLEN`).
+pub fn longest_word() -> usize {
+    usize::try_from(page_bytes().saturating_mul(32)).unwrap_or(usize::MAX)
+}
+
 /// Clock ticks of `/proc/<pid>/stat` in a second.
 pub fn ticks_per_sec() -> u64 {
     setting(SysconfVar::CLK_TCK, 100)

@@ -10,6 +10,9 @@ use crate::protocol::answer::Outcome;
 use crate::protocol::request::{CancelAsk, ControlAction};
 use crate::sched::{Cx, SignalTarget};
 use actix::prelude::*;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 impl Handler<ControlJobs> for SchedulerActor {
     type Result = ResponseFuture<Vec<Outcome>>;
@@ -52,11 +55,40 @@ impl Handler<CancelJobs> for SchedulerActor {
         // A job that is named and unknown is answered for; with a filter it only does not match.
         let is_named_only = ask.query == JobQuery::of(ask.query.jobs.clone());
         let targets = if is_named_only { ask.query.jobs.clone() } else { self.core.targets(&ask.query) };
-        let outcomes = targets.iter().map(|target| self.cancel_one(target, &ask, &mut cx)).collect();
+        let outcomes: Vec<Outcome> = targets.iter().map(|target| self.cancel_one(target, &ask, &mut cx)).collect();
+        let asked = self.ask_managers(&outcomes, ask.signal);
         let reply = self.answer_command(cx.out, outcomes, ask.signal.is_none());
         self.ask_round(ctx);
-        reply
+        if asked.is_empty() {
+            return reply;
+        }
+        Box::pin(async move {
+            let mut outcomes = reply.await;
+            for Asked { place, job, runs } in asked {
+                // One that stands still does it when it goes on. One that is gone has no steps.
+                if matches!(timeout(PATIENCE, runs).await, Ok(Ok(true)) | Err(_))
+                    && let Some(outcome) = outcomes.get_mut(place)
+                {
+                    match &mut outcome.result {
+                        Ok(jobs) => jobs.push(job),
+                        Err(_) => outcome.result = Ok(vec![job]),
+                    }
+                }
+            }
+            outcomes
+        })
     }
+}
+
+/// How long a manager has to say whether a step runs.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A manager was asked about a step of its job.
+struct Asked {
+    /// Of the outcome that depends on it.
+    place: usize,
+    job: JobId,
+    runs: oneshot::Receiver<bool>,
 }
 
 impl SchedulerActor {
@@ -96,6 +128,17 @@ impl SchedulerActor {
             }
         }
         Ok(running)
+    }
+
+    /// Has the steps signalled of which only their managers may know yet: they tell of starts some at a time.
+    fn ask_managers(&mut self, outcomes: &[Outcome], signal: Option<i32>) -> Vec<Asked> {
+        let mut asked = Vec::new();
+        for (place, outcome) in outcomes.iter().enumerate() {
+            for (job, step) in self.core.may_run_step(&outcome.target) {
+                asked.push(Asked { place, job, runs: self.managers.signal(job, step, signal) });
+            }
+        }
+        asked
     }
 
     fn cancel_one(&mut self, target: &JobRef, ask: &CancelAsk, cx: &mut Cx) -> Outcome {

@@ -23,6 +23,8 @@ pub(super) struct Managers {
     unheard: HashMap<JobId, Vec<Answer>>,
     /// Who waits to hear what a step uses.
     measured_for: HashMap<u64, (JobId, oneshot::Sender<StepUsage>)>,
+    /// Who waits to hear whether a step runs.
+    signalled_for: HashMap<u64, (JobId, oneshot::Sender<bool>)>,
     next_ticket: u64,
 }
 
@@ -42,7 +44,13 @@ impl Managers {
     pub(super) fn forget(&mut self, job: JobId) {
         self.news.remove(&job);
         self.unheard.remove(&job);
+        self.forget_askers(job);
+    }
+
+    /// Its manager tells nothing more.
+    fn forget_askers(&mut self, job: JobId) {
         self.measured_for.retain(|_, (of, _)| *of != job);
+        self.signalled_for.retain(|_, (of, _)| *of != job);
     }
 
     /// Asks what a step uses. The sender is dropped where nobody tells.
@@ -57,6 +65,20 @@ impl Managers {
         }
         measured
     }
+
+    /// Has a step signalled that its manager may not have told of yet, or ended where no signal is named. The sender is
+    /// dropped where nobody tells whether it runs.
+    pub(super) fn signal(&mut self, job: JobId, step: u32, signal: Option<i32>) -> oneshot::Receiver<bool> {
+        let (answer, signalled) = oneshot::channel();
+        if let Some(sender) = self.news.get(&job) {
+            self.next_ticket += 1;
+            let ticket = Some(self.next_ticket);
+            if sender.send(Answer::SignalStep { step: Some(step), signal, ticket }).is_ok() {
+                self.signalled_for.insert(self.next_ticket, (job, answer));
+            }
+        }
+        signalled
+    }
 }
 
 impl SchedulerActor {
@@ -67,7 +89,7 @@ impl SchedulerActor {
             return false;
         }
         let signal = matches!(cause, StopCause::Killed { .. }).then_some(libc::SIGKILL);
-        self.managers.tell(job, Answer::SignalStep { step: Some(number), signal });
+        self.managers.tell(job, Answer::SignalStep { step: Some(number), signal, ticket: None });
         true
     }
 
@@ -77,13 +99,14 @@ impl SchedulerActor {
         let has_managed = steps.iter().any(|step| step.managed);
         match target {
             SignalTarget::Step(StepId::Num(number)) if self.core.is_managed_step(job, StepId::Num(number)) => {
-                self.managers.tell(job, Answer::SignalStep { step: Some(number), signal: Some(signal) });
+                let (step, signal) = (Some(number), Some(signal));
+                self.managers.tell(job, Answer::SignalStep { step, signal, ticket: None });
                 true
             }
             SignalTarget::Steps if has_managed => {
                 let others: Vec<StepId> =
                     steps.iter().filter(|step| !step.managed && !step.state.is_terminal()).map(|s| s.id).collect();
-                self.managers.tell(job, Answer::SignalStep { step: None, signal: Some(signal) });
+                self.managers.tell(job, Answer::SignalStep { step: None, signal: Some(signal), ticket: None });
                 for step in others {
                     self.tell_runner(job, RunnerCommand::Signal { target: SignalTarget::Step(step), signal });
                 }
@@ -184,7 +207,7 @@ impl Handler<LeaveSteps> for SchedulerActor {
         let is_gone = m.unused.is_some() || self.managers.news.get(&m.job).is_none_or(|news| news.is_closed());
         if is_gone {
             self.managers.news.remove(&m.job);
-            self.managers.measured_for.retain(|_, (of, _)| *of != m.job);
+            self.managers.forget_askers(m.job);
             self.decide(ctx, |core, cx| core.manager_gone(m.job, m.client, m.unused, cx));
         }
     }
@@ -197,6 +220,17 @@ impl Handler<StepMeasured> for SchedulerActor {
         if let Some((_, asker)) = self.managers.measured_for.remove(&m.ticket) {
             // Whoever asked may have gone.
             let _ = asker.send(m.usage);
+        }
+    }
+}
+
+impl Handler<StepSignalled> for SchedulerActor {
+    type Result = ();
+
+    fn handle(&mut self, m: StepSignalled, _: &mut Self::Context) {
+        if let Some((_, asker)) = self.managers.signalled_for.remove(&m.ticket) {
+            // As above.
+            let _ = asker.send(m.runs);
         }
     }
 }

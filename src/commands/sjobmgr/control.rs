@@ -1,11 +1,15 @@
 //! What is asked of a manager that runs: wait, list, cancel, hold, release, top, status.
 
-use super::{answer, ask, connect};
+use super::{ask, connect, connect_to, job_meant, understood};
 use crate::args::error::CliError;
 use crate::args::origin::Origin;
-use crate::commands::{Done, output};
+use crate::commands::tasks::tell;
+use crate::commands::{Done, output, paths};
 use crate::jobmgr::api::{Ask, Event, Status};
 use crate::jobmgr::core::Row;
+use crate::manager::hindsight::{self, Known};
+use crate::manager::{Client, begin};
+use crate::model::{ExitCode, JobId};
 use std::fmt::Write;
 
 #[derive(Debug, clap::Args)]
@@ -48,25 +52,107 @@ fn unexpected(event: &Event) -> CliError {
     CliError::error(1, format!("the manager's answer makes no sense here: {event:?}"))
 }
 
+/// Who can tell of steps.
+enum Teller {
+    Manager(Client),
+    /// There is none any more: what stands in its journal.
+    Journal(Vec<Known>),
+}
+
+fn teller(job: JobId) -> Result<Teller, CliError> {
+    let no_manager = match connect_to(job) {
+        Ok(client) => return Ok(Teller::Manager(client)),
+        Err(error) => error,
+    };
+    let paths = paths()?;
+    let dir = paths.job_dir(job);
+    if !dir.exists() {
+        return Err(no_manager);
+    }
+    // One that is about to listen does so before the lock is free.
+    let _beginning = begin(&paths, job)
+        .map_err(|e| CliError::error(1, format!("the directory of job {job} cannot be used: {e}")))?;
+    if let Ok(client) = connect_to(job) {
+        return Ok(Teller::Manager(client));
+    }
+    let steps = hindsight::read(&dir)
+        .map_err(|e| CliError::error(1, format!("the journal of the steps of job {job} cannot be read: {e}")))?;
+    if steps.is_empty() { Err(no_manager) } else { Ok(Teller::Journal(steps)) }
+}
+
+/// The steps of these names and patterns; all, where there are none.
+fn named<'a>(steps: &'a [Known], names: &[String], job: JobId) -> Result<Vec<&'a Known>, CliError> {
+    if names.is_empty() {
+        return Ok(steps.iter().collect());
+    }
+    let mut found = Vec::new();
+    for name in names {
+        let matching = hindsight::matching(steps, name);
+        if matching.is_empty() {
+            let text = format!("no step of job {job} has the name {name:?}, and its manager has ended");
+            return Err(CliError::error(1, text).hint("sjobmgr list shows the names"));
+        }
+        found.extend(matching);
+    }
+    Ok(found)
+}
+
 /// The exit code is that of the worst of the steps.
 pub fn wait(args: &Names, origin: &Origin) -> Done {
-    let mut client = connect(args.job.jobid, origin)?;
-    let mut event = ask(&mut client, &Ask::Wait { names: args.names.clone() })?;
-    loop {
-        match event {
-            Event::Waited { exit_code } => return Ok(u8::try_from(exit_code).unwrap_or(1)),
-            _ => event = answer(&mut client)?,
-        }
+    let job = job_meant(args.job.jobid, origin)?;
+    match teller(job)? {
+        Teller::Manager(client) => wait_for(client, job, &args.names),
+        Teller::Journal(steps) => look_back(&steps, job, &args.names),
     }
 }
 
-pub fn list(args: &Names, origin: &Origin) -> Done {
-    let mut client = connect(args.job.jobid, origin)?;
-    match ask(&mut client, &Ask::List { names: args.names.clone() })? {
-        Event::List { steps } if args.job.json => print_json(&steps),
-        Event::List { steps } => output::print(&table(&steps)),
-        other => Err(unexpected(&other)),
+/// Waits until these steps have ended, or their manager has. The exit code.
+pub fn wait_for(mut client: Client, job: JobId, names: &[String]) -> Done {
+    let ask = Ask::Wait { names: names.to_vec() };
+    let mut event = client.ask(&ask).and_then(|()| client.next_event());
+    loop {
+        match event {
+            Ok(Some(Event::Waited { exit_code })) => return Ok(u8::try_from(exit_code).unwrap_or(1)),
+            Ok(Some(other)) => drop(understood(Ok(Some(other)))?),
+            // It has ended in the meantime.
+            Ok(None) | Err(_) => {
+                drop(client);
+                return match teller(job)? {
+                    Teller::Manager(client) => wait_for(client, job, names),
+                    Teller::Journal(steps) => look_back(&steps, job, names),
+                };
+            }
+        }
+        event = client.next_event();
     }
+}
+
+/// The exit code that a wait would have had.
+fn look_back(steps: &[Known], job: JobId, names: &[String]) -> Done {
+    let steps = named(steps, names, job)?;
+    let ends = steps.iter().filter_map(|step| step.end);
+    let worst = ends.fold(ExitCode::OK, |worst, (_, exit)| worst.worse(exit)).as_shell();
+    let left: Vec<&&Known> = steps.iter().filter(|step| step.end.is_none()).collect();
+    let code = u8::try_from(worst).unwrap_or(1);
+    let Some(first) = left.first() else { return Ok(code) };
+    let text =
+        format!("{} of {} steps have not run ({:?}): their manager has ended", left.len(), steps.len(), first.name);
+    Err(CliError::error(i32::from(code.max(1)), text).hint("sjobmgr run --resume FILE runs them"))
+}
+
+pub fn list(args: &Names, origin: &Origin) -> Done {
+    let job = job_meant(args.job.jobid, origin)?;
+    let rows: Vec<Row> = match teller(job)? {
+        Teller::Manager(mut client) => match ask(&mut client, &Ask::List { names: args.names.clone() })? {
+            Event::List { steps } => steps,
+            other => return Err(unexpected(&other)),
+        },
+        Teller::Journal(steps) => {
+            tell(&format!("sjobmgr: the manager of job {job} has ended: this is what its journal tells\n"));
+            named(&steps, &args.names, job)?.into_iter().map(Known::row).collect()
+        }
+    };
+    if args.job.json { print_json(&rows) } else { output::print(&table(&rows)) }
 }
 
 pub fn change(args: &SomeNames, origin: &Origin, change: Change) -> Done {
@@ -106,6 +192,7 @@ fn table(steps: &[Row]) -> String {
     let mut out = format!("{:width$} {:9} {:>8} {:>8} {:>5} REASON\n", "NAME", "STATE", "STEP", "PRIORITY", "TRIES");
     for Row { name, state, step, priority, attempts, reason } in steps {
         let step = step.map_or_else(String::new, |step| step.to_string());
+        let priority = priority.map_or_else(String::new, |priority| priority.to_string());
         let line = format!("{name:width$} {state:9} {step:>8} {priority:>8} {attempts:>5} {reason}");
         // Writing to a string does not fail.
         let _ = writeln!(out, "{}", line.trim_end());

@@ -100,12 +100,17 @@ fn change(job: &JobView, keys: Vec<Update>, origin: &Origin) -> Result<(), CliEr
     }
 }
 
+/// No job can ask for less memory: one that waits for CPUs alone asks for this.
+const LEAST_MB: u64 = 1;
+
 /// A job that waits for so much more.
 fn expand(job: &JobView, cpus: u32, mem_mb: u64, origin: &Origin) -> Result<(), CliError> {
     let mem = match job.request.mem {
         MemRequest::PerCpu(mb) => format!("--mem-per-cpu={mb}"),
         // A job has some memory of its own.
-        MemRequest::Default | MemRequest::PerNode(_) | MemRequest::PerGpu(_) => format!("--mem={}", mem_mb.max(1)),
+        MemRequest::Default | MemRequest::PerNode(_) | MemRequest::PerGpu(_) => {
+            format!("--mem={}", mem_mb.max(LEAST_MB))
+        }
     };
     let words = [
         "sbatch".to_owned(),
@@ -134,7 +139,8 @@ fn show(id: JobId, origin: &Origin) -> Done {
     for one in waiting.iter().filter(|one| one.run.state == JobState::Pending) {
         let start = time::instant_or(one.expected_start, "N/A", &ctx);
         let (cpus, mem_mb, why) = (one.tres.cpus, one.tres.mem_mb, one.run.reason.name());
-        let _ = writeln!(out, "   ExpandedBy={} CPUs=+{cpus} Mem=+{mem_mb}M Reason={why} StartTime={start}", one.id);
+        let mem = if mem_mb > LEAST_MB { format!(" Mem=+{mem_mb}M") } else { String::new() };
+        let _ = writeln!(out, "   ExpandedBy={} CPUs=+{cpus}{mem} Reason={why} StartTime={start}", one.id);
     }
     output::print(&out)
 }

@@ -1,5 +1,6 @@
 //! `sjobmgr run`: the manager itself within a job, a job that runs one outside of any.
 
+use super::control::wait_for;
 use super::{answer, own_job, understood};
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
@@ -8,13 +9,14 @@ use crate::commands::{Done, output, paths, sbatch};
 use crate::jobmgr::api::{Ask, Event};
 use crate::jobmgr::def::OnFailure;
 use crate::manager::{
-    Client, Identity, Manner, RunError, Setup, Source, begin, check, manage, socket_path, step_within,
+    Client, Identity, Manner, RunError, Setup, Source, begin, check, manage, socket_path, step_within, text_of,
 };
 use crate::model::JobId;
 use crate::spec::mem;
 use crate::sys::paths::Paths;
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -108,7 +110,7 @@ pub fn run(args: &RunArgs, origin: &Origin) -> Done {
             return become_manager(args, origin, (paths, job), beginning);
         };
         drop(beginning);
-        if let Some(code) = hand_over(args, origin, first)? {
+        if let Some(code) = hand_over(args, origin, job, first)? {
             return Ok(code);
         }
     }
@@ -166,17 +168,19 @@ fn is_ending(manager: &mut Client) -> bool {
 }
 
 /// The manager that runs in this job takes the steps, and this process waits for them. `None`: it has ended, and took none.
-fn hand_over(args: &RunArgs, origin: &Origin, mut manager: Client) -> Result<Option<u8>, CliError> {
+fn hand_over(args: &RunArgs, origin: &Origin, job: JobId, mut manager: Client) -> Result<Option<u8>, CliError> {
     if is_ending(&mut manager) {
         return Ok(wait_for_end(manager));
     }
     tell("sjobmgr: a manager runs in this job already: it takes the steps\n");
-    let text = match args.file.as_str() {
-        "-" => std::io::read_to_string(std::io::stdin()),
-        name => std::fs::read_to_string(origin.absolute(name)),
+    let mut bytes = Vec::new();
+    let read = match args.file.as_str() {
+        "-" => std::io::stdin().lock().read_to_end(&mut bytes),
+        name => File::open(origin.absolute(name)).and_then(|mut file| file.read_to_end(&mut bytes)),
     };
-    let text = text.map_err(|e| CliError::error(1, format!("could not read {}: {e}", args.file)))?;
-    let gone = |e: std::io::Error| CliError::error(1, format!("the manager cannot be asked: {e}"));
+    let text = read
+        .and_then(|_| text_of(bytes))
+        .map_err(|e| CliError::error(1, format!("could not read {}: {e}", args.file)))?;
     let dir = origin.cwd.to_string_lossy().into_owned();
     let ask = Ask::Submit { file: args.file.clone(), text, dir };
     let mut event = match manager.ask(&ask).and_then(|()| manager.next_event()) {
@@ -192,8 +196,7 @@ fn hand_over(args: &RunArgs, origin: &Origin, mut manager: Client) -> Result<Opt
         match event {
             Event::Accepted { name } => names.push(name),
             Event::Changed { .. } if names.is_empty() => return Ok(Some(0)),
-            Event::Changed { .. } => manager.ask(&Ask::Wait { names: names.clone() }).map_err(gone)?,
-            Event::Waited { exit_code } => return Ok(Some(u8::try_from(exit_code).unwrap_or(1))),
+            Event::Changed { .. } => return wait_for(manager, job, &names).map(Some),
             _ => {}
         }
         event = answer(&mut manager)?;
@@ -207,13 +210,35 @@ fn wait_for_end(mut manager: Client) -> Option<u8> {
     None
 }
 
+/// The name by which a job can read a file later, which this process can read now.
+///
+/// # Errors
+/// There is none: it is a pipe, say, as of the shell's `<(command)`.
+fn lasting(named: &str, path: &str) -> Result<String, CliError> {
+    let unusable = |what: &str| {
+        CliError::error(1, format!("{named} is {what}: the job that is submitted could not read it"))
+            .hint("write the steps into a file, or call sjobmgr within a job: sbatch, salloc")
+    };
+    // Whatever else is wrong with it is told by who reads it.
+    let Ok(found) = std::fs::metadata(path) else { return Ok(path.to_owned()) };
+    if !found.is_file() && !found.is_dir() {
+        return Err(unusable("no regular file"));
+    }
+    // What descriptors of this process are called is nothing to others: /dev/stdin, /proc/self/fd/3.
+    if !["/dev/", "/proc/"].iter().any(|dir| path.starts_with(dir)) {
+        return Ok(path.to_owned());
+    }
+    let real = std::fs::canonicalize(path).map_err(|_| unusable("a file without a name"))?;
+    real.into_os_string().into_string().map_err(|_| unusable("a file whose name is no text in UTF-8"))
+}
+
 /// A job of its own that runs this command.
 fn submit(args: &RunArgs, origin: &Origin) -> Done {
     if args.file == "-" {
         let text = "this is not within a job, and standard input cannot go with one that is submitted";
         return Err(CliError::error(1, text).hint("name a file, or call sjobmgr within a job: sbatch, salloc"));
     }
-    let file = origin.absolute(&args.file);
+    let file = lasting(&args.file, &origin.absolute(&args.file))?;
     let (cpus, mem_mb, gpus) = args.job.size();
     if check(&source(args, origin), &origin.cwd, cpus, mem_mb, gpus).map_err(why_not)? == 0 {
         return Err(CliError::error(1, format!("{}: there is no step in it: no job is submitted", args.file)));

@@ -1,10 +1,11 @@
 //! `sjobmgr submit`: a step for the manager that runs in this job, with srun's options.
 
-use super::{answer, ask, connect};
+use super::control::wait_for;
+use super::{ask, connect_to, job_meant};
 use crate::args::error::CliError;
 use crate::args::origin::Origin;
 use crate::commands::{Done, output};
-use crate::jobmgr::api::{Ask, Event};
+use crate::jobmgr::api::Event;
 use serde::Serialize;
 
 /// One step, as the manager's socket takes it.
@@ -76,7 +77,8 @@ pub struct SubmitArgs {
 
 /// Prints the name of the step.
 pub fn run(args: &SubmitArgs, origin: &Origin) -> Done {
-    let mut client = connect(args.jobid, origin)?;
+    let job = job_meant(args.jobid, origin)?;
+    let mut client = connect_to(job)?;
     let dir = origin.absolute(args.dir.as_deref().unwrap_or("."));
     let event = ask(&mut client, &SubmitArgs { dir: Some(dir), ..args.clone() })?;
     let Event::Accepted { name } = event else {
@@ -86,11 +88,5 @@ pub fn run(args: &SubmitArgs, origin: &Origin) -> Done {
     if !args.wait {
         return Ok(0);
     }
-    let mut event = ask(&mut client, &Ask::Wait { names: vec![name] })?;
-    loop {
-        match event {
-            Event::Waited { exit_code } => return Ok(u8::try_from(exit_code).unwrap_or(1)),
-            _ => event = answer(&mut client)?,
-        }
-    }
+    wait_for(client, job, &[name])
 }

@@ -26,6 +26,8 @@ pub enum Stopped {
     User,
     /// The manager ends, or the job does: the step is to be run again by the next manager.
     Halt,
+    /// It could not be written down that it was about to start: it did not.
+    Unstarted,
     /// What it runs on is out of use: it is to be run again elsewhere.
     Moved,
 }
@@ -68,10 +70,14 @@ impl Core {
         }
         let state = Core::state_of(exit, stopped);
         let is_interrupted = match stopped {
-            Some(Stopped::Halt) => state == JobState::Cancelled,
+            Some(Stopped::Halt | Stopped::Unstarted) => state == JobState::Cancelled,
             Some(Stopped::Moved) => state == JobState::NodeFail,
             Some(Stopped::Limit | Stopped::User) | None => false,
         };
+        if is_interrupted && stopped == Some(Stopped::Halt) {
+            // This manager does not run it again.
+            self.count_exit(exit, Fate::Cancelled);
+        }
         let entry = self.steps.get_mut(step as usize)?;
         if is_interrupted {
             entry.phase = Phase::Waiting;

@@ -94,7 +94,7 @@ impl Core {
     /// A step that was to be launched is not: it waits again.
     pub fn call_off(&mut self, number: u32, now: Duration) {
         if let Some(attempt) = self.running.get_mut(&number) {
-            attempt.stopped = Some(Stopped::Halt);
+            attempt.stopped = Some(Stopped::Unstarted);
             self.on_ended(number, ExitCode::signal(SIGKILL), now);
         }
     }

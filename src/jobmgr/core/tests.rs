@@ -130,6 +130,50 @@ fn a_failed_step_is_tried_again_after_a_wait_that_doubles() {
 }
 
 #[test]
+fn a_step_that_was_called_off_has_no_exit_code() {
+    let mut scene = Scene::new(1, r#"step = [{ name = "a", command = "x" }]"#);
+    scene.starts();
+    scene.core.drain();
+    scene.core.call_off(0, scene.now);
+    assert_eq!((scene.row("a").0.as_str(), scene.core.counts().waiting()), ("PENDING", 1));
+    assert_eq!((scene.core.entry(0).unwrap().attempts, scene.core.worst()), (0, ExitCode::OK));
+}
+
+#[test]
+fn what_no_program_could_be_started_with_is_refused() {
+    let policy = Policy { longest_word: Some(100), ..Policy::default() };
+    let mut core = Core::new(cpus(1), policy, None);
+    let mut last = 0;
+    let mut add = |text: &str| {
+        let defs = parse(Form::Json, "scene", text, &|_| Err("no files here".to_owned()), &mut last).unwrap();
+        core.add(defs).map_err(|refused| (refused.line, refused.text))
+    };
+    let word = |count: usize| "x".repeat(count);
+    // A line without anything for a shell to do is several words.
+    let short = [word(99), format!("{} {}", word(99), word(99)), format!("{};", word(98))];
+    for command in short {
+        add(&serde_json::json!({"command": command}).to_string()).unwrap();
+        add(&serde_json::json!({"command": ["a", command.split(' ').next()]}).to_string()).unwrap();
+    }
+    let long = [
+        serde_json::json!(word(100)),
+        serde_json::json!(["a", word(100)]),
+        serde_json::json!(format!("{};", word(99))),
+    ];
+    for command in long {
+        let text = format!("\n{}", serde_json::json!({"name": "b", "command": command}));
+        assert_eq!(add(&text), Err((2, "step \"b\": a word of its command of 100 bytes is too long".to_owned())));
+    }
+    let many = serde_json::json!({"name": "b", "command": vec![word(99); MOST_BYTES / 100 + 1]}).to_string();
+    let bytes = (MOST_BYTES / 100 + 1) * 100;
+    assert_eq!(add(&many), Err((1, format!("step \"b\": a command of {bytes} bytes is too long"))));
+    let variable =
+        |count: usize| serde_json::json!({"name": "b", "command": "a", "env": {"A": word(count)}}).to_string();
+    assert_eq!(add(&variable(98)), Err((1, "step \"b\": a variable (env) of 100 bytes is too long".to_owned())));
+    add(&variable(97)).unwrap();
+}
+
+#[test]
 fn what_follows_a_failure_is_what_was_asked_for() {
     let text = |on_failure: &str| {
         format!(
@@ -198,6 +242,7 @@ fn a_step_that_ends_with_the_manager_is_run_again_by_the_next() {
     let end = scene.core.on_ended(1, ExitCode::OK, scene.now).unwrap();
     assert_eq!((end.state, end.is_interrupted), (JobState::Completed, false));
     assert!(scene.core.is_over(scene.now));
+    assert_eq!(scene.core.worst(), ExitCode::signal(15), "the exit code tells what its record does");
     assert_eq!((scene.core.counts().ok, scene.core.counts().waiting()), (1, 1));
 }
 

@@ -14,7 +14,9 @@ pub struct Row {
     /// The number of the step of the job, while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<u32>,
-    pub priority: i64,
+    /// While there is a manager that may start it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i64>,
     pub attempts: u32,
     /// What it waits for.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -34,7 +36,7 @@ impl Core {
             name: entry.name.to_string(),
             state: state.to_owned(),
             step: number,
-            priority: entry.priority,
+            priority: Some(entry.priority),
             attempts: entry.attempts,
             reason: self.reason(step, entry, now),
         })

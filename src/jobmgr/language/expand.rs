@@ -1,9 +1,10 @@
 //! From what was written to steps: values understood, `foreach` carried out, names made.
 
-use super::foreach::{Row, fill, rows};
+use super::foreach::{Braces, Row, check_braces, fill, rows};
 use super::spec::{RetrySpec, Scalar, StepSpec, Words};
 use super::{Fault, ReadFile, Wrong};
 use crate::jobmgr::def::{After, Ask, Command, OnFailure, Retry, Settings, StepDef, Wanted, Warning};
+use crate::spec::error::shown;
 use crate::spec::{mem, signal, suggest, time};
 use std::collections::HashSet;
 use std::str::FromStr;
@@ -51,6 +52,7 @@ impl<'a> Expander<'a> {
             let text = format!("name = {name:?}: all steps of a foreach would have this name");
             return Err(refuse(Wrong::new("name", text, "put a name of foreach into it, in braces")));
         }
+        check_texts(&spec, combinations.first().map_or(&[][..], Vec::as_slice)).map_err(refuse)?;
         let line = line_of("");
         let number = number.max(self.last_number.saturating_add(1));
         *self.last_number = number;
@@ -81,11 +83,42 @@ impl<'a> Expander<'a> {
     }
 }
 
+/// Looks whether all braces are somebody's. The names of all rows are those of the first.
+fn check_texts(spec: &StepSpec, row: &[(String, String)]) -> Result<(), Wrong> {
+    let known: Vec<&str> = row.iter().map(|(name, _)| name.as_str()).collect();
+    let all = |words: &Option<Words>| match words {
+        None => Vec::new(),
+        Some(Words::One(word)) => vec![word.clone()],
+        Some(Words::Many(words)) => words.clone(),
+    };
+    check_braces("name", spec.name.as_deref().unwrap_or_default(), &known, Braces::Wrong)?;
+    // Without foreach they are nothing special.
+    if known.is_empty() {
+        return Ok(());
+    }
+    for word in all(&spec.after) {
+        check_braces("after", &word, &known, Braces::Wrong)?;
+    }
+    let files = [("dir", &spec.dir), ("stdin", &spec.stdin), ("stdout", &spec.stdout), ("stderr", &spec.stderr)];
+    for (key, text) in files {
+        check_braces(key, text.as_deref().unwrap_or_default(), &known, Braces::Wrong)?;
+    }
+    for word in all(&spec.command) {
+        check_braces("command", &word, &known, Braces::OfShell)?;
+    }
+    spec.env.values().try_for_each(|Scalar(value)| check_braces("env", value, &known, Braces::OfShell))
+}
+
 fn check_name(name: &str) -> Result<(), Wrong> {
-    let hint = "letters, digits and most signs; no control character, comma, colon, * or ?";
+    let refuse = |text: String, hint: &str| Err(Wrong::new("name", text, hint));
+    if name.len() > MAX_NAME {
+        let text = format!("name = \"{}\" is too long: {} bytes", shown(name), name.len());
+        return refuse(text, &format!("at most {MAX_NAME} bytes"));
+    }
     let is_bad = |c: char| c.is_control() || matches!(c, ',' | ':' | '*' | '?');
-    if name.is_empty() || name.len() > MAX_NAME || name.contains(is_bad) {
-        return Err(Wrong::new("name", format!("name = {name:?} is no name of a step"), hint));
+    if name.is_empty() || name.contains(is_bad) {
+        let hint = "letters, digits and most signs; no control character, comma, colon, * or ?";
+        return refuse(format!("name = {name:?} is no name of a step"), hint);
     }
     Ok(())
 }

@@ -2,9 +2,9 @@
 //! combination of several.
 
 use super::spec::Scalar;
-use super::{ReadFile, Wrong};
+use super::{ReadFile, Wrong, unmarked};
 use crate::model::array::MAX_TASK_ID;
-use crate::spec::array;
+use crate::spec::{array, suggest};
 use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
@@ -99,9 +99,10 @@ pub fn rows(foreach: &Foreach, read: ReadFile) -> Result<Vec<Row>, Wrong> {
 fn rows_of(name: &str, values: &Values, read: ReadFile) -> Result<Vec<Row>, Wrong> {
     let one = |value: String| vec![(name.to_owned(), value)];
     let text_of = |file: &str| {
-        read(file).map_err(|why| {
+        let text = read(file).map_err(|why| {
             Wrong::new("foreach", format!("foreach: {name}: {file}: {why}"), "name a file that can be read")
-        })
+        })?;
+        Ok::<_, Wrong>(unmarked(&text).to_owned())
     };
     Ok(match values {
         Values::List(list) => list.iter().map(|value| one(value.0.clone())).collect(),
@@ -142,6 +143,46 @@ fn csv_rows(name: &str, file: &str, text: &str) -> Result<Vec<Row>, Wrong> {
     Ok(rows)
 }
 
+/// What braces without a value of foreach may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Braces {
+    /// A slip: nothing else reads this text.
+    Wrong,
+    /// The shell's, or those of awk and the like. A name that is nearly one of foreach is a slip here as well.
+    OfShell,
+}
+
+/// Refuses braces that a value of foreach was to stand in, and none does. `known` is what it has values for.
+///
+/// # Errors
+/// The first such braces.
+pub fn check_braces(key: &'static str, text: &str, known: &[&str], braces: Braces) -> Result<(), Wrong> {
+    for (at, _) in text.match_indices('{') {
+        let Some((word, _)) = text[at + 1..].split_once('}') else { break };
+        let is_shells = text[..at].ends_with('$') && braces == Braces::OfShell;
+        if known.contains(&word) || is_shells {
+            continue;
+        }
+        let of_row = word.split_once('.').filter(|(row, _)| known.contains(row));
+        let is_name = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '-'));
+        let is_near = || is_name && suggest::nearest(word, known.iter().copied()).is_some();
+        if braces == Braces::OfShell && of_row.is_none() && !is_near() {
+            continue;
+        }
+        let shown = format!("{{{}}}", crate::spec::error::shown(word));
+        let text = format!("{key}: {shown} stands for nothing");
+        let mut hint = match known {
+            [] => "this step has no foreach: add one, or take the braces out".to_owned(),
+            known => suggest::one_of("names of foreach", word, known.iter().copied()),
+        };
+        if braces == Braces::OfShell {
+            hint.push_str(&format!(" (with blanks, {{ {word} }}, it is left as it is)"));
+        }
+        return Err(Wrong::new(key, text, hint));
+    }
+    Ok(())
+}
+
 /// `{name}` replaced by what it stands for. Everything else in braces stays as it is, for the shell or awk.
 pub fn fill(text: &str, row: &[(String, String)]) -> String {
     let mut out = String::with_capacity(text.len());
@@ -165,4 +206,39 @@ pub fn fill(text: &str, row: &[(String, String)]) -> String {
     }
     out.push_str(rest);
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_that_no_value_stands_in_are_a_slip_where_no_shell_reads_them() {
+        let hint = |text: &str, braces| {
+            let checked = check_braces("name", text, &["rate", "row", "row.id", "n"], braces);
+            checked.err().map(|wrong| (wrong.text, wrong.hint.unwrap_or_default()))
+        };
+        let wrong = |word: &str, hint: &str| Some((format!("name: {word} stands for nothing"), hint.to_owned()));
+        assert_eq!(hint("fit-{rate}-{n}-{row.id}", Braces::Wrong), None);
+        assert_eq!(hint("fit-{rat}", Braces::Wrong), wrong("{rat}", "did you mean rate?"));
+        assert_eq!(hint("{n}{m}", Braces::Wrong), wrong("{m}", "names of foreach: rate, row, row.id, n"));
+        assert_eq!(hint("x{}", Braces::Wrong), wrong("{}", "names of foreach: rate, row, row.id, n"));
+        assert_eq!(hint("{a b", Braces::Wrong), None);
+        for text in
+            ["awk '{print}'", "echo {a,b} {1..3} ${rat} ${x:-{n}}", "f() { rat; }", "{}", "{m}", "{n.x", "{ rat }"]
+        {
+            assert_eq!(hint(text, Braces::OfShell), None, "{text}");
+        }
+        let blank = |word: &str| format!(" (with blanks, {{ {word} }}, it is left as it is)");
+        assert_eq!(
+            hint("fit {n} {rat}", Braces::OfShell),
+            wrong("{rat}", &format!("did you mean rate?{}", blank("rat")))
+        );
+        assert_eq!(
+            hint("fit {row.no}", Braces::OfShell),
+            wrong("{row.no}", &format!("did you mean row.id?{}", blank("row.no")))
+        );
+        let none = check_braces("name", "fit-{n}", &[], Braces::Wrong).unwrap_err();
+        assert_eq!(none.hint.unwrap(), "this step has no foreach: add one, or take the braces out");
+    }
 }

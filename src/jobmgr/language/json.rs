@@ -2,7 +2,7 @@
 
 use super::expand::Expander;
 use super::spec::StepSpec;
-use super::{Fault, Wrong, describe};
+use super::{Fault, Wrong, in_words};
 
 /// # Errors
 /// A line is no step.
@@ -21,13 +21,14 @@ pub fn parse_line(line: &str, number: u32, expander: &mut Expander) -> Result<()
     let hint = || Some("each line is one object: {\"command\": \"…\"}".to_owned());
     // A list of values would pass for a step without keys.
     if line.trim_start().starts_with('[') {
-        return Err(Wrong { key: "", text: "a list".to_owned(), hint: hint() }.at(expander.file, number));
+        let text = "an object is expected here, and not a list".to_owned();
+        return Err(Wrong { key: "", text, hint: hint() }.at(expander.file, number));
     }
     let spec: StepSpec = serde_json::from_str(line).map_err(|error| {
         let message = error.to_string();
         // The place within the line follows: ` at line 1 column 7`.
         let (message, place) = message.rsplit_once(" at line 1 column ").unwrap_or((&message, ""));
-        let (text, near) = describe(message);
+        let (text, near) = in_words(message, "an object");
         let text = if place.is_empty() { text } else { format!("column {place}: {text}") };
         let hint = if error.is_data() { near } else { hint() };
         Wrong { key: "", text, hint }.at(expander.file, number)

@@ -2,7 +2,8 @@
 
 use super::expand::Expander;
 use super::spec::StepSpec;
-use super::{Fault, Wrong, describe};
+use super::{Fault, Wrong, in_words};
+use crate::spec::error::shown;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -19,12 +20,17 @@ struct Document {
 /// The text is no TOML, has other keys, or one of its values makes no sense.
 pub fn parse(text: &str, expander: &mut Expander) -> Result<(), Fault> {
     let document: Document = toml::from_str(text).map_err(|error| {
-        let (message, hint) = describe(error.message());
+        let (message, hint) = in_words(error.message(), "a table");
         let line = error.span().map_or(0, |span| line_at(text, span.start));
         // Of what kind a value is says little without its key.
-        let written =
-            text.lines().nth((line as usize).saturating_sub(1)).filter(|_| message.starts_with("invalid type"));
-        let message = written.map_or_else(|| message.clone(), |written| format!("`{}`: {message}", written.trim()));
+        let written = text.lines().nth((line as usize).saturating_sub(1)).map(str::trim);
+        let is_of_value = ["invalid type", "invalid value"].iter().any(|kind| error.message().starts_with(kind));
+        let written = written.filter(|_| is_of_value);
+        let (message, hint) = match written.and_then(brackets) {
+            Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
+            None => (message, hint),
+        };
+        let message = written.map_or_else(|| message.clone(), |written| format!("`{}`: {message}", shown(written)));
         Wrong { key: "", text: message, hint }.at(expander.file, line)
     })?;
     for (step, number) in document.step.into_iter().zip(1u32..) {
@@ -33,6 +39,17 @@ pub fn parse(text: &str, expander: &mut Expander) -> Result<(), Fault> {
         expander.add(spec, number, &|key| line_of_key(text, span.clone(), key))?;
     }
     Ok(())
+}
+
+/// A table in brackets that are those of the other kind of table.
+fn brackets(line: &str) -> Option<(&'static str, &'static str)> {
+    match line {
+        "[step]" => Some(("a list is expected here, and not a table", "each step begins with [[step]]")),
+        "[[defaults]]" => {
+            Some(("a table is expected here, and not a list", "there is one table of defaults: [defaults]"))
+        }
+        _ => None,
+    }
 }
 
 fn line_at(text: &str, at: usize) -> u32 {

@@ -5,10 +5,11 @@ use crate::jobmgr::api::{Ask, Event, Status};
 use crate::jobmgr::core::{Halt, Phase};
 use crate::jobmgr::def::Settings;
 use crate::jobmgr::language::expand::Expander;
-use crate::jobmgr::language::{Fault, Form, json, parse};
+use crate::jobmgr::language::{Fault, Form, in_words, json, parse, unmarked};
 use crate::manager::api::Waiting;
-use crate::manager::run::{fault_of, read_named};
+use crate::manager::run::{NO_TEXT, fault_of, read_named};
 use crate::model::ExitCode;
+use crate::spec::suggest;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -23,6 +24,9 @@ pub struct Input {
     lines: u32,
 }
 
+/// What may be asked for.
+const REQUESTS: [&str; 9] = ["watch", "submit", "list", "status", "wait", "cancel", "hold", "release", "top"];
+
 /// Of steps that would never run.
 fn too_late() -> Event {
     Event::Refused {
@@ -34,6 +38,10 @@ fn too_late() -> Event {
 /// What a client is told of it: the place says nothing to it.
 fn refusal(fault: Fault) -> Event {
     Event::Refused { error: fault.text, hint: fault.hint }
+}
+
+fn no_text(file: &str, line: u32) -> Fault {
+    Fault { file: file.to_owned(), line, text: NO_TEXT.to_owned(), hint: None }
 }
 
 impl Shell {
@@ -57,24 +65,28 @@ impl Shell {
         let is_stream = matches!(input.form, Some(Form::Lines | Form::Json));
         if let Some(form) = input.form.filter(|_| is_end || is_stream) {
             let whole: Vec<u8> = input.text.drain(..end).collect();
-            self.take_input(&String::from_utf8_lossy(&whole), form, &mut input.lines);
+            self.take_input(&whole, form, &mut input.lines);
         }
         if !is_end {
             self.input = Some(input);
         }
     }
 
-    fn take_input(&mut self, text: &str, form: Form, lines: &mut u32) {
+    fn take_input(&mut self, bytes: &[u8], form: Form, lines: &mut u32) {
+        const FILE: &str = "standard input";
         if form == Form::Toml {
             let work_dir = self.work_dir.clone();
             let read = |name: &str| read_named(&work_dir, name);
-            let steps = parse(form, "standard input", text, &read, &mut self.last_number);
-            let added = steps.and_then(|steps| self.core.add(steps).map_err(|r| fault_of("standard input", r)));
+            let text = std::str::from_utf8(bytes).map_err(|_| no_text(FILE, 0));
+            let steps = text.and_then(|text| parse(form, FILE, text, &read, &mut self.last_number));
+            let added = steps.and_then(|steps| self.core.add(steps).map_err(|r| fault_of(FILE, r)));
             return added.map_or_else(|fault| self.refuse_input(&fault), drop);
         }
-        for line in text.lines() {
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             *lines = lines.saturating_add(1);
-            if let Err(fault) = self.take_line(line, form, *lines, "standard input", None) {
+            let text = std::str::from_utf8(line).map_err(|_| no_text(FILE, *lines));
+            let text = text.map(|text| if *lines == 1 { unmarked(text) } else { text });
+            if let Err(fault) = text.and_then(|text| self.take_line(text, form, *lines, FILE, None)) {
                 self.refuse_input(&fault);
             }
         }
@@ -157,8 +169,16 @@ impl Shell {
         match serde_json::from_str(line) {
             Ok(ask) => self.answer(id, ask, now),
             Err(e) => {
-                let hint = "requests: watch, submit, list, status, wait, cancel, hold, release, top";
-                self.api.tell(id, &Event::Refused { error: e.to_string(), hint: Some(hint.to_owned()) });
+                let message = e.to_string();
+                let message = message.rsplit_once(" at line ").map_or(&*message, |(message, _)| message);
+                let unknown = message.strip_prefix("unknown variant `").and_then(|rest| rest.split_once('`'));
+                let (error, hint) = match unknown {
+                    Some((word, _)) => {
+                        (format!("unknown request {word:?}"), Some(suggest::one_of("requests", word, REQUESTS)))
+                    }
+                    None => in_words(message, "an object"),
+                };
+                self.api.tell(id, &Event::Refused { error, hint });
             }
         }
     }

@@ -68,8 +68,14 @@ impl Shell {
             }
             Answer::PartsOut { parts, why } => self.on_parts_out(parts, why, now),
             Answer::ManagerChanged { part, why } => self.on_part(*part, Some(why)),
-            Answer::SignalStep { step: Some(number), signal } => self.core.signal(number, signal, now),
-            Answer::SignalStep { step: None, signal } => {
+            Answer::SignalStep { step: Some(number), signal, ticket } => {
+                let runs = self.core.attempt(number).is_some();
+                self.core.signal(number, signal, now);
+                if let Some(ticket) = ticket {
+                    self.link.send(&Request::StepSignalled { ticket, runs });
+                }
+            }
+            Answer::SignalStep { step: None, signal, .. } => {
                 let numbers: Vec<u32> = self.core.running().map(|(number, _)| number).collect();
                 numbers.into_iter().for_each(|number| self.core.signal(number, signal, now));
             }
@@ -113,14 +119,20 @@ impl Shell {
     }
 
     /// Some steps wait now for what the job had and has no more.
-    fn tell_too_large(&self) {
-        let Some((count, first)) = self.core.too_large() else { return };
-        let lack = self.core.resources().too_little_for(&first.settings.ask);
-        self.progress.say(&format!(
-            "{count} steps wait until the job is larger again (sjobmgr resize), or they are cancelled (sjobmgr cancel): \
-             step {:?} {lack}",
-            first.name
-        ));
+    fn tell_too_large(&mut self) {
+        let words = self.core.too_large().map(|(count, first)| {
+            let lack = self.core.resources().too_little_for(&first.settings.ask);
+            format!(
+                "{count} steps wait until the job is larger again (sjobmgr resize), or they are cancelled (sjobmgr \
+                 cancel): step {:?} {lack}",
+                first.name
+            )
+        });
+        // The job shrinks in several steps.
+        if words != self.told_too_large {
+            words.iter().for_each(|words| self.progress.say(words));
+            self.told_too_large = words;
+        }
     }
 
     /// What no step uses goes back, if the job is to have less.

@@ -1,0 +1,239 @@
+//! What is known of steps after the end of their manager: what its journal tells.
+
+use crate::exec::step_journal::{self, Entry, Past};
+use crate::jobmgr::core::{Fate, Row};
+use crate::model::{ExitCode, JobState, StepId};
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::Path;
+use wildmatch::WildMatch;
+
+const SIGKILL: i32 = 9;
+
+/// A step as its manager has left it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Known {
+    pub name: String,
+    pub attempts: u32,
+    /// How it came to its end, and the exit code; `None`: it has not run, or is to be run again.
+    pub end: Option<(Fate, ExitCode)>,
+}
+
+impl Known {
+    /// As `sjobmgr list` shows it.
+    pub fn row(&self) -> Row {
+        let (state, reason) = match self.end {
+            Some((fate, _)) => (fate.name(), ""),
+            None => ("PENDING", "NoManager: sjobmgr run --resume FILE runs it"),
+        };
+        Row {
+            name: self.name.clone(),
+            state: state.to_owned(),
+            step: None,
+            priority: None,
+            attempts: self.attempts,
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+/// What the managers of the last run of a job knew of their steps, each as it was last, in the order in which they were
+/// heard of. Nothing where there was no manager.
+///
+/// # Errors
+/// The journal cannot be read.
+pub fn read(job_dir: &Path) -> io::Result<Vec<Known>> {
+    let Some(path) = step_journal::last(job_dir) else { return Ok(Vec::new()) };
+    Ok(of_entries(&step_journal::read(&path)?))
+}
+
+/// The steps of this name or pattern.
+pub fn matching<'a>(steps: &'a [Known], pattern: &str) -> Vec<&'a Known> {
+    let wild = WildMatch::new(pattern);
+    steps.iter().filter(|step| step.name == pattern || wild.matches(&step.name)).collect()
+}
+
+/// As a manager would tell it that waits for the end of the step.
+fn end_of(state: JobState, exit: ExitCode) -> (Fate, ExitCode) {
+    let not_well = if exit.is_success() { ExitCode::status(1) } else { exit };
+    match state {
+        JobState::Completed => (Fate::Ok, ExitCode::OK),
+        JobState::Cancelled => (Fate::Cancelled, not_well),
+        _ => (Fate::Failed, not_well),
+    }
+}
+
+fn end_of_past(past: &Past) -> Option<(Fate, ExitCode)> {
+    match past.last {
+        Some((state, exit)) => Some(end_of(state, exit)),
+        None => past.lost.then_some((Fate::Failed, ExitCode::signal(SIGKILL))),
+    }
+}
+
+/// Of several runs of one name the last counts.
+#[derive(Default)]
+struct Reader {
+    steps: Vec<Known>,
+    places: HashMap<String, usize>,
+    /// Where the steps with these numbers stand.
+    running: BTreeMap<u32, usize>,
+    /// Where the steps of the file that is run now begin anew.
+    anew: Vec<bool>,
+}
+
+impl Reader {
+    fn place(&mut self, name: &str) -> usize {
+        if let Some(place) = self.places.get(name) {
+            return *place;
+        }
+        self.places.insert(name.to_owned(), self.steps.len());
+        self.steps.push(Known { name: name.to_owned(), attempts: 0, end: None });
+        self.anew.push(false);
+        self.steps.len() - 1
+    }
+
+    fn read(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Head { resumed: false, .. } => self.anew.fill(true),
+            Entry::Head { resumed: true, .. } | Entry::Delivered { .. } => {}
+            Entry::Before { name, past } => {
+                let place = self.place(name);
+                self.anew[place] = false;
+                self.steps[place] = Known { name: name.clone(), attempts: past.attempts, end: end_of_past(past) };
+            }
+            Entry::Start(step) => {
+                let place = self.place(&step.name);
+                if std::mem::take(&mut self.anew[place]) {
+                    self.steps[place].attempts = 0;
+                }
+                self.steps[place].attempts += 1;
+                // Nobody has seen the end of one that has no other.
+                self.steps[place].end = Some((Fate::Failed, ExitCode::signal(SIGKILL)));
+                if let StepId::Num(number) = step.id {
+                    self.running.insert(number, place);
+                }
+            }
+            Entry::End(end) => {
+                if let Some(place) = self.running.remove(&end.step) {
+                    let step = &mut self.steps[place];
+                    step.end = (!end.interrupted).then(|| end_of(end.state, end.exit));
+                    step.attempts -= u32::from(end.interrupted);
+                }
+            }
+            Entry::Cancelled { name } => self.set_end(name, Some((Fate::Cancelled, ExitCode::status(1)))),
+            Entry::Skipped { name } => self.set_end(name, Some((Fate::Skipped, ExitCode::status(1)))),
+            Entry::Left { name } => self.set_end(name, None),
+        }
+    }
+
+    fn set_end(&mut self, name: &str, end: Option<(Fate, ExitCode)>) {
+        let place = self.place(name);
+        if std::mem::take(&mut self.anew[place]) {
+            self.steps[place].attempts = 0;
+        }
+        self.steps[place].end = end;
+    }
+}
+
+fn of_entries(entries: &[Entry]) -> Vec<Known> {
+    let mut reader = Reader::default();
+    entries.iter().for_each(|entry| reader.read(entry));
+    reader.steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::step_journal::StepEnd;
+    use crate::jobmgr::def::Command;
+    use crate::model::tres::{Allocation, Usage};
+    use crate::model::{JobId, Timestamp, Tres};
+
+    fn head(file: &str, resumed: bool) -> Entry {
+        Entry::Head { job: JobId(1), run: 0, file: file.to_owned(), resumed }
+    }
+
+    fn start(number: u32, name: &str) -> Entry {
+        let text = format!("[[step]]\nname = '{name}'\ncommand = 'x'");
+        let tres = Tres { cpus: 1, ..Tres::ZERO };
+        let whole = Allocation { tres, ..Allocation::default() };
+        let mut core = crate::jobmgr::core::Core::new(whole, Default::default(), None);
+        let read = |_: &str| Err(String::new());
+        let form = crate::jobmgr::language::Form::Toml;
+        core.add(crate::jobmgr::language::parse(form, "f", &text, &read, &mut 0).unwrap()).unwrap();
+        let entry = core.entry(0).unwrap();
+        assert_eq!(entry.command, Command::Shell("x".into()));
+        let record = crate::manager::launches::record(entry, number, Allocation::default(), Timestamp(0));
+        Entry::Start(Box::new(record))
+    }
+
+    fn end(step: u32, state: JobState, exit: ExitCode, interrupted: bool) -> Entry {
+        let (start, end) = (Timestamp(0), Timestamp(1));
+        Entry::End(StepEnd { step, state, exit, usage: Usage::default(), start, end, interrupted })
+    }
+
+    fn name(name: &str) -> String {
+        name.to_owned()
+    }
+
+    #[test]
+    fn the_journal_tells_of_each_step_as_it_was_last() {
+        let bad = ExitCode::status(3);
+        let entries = [
+            head("f", false),
+            start(0, "well"),
+            start(1, "again"),
+            end(0, JobState::Completed, ExitCode::OK, false),
+            end(1, JobState::Failed, bad, false),
+            start(2, "again"),
+            end(2, JobState::Timeout, ExitCode::OK, false),
+            start(3, "moved"),
+            end(3, JobState::NodeFail, ExitCode::signal(15), true),
+            Entry::Cancelled { name: name("never") },
+            Entry::Skipped { name: name("hopeless") },
+            start(4, "lost"),
+            start(5, "stopped"),
+            end(5, JobState::Cancelled, ExitCode::signal(15), false),
+            start(6, "backs-off"),
+            end(6, JobState::Failed, bad, false),
+            Entry::Left { name: name("moved") },
+            Entry::Left { name: name("backs-off") },
+            Entry::Left { name: name("waits") },
+        ];
+        let one = ExitCode::status(1);
+        let known = |name: &str, attempts, end| Known { name: name.to_owned(), attempts, end };
+        let expected = [
+            known("well", 1, Some((Fate::Ok, ExitCode::OK))),
+            known("again", 2, Some((Fate::Failed, one))),
+            known("moved", 0, None),
+            known("never", 0, Some((Fate::Cancelled, one))),
+            known("hopeless", 0, Some((Fate::Skipped, one))),
+            known("lost", 1, Some((Fate::Failed, ExitCode::signal(9)))),
+            known("stopped", 1, Some((Fate::Cancelled, ExitCode::signal(15)))),
+            known("backs-off", 1, None),
+            known("waits", 0, None),
+        ];
+        assert_eq!(of_entries(&entries), expected);
+        let names = |pattern: &str| -> Vec<String> {
+            matching(&expected, pattern).into_iter().map(|step| step.name.clone()).collect()
+        };
+        assert_eq!(names("w*"), ["well", "waits"]);
+        assert_eq!((names("lost"), names("los")), (vec![name("lost")], vec![]));
+        // The next manager goes on with it, and another file has a step of one of these names.
+        let past = Past { command: name("x"), attempts: 1, last: Some((JobState::Failed, bad)), lost: false };
+        let more = [
+            head("f", true),
+            Entry::Before { name: name("backs-off"), past },
+            start(7, "backs-off"),
+            end(7, JobState::Completed, ExitCode::OK, false),
+            head("g", false),
+            start(8, "again"),
+            end(8, JobState::Completed, ExitCode::OK, false),
+        ];
+        let all = of_entries(&[&entries[..], &more].concat());
+        let of = |wanted: &str| all.iter().find(|step| step.name == wanted).unwrap();
+        assert_eq!(*of("backs-off"), known("backs-off", 2, Some((Fate::Ok, ExitCode::OK))));
+        assert_eq!(*of("again"), known("again", 1, Some((Fate::Ok, ExitCode::OK))));
+        assert_eq!(all.len(), expected.len());
+    }
+}
