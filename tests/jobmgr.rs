@@ -129,7 +129,7 @@ fn what_became_of_steps_is_told_after_the_end_of_their_manager() {
          NAME  STATE         STEP PRIORITY TRIES REASON\nbad-2 {:<9} {:>8} {:>8} {:>5}\n\
          well 0\nbad-* 2\nhopeless 1\n\
          sjobmgr: error: 1 of 1 steps have not run {left}\nlate 1\n\
-         sjobmgr: error: no step of job {job} has the name \"nosuch\", and its manager has ended\n  \
+         sjobmgr: error: the journal of job {job} has no step \"nosuch\", and its manager has ended\n  \
          hint: sjobmgr list shows the names\nnosuch 1\n\
          sjobmgr: error: 1 of 6 steps have not run {left}\n2\n",
         "FAILED", "", "", 1
@@ -419,6 +419,8 @@ fn names_that_are_made_are_nobody_elses_and_a_shells_brackets_are_a_shells() {
     let mut names: Vec<String> = steps(&slotd, job).into_iter().map(|step| step[1].clone()).collect();
     names.sort();
     assert_eq!(names, ["sh-1", "sh-4", "sh-5", "sh-7", "sh-8", "sjobmgr-3", "true-6"]);
+    let refused = slotd.sh("sjobmgr run --resume - < more").fails(1);
+    assert!(refused.stderr.starts_with("sjobmgr: error: standard input has no name to go on with\n"), "{refused:?}");
     let piped = manage(&slotd, "-Q -j 0 - < more");
     assert_eq!(code(&slotd, piped), "code 0", "{}", slotd.output(piped));
     assert_eq!(

@@ -18,6 +18,7 @@ use crate::manager::{Client, socket_path};
 use crate::model::JobId;
 use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
+use std::io::ErrorKind;
 
 /// This command in the table of all.
 pub const ENTRY: Entry = Entry { applet: APPLET, define, run: main, page: &texts::SJOBMGR };
@@ -127,7 +128,12 @@ fn job_meant(named: Option<u32>, origin: &Origin) -> Result<JobId, CliError> {
 /// No manager runs in the job.
 fn connect_to(job: JobId) -> Result<Client, CliError> {
     Client::open(&socket_path(&paths()?, job)).map_err(|e| {
-        CliError::error(1, format!("no manager runs in job {job}: {e}"))
+        let why = match e.kind() {
+            // There is no such socket, or nobody behind it.
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => String::new(),
+            _ => format!(": {e}"),
+        };
+        CliError::error(1, format!("no manager runs in job {job}{why}"))
             .hint("start one within the job: sjobmgr run FILE")
     })
 }

@@ -89,7 +89,7 @@ fn named<'a>(steps: &'a [Known], names: &[String], job: JobId) -> Result<Vec<&'a
     for name in names {
         let matching = hindsight::matching(steps, name);
         if matching.is_empty() {
-            let text = format!("no step of job {job} has the name {name:?}, and its manager has ended");
+            let text = format!("the journal of job {job} has no step {name:?}, and its manager has ended");
             return Err(CliError::error(1, text).hint("sjobmgr list shows the names"));
         }
         found.extend(matching);

@@ -101,6 +101,10 @@ impl JobArgs {
 }
 
 pub fn run(args: &RunArgs, origin: &Origin) -> Done {
+    if args.file == "-" && (args.resume || args.resume_failed) {
+        return Err(CliError::error(1, "standard input has no name to go on with")
+            .hint("write the steps into a file: sjobmgr run --resume FILE"));
+    }
     let Some(job) = own_job(origin) else { return submit(args, origin) };
     let paths = paths()?;
     loop {

@@ -33,9 +33,9 @@ impl<'de> Deserialize<'de> for Values {
         #[derive(Deserialize)]
         #[serde(rename_all = "lowercase")]
         enum Source {
-            Lines(String),
-            Csv(String),
-            Range(String),
+            Lines,
+            Csv,
+            Range,
         }
 
         struct Reader;
@@ -59,11 +59,18 @@ impl<'de> Deserialize<'de> for Values {
                 Ok(Values::List(values))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Values, A::Error> {
-                Ok(match Source::deserialize(de::value::MapAccessDeserializer::new(map))? {
-                    Source::Lines(file) => Values::Lines(file),
-                    Source::Csv(file) => Values::Csv(file),
-                    Source::Range(range) => Values::Range(range),
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Values, A::Error> {
+                let one = "one of lines, csv and range is expected here";
+                let Some((source, text)) = map.next_entry()? else {
+                    return Err(de::Error::custom(format_args!("{one}, and not nothing")));
+                };
+                if map.next_key::<Source>()?.is_some() {
+                    return Err(de::Error::custom(format_args!("{one}, and not two of them")));
+                }
+                Ok(match source {
+                    Source::Lines => Values::Lines(text),
+                    Source::Csv => Values::Csv(text),
+                    Source::Range => Values::Range(text),
                 })
             }
         }

@@ -13,10 +13,10 @@ pub fn in_words(message: &str, table: &str) -> (String, Option<String>) {
         let known: Vec<&str> = rest.split('`').skip(3).step_by(2).collect();
         return (format!("unknown key {word:?}"), Some(suggest::one_of("keys", &word, known)));
     }
-    if let Some(key) = message.strip_prefix("missing field ").and_then(|rest| quoted(rest)) {
+    if let Some(key) = message.strip_prefix("missing field ").and_then(quoted) {
         return (format!("the key {key:?} is missing"), None);
     }
-    if let Some(key) = message.strip_prefix("duplicate field ").and_then(|rest| quoted(rest)) {
+    if let Some(key) = message.strip_prefix("duplicate field ").and_then(quoted) {
         return (format!("the key {key:?} stands there twice"), Some("leave one of them out".to_owned()));
     }
     let wrong = ["invalid type: ", "invalid value: "].into_iter().find_map(|start| message.strip_prefix(start));
@@ -34,7 +34,6 @@ fn expected<'a>(wanted: &'a str, table: &'a str) -> &'a str {
         "a map" | "an object" => table,
         "a boolean" => "true or false",
         "u32" => "a whole number from 0",
-        "enum" | "map with a single key" => "one of lines, csv and range",
         other => other,
     }
 }
@@ -100,7 +99,13 @@ mod tests {
                 "a whole number from 0 is expected here, and not the text \"a, expected b\"",
             ),
             (r#"{"dir": "a", "dir": "b"}"#, "the key \"dir\" stands there twice"),
-            (r#"{"foreach": {"n": {}}}"#, "one of lines, csv and range is expected here, and not an object"),
+            (r#"{"foreach": {"n": {}}}"#, "one of lines, csv and range is expected here, and not nothing"),
+            (
+                r#"{"foreach": {"n": {"lines": "a", "csv": "b"}}}"#,
+                "one of lines, csv and range is expected here, and not two of them",
+            ),
+            (r#"{"foreach": {"n": {"lines": 5}}}"#, "a text is expected here, and not the number 5"),
+            (r#"{"foreach": {"n": {"line": "a"}}}"#, "unknown key \"line\""),
             (r#"{"dir": "#, "the line ends where a value is expected"),
             (r#"{"dir": "a"#, "the line ends within a text: its closing quote is missing"),
             (r#"{"dir": "a"} x"#, "something follows the object"),
