@@ -73,7 +73,9 @@ fn a_job_that_ended_is_told_of_with_its_cause_and_its_last_lines() {
     slotd.line(&format!("scancel {never}")).ok();
     let never = why(&slotd, never);
     assert!(never.contains("and never ran.") && never.contains(" cancelled it."), "{never}");
-    let tasks = ends(&["-a", "1-4"], "test $SLURM_ARRAY_TASK_ID = 2");
+    let array = slotd.wrap(&["-a", "1-4"], "test $SLURM_ARRAY_TASK_ID = 2");
+    slotd.wait_array(array, 4);
+    let tasks = why(&slotd, array);
     let lines: Vec<&str> = tasks.lines().filter(|line| line.contains("So did")).collect();
     assert_eq!(lines.len(), 1, "{tasks}");
     assert!(lines[0].ends_with("[3-4]."), "{tasks}");

@@ -23,9 +23,8 @@ enum Asked {
     Live(BTreeSet<JobId>),
     /// What became of these.
     Ended(BTreeSet<JobId>),
-    Details(BTreeSet<JobId>),
-    /// Of one job alone, of which the daemon tells more.
-    One(JobId),
+    /// Of those in sight, or of one job alone, of which the daemon tells more.
+    Details,
     Usage,
 }
 
@@ -37,9 +36,9 @@ pub struct Link {
     asked: Option<Asked>,
     /// The whole picture, as it comes in.
     coming: Picture,
-    /// Records of which the details are those of now.
+    /// Records of which the details are those of now, or asked for.
     fresh: BTreeSet<JobId>,
-    /// The job whose own answer is that of now.
+    /// The job whose own answer is that of now, or asked for.
     fresh_one: Option<JobId>,
     /// Jobs may wait for other reasons than before.
     reasons_due: bool,
@@ -131,11 +130,15 @@ impl Link {
         if !stale.is_empty() {
             let jobs = stale.iter().map(|id| named(picture, *id)).collect();
             let query = JobQuery { without_paths: true, without_steps: true, ..JobQuery::of(jobs) };
-            return Some((Asked::Details(stale), Request::Jobs(query)));
+            // What changes from now on, before the answer comes, makes them stale again.
+            self.fresh.extend(stale);
+            return Some((Asked::Details, Request::Jobs(query)));
         }
         if let Some(id) = looks.chosen.filter(|id| self.fresh_one != Some(*id)) {
             let query = JobQuery { expected_starts: true, blockers: true, ..JobQuery::of(vec![named(picture, id)]) };
-            return Some((Asked::One(id), Request::Jobs(query)));
+            self.fresh_one = Some(id);
+            self.fresh.insert(id);
+            return Some((Asked::Details, Request::Jobs(query)));
         }
         if std::mem::take(&mut self.usage_due) {
             let is_running = |id: &&JobId| picture.jobs.get(id).is_some_and(|job| job.run.state == JobState::Running);
@@ -194,18 +197,7 @@ impl Link {
                     ids.iter().for_each(|id| picture.drop(*id));
                 }
             }
-            Some(Asked::Details(ids)) => {
-                picture.take_details(list);
-                if is_last {
-                    self.fresh.append(ids);
-                }
-            }
-            Some(Asked::One(id)) => {
-                let id = *id;
-                picture.take_details(list);
-                self.fresh_one = Some(id);
-                self.fresh.insert(id);
-            }
+            Some(Asked::Details) => picture.take_details(list),
             Some(Asked::Node | Asked::Usage) | None => {}
         }
     }
