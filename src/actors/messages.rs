@@ -69,9 +69,9 @@ pub struct FoundJobs {
     pub next: Option<JobId>,
 }
 
-/// The running steps of these jobs with their present use, and their processes.
+/// The running steps of these jobs with their present use, and what their watchers told.
 #[derive(Message)]
-#[rtype(result = "(JobList, Vec<(StepKey, Vec<i32>)>)")]
+#[rtype(result = "(JobList, Vec<(StepKey, StepUsage)>)")]
 pub struct QueryUsage(pub UsageAsk);
 
 #[derive(Message)]

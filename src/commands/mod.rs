@@ -36,6 +36,7 @@ mod needless;
 mod output;
 pub mod pages;
 mod pids;
+mod report;
 mod retry;
 mod run;
 pub mod sacct;

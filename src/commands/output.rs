@@ -4,6 +4,7 @@ use super::Done;
 use crate::args::error::{CliError, Mark};
 use crate::args::options::{DataVersion, Machine};
 use crate::args::origin::Origin;
+use crate::client::terminal;
 use crate::model::Timestamp;
 use crate::render::json;
 use crate::render::size::Units;
@@ -13,6 +14,7 @@ use crate::spec::suggest;
 use clap::Args;
 use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -59,6 +61,17 @@ pub fn units(ctx: &mut Ctx, units: Option<char>, no_convert: bool) {
 /// `SLOTD_OUTPUT=slurm`: Slurm's columns where no format is asked for.
 pub fn default_columns(origin: &Origin) -> Columns {
     if origin.var("SLOTD_OUTPUT") == Some("slurm") { Columns::Slurm } else { Columns::Own }
+}
+
+/// Whether the user's terminal has more letters than those of ASCII, by the locale.
+pub fn is_utf8(origin: &Origin) -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(|name| origin.nonempty(name));
+    locale.is_some_and(|name| name.to_ascii_lowercase().replace('-', "").contains("utf8"))
+}
+
+/// How wide lines on standard output may be: as wide as the terminal, or as most are where it is none.
+pub fn columns() -> u16 {
+    terminal::window(io::stdout().as_fd()).map_or(80, |size| size.ws_col)
 }
 
 /// `-i/--iterate`: again and again, an empty line after each, until a signal ends it; once without it. A failure is told,

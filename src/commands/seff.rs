@@ -1,6 +1,7 @@
 //! `seff`: how much of what a job asked for it used.
 
 use super::output::{self, ctx};
+use super::sstat::series_of;
 use super::{Done, Entry, ask, origin, sacct, unexpected};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
@@ -14,7 +15,8 @@ use crate::model::view::JobView;
 use crate::model::{JobRef, JobState};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{Request, UsageAsk};
-use crate::render::seff;
+use crate::render::{Ctx, seff};
+use crate::screen::plot;
 use crate::spec;
 use crate::spec::error::shown;
 use clap::Args;
@@ -45,6 +47,9 @@ pub struct Seff {
     /// Print the version
     #[arg(short = 'v', long)]
     pub version: bool,
+    /// Plot what the jobs used over time, as is done of one job on a terminal
+    #[arg(long)]
+    pub plot: bool,
     /// Print the values that the shares are worked out from
     #[arg(short, long)]
     pub debug: bool,
@@ -106,6 +111,9 @@ fn carry_out(args: &Seff, origin: &Origin) -> Done {
             text.push_str(&seff::debug(view, &usage, &ctx));
         }
         text.push_str(&seff::print(view, &usage, &ctx));
+        if args.plot || (ctx.is_terminal && list.jobs.len() == 1) {
+            text.push_str(&plotted(view, origin, &ctx)?);
+        }
     }
     output::print(&text)?;
     let known = |wanted: &JobRef| list.jobs.iter().any(|view| names_record(wanted, view.id, &view.role));
@@ -113,6 +121,12 @@ fn carry_out(args: &Seff, origin: &Origin) -> Done {
         return Ok(0);
     }
     Err(CliError::new(Mark::Bare, NOT_FOUND.into(), "Job not found."))
+}
+
+/// What a job used over time; nothing where nothing is known of that.
+fn plotted(view: &JobView, origin: &Origin, ctx: &Ctx) -> Result<String, CliError> {
+    let steps = series_of(std::slice::from_ref(view))?;
+    Ok(plot::text(view, &steps, output::columns(), !output::is_utf8(origin), ctx))
 }
 
 /// The steps that are over as they were recorded, the others as they are measured now.

@@ -11,12 +11,14 @@ use crate::args::origin::Origin;
 use crate::args::value::{job_or_step, value};
 use crate::commands::pages::texts;
 use crate::model::JobRef;
-use crate::model::view::JobList;
+use crate::model::query::{JobQuery, names_record};
+use crate::model::series::StepSeries;
+use crate::model::view::{JobList, JobView};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{Request, UsageAsk};
 use crate::render::field::helpformat;
-use crate::render::pids;
 use crate::render::sacct::{Options, Rows, Sacct, View, parse as layout, print};
+use crate::render::{json, pids, series};
 use clap::Args;
 use std::ffi::OsString;
 
@@ -64,6 +66,12 @@ pub struct Sstat {
     /// The processes of the steps
     #[arg(short = 'i', long)]
     pub pidformat: bool,
+    /// What the steps used over time: a line for each span; of a job that has ended, too
+    #[arg(long)]
+    pub series: bool,
+    /// With --series: print a document for programs
+    #[arg(long)]
+    pub json: bool,
     /// Jobs and steps, where -j does not name them
     #[arg(value_name = "JOBS")]
     pub operands: Vec<String>,
@@ -75,6 +83,9 @@ pub fn parse(argv: &[OsString], origin: &Origin) -> Result<Sstat, CliError> {
     let (args, _) = reader.finish::<Sstat>(origin, &[])?;
     if args.jobs.is_empty() && !args.helpformat {
         return Err(CliError::error(1, "No jobs given: sstat -j <job>[.<step>]"));
+    }
+    if args.json && !args.series {
+        return Err(CliError::error(1, "--json goes with --series alone").hint("sacct --json tells what steps used"));
     }
     Ok(args)
 }
@@ -89,6 +100,9 @@ pub fn run(argv: &[OsString]) -> Done {
         [] => View::Sstat.layout(output::default_columns(&origin)),
         fields => layout(&fields.join(",")).map_err(format_error)?,
     };
+    if args.series {
+        return over_time(&args, &origin);
+    }
     let request = Request::Usage(UsageAsk { steps: args.jobs.clone(), all_steps: args.allsteps });
     let (list, processes) = match ask(&request, &[])?.0 {
         Answer::Usage { list, processes } => (list, processes),
@@ -103,6 +117,41 @@ pub fn run(argv: &[OsString]) -> Done {
     }
     let options = Options { layout, header, parsable, rows: Rows::Steps, ..Options::default() };
     output::print(&print(&list.jobs, &options, &ctx))
+}
+
+/// What steps used over time: of a job that is named without a step, all that it has had.
+fn over_time(args: &Sstat, origin: &Origin) -> Done {
+    let query = JobQuery { without_paths: true, ..JobQuery::of(args.jobs.clone()) };
+    let list = match ask(&Request::Accounting(query), &[])?.0 {
+        Answer::Jobs(list) => list,
+        other => return Err(unexpected(&other)),
+    };
+    let mut steps = series_of(&list.jobs)?;
+    let means = |wanted: &JobRef, one: &StepSeries| {
+        let view = list.jobs.iter().find(|view| view.id == one.step.job);
+        let is_job = view.is_some_and(|view| names_record(wanted, view.id, &view.role));
+        is_job && wanted.step.is_none_or(|step| step == one.step.step)
+    };
+    steps.retain(|one| args.jobs.iter().any(|wanted| means(wanted, one)));
+    for wanted in args.jobs.iter().filter(|wanted| !steps.iter().any(|one| means(wanted, one))) {
+        let why = format!("nothing is known of {wanted} over time: it has not started, or was over at once");
+        output::tell("sstat", &CliError::error(0, why));
+    }
+    if args.json {
+        return output::print(&json::text(&series::json(&steps)));
+    }
+    let mut ctx = ctx(origin, list.now);
+    output::units(&mut ctx, None, args.noconvert);
+    output::print(&series::print(&steps, !args.noheader, args.lines.separator("|"), &ctx))
+}
+
+/// What the steps of these jobs used over time, by the start of the step.
+pub fn series_of(jobs: &[JobView]) -> Result<Vec<StepSeries>, CliError> {
+    let named = jobs.iter().map(|view| view.own_ref()).collect();
+    match ask(&Request::OverTime(named), &[])?.0 {
+        Answer::OverTime(steps) => Ok(steps),
+        other => Err(unexpected(&other)),
+    }
 }
 
 /// As with Slurm a job without running steps is a line on standard error and no failure.

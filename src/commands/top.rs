@@ -54,9 +54,7 @@ pub fn run(_: &TopArgs) -> Done {
     let origin = origin();
     let mut ctx = output::ctx(&origin, now());
     ctx.is_terminal = true;
-    let has_letters = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(|name| origin.nonempty(name));
-    let is_utf8 = has_letters.is_some_and(|name| name.to_ascii_lowercase().replace('-', "").contains("utf8"));
-    let theme = Theme { colour: origin.nonempty("NO_COLOR").is_none(), ascii: !is_utf8 };
+    let theme = Theme { colour: origin.nonempty("NO_COLOR").is_none(), ascii: !output::is_utf8(&origin) };
     let top = Top {
         screen: Screen::new(ctx, theme, Words { signal: signal_text, user: user_name }, size),
         terminal,

@@ -219,6 +219,7 @@ impl Session {
             Request::Jobs(query) => return self.jobs(query).await,
             Request::Accounting(query) => return self.accounting(query).await,
             Request::Usage(ask) => return self.usage(ask).await,
+            Request::OverTime(jobs) => return self.over_time(jobs).await,
             Request::Node => plain(Answer::Node(Box::new(hub.scheduler.send(QueryNode).await?))),
             Request::Config => plain(Answer::Config(hub.config.borrow().clone())),
             Request::Reconfigure => return self.reconfigure().await,

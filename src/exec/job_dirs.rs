@@ -5,7 +5,8 @@
 use crate::exec::job_files::{self, SCRIPT};
 use crate::exec::{LaunchError, adopt, launch_spec};
 use crate::model::exit::Trace;
-use crate::model::{Job, JobId, StepId};
+use crate::model::series::StepSeries;
+use crate::model::{Job, JobId, StepId, StepKey};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -107,6 +108,23 @@ fn record_of(name: &str) -> Option<StepId> {
     if name == "exit_status" { Some(StepId::Batch) } else { name.strip_suffix(".exit")?.parse().ok() }
 }
 
+/// What the steps that have ended used over time: those of this run of the job, or of the last one that has a record. A step
+/// that was over before it was looked at is not among them.
+pub fn over_time(job_dir: &Path, job: JobId, run: Option<u32>) -> Vec<StepSeries> {
+    let Ok(entries) = fs::read_dir(job_dir) else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let read = |step| Some((step, job_files::read_series(job_dir, step)?));
+    let found: Vec<_> = names.filter_map(|name| read(record_of(&name)?)).collect();
+    let run = run.or_else(|| found.iter().map(|(_, (run, ..))| *run).max());
+    let mut all: Vec<StepSeries> = found
+        .into_iter()
+        .filter(|(_, (of, _, series))| Some(*of) == run && !series.is_empty())
+        .map(|(step, (_, start, series))| StepSeries { step: StepKey { job, step }, start, series })
+        .collect();
+    all.sort_by_key(|one| one.step.step);
+    all
+}
+
 /// Whether the job was launched, in this run or an earlier one.
 pub fn was_launched(job_dir: &Path) -> bool {
     job_dir.join(JOB).exists() || launch_spec::exit_path(job_dir, StepId::Batch).exists()
@@ -178,7 +196,8 @@ pub fn forget_launch(job_dir: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::exec::LaunchSpec;
-    use crate::model::{ExitCode, ExitRecord};
+    use crate::model::series::{Series, Span};
+    use crate::model::{ExitCode, ExitRecord, Timestamp};
 
     #[test]
     fn numbers_are_those_that_a_job_can_have() {
@@ -219,14 +238,50 @@ mod tests {
         let spec =
             |job| LaunchSpec { job_dir: dir.path().to_owned(), job: Some(Box::new(job)), ..LaunchSpec::default() };
         assert!(!was_launched(dir.path()));
-        job_files::write_record(&spec(run(0)), &ExitRecord::default()).unwrap();
+        job_files::write_record(&spec(run(0)), &ExitRecord::default(), &Series::default()).unwrap();
         assert!(was_launched(dir.path()));
         assert_eq!(look(dir.path()).job, Some(run(0)));
         job_files::write_job(&spec(run(1))).unwrap();
         assert_eq!(look(dir.path()).job, Some(run(1)));
-        job_files::write_record(&spec(run(2)), &ExitRecord { run: 2, ..ExitRecord::default() }).unwrap();
+        let second = ExitRecord { run: 2, ..ExitRecord::default() };
+        job_files::write_record(&spec(run(2)), &second, &Series::default()).unwrap();
         let found = look(dir.path());
         assert_eq!((found.job, found.steps[0].run), (Some(run(2)), 2));
+    }
+
+    #[test]
+    fn what_steps_used_over_time_is_told_of_one_run_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let series = |cpu_us| {
+            let mut series = Series::default();
+            series.push(Span { ms: 300, cpu_us, ..Span::default() });
+            series
+        };
+        let write = |step, run, over_time: &Series| {
+            let spec = LaunchSpec {
+                job_dir: dir.path().to_owned(),
+                step: StepKey { job: JobId(3), step },
+                ..LaunchSpec::default()
+            };
+            let started = Timestamp::from_secs(i64::from(run) * 100);
+            let record = ExitRecord { run, started, ..ExitRecord::default() };
+            job_files::write_record(&spec, &record, over_time).unwrap();
+        };
+        write(StepId::Batch, 1, &series(7));
+        write(StepId::Num(0), 0, &series(8));
+        write(StepId::Num(1), 1, &series(9));
+        write(StepId::Num(2), 1, &Series::default());
+        fs::write(dir.path().join("4.exit"), "no record").unwrap();
+        let told = |run| -> Vec<(StepId, i64, u64)> {
+            let all = over_time(dir.path(), JobId(3), run);
+            all.iter().map(|one| (one.step.step, one.start.as_secs(), one.series.spans()[0].cpu_us)).collect()
+        };
+        let mut last = [(StepId::Batch, 100, 7), (StepId::Num(1), 100, 9)];
+        last.sort();
+        assert_eq!(told(None), last);
+        assert_eq!(told(Some(1)), last);
+        assert_eq!(told(Some(0)), [(StepId::Num(0), 0, 8)]);
+        assert_eq!(over_time(&dir.path().join("none"), JobId(3), None), []);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use crate::exec::LaunchError;
 use crate::exec::job_dirs::JOB;
 use crate::exec::launch_spec::{LaunchSpec, TaskSpec, exit_path};
-use crate::model::{ExitRecord, Job, StepId};
+use crate::model::series::Series;
+use crate::model::{ExitRecord, Job, StepId, Timestamp};
 use crate::protocol::request::Stream;
 use crate::sys::ownership;
 use nix::errno::Errno;
@@ -230,6 +231,9 @@ struct RecordFile<'a> {
     record: &'a ExitRecord,
     #[serde(skip_serializing_if = "Option::is_none")]
     job: Option<&'a Job>,
+    /// What the step used over time.
+    #[serde(skip_serializing_if = "Series::is_empty")]
+    over_time: &'a Series,
 }
 
 /// The job that such a file tells of.
@@ -240,8 +244,8 @@ struct JobOfRecord {
 }
 
 /// Puts the exit record in its place, whole or not at all.
-pub(super) fn write_record(spec: &LaunchSpec, record: &ExitRecord) -> io::Result<()> {
-    let file = RecordFile { record, job: spec.job.as_deref() };
+pub(super) fn write_record(spec: &LaunchSpec, record: &ExitRecord, over_time: &Series) -> io::Result<()> {
+    let file = RecordFile { record, job: spec.job.as_deref(), over_time };
     put(&exit_path(&spec.job_dir, spec.step.step), &serde_json::to_vec(&file)?, 0o600, Old::Goes)
 }
 
@@ -252,6 +256,22 @@ pub(super) fn read_job(job_dir: &Path) -> Option<Job> {
     let record = read(&exit_path(job_dir, StepId::Batch));
     let of_record = record.and_then(|text| serde_json::from_slice::<JobOfRecord>(&text).ok()?.job);
     [noted, of_record].into_iter().flatten().max_by_key(|job: &Job| job.run.restarts)
+}
+
+/// Of an exit record, what the step used over time.
+#[derive(Deserialize)]
+struct SeriesOfRecord {
+    run: u32,
+    started: Timestamp,
+    #[serde(default)]
+    over_time: Series,
+}
+
+/// The run of the last record of a step, the start of the step, and what it used over time. `None` where there is no record.
+pub(super) fn read_series(job_dir: &Path, step: StepId) -> Option<(u32, Timestamp, Series)> {
+    let text = fs::read(exit_path(job_dir, step)).ok()?;
+    let SeriesOfRecord { run, started, over_time } = serde_json::from_slice(&text).ok()?;
+    Some((run, started, over_time))
 }
 
 /// Makes an exit record that is in its place outlast a loss of power. `dir` is the job directory.
@@ -495,7 +515,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let spec = LaunchSpec { job_dir: dir.path().to_owned(), ..LaunchSpec::default() };
         for run in 0..2 {
-            write_record(&spec, &ExitRecord { run, ..ExitRecord::default() }).unwrap();
+            write_record(&spec, &ExitRecord { run, ..ExitRecord::default() }, &Series::default()).unwrap();
             let record = crate::exec::adopt::read_record(dir.path(), spec.step.step, run).unwrap();
             assert_eq!(record.map(|r| r.run), Some(run));
         }
@@ -511,7 +531,8 @@ mod tests {
     fn a_part_of_a_record_is_no_record() {
         let dir = tempfile::tempdir().unwrap();
         let spec = LaunchSpec { job_dir: dir.path().to_owned(), ..LaunchSpec::default() };
-        write_record(&spec, &ExitRecord { tasks: vec![ExitCode::status(3)], ..ExitRecord::default() }).unwrap();
+        let record = ExitRecord { tasks: vec![ExitCode::status(3)], ..ExitRecord::default() };
+        write_record(&spec, &record, &Series::default()).unwrap();
         let path = exit_path(dir.path(), spec.step.step);
         let whole = fs::read(&path).unwrap();
         let read = || crate::exec::remains::record(dir.path(), spec.step.step, 0);

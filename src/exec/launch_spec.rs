@@ -3,6 +3,7 @@
 //! Data only. How it travels is `wire`; who sends what is told in `launcher` and `watcher`.
 
 use crate::model::rlimits::Rlimits;
+use crate::model::series::Series;
 use crate::model::step_request::Mpi;
 use crate::model::tres::Usage;
 use crate::model::{ExitCode, ExitRecord, Job, JobId, StepId, StepKey, Timestamp};
@@ -192,6 +193,9 @@ pub struct StepUsage {
     pub rss_kb: u64,
     /// Its processes now.
     pub pids: Vec<i32>,
+    /// From its start up to now.
+    #[serde(skip_serializing_if = "Series::is_empty")]
+    pub over_time: Series,
 }
 
 /// Whom a signal is for.

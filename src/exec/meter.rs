@@ -9,9 +9,11 @@
 //! for. The kernel is asked for the memory of the cgroup where there is one. Where there is none, and the sum over several
 //! processes would be a new peak, it is asked how much of each is shared.
 
+mod over_time;
 mod pace;
 mod unwaited;
 
+pub(super) use over_time::OverTime;
 pub(super) use pace::{Activity, Pace};
 
 use crate::exec::launch_spec::StepUsage;

@@ -22,7 +22,7 @@ mod starting;
 use crate::exec::cgroup::StepCgroup;
 use crate::exec::job_files;
 use crate::exec::launch_spec::{LaunchSpec, StepCommand, StepEvent, socket_name};
-use crate::exec::meter::{Meter, Pace};
+use crate::exec::meter::{Meter, OverTime, Pace};
 use crate::exec::peer::{Peer, flush, poll, tell, tell_last};
 use crate::exec::{LaunchError, LaunchFault, adopt, job_dirs, launcher, pmi, task, wire};
 use crate::model::node::HostFault;
@@ -336,6 +336,7 @@ struct Watcher {
     early: Vec<StepCommand>,
     cgroup: Option<StepCgroup>,
     meter: Meter,
+    over_time: OverTime,
     /// The step's client, on a line of its own: it hangs up when the client is gone.
     client: Option<Peer>,
     /// The step ends since its client was gone.
@@ -389,6 +390,7 @@ impl Watcher {
             host_fault: None,
             early: Vec::new(),
             meter: Meter::new(std::mem::take(&mut post.dead_io)),
+            over_time: OverTime::new(Instant::now()),
             start_ticks: post.start_ticks,
             kill: None,
             warned: false,

@@ -29,6 +29,7 @@ pub mod request;
 pub mod resize;
 pub mod rlimits;
 pub mod run;
+pub mod series;
 pub mod state;
 pub mod step;
 pub mod step_request;

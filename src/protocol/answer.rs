@@ -5,6 +5,7 @@ use crate::model::diagnostics::Diagnostics;
 use crate::model::node::NodeParts;
 use crate::model::partition::Host;
 use crate::model::resize::{ManagersPart, PartChange};
+use crate::model::series::StepSeries;
 use crate::model::view::{JobList, JobView, NodeView};
 use crate::model::{ExitCode, ExitRecord, JobId, JobRef, Refusal, StepId, StepKey, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,8 @@ pub enum Answer {
         /// The processes of each step.
         processes: Vec<(StepKey, Vec<i32>)>,
     },
+    /// By job, and by the start of the step. A step that was over before it was first looked at is not among them.
+    OverTime(Vec<StepSeries>),
     /// The process manages the job's steps.
     Managed(Box<ManagedJob>),
     Recorded,

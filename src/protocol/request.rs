@@ -108,6 +108,8 @@ pub enum Request {
     BatchEnv(JobId),
     /// What running steps use at this moment (sstat). Answered by `Usage`.
     Usage(UsageAsk),
+    /// What the steps of these jobs used over time, in their last run. Answered by `OverTime`.
+    OverTime(Vec<JobRef>),
     /// Remove the jobs that ended before this instant (`slotd clean`). Answered by `Cleaned`.
     Clean {
         before: Timestamp,
@@ -163,6 +165,7 @@ impl Request {
             Request::GiveBack { .. } => ("REQUEST_GIVE_BACK", 9012),
             Request::Watch => ("REQUEST_WATCH", 9013),
             Request::StepSignalled { .. } => ("RESPONSE_STEP_SIGNALLED", 9014),
+            Request::OverTime(_) => ("REQUEST_USE_OVER_TIME", 9015),
         }
     }
 }

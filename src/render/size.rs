@@ -60,6 +60,19 @@ pub fn transferred(bytes: u64, units: Units) -> String {
     with_decimals(value, LETTERS[unit])
 }
 
+/// Bytes as they are read at a glance: `1.5G`.
+pub fn glance(bytes: f64) -> String {
+    let mut amount = bytes.max(0.0);
+    for unit in ["B", "K", "M", "G"] {
+        let places = usize::from(amount < 10.0 && unit != "B" && amount.fract() != 0.0);
+        if amount < 1024.0 {
+            return format!("{amount:.places$}{unit}");
+        }
+        amount /= 1024.0;
+    }
+    format!("{amount:.1}T")
+}
+
 /// Two decimals where it does not come out even.
 fn with_decimals(value: f64, letter: char) -> String {
     if value.fract() == 0.0 { format!("{value:.0}{letter}") } else { format!("{value:.2}{letter}") }
@@ -112,6 +125,15 @@ mod tests {
             (1536 * MB, Units::Fixed('G'), "1.50G"),
         ] {
             assert_eq!(transferred(bytes, units), text, "{bytes} {units:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_read_at_a_glance() {
+        let (mb, tb) = (f64::from(1 << 20), 1024f64.powi(4));
+        let cases = [(0.0, "0B"), (1536.0, "1.5K"), (200.0 * mb, "200M"), (2048.0 * mb, "2G"), (3.0 * tb, "3.0T")];
+        for (bytes, text) in cases {
+            assert_eq!(glance(bytes), text);
         }
     }
 

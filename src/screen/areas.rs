@@ -29,6 +29,9 @@ fn cut(rest: &mut Rect, lines: u16) -> Rect {
 /// GPUs that have a line of their own at most.
 pub const MOST_GPUS: usize = 8;
 
+/// Lines of what a job used over time.
+const PLOTS: u16 = 2;
+
 impl Screen {
     pub fn areas(&self) -> Areas {
         let mut rest = Rect { x: 0, y: 0, width: self.size.0, height: self.size.1 };
@@ -65,23 +68,35 @@ impl Screen {
 
     /// The parts of the page of a job: its details and its outputs, each with a heading.
     pub fn parts(&self) -> [Rect; 3] {
+        self.page_areas().0
+    }
+
+    /// On that page, below the details: what the job used over time.
+    pub fn plots(&self) -> Rect {
+        self.page_areas().1
+    }
+
+    fn page_areas(&self) -> ([Rect; 3], Rect) {
         let none = Rect::default();
-        let Some(page) = &self.page else { return [none; 3] };
+        let Some(page) = &self.page else { return ([none; 3], none) };
         let mut rest = Rect { x: 0, y: 1, width: self.size.0, height: self.size.1.saturating_sub(2) };
         if page.zoom {
             let mut parts = [none; 3];
             parts[page.part.index()] = rest;
-            return parts;
+            return (parts, none);
         }
         let height = (rest.height * 2 / 5).min(16);
-        let details = cut(&mut rest, height);
+        let has_plots = !self.picture.series(page.job).is_empty();
+        let lines = if has_plots { PLOTS.min(height / 3) } else { 0 };
+        let details = cut(&mut rest, height - lines);
+        let plots = cut(&mut rest, lines);
         if page.has_one_output() {
-            return [details, rest, none];
+            return ([details, rest, none], plots);
         }
         let half = rest.width / 2;
         let out = Rect { width: half, ..rest };
         let err = Rect { x: half, width: rest.width - half, ..rest };
-        [details, out, err]
+        ([details, out, err], plots)
     }
 
     /// How many lines of this part are in sight.

@@ -26,6 +26,8 @@ enum Asked {
     /// Of those in sight, or of one job alone, of which the daemon tells more.
     Details,
     Usage,
+    /// What one job used over time.
+    OverTime(JobId),
 }
 
 #[derive(Debug, Default)]
@@ -44,7 +46,12 @@ pub struct Link {
     reasons_due: bool,
     node_due: bool,
     usage_due: bool,
+    /// The job of which it is known what it used over time, and since how many ticks.
+    over_time: Option<(JobId, u32)>,
 }
+
+/// After so many ticks a job that runs is asked again what it used over time.
+const OLD_SERIES: u32 = 5;
 
 /// Who is looked at.
 #[derive(Debug, Default)]
@@ -53,6 +60,8 @@ pub struct Looks {
     pub visible: Vec<JobId>,
     /// The chosen one.
     pub chosen: Option<JobId>,
+    /// The one whose page is open.
+    pub page: Option<JobId>,
 }
 
 impl Link {
@@ -68,6 +77,9 @@ impl Link {
         if changed.all || changed.queue || self.fresh_one.is_some_and(|id| changed.jobs.contains(&id)) {
             self.fresh_one = None;
         }
+        if changed.all || self.over_time.is_some_and(|(id, _)| changed.jobs.contains(&id)) {
+            self.over_time = None;
+        }
         self.node_due |= changed.node || changed.all;
     }
 
@@ -75,6 +87,9 @@ impl Link {
     pub fn tick(&mut self) {
         self.usage_due = true;
         self.node_due = true;
+        if let Some((_, ticks)) = &mut self.over_time {
+            *ticks += 1;
+        }
     }
 
     /// Whatever was asked will have no answer.
@@ -140,8 +155,16 @@ impl Link {
             self.fresh.insert(id);
             return Some((Asked::Details, Request::Jobs(query)));
         }
+        let is_running = |id: &&JobId| picture.jobs.get(id).is_some_and(|job| job.run.state == JobState::Running);
+        let is_known = |id: &JobId| {
+            let known = self.over_time.filter(|(known, _)| known == id);
+            known.is_some_and(|(_, ticks)| ticks < OLD_SERIES || !is_running(&id))
+        };
+        if let Some(id) = looks.page.filter(|id| !is_known(id)) {
+            self.over_time = Some((id, 0));
+            return Some((Asked::OverTime(id), Request::OverTime(vec![named(picture, id)])));
+        }
         if std::mem::take(&mut self.usage_due) {
-            let is_running = |id: &&JobId| picture.jobs.get(id).is_some_and(|job| job.run.state == JobState::Running);
             let steps: Vec<JobRef> = looks.visible.iter().filter(is_running).map(|id| named(picture, *id)).collect();
             if !steps.is_empty() {
                 return Some((Asked::Usage, Request::Usage(UsageAsk { steps, all_steps: true })));
@@ -165,6 +188,11 @@ impl Link {
             Answer::Usage { list, .. } => {
                 picture.take_usage(&list);
                 self.asked = None;
+            }
+            Answer::OverTime(steps) => {
+                if let Some(Asked::OverTime(id)) = self.asked.take() {
+                    picture.over_time = Some((id, steps));
+                }
             }
             // A refusal: what was asked for stays as it was known.
             _ => self.asked = None,
@@ -198,7 +226,7 @@ impl Link {
                 }
             }
             Some(Asked::Details) => picture.take_details(list),
-            Some(Asked::Node | Asked::Usage) | None => {}
+            Some(Asked::Node | Asked::Usage | Asked::OverTime(_)) | None => {}
         }
     }
 }

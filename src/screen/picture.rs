@@ -1,5 +1,6 @@
 //! The queue as it was last told of: a record each, with more of those that are looked at.
 
+use crate::model::series::StepSeries;
 use crate::model::tres::Usage;
 use crate::model::view::{JobList, JobView, NodeView};
 use crate::model::{ArrayRole, Job, JobId, JobRef, JobState, StepId, Timestamp};
@@ -26,6 +27,8 @@ pub struct Picture {
     pub details: HashMap<JobId, JobView>,
     pub usage: HashMap<JobId, Now>,
     pub node: Option<NodeView>,
+    /// What one job used over time.
+    pub over_time: Option<(JobId, Vec<StepSeries>)>,
 }
 
 /// Where a record is shown.
@@ -107,6 +110,11 @@ impl Picture {
             let now = reading(known, list.now, steps);
             self.usage.insert(job.id, now);
         }
+    }
+
+    /// What a job used over time, as far as it is known.
+    pub fn series(&self, id: JobId) -> &[StepSeries] {
+        self.over_time.as_ref().filter(|(of, _)| *of == id).map_or(&[], |(_, steps)| steps)
     }
 
     /// With all that is known of it.

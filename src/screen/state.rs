@@ -234,7 +234,7 @@ impl Screen {
 
     fn looks(&self) -> Looks {
         if let Some(page) = &self.page {
-            return Looks { visible: vec![page.job], chosen: Some(page.job) };
+            return Looks { visible: vec![page.job], chosen: Some(page.job), page: Some(page.job) };
         }
         let of_row = |key: Key| match key {
             Key::Job(id) => Some(id),
@@ -248,7 +248,7 @@ impl Screen {
             Some(Key::Job(id)) => Some(id),
             Some(Key::Array(_)) | None => None,
         };
-        Looks { visible: visible.filter_map(|row| of_row(row.key)).collect(), chosen }
+        Looks { visible: visible.filter_map(|row| of_row(row.key)).collect(), chosen, page: None }
     }
 
     fn key(&mut self, event: KeyEvent) -> Vec<Action> {

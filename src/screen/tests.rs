@@ -7,9 +7,10 @@ use crate::model::brief::BriefJob;
 use crate::model::changed::Changed;
 use crate::model::gpu::Gpu;
 use crate::model::query::JobQuery;
+use crate::model::series::{Series, Span, StepSeries};
 use crate::model::tres::{Allocation, Usage};
 use crate::model::view::{JobList, JobView};
-use crate::model::{ExitCode, JobId, JobRef, JobState, Reason, StepId, TaskSet, Tres};
+use crate::model::{ExitCode, JobId, JobRef, JobState, Reason, StepId, StepKey, TaskSet, Tres};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::fixture::{at, ctx, job, node, now, step};
@@ -36,12 +37,29 @@ impl Daemon {
         }
     }
 
+    /// Each job that runs or ran has used one CPU and ever more memory in a batch step.
+    fn over_time(&self, named: &[JobRef]) -> Vec<StepSeries> {
+        let list = self.jobs(&JobQuery::of(named.to_vec()));
+        let of = |view: &JobView| {
+            let mut series = Series::default();
+            for i in 1..=10u64 {
+                let kb = i * (view.tres.mem_mb << 10) / 20;
+                let used = Span { ms: 2000, cpu_us: 2_000_000, mem_max_kb: kb, mem_mean_kb: kb, read: 0, written: 0 };
+                series.push(used);
+            }
+            let step = StepKey { job: view.id, step: StepId::Batch };
+            Some(StepSeries { step, start: view.run.start?, series })
+        };
+        list.jobs.iter().filter_map(of).collect()
+    }
+
     fn answer(&self, request: &Request) -> Answer {
         match request {
             Request::Jobs(query) => Answer::Jobs(self.jobs(query)),
             Request::Usage(ask) => {
                 Answer::Usage { list: self.jobs(&JobQuery::of(ask.steps.clone())), processes: Vec::new() }
             }
+            Request::OverTime(named) => Answer::OverTime(self.over_time(named)),
             Request::Node => {
                 let mut view = node(1);
                 view.allocated = Tres { cpus: 2, mem_mb: 2148, gpus: 1, ..Tres::ZERO };
@@ -167,6 +185,8 @@ fn the_help_and_the_page_of_a_job() {
     screen.update(Input::Log(Side::Err, log("/w/err", &["a warning"])));
     is_recorded("job", &text(&screen));
     daemon.serve(&mut screen);
+    // With what it used over time, once that is known.
+    is_recorded("use", &text(&screen));
     let down = Action::Log { side: Side::Out, to: Move::Lines(1) };
     let search = |back| Action::Log { side: Side::Err, to: Move::Search { text: "warn".to_owned(), back } };
     assert_eq!(press(&mut screen, "j\t/warn\nN"), [down, search(false), search(true)]);

@@ -177,6 +177,19 @@ def a_log_is_followed_from_its_end(lab, page):
     expect(page.locator("#job dl")).to_contain_text("COMPLETED")
 
 
+def a_job_plots_what_it_used(lab, page):
+    wrap = "x=$(head -c 30000000 /dev/zero | tr '\\0' x); until [ -e plotted ]; do sleep 0.1; done"
+    job = lab.submit("--wrap", wrap)
+    page.goto(page.url.split("#")[0] + f"#/job/{job}")
+    memory = page.locator("#job [data-plot=Memory]")
+    expect(memory).to_contain_text("Memory: at most ")
+    expect(memory.locator("svg")).to_have_attribute("aria-label", re.compile("^Memory: at most "))
+    expect(memory.locator("path")).to_have_attribute("d", re.compile(r"v-[1-9]"))
+    (lab.work / "plotted").touch()
+    expect(page.locator("#job dl")).to_contain_text("COMPLETED")
+    expect(memory).to_be_visible()
+
+
 def history_is_searched(lab, page):
     go(page, "History")
     form = page.locator("form#search")
@@ -282,6 +295,7 @@ LOOKS = (
     an_array_is_one_row_that_opens,
     a_job_is_submitted_by_the_form,
     a_log_is_followed_from_its_end,
+    a_job_plots_what_it_used,
     history_is_searched,
     the_timeline_shows_who_ran_and_what_is_planned,
     the_keyboard_is_enough,

@@ -103,7 +103,7 @@ impl Handler<RefreshLive> for SchedulerActor {
 }
 
 impl Handler<QueryUsage> for SchedulerActor {
-    type Result = ResponseFuture<(JobList, Vec<(StepKey, Vec<i32>)>)>;
+    type Result = ResponseFuture<(JobList, Vec<(StepKey, StepUsage)>)>;
 
     fn handle(&mut self, QueryUsage(ask): QueryUsage, _: &mut Self::Context) -> Self::Result {
         let now = self.now();
@@ -135,7 +135,7 @@ impl Handler<QueryUsage> for SchedulerActor {
             jobs.iter().flat_map(|job| job.steps.iter().map(|step| StepKey { job: job.id, step: step.id })).collect();
         let asked: Vec<_> = keys.into_iter().filter_map(|key| Some((key, self.measure(key)?))).collect();
         Box::pin(async move {
-            let mut processes = Vec::new();
+            let mut measured = Vec::new();
             for (key, answer) in asked {
                 // A runner that has just ended has nothing more to tell.
                 let Ok(Ok(usage)) = timeout(PATIENCE, answer).await else { continue };
@@ -143,9 +143,9 @@ impl Handler<QueryUsage> for SchedulerActor {
                 for step in of_job.flat_map(|job| &mut job.steps).filter(|step| step.id == key.step) {
                     step.usage = Usage { gpu: step.usage.gpu, ..usage.total };
                 }
-                processes.push((key, usage.pids));
+                measured.push((key, usage));
             }
-            (JobList { jobs, unknown, ..JobList::at(now) }, processes)
+            (JobList { jobs, unknown, ..JobList::at(now) }, measured)
         })
     }
 }

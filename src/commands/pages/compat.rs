@@ -7,7 +7,7 @@ use clap::Arg;
 use std::fmt::Write;
 
 /// A command, an option and how it differs.
-const DIFFERS: [(&str, &str, &str); 19] = [
+const DIFFERS: [(&str, &str, &str); 22] = [
     ("sbatch", "ntasks", "a script without srun, mpirun and their like runs once a rank (SLOTD_BATCH_TASKS)"),
     ("sbatch", "mem", "512 MB where none of the memory options is given"),
     ("sbatch", "requeue", "runs the job once more after FAILED, TIMEOUT, OUT_OF_MEMORY or NODE_FAIL"),
@@ -22,6 +22,9 @@ const DIFFERS: [(&str, &str, &str); 19] = [
     ("sbatch", "mail-type", "kept and shown; SLOTD_NOTIFY_CMD is called instead"),
     ("srun", "mpi", "none and pmi2; pmix is refused"),
     ("srun", "no-wait", "slotd's own: submits the command as a job"),
+    ("sstat", "series", "slotd's own: what steps used over time"),
+    ("sstat", "json", "slotd's own: with `--series`, as a document"),
+    ("seff", "plot", "slotd's own: plots what jobs used over time"),
     ("salloc", "ntasks", "a command that starts no steps itself runs once a rank"),
     ("squeue", "format", "without one, a table with bars (SLOTD_OUTPUT=slurm: Slurm's columns)"),
     ("sacct", "format", "without one, a table with bars (SLOTD_OUTPUT=slurm: Slurm's columns)"),

@@ -136,7 +136,13 @@ pub const SINFO: Page = Page {
 };
 
 pub const SSTAT: Page = Page {
-    description: &["Shows what running steps use at this moment: memory, CPU time, processes."],
+    description: &[
+        "Shows what running steps use at this moment: memory, CPU time, processes.",
+        "With --series it shows what steps used from their start on, also of jobs that have ended: a line for each span of time, \
+         120 of a step at most, with the CPUs that were busy, the most and the mean of its memory, and the bytes that it read \
+         and wrote. --series --json is the same for programs. A step that is over within a hundredth of a second or two has no \
+         such lines, and neither has a single step of sjobmgr: the batch step of its job has all of them together.",
+    ],
     variables: &[],
     exits: &[SHOWN, QUERY_FAILED],
 };
@@ -176,6 +182,8 @@ pub const SEFF: Page = Page {
     description: &[
         "Shows how much of the CPU time and the memory that a job had it used. Of an array all tasks are shown. What a \
          running job uses is measured when it is asked for.",
+        "On a terminal it also plots the CPUs and the memory of one job over time, as parts of what the job has; with --plot it \
+         does so anywhere, and of each job.",
     ],
     variables: &[],
     exits: &[
@@ -337,6 +345,7 @@ pub const SLOTD_FORMS: &[(&str, &str)] = &[
     ("slotd why", "[--json] JOB..."),
     ("slotd edit", "JOB"),
     ("slotd retry", "[--all] [--with-dependents] [--parsable] JOB..."),
+    ("slotd report", "[-S TIME] [-E TIME] [-u USERS] [-n NAMES] [--html FILE] [--svg FILE]"),
     ("slotd submit", "[OPTIONS of sbatch] <LINES"),
     (
         "slotd sweep",
@@ -417,6 +426,13 @@ pub const SLOTD_COMMANDS: &[(&str, &str)] = &[
          these GPUs and CPUs. `sinfo -R` tells what is out of use, and why.",
     ),
     ("resume", "Uses the host, or these GPUs and CPUs, again."),
+    (
+        "report",
+        "Tells by name what jobs that ended in a time (-S, -E, as sacct reads them; the last seven days) used of the CPU time \
+         and the memory that they had, what was wasted, and what to ask for next time: the most that one of them used, and a \
+         quarter more. A job that took less than ten seconds does not tell how many CPUs it needs. On a terminal, or with \
+         --plot, it plots the CPU-hours; --svg writes that as a picture, --html a page with all of it, --json a document.",
+    ),
     (
         "submit",
         "Submits many jobs: each line of standard input is one, as a JSON object with script or wrap, and perhaps name, args and \

@@ -35,6 +35,7 @@ mod logs;
 mod page;
 mod queue;
 mod rows;
+mod series;
 
 #[derive(Debug, clap::Args)]
 pub struct WebArgs {
@@ -116,6 +117,8 @@ fn routes(app: &mut web::ServiceConfig) {
         .route("/api/history", web::get().to(queue::history))
         .route("/api/events", web::get().to(events::stream))
         .route("/api/job/{job}", web::get().to(job::details))
+        .route("/api/series", web::get().to(series::host))
+        .route("/api/job/{job}/series", web::get().to(series::job))
         .route("/api/job/{job}/script", web::get().to(job::script))
         .route("/api/job/{job}/log/{stream}", web::get().to(logs::part))
         .route("/api/act", web::post().to(hands::act))

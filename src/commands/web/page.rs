@@ -15,7 +15,7 @@ const PAGE: &str = include_str!("page/index.html");
 /// Where the key stands in the page that the token opens.
 const KEY_PLACE: &str = "<meta name=\"key\" content=\"\">";
 
-const FILES: [(&str, &str, &str); 11] = [
+const FILES: [(&str, &str, &str); 12] = [
     ("app.css", CSS, include_str!("page/app.css")),
     ("app.js", SCRIPT, include_str!("page/app.js")),
     ("ask.js", SCRIPT, include_str!("page/ask.js")),
@@ -24,6 +24,7 @@ const FILES: [(&str, &str, &str); 11] = [
     ("host.js", SCRIPT, include_str!("page/host.js")),
     ("job.js", SCRIPT, include_str!("page/job.js")),
     ("log.js", SCRIPT, include_str!("page/log.js")),
+    ("plot.js", SCRIPT, include_str!("page/plot.js")),
     ("queue.js", SCRIPT, include_str!("page/queue.js")),
     ("submit.js", SCRIPT, include_str!("page/submit.js")),
     ("timeline.js", SCRIPT, include_str!("page/timeline.js")),

@@ -4,11 +4,13 @@
 use super::{Replied, Session, plain, refused};
 use crate::actors::SchedulerActor;
 use crate::actors::messages::*;
+use crate::exec::job_dirs;
 use crate::model::Refusal;
 use crate::model::brief::BriefJob;
 use crate::model::query::{JobQuery, names_record};
+use crate::model::series::StepSeries;
 use crate::model::view::{JobList, JobView};
-use crate::model::{JobId, JobRef};
+use crate::model::{JobId, JobRef, StepId, StepKey};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::UsageAsk;
 use actix::Addr;
@@ -127,13 +129,57 @@ impl Session {
 
     /// The steps that run. A job that ended too long ago to be in memory is known, and has none.
     pub(super) async fn usage(&self, ask: UsageAsk) -> Replied {
-        let (mut list, processes) = self.hub.scheduler.send(QueryUsage(ask)).await?;
+        let (mut list, measured) = self.hub.scheduler.send(QueryUsage(ask)).await?;
         let past = match self.past(list.unknown.iter().map(|id| JobRef::job(*id)).collect()).await? {
             Ok(past) => past,
             Err(why) => return Ok(refused(why)),
         };
         list.unknown.retain(|id| !past.iter().any(|job| job.id == *id || job.array_job_id() == Some(*id)));
+        let processes = measured.into_iter().map(|(key, usage)| (key, usage.pids)).collect();
         Ok(plain(Answer::Usage { list, processes }))
+    }
+
+    /// What the steps of these jobs used over time: those that run as they are measured now, the others as the directory of
+    /// the job has it.
+    pub(super) async fn over_time(&self, named: Vec<JobRef>) -> Replied {
+        let ask = UsageAsk { steps: named.clone(), all_steps: true };
+        let (list, measured) = self.hub.scheduler.send(QueryUsage(ask)).await?;
+        let unknown = named.into_iter().filter(|named| list.unknown.contains(&named.job)).collect();
+        let past = match self.past(unknown).await? {
+            Ok(past) => past,
+            Err(why) => return Ok(refused(why)),
+        };
+        let start = |key: &StepKey| {
+            let job = list.jobs.iter().find(|job| job.id == key.job)?;
+            job.steps.iter().find(|step| step.id == key.step).map(|step| step.start)
+        };
+        let running = measured
+            .into_iter()
+            .filter_map(|(step, usage)| Some(StepSeries { start: start(&step)?, step, series: usage.over_time }));
+        let mut all: Vec<StepSeries> = running.filter(|one| !one.series.is_empty()).collect();
+        let live = list.jobs.iter().map(|view| &view.job);
+        let of: Vec<_> = live.chain(&past).map(|job| (job.id, job.run.restarts, job.own_step_id())).collect();
+        let paths = self.hub.paths.clone();
+        let read = move || {
+            let of_job = |(id, run, own): (JobId, u32, Option<StepId>)| {
+                let mut ended = job_dirs::over_time(&paths.job_dir(id), id, Some(run));
+                // The command of a run is launched in the place of a script.
+                let batch = ended.iter_mut().filter(|one| one.step.step == StepId::Batch);
+                batch.for_each(|one| one.step.step = own.unwrap_or(StepId::Batch));
+                ended
+            };
+            of.into_iter().flat_map(of_job).collect::<Vec<_>>()
+        };
+        let ended = tokio::task::spawn_blocking(read).await.unwrap_or_else(|why| {
+            log::error!("what steps used over time was not read: {why}");
+            Vec::new()
+        });
+        // A step may have ended after it was measured.
+        let is_new = |one: &StepSeries| !all.iter().any(|known| known.step == one.step);
+        let ended: Vec<StepSeries> = ended.into_iter().filter(is_new).collect();
+        all.extend(ended);
+        all.sort_by_key(|one| (one.step.job, one.start, one.step.step));
+        Ok(plain(Answer::OverTime(all)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Kill, Watcher};
 use crate::exec::affinity;
-use crate::exec::launch_spec::{OwnEnd, SignalScope, StepCommand, StepEvent};
+use crate::exec::launch_spec::{OwnEnd, SignalScope, StepCommand, StepEvent, StepUsage};
 use crate::exec::peer::{poll, tell};
 use crate::model::Timestamp;
 use crate::sys::clock::now;
@@ -56,7 +56,8 @@ impl Watcher {
             }
             StepCommand::Usage => {
                 let usage = self.look();
-                tell(&mut self.peer, &StepEvent::Usage(usage));
+                let over_time = self.over_time.series().clone();
+                tell(&mut self.peer, &StepEvent::Usage(StepUsage { over_time, ..usage }));
             }
         }
     }

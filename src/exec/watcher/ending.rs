@@ -76,7 +76,9 @@ impl Watcher {
         let before = clock::own_cpu_time();
         let Look { mut usage, activity } = self.meter.look(self.cgroup.as_ref().and_then(StepCgroup::memory_kb));
         self.count_all(&mut usage.total);
-        self.pace.looked(activity, clock::own_cpu_time().saturating_sub(before), Instant::now());
+        let now = Instant::now();
+        self.over_time.looked(&usage.total, usage.rss_kb, now);
+        self.pace.looked(activity, clock::own_cpu_time().saturating_sub(before), now);
         usage
     }
 
@@ -104,6 +106,7 @@ impl Watcher {
         tasks.resize(self.spec.tasks.len(), ExitCode::signal(libc::SIGKILL));
         let mut usage = self.meter.of_the_dead();
         self.count_all(&mut usage);
+        self.over_time.ended(&usage, Instant::now());
         ExitRecord {
             run: self.spec.run,
             exit,
@@ -155,7 +158,7 @@ impl Watcher {
             // What the host could not launch is launched again: it leaves no mark.
             let written = match record.host_fault {
                 Some(_) => job_files::forget_job(&self.spec),
-                None => job_files::write_record(&self.spec, record),
+                None => job_files::write_record(&self.spec, record, self.over_time.series()),
             };
             self.may_stay &= written.is_ok();
             if written.is_ok() {

@@ -1,10 +1,12 @@
 //! The page of one job: its details above its outputs.
 
-use super::{foot, line, status};
+use super::{bars, foot, line, status};
+use crate::model::series::JobSeries;
 use crate::screen::keys;
 use crate::screen::log::shown;
 use crate::screen::page::{Page, Part};
 use crate::screen::picture::label;
+use crate::screen::plot;
 use crate::screen::state::Screen;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -21,6 +23,7 @@ pub fn draw(screen: &Screen, to: &mut Buffer) {
     line(to, whole, 0, &shown(&title), screen.theme.strong());
     let parts = screen.parts();
     details(screen, page, to, parts[0]);
+    plots(screen, page, to, screen.plots());
     let both = if page.has_one_output() { "stdout and stderr" } else { "stdout" };
     output(screen, page, Part::Out, both, to, parts[1]);
     output(screen, page, Part::Err, "stderr", to, parts[2]);
@@ -46,6 +49,21 @@ fn details(screen: &Screen, page: &Page, to: &mut Buffer, area: Rect) {
         line(to, area, row, &shown(text), Style::new());
     }
 }
+
+/// A line for the CPUs and one for the memory: figures, and bars over time.
+fn plots(screen: &Screen, page: &Page, to: &mut Buffer, area: Rect) {
+    let figures = (area.width / 2).min(FIGURES);
+    let right = Rect { x: area.x + figures, width: area.width - figures, height: 1, ..area };
+    let series = JobSeries::of(screen.picture.series(page.job), usize::from(right.width));
+    let (Some(job), Some(series)) = (screen.picture.detailed(page.job), series) else { return };
+    for (row, plot) in (0..area.height).zip(plot::of_job(job, &series)) {
+        line(to, Rect { width: figures, ..area }, row, &plot.title, screen.theme.strong());
+        plot.draw(to, Rect { y: area.y + row, ..right }, screen.theme.ascii, bars::colour(screen.theme, page.job.0));
+    }
+}
+
+/// Columns of what is said beside bars over time.
+const FIGURES: u16 = 40;
 
 fn output(screen: &Screen, page: &Page, part: Part, name: &str, to: &mut Buffer, area: Rect) {
     if area.height == 0 {

@@ -5,6 +5,7 @@ import { by, say } from "./dom.js";
 import * as history from "./history.js";
 import * as host from "./host.js";
 import * as job from "./job.js";
+import * as plot from "./plot.js";
 import * as queue from "./queue.js";
 import * as submit from "./submit.js";
 import * as timeline from "./timeline.js";
@@ -100,6 +101,23 @@ function route(event) {
   if (event) by("main").focus();
 }
 
+// What the jobs of the host use is asked for so often while some run.
+const BETWEEN_PLOTS = 10000;
+let plotted = 0;
+
+async function plots() {
+  plotted = Date.now();
+  const used = await renew(() => get("/api/series"));
+  if (used) plot.show(by("host-use"), used);
+}
+
+function tick() {
+  queue.tick();
+  const [name] = view();
+  if (name === "job") job.tick();
+  if (name === "queue" && Date.now() - plotted >= BETWEEN_PLOTS) plots();
+}
+
 async function start() {
   enter();
   history.start();
@@ -112,8 +130,9 @@ async function start() {
   });
   window.addEventListener("hashchange", route);
   document.addEventListener("visibilitychange", () => wanted && refresh());
-  setInterval(() => document.hidden || !picture?.running.length || queue.tick(), 1000);
+  setInterval(() => document.hidden || !picture?.running.length || tick(), 1000);
   route();
+  plots();
   const day = await renew(() => history.find({ starttime: "now-1day", state: "CD,F,CA,TO,OOM,NF" }));
   for (const row of day?.jobs ?? []) if (!ended.has(row.id)) ended.set(row.id, row);
   show();

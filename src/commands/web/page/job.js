@@ -3,11 +3,17 @@
 import { attempt, get, renew, text } from "./ask.js";
 import { by, duration, el, keyed, link, memory, moment, say, size } from "./dom.js";
 import { Log } from "./log.js";
+import * as plot from "./plot.js";
 import { buttons } from "./queue.js";
 
 let shown;
 let logs;
 let told;
+let asked = 0;
+let runs = false;
+
+// A job that runs is asked so often what it used.
+const BETWEEN_PLOTS = 5000;
 
 function facts(details) {
   const row = details.job;
@@ -40,7 +46,7 @@ function facts(details) {
 
 // What stays while the job changes: outputs and script are not made anew.
 function frame(details) {
-  const parts = { facts: el("dl"), actions: el("p", { class: "buttons", "aria-label": "Actions", role: "group" }), steps: el("div"), tasks: el("div") };
+  const parts = { facts: el("dl"), actions: el("p", { class: "buttons", "aria-label": "Actions", role: "group" }), steps: el("div"), tasks: el("div"), plots: el("div", { class: "plots", role: "group", "aria-label": "Use over time" }) };
   parts.all = el("pre", { tabindex: "0", role: "region", "aria-label": "All fields" });
   const script = el("pre", { class: "log", tabindex: "0", role: "region", "aria-label": "Script" });
   const name = shown;
@@ -52,6 +58,7 @@ function frame(details) {
   by("job").replaceChildren(
     parts.facts,
     parts.actions,
+    parts.plots,
     el("div", { class: "outputs" }, ...(details.std_out ? Object.values(logs).map((log) => log.element) : [])),
     parts.tasks,
     parts.steps,
@@ -99,6 +106,19 @@ export async function show(name) {
   say(by("job-title"), `Job ${details.job.label} ${details.job.name}`);
   if (!logs) frame(details);
   fill(details);
+  runs = details.job.state === "RUNNING";
+  await plots(name);
+}
+
+async function plots(name) {
+  asked = Date.now();
+  const used = await renew(() => get(`/api/job/${encodeURIComponent(name)}/series`));
+  if (used && shown === name && by("job").parts) plot.show(by("job").parts.plots, used);
+}
+
+// Time has passed: a job that runs has used more.
+export function tick() {
+  if (runs && Date.now() - asked >= BETWEEN_PLOTS) plots(shown);
 }
 
 // How long its outputs are.

@@ -4,6 +4,7 @@
 //! - `helper eat MB` writes to so much memory, and ends.
 //! - `helper fill MB` has the kernel fill so much memory in one call. It says when it begins and when that is done, in
 //!   microseconds since 1970.
+//! - `helper hold MB` writes to so much memory, says `held`, and stays.
 //! - `helper unwaited SECS` ends after a child that nobody waits for, in a session of its own, has used so much CPU time.
 //! - `helper own COUNT MB MS`, `shared COUNT MB MS`, `peak MB MS`, `grow MB MS`, `map MB MS`, `read MB MS`, `short COUNT MS` and
 //!   `burn MS` are loads whose use is known, see `helper/load.rs`. In the end they say what CPU time they have used.
@@ -41,6 +42,7 @@ fn main() {
         (Some("ignore"), signals) => ignore(signals),
         (Some("eat"), [mb]) => eat(*mb as usize),
         (Some("fill"), [mb]) => return load::fill(*mb),
+        (Some("hold"), [mb]) => hold(*mb as usize),
         (Some("unwaited"), [secs]) => unwaited(Duration::from_secs(*secs as u64)),
         (Some("own"), [count, mb, ms]) => load::own(*count, *mb, *ms),
         (Some("shared"), [count, mb, ms]) => load::shared(*count, *mb, *ms),
@@ -72,6 +74,16 @@ fn ignore(signals: &[i32]) {
 fn eat(mb: usize) {
     let memory = vec![1u8; mb << 20];
     assert_eq!(std::hint::black_box(&memory).last(), Some(&1));
+}
+
+fn hold(mb: usize) {
+    let memory = vec![1u8; mb << 20];
+    assert_eq!(std::hint::black_box(&memory).last(), Some(&1));
+    println!("held");
+    std::io::stdout().flush().expect("somewhere to say it");
+    loop {
+        sleep(Duration::from_secs(1000));
+    }
 }
 
 fn unwaited(time: Duration) {

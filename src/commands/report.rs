@@ -1,0 +1,135 @@
+//! `slotd report`: what many jobs used of what they had, by name, and what to ask for next time.
+
+mod picture;
+
+use super::output::{self, ctx};
+use super::{Done, ask_for_jobs, origin, sacct};
+use crate::args::error::CliError;
+use crate::args::origin::Origin;
+use crate::model::Timestamp;
+use crate::model::query::JobQuery;
+use crate::protocol::request::Request;
+use crate::render::report::{self, Report, Use};
+use crate::render::{Ctx, json};
+use crate::screen::plot;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, clap::Args)]
+pub struct ReportArgs {
+    /// Jobs that ended at this time or later, as sacct reads it
+    #[arg(short = 'S', long, value_name = "TIME", default_value = "now-7days")]
+    starttime: String,
+    /// Jobs that ended until this time; now, if it is not given
+    #[arg(short = 'E', long, value_name = "TIME")]
+    endtime: Option<String>,
+    /// Jobs of these users
+    #[arg(short = 'u', long, value_name = "USERS")]
+    user: Option<String>,
+    /// Jobs of these names
+    #[arg(short = 'n', long, value_name = "NAMES")]
+    name: Option<String>,
+    /// How many names are shown, the most wasteful first
+    #[arg(long, value_name = "COUNT", default_value_t = 30)]
+    rows: usize,
+    /// Plot the CPU-hours, as is done on a terminal
+    #[arg(long)]
+    plot: bool,
+    /// Print a document for programs
+    #[arg(long)]
+    json: bool,
+    /// Write a page with the table and a picture into a file
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    html: Option<PathBuf>,
+    /// Write the picture into a file
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    svg: Option<PathBuf>,
+}
+
+pub fn run(args: &ReportArgs) -> Done {
+    let origin = origin();
+    let (query, users) = asked(args, &origin)?;
+    if let Some(user) = output::unknown_users(&users).first() {
+        return Err(CliError::error(1, format!("Invalid user id: {user}")).hint("sacct -o user shows who has jobs"));
+    }
+    let from = query.since.unwrap_or_default();
+    let until = query.until;
+    let mut found = Report::default();
+    let mut now = origin.now;
+    ask_for_jobs(&Request::Accounting(query), |list| {
+        now = list.now;
+        let is_within = |end: Timestamp| end >= from && until.is_none_or(|until| end <= until);
+        let ended = list.jobs.iter().filter(|view| view.run.end.is_some_and(is_within));
+        ended.for_each(|view| found.take(view, list.now));
+        Ok(())
+    })?;
+    let all = found.ranked();
+    let to = until.unwrap_or(now);
+    let ctx = ctx(&origin, now);
+    let heading = report::summary(&all, from, to, &ctx);
+    if let Some(path) = &args.svg {
+        put(path, &picture::svg(&all)?)?;
+    }
+    if let Some(path) = &args.html {
+        put(path, &picture::page(&heading, &all, &ctx)?)?;
+    }
+    if args.json {
+        return output::print(&json::text(&report::json(&all, from, to)));
+    }
+    output::print(&text(args, &heading, &all, &origin, &ctx))
+}
+
+/// The question in the words of sacct.
+fn asked(args: &ReportArgs, origin: &Origin) -> Result<(JobQuery, Vec<String>), CliError> {
+    let options = [
+        ("starttime", Some(&args.starttime)),
+        ("endtime", args.endtime.as_ref()),
+        ("user", args.user.as_ref()),
+        ("name", args.name.as_ref()),
+    ];
+    let words = options.iter().filter_map(|(name, value)| Some(OsString::from(format!("--{name}={}", (*value)?))));
+    let line: Vec<OsString> = [OsString::from("sacct")].into_iter().chain(words).collect();
+    let read = sacct::parse(&line, origin)?;
+    let query = sacct::query(&read, &read.user, &origin.host);
+    Ok((JobQuery { without_paths: true, ..query }, read.user))
+}
+
+fn text(args: &ReportArgs, heading: &str, all: &[Use], origin: &Origin, ctx: &Ctx) -> String {
+    let mut text = format!("{heading}\n");
+    if all.is_empty() {
+        return text;
+    }
+    let shown = &all[..all.len().min(args.rows)];
+    text.push_str(&report::table(shown, ctx));
+    if shown.len() < all.len() {
+        text.push_str(&format!(
+            "{} more names are not shown: --rows {} shows them\n",
+            all.len() - shown.len(),
+            all.len()
+        ));
+    }
+    if args.plot || ctx.is_terminal {
+        let bars: Vec<plot::Part> = shown.iter().map(part).collect();
+        text.push_str(&format!(
+            "\nCPU-hours, used and had\n{}",
+            plot::parts(&bars, output::columns(), !output::is_utf8(origin))
+        ));
+    }
+    let advice = report::advice(shown);
+    if !advice.is_empty() {
+        text.push_str("\nWhat to ask for next time\n");
+        advice.iter().for_each(|line| text.push_str(&format!("{line}\n")));
+    }
+    text
+}
+
+fn part(used: &Use) -> plot::Part {
+    plot::Part { name: used.name.clone(), part: used.cpu_hours_used(), whole: used.cpu_hours_had() }
+}
+
+fn put(path: &Path, text: &str) -> Result<(), CliError> {
+    fs::write(path, text).map_err(|e| {
+        CliError::error(1, format!("{}: {e}", path.display())).hint("name a file in a directory that you can write to")
+    })
+}

@@ -1,0 +1,95 @@
+//! A report as a picture, and as a page with that picture in it.
+
+use crate::args::error::CliError;
+use crate::render::Ctx;
+use crate::render::report::{self, Use};
+use plotters::prelude::*;
+use std::fmt::Display;
+
+/// Names in the picture: those that waste the most.
+const MOST: usize = 30;
+
+const WIDTH: u32 = 900;
+const MARGIN: i32 = 24;
+const NAMES: i32 = 220;
+const FIGURES: i32 = 150;
+const ROW: i32 = 26;
+const HEAD: i32 = 48;
+
+const HAD: RGBColor = RGBColor(214, 220, 228);
+const USED: RGBColor = RGBColor(38, 110, 180);
+const INK: RGBColor = RGBColor(40, 44, 52);
+
+fn failed(why: impl Display) -> CliError {
+    CliError::error(1, format!("the picture cannot be drawn: {why}"))
+}
+
+/// CPU-hours by name: used, of those had.
+pub fn svg(all: &[Use]) -> Result<String, CliError> {
+    let shown = &all[..all.len().min(MOST)];
+    let rows = i32::try_from(shown.len()).unwrap_or(0);
+    let mut text = String::new();
+    let height = u32::try_from(HEAD + rows * ROW + MARGIN).unwrap_or(0);
+    let root = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
+    root.fill(&WHITE).map_err(failed)?;
+    let write = |words: String, size: i32, at: (i32, i32)| {
+        root.draw(&Text::new(words, at, ("sans-serif", size).into_font().color(&INK))).map_err(failed)
+    };
+    write("CPU-hours: used (dark) of those had".to_owned(), 18, (MARGIN, MARGIN / 2))?;
+    let most = shown.iter().map(Use::cpu_hours_had).fold(0.0, f64::max);
+    let room = f64::from(WIDTH) - f64::from(2 * MARGIN + NAMES + FIGURES);
+    let bar = |hours: f64| if most > 0.0 { (hours / most * room).round() as i32 } else { 0 };
+    for (i, used) in (0..).zip(shown) {
+        let (left, top) = (MARGIN + NAMES, HEAD + i * ROW);
+        let (had_hours, used_hours) = (used.cpu_hours_had(), used.cpu_hours_used());
+        write(short(&used.name), 14, (MARGIN, top + 4))?;
+        for (hours, colour) in [(had_hours, HAD), (used_hours.min(had_hours), USED)] {
+            let corners = [(left, top + 2), (left + bar(hours), top + ROW - 6)];
+            root.draw(&Rectangle::new(corners, colour.filled())).map_err(failed)?;
+        }
+        write(format!("{used_hours:.2} of {had_hours:.2}"), 14, (left + bar(had_hours) + 8, top + 4))?;
+    }
+    root.present().map_err(failed)?;
+    drop(root);
+    Ok(text)
+}
+
+/// As much of a name as there is room for.
+fn short(name: &str) -> String {
+    const LETTERS: usize = 26;
+    match name.char_indices().nth(LETTERS) {
+        Some((at, _)) => format!("{}…", &name[..at]),
+        None => name.to_owned(),
+    }
+}
+
+/// A page of its own, that loads nothing.
+pub fn page(heading: &str, all: &[Use], ctx: &Ctx) -> Result<String, CliError> {
+    let (heads, rows) = report::cells(all, ctx);
+    let head: String = heads.iter().map(|cell| format!("<th scope=\"col\">{}</th>", escaped(cell))).collect();
+    let cell = |(i, text): (usize, &String)| match i {
+        0 => format!("<th scope=\"row\">{}</th>", escaped(text)),
+        _ => format!("<td>{}</td>", escaped(text)),
+    };
+    let row = |row: &Vec<String>| format!("<tr>{}</tr>\n", row.iter().enumerate().map(cell).collect::<String>());
+    let rows: String = rows.iter().map(row).collect();
+    let advice: String = report::advice(all).iter().map(|line| format!("<li>{}</li>\n", escaped(line))).collect();
+    let advice =
+        if advice.is_empty() { advice } else { format!("<h2>What to ask for next time</h2>\n<ul>\n{advice}</ul>\n") };
+    Ok(format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>slotd report</title>\n<style>{STYLE}</style>\n\
+         <h1>slotd report</h1>\n<p>{}</p>\n<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n\
+         {advice}<h2>Where the CPU-hours went</h2>\n{}</html>\n",
+        escaped(heading),
+        svg(all)?
+    ))
+}
+
+const STYLE: &str = "body{font:16px/1.4 sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#282c34;background:#fff}\
+                     table{border-collapse:collapse}th,td{padding:.2em .7em;text-align:right;border-bottom:1px solid #d6dce4}\
+                     th:first-child{text-align:left}svg{max-width:100%;height:auto}";
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

@@ -1,0 +1,61 @@
+// Plots over time: bars as an SVG that is drawn here, with what it shows in words beside it.
+
+import { attribute, el, keyed, moment, say, svg } from "./dom.js";
+
+const [WIDTH, HEIGHT] = [480, 80];
+
+export function bytes(amount) {
+  for (const unit of ["B", "KB", "MB", "GB"]) {
+    if (amount < 1024) return `${amount < 10 && unit !== "B" ? amount.toFixed(1) : Math.round(amount)} ${unit}`;
+    amount /= 1024;
+  }
+  return `${amount.toFixed(1)} TB`;
+}
+
+const most = (values) => values.reduce((a, b) => Math.max(a, b), 0);
+const mean = (values) => values.reduce((a, b) => a + b, 0) / Math.max(1, values.length);
+
+// One path of all bars: a hundred elements would be slow to keep.
+function path(values, top) {
+  const step = WIDTH / Math.max(1, values.length);
+  const bar = (value, i) => {
+    const height = top > 0 ? Math.min(HEIGHT, Math.max(value > 0 ? 1 : 0, (value / top) * HEIGHT)) : 0;
+    return `M${(i * step).toFixed(2)} ${HEIGHT}v${(-height).toFixed(2)}h${step.toFixed(2)}v${height.toFixed(2)}z`;
+  };
+  return values.map(bar).join("");
+}
+
+function make(row) {
+  const figure = el("figure", { class: "plot" });
+  figure.words = el("figcaption");
+  figure.bars = svg("path", { class: "use" });
+  figure.picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" }, figure.bars);
+  figure.times = el("p", { class: "times" }, el("span"), el("span"));
+  figure.append(figure.words, figure.picture, figure.times);
+  attribute(figure, "data-plot", row.name);
+  return figure;
+}
+
+function fill(figure, row) {
+  say(figure.words, row.text);
+  attribute(figure.picture, "aria-label", row.text);
+  attribute(figure.bars, "d", path(row.values, row.top));
+  say(figure.times.firstChild, moment(row.from));
+  say(figure.times.lastChild, moment(row.to));
+}
+
+// Shows what was used over time, of what there is.
+export function show(parent, plots) {
+  const rows = [];
+  const row = (name, values, top, text) => rows.push({ name, values, top, text, from: plots.from, to: plots.to });
+  if (plots.cpus.length) {
+    const [cpus, memory] = [most(plots.cpus), most(plots.memory)];
+    const of = (text) => (text ? ` of ${text}` : "");
+    row("CPUs", plots.cpus, Math.max(cpus, plots.all_cpus), `CPUs in use: ${mean(plots.cpus).toFixed(2)}${of(plots.all_cpus)}, at most ${cpus.toFixed(2)}`);
+    row("Memory", plots.memory, Math.max(memory, plots.all_memory), `Memory: at most ${bytes(memory)}${of(plots.all_memory ? bytes(plots.all_memory) : 0)}`);
+    for (const [name, values] of [["Read", plots.read], ["Written", plots.written]]) {
+      if (most(values) >= 1 << 20) row(name, values, most(values), `${name}: at most ${bytes(most(values))} in a second`);
+    }
+  }
+  keyed(parent, rows, (one) => one.name, make, fill);
+}

@@ -1,0 +1,376 @@
+//! What a step used over time: a series of spans that stays short however long the step runs.
+//!
+//! Who measures adds a span after each look. Where there are more than [`MOST_SPANS`], the two neighbours that are the
+//! shortest together become one: sums, peaks and means are kept, and the series is as fine everywhere as its length allows.
+
+use crate::model::{StepKey, Timestamp, is_default};
+use serde::{Deserialize, Serialize};
+
+/// No series has more spans.
+pub const MOST_SPANS: usize = 120;
+
+/// Spans that are shorter together are not told apart.
+const SHORTEST_MS: u64 = 200;
+
+/// What was used in a stretch of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Span {
+    /// How long it is.
+    pub ms: u64,
+    /// CPU time in it.
+    pub cpu_us: u64,
+    /// The most memory in it, and the mean, KiB.
+    pub mem_max_kb: u64,
+    pub mem_mean_kb: u64,
+    /// Bytes.
+    pub read: u64,
+    pub written: u64,
+}
+
+impl Span {
+    /// This span and the next one as one.
+    fn and(self, next: Span) -> Span {
+        let ms = self.ms.saturating_add(next.ms);
+        let weighed = |span: Span| u128::from(span.mem_mean_kb) * u128::from(span.ms);
+        let mean = match u128::from(ms) {
+            0 => u128::from(self.mem_mean_kb.max(next.mem_mean_kb)),
+            whole => (weighed(self) + weighed(next) + whole / 2) / whole,
+        };
+        Span {
+            ms,
+            cpu_us: self.cpu_us.saturating_add(next.cpu_us),
+            mem_max_kb: self.mem_max_kb.max(next.mem_max_kb),
+            mem_mean_kb: u64::try_from(mean).unwrap_or(u64::MAX),
+            read: self.read.saturating_add(next.read),
+            written: self.written.saturating_add(next.written),
+        }
+    }
+
+    /// CPUs that were busy in it.
+    pub fn cpus(&self) -> f64 {
+        if self.ms == 0 { 0.0 } else { self.cpu_us as f64 / (self.ms as f64 * 1000.0) }
+    }
+}
+
+/// Spans, one after the other, from the start of the step on.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(from = "Columns", into = "Columns")]
+pub struct Series {
+    spans: Vec<Span>,
+}
+
+impl Series {
+    pub fn spans(&self) -> &[Span] {
+        &self.spans
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.spans.is_empty()
+    }
+
+    /// From the start of the step to the end of the last span.
+    pub fn length_ms(&self) -> u64 {
+        self.spans.iter().fold(0, |sum, span| sum.saturating_add(span.ms))
+    }
+
+    /// A peak that was told late: that of the highest span, where it is nearly the same. False where it is none of these.
+    pub fn raise_peak(&mut self, kb: u64) -> bool {
+        let highest = self.spans.iter_mut().max_by_key(|span| span.mem_max_kb);
+        let Some(span) = highest.filter(|span| kb.saturating_mul(10) <= span.mem_max_kb.saturating_mul(11)) else {
+            return false;
+        };
+        span.mem_max_kb = span.mem_max_kb.max(kb);
+        true
+    }
+
+    /// Adds what was used after the last span.
+    pub fn push(&mut self, span: Span) {
+        match self.spans.last_mut() {
+            Some(last) if last.ms.saturating_add(span.ms) <= SHORTEST_MS => *last = last.and(span),
+            _ => self.spans.push(span),
+        }
+        if self.spans.len() > MOST_SPANS {
+            let together = |at: &usize| self.spans[*at].ms.saturating_add(self.spans[at + 1].ms);
+            if let Some(at) = (0..self.spans.len() - 1).min_by_key(together) {
+                let next = self.spans.remove(at + 1);
+                self.spans[at] = self.spans[at].and(next);
+            }
+        }
+    }
+}
+
+/// What a step of a job used over time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepSeries {
+    pub step: StepKey,
+    /// When the series begins.
+    pub start: Timestamp,
+    pub series: Series,
+}
+
+/// What the steps of a job used together, from the start of the first to the end of the last.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobSeries {
+    pub from: Timestamp,
+    pub to: Timestamp,
+    pub bins: Vec<Bin>,
+}
+
+impl JobSeries {
+    /// In so many bins. `None` where nothing is known of it.
+    pub fn of(steps: &[StepSeries], count: usize) -> Option<JobSeries> {
+        let begin = |one: &StepSeries| one.start.0.div_euclid(1000);
+        let end =
+            |one: &StepSeries| begin(one).saturating_add(i64::try_from(one.series.length_ms()).unwrap_or(i64::MAX));
+        let from = steps.iter().map(begin).min()?;
+        let to = steps.iter().map(end).max()?.max(from.saturating_add(1));
+        let at = |ms: i64| Timestamp(ms.saturating_mul(1000));
+        Some(JobSeries::within(steps, at(from), at(to), count))
+    }
+
+    /// The part of it from one moment to another.
+    pub fn within(steps: &[StepSeries], from: Timestamp, to: Timestamp, count: usize) -> JobSeries {
+        let ms = |at: Timestamp| at.0.div_euclid(1000);
+        let bins = bins(steps.iter().map(|one| (ms(one.start), &one.series)), ms(from), ms(to), count);
+        JobSeries { from, to, bins }
+    }
+
+    /// An amount in each bin.
+    pub fn column(&self, amount: impl Fn(&Bin) -> f64) -> Vec<f64> {
+        self.bins.iter().map(amount).collect()
+    }
+}
+
+/// The form in which it is written: a list for each amount, which is missing where all of them are zero.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Columns {
+    ms: Vec<u64>,
+    #[serde(skip_serializing_if = "is_default")]
+    cpu_us: Vec<u64>,
+    #[serde(skip_serializing_if = "is_default")]
+    mem_max_kb: Vec<u64>,
+    #[serde(skip_serializing_if = "is_default")]
+    mem_mean_kb: Vec<u64>,
+    #[serde(skip_serializing_if = "is_default")]
+    read: Vec<u64>,
+    #[serde(skip_serializing_if = "is_default")]
+    written: Vec<u64>,
+}
+
+impl From<Series> for Columns {
+    fn from(series: Series) -> Columns {
+        let column = |of: fn(&Span) -> u64| -> Vec<u64> {
+            let column: Vec<u64> = series.spans.iter().map(of).collect();
+            if column.iter().all(|amount| *amount == 0) { Vec::new() } else { column }
+        };
+        Columns {
+            ms: series.spans.iter().map(|span| span.ms).collect(),
+            cpu_us: column(|span| span.cpu_us),
+            mem_max_kb: column(|span| span.mem_max_kb),
+            mem_mean_kb: column(|span| span.mem_mean_kb),
+            read: column(|span| span.read),
+            written: column(|span| span.written),
+        }
+    }
+}
+
+impl From<Columns> for Series {
+    fn from(columns: Columns) -> Series {
+        let at = |column: &[u64], i: usize| column.get(i).copied().unwrap_or(0);
+        let span = |(i, ms): (usize, &u64)| Span {
+            ms: *ms,
+            cpu_us: at(&columns.cpu_us, i),
+            mem_max_kb: at(&columns.mem_max_kb, i),
+            mem_mean_kb: at(&columns.mem_mean_kb, i),
+            read: at(&columns.read, i),
+            written: at(&columns.written, i),
+        };
+        Series { spans: columns.ms.iter().enumerate().map(span).collect() }
+    }
+}
+
+/// What several steps used together in one of some stretches of time of the same length.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Bin {
+    /// CPUs that were busy.
+    pub cpus: f64,
+    /// KiB. The steps had their peaks perhaps not at the same moment: no more than this was in use.
+    pub mem_max_kb: f64,
+    pub mem_mean_kb: f64,
+    /// Bytes in a second.
+    pub read: f64,
+    pub written: f64,
+}
+
+/// Series as one, from one moment to another (ms of whatever clock), in so many bins. Each comes with its own start.
+pub fn bins<'a>(
+    series: impl IntoIterator<Item = (i64, &'a Series)>,
+    from_ms: i64,
+    to_ms: i64,
+    count: usize,
+) -> Vec<Bin> {
+    let mut bins = vec![Bin::default(); count];
+    let width = to_ms.saturating_sub(from_ms) as f64 / count.max(1) as f64;
+    if width <= 0.0 || count == 0 {
+        return bins;
+    }
+    for (start_ms, series) in series {
+        let mut peaks = vec![0.0f64; count];
+        let mut at = start_ms.saturating_sub(from_ms) as f64;
+        for span in &series.spans {
+            let (begin, end) = (at, at + span.ms as f64);
+            at = end;
+            if end < 0.0 {
+                continue;
+            }
+            let first = (begin / width).floor().max(0.0) as usize;
+            // One without a length has all it has in one bin.
+            let last = if end > begin { (end / width).floor() as usize } else { first };
+            for i in first..=last.min(count - 1) {
+                let (left, right) = (i as f64 * width, (i + 1) as f64 * width);
+                let shared = (end.min(right) - begin.max(left)).max(0.0);
+                let part = if end > begin { shared / (end - begin) } else { 1.0 };
+                if part > 0.0 {
+                    peaks[i] = peaks[i].max(span.mem_max_kb as f64);
+                }
+                bins[i].cpus += span.cpu_us as f64 / 1000.0 * part / width;
+                bins[i].mem_mean_kb += span.mem_mean_kb as f64 * shared / width;
+                bins[i].read += span.read as f64 * 1000.0 * part / width;
+                bins[i].written += span.written as f64 * 1000.0 * part / width;
+            }
+        }
+        bins.iter_mut().zip(peaks).for_each(|(bin, peak)| bin.mem_max_kb += peak);
+    }
+    bins
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn span() -> impl Strategy<Value = Span> {
+        (0..30_000u64, 0..60_000_000u64, 0..1u64 << 40, 0..1u64 << 30, any::<u32>()).prop_map(
+            |(ms, cpu_us, mem, read, written)| Span {
+                ms,
+                cpu_us,
+                mem_max_kb: mem,
+                mem_mean_kb: mem / 2,
+                read,
+                written: written.into(),
+            },
+        )
+    }
+
+    fn of(spans: &[Span]) -> Series {
+        let mut series = Series::default();
+        spans.iter().for_each(|span| series.push(*span));
+        series
+    }
+
+    fn sum(spans: &[Span], amount: fn(&Span) -> u64) -> u64 {
+        spans.iter().map(amount).sum()
+    }
+
+    proptest! {
+        #[test]
+        fn thinning_loses_no_time_no_amount_and_no_peak(spans in vec(span(), 0..500)) {
+            let series = of(&spans);
+            prop_assert!(series.spans().len() <= MOST_SPANS);
+            for amount in [|s: &Span| s.ms, |s: &Span| s.cpu_us, |s: &Span| s.read, |s: &Span| s.written] {
+                prop_assert_eq!(sum(series.spans(), amount), sum(&spans, amount));
+            }
+            let most = |spans: &[Span]| spans.iter().map(|span| span.mem_max_kb).max();
+            prop_assert_eq!(most(series.spans()), most(&spans));
+            let mean = |spans: &[Span]| {
+                let weighed: u128 = spans.iter().map(|s| u128::from(s.mem_mean_kb) * u128::from(s.ms)).sum();
+                weighed as f64 / sum(spans, |s| s.ms).max(1) as f64
+            };
+            // Each merge rounds to a KiB, and spans without a length have no weight.
+            prop_assert!((mean(series.spans()) - mean(&spans)).abs() <= spans.len() as f64);
+        }
+
+        #[test]
+        fn it_stays_as_fine_everywhere_as_its_length_allows(spans in vec(1..5_000u64, 0..1000)) {
+            let series = of(&spans.iter().map(|ms| Span { ms: *ms, ..Span::default() }).collect::<Vec<_>>());
+            let fair = 2 * series.length_ms() / MOST_SPANS as u64;
+            let longest = spans.iter().copied().max().unwrap_or(0);
+            for span in series.spans() {
+                prop_assert!(span.ms <= longest.max(fair).max(SHORTEST_MS), "{} of {}", span.ms, series.length_ms());
+            }
+        }
+
+        #[test]
+        fn what_was_written_is_read_again(spans in vec(span(), 0..200)) {
+            let series = of(&spans);
+            let text = serde_json::to_string(&series).unwrap();
+            prop_assert!(text.len() < 12 << 10, "{}", text.len());
+            prop_assert_eq!(serde_json::from_str::<Series>(&text).unwrap(), series);
+        }
+
+        #[test]
+        fn bins_have_all_that_the_series_have(
+            steps in vec((0..100_000i64, vec(span(), 0..50)), 1..4),
+            count in 1..100usize,
+        ) {
+            let steps: Vec<(i64, Series)> = steps.iter().map(|(start, spans)| (*start, of(spans))).collect();
+            let from = steps.iter().map(|(start, _)| *start).min().unwrap();
+            let to = steps.iter().map(|(start, series)| start + series.length_ms() as i64).max().unwrap();
+            // Room for a last span without a length.
+            let to = to + 1;
+            let bins = bins(steps.iter().map(|(start, series)| (*start, series)), from, to, count);
+            prop_assert_eq!(bins.len(), count);
+            let width = (to - from) as f64 / count as f64;
+            let all = |amount: fn(&Span) -> u64| -> f64 {
+                steps.iter().map(|(_, series)| sum(series.spans(), amount) as f64).sum()
+            };
+            let near = |one: f64, other: f64| (one - other).abs() <= 1e-6 * one.abs().max(other.abs()).max(1.0);
+            let cpu_us: f64 = bins.iter().map(|bin| bin.cpus * width * 1000.0).sum();
+            prop_assert!(near(cpu_us, all(|s| s.cpu_us)), "{cpu_us} of {}", all(|s| s.cpu_us));
+            let read: f64 = bins.iter().map(|bin| bin.read * width / 1000.0).sum();
+            prop_assert!(near(read, all(|s| s.read)), "{read} of {}", all(|s| s.read));
+            let peak = bins.iter().map(|bin| bin.mem_max_kb).fold(0.0, f64::max);
+            for (_, series) in &steps {
+                let own = series.spans().iter().map(|span| span.mem_max_kb).max().unwrap_or(0);
+                prop_assert!(peak >= own as f64);
+            }
+        }
+    }
+
+    #[test]
+    fn a_second_is_a_few_spans_and_amounts_that_are_all_zero_are_not_written() {
+        let looks = [Span { ms: 20, cpu_us: 7, ..Span::default() }; 50];
+        let series = of(&looks);
+        assert!(series.spans().len() <= 10, "{:?}", series.spans());
+        assert_eq!(series.length_ms(), 1000);
+        let text = serde_json::to_string(&of(&looks[..1])).unwrap();
+        assert_eq!(text, r#"{"ms":[20],"cpu_us":[7]}"#);
+        assert_eq!(serde_json::from_str::<Series>("{}").unwrap(), Series::default());
+    }
+
+    #[test]
+    fn bins_of_two_steps_add_up_where_both_run() {
+        let busy = of(&[Span { ms: 2000, cpu_us: 4_000_000, mem_max_kb: 30, mem_mean_kb: 20, ..Span::default() }]);
+        let late =
+            of(&[Span { ms: 1000, cpu_us: 500_000, mem_max_kb: 5, mem_mean_kb: 5, written: 100, ..Span::default() }]);
+        let bins = bins([(0, &busy), (1000, &late)], 0, 2000, 2);
+        assert_eq!(bins[0], Bin { cpus: 2.0, mem_max_kb: 30.0, mem_mean_kb: 20.0, ..Bin::default() });
+        assert_eq!(bins[1], Bin { cpus: 2.5, mem_max_kb: 35.0, mem_mean_kb: 25.0, read: 0.0, written: 100.0 });
+        assert_eq!(super::bins([(0, &busy)], 5, 5, 3), [Bin::default(); 3]);
+    }
+
+    #[test]
+    fn a_job_lasts_from_its_first_step_to_its_last() {
+        let step = |start: i64, ms| StepSeries {
+            step: StepKey { job: crate::model::JobId(1), step: crate::model::StepId::Batch },
+            start: Timestamp::from_secs(start),
+            series: of(&[Span { ms, cpu_us: ms * 1000, ..Span::default() }]),
+        };
+        let job = JobSeries::of(&[step(12, 3000), step(10, 4000)], 5).unwrap();
+        assert_eq!((job.from, job.to), (Timestamp::from_secs(10), Timestamp::from_secs(15)));
+        assert_eq!(job.column(|bin| bin.cpus.round()), [1.0, 1.0, 2.0, 2.0, 1.0]);
+        assert_eq!(JobSeries::of(&[], 5), None);
+    }
+}

@@ -1,0 +1,412 @@
+//! `slotd report`: what many jobs used of what they had, by name, and what to ask for next time.
+
+use crate::model::view::JobView;
+use crate::model::{JobState, Timestamp};
+use crate::render::field::{Cut, Field, Table};
+use crate::render::layout::Layout;
+use crate::render::size::glance;
+use crate::render::value::Value;
+use crate::render::{Ctx, job, seff, time};
+use serde_json::{Value as Json, json};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// What the jobs of one name used of what they had.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Use {
+    pub name: String,
+    pub jobs: u64,
+    /// Those that did not end well.
+    pub failed: u64,
+    pub cpu_had_us: u128,
+    pub cpu_used_us: u128,
+    /// Memory that was had and not used, KiB for microseconds.
+    mem_wasted: u128,
+    /// The most that one of them had, and used: CPUs (as a mean over its time), MB and KiB, microseconds.
+    cpus_had: u32,
+    cpus_used: f64,
+    mem_had_mb: u64,
+    mem_used_kb: u64,
+    longest_us: u128,
+    /// The longest limit, seconds; `None` where one had none.
+    limit_secs: Option<u64>,
+    has_no_limit: bool,
+    out_of_memory: u64,
+    timed_out: u64,
+    /// How busy its GPUs were: hundredths of one, and how many readings.
+    gpu_busy: u64,
+    gpu_readings: u64,
+}
+
+/// A job that was over sooner does not tell how many CPUs it needs.
+const TELLS_US: u128 = 10_000_000;
+
+/// An amount of CPU time or memory is worth a word if so many per cent of it can be saved.
+const WORTH_PERCENT: u128 = 20;
+
+const HOUR_US: f64 = 3.6e9;
+
+impl Use {
+    fn take(&mut self, view: &JobView, now: Timestamp) {
+        let (has, used) = (job::allocated_or_asked(view), seff::recorded_usage(view));
+        let wall_us = view.elapsed(now).as_micros();
+        let cpu_us = u128::from(used.user_us) + u128::from(used.system_us);
+        let mem_had_kb = has.mem_mb.saturating_mul(1024);
+        self.jobs += 1;
+        self.failed += u64::from(view.run.state != JobState::Completed);
+        self.out_of_memory += u64::from(view.run.state == JobState::OutOfMemory);
+        self.timed_out += u64::from(view.run.state == JobState::Timeout);
+        self.cpu_had_us += wall_us * u128::from(has.cpus);
+        self.cpu_used_us += cpu_us;
+        self.mem_wasted += u128::from(mem_had_kb.saturating_sub(used.max_rss_kb)) * wall_us;
+        self.cpus_had = self.cpus_had.max(has.cpus);
+        if wall_us >= TELLS_US {
+            self.cpus_used = self.cpus_used.max(cpu_us as f64 / wall_us as f64);
+        }
+        self.mem_had_mb = self.mem_had_mb.max(has.mem_mb);
+        self.mem_used_kb = self.mem_used_kb.max(used.max_rss_kb);
+        self.longest_us = self.longest_us.max(wall_us);
+        self.limit_secs = self.limit_secs.max(view.request.time_limit_secs);
+        self.has_no_limit |= view.request.time_limit_secs.is_none();
+        self.gpu_busy = self.gpu_busy.saturating_add(used.gpu.busy_sum);
+        self.gpu_readings = self.gpu_readings.saturating_add(used.gpu.readings);
+    }
+
+    pub fn cpu_hours_had(&self) -> f64 {
+        self.cpu_had_us as f64 / HOUR_US
+    }
+
+    pub fn cpu_hours_used(&self) -> f64 {
+        self.cpu_used_us as f64 / HOUR_US
+    }
+
+    fn cpu_wasted_us(&self) -> u128 {
+        self.cpu_had_us.saturating_sub(self.cpu_used_us)
+    }
+
+    fn gb_hours_wasted(&self) -> f64 {
+        self.mem_wasted as f64 / HOUR_US / f64::from(1 << 20)
+    }
+
+    fn is_worth_it(had: u128, ask: u128) -> bool {
+        ask * 100 <= had * (100 - WORTH_PERCENT)
+    }
+
+    /// What to ask for next time, with the reason.
+    pub fn advice(&self) -> Vec<Advice> {
+        [self.cpus(), self.memory(), self.time()].into_iter().flatten().collect()
+    }
+
+    fn cpus(&self) -> Option<Advice> {
+        // A little more than a whole number is that number: programs read their input, too.
+        let ask = (self.cpus_used - 0.1).ceil().max(1.0) as u32;
+        (self.cpus_used > 0.0 && Use::is_worth_it(self.cpus_had.into(), ask.into())).then(|| Advice {
+            why: format!("had {} CPUs, used {:.2}", self.cpus_had, self.cpus_used),
+            option: format!("-c {ask}"),
+        })
+    }
+
+    fn memory(&self) -> Option<Advice> {
+        let had = glance(self.mem_had_mb as f64 * f64::from(1 << 20));
+        if self.out_of_memory > 0 {
+            let ask = rounded_mb(self.mem_had_mb.saturating_mul(3) / 2);
+            let why = format!("{} ran out of memory with {had}", jobs(self.out_of_memory));
+            return Some(Advice { why, option: format!("--mem={ask}M") });
+        }
+        let ask = rounded_mb((self.mem_used_kb / 1024).saturating_mul(5) / 4);
+        (self.mem_used_kb > 0 && Use::is_worth_it(self.mem_had_mb.into(), ask.into())).then(|| Advice {
+            why: format!("had {had}, used {}", glance(self.mem_used_kb as f64 * 1024.0)),
+            option: format!("--mem={ask}M"),
+        })
+    }
+
+    fn time(&self) -> Option<Advice> {
+        let limit = self.limit_secs?;
+        if self.timed_out > 0 {
+            let why = format!("{} reached the limit of {}", jobs(self.timed_out), time::long(limit));
+            return Some(Advice { why, option: format!("-t {}", time::long(rounded_secs(limit.saturating_mul(2)))) });
+        }
+        let longest = u64::try_from(self.longest_us / 1_000_000).unwrap_or(u64::MAX);
+        let ask = rounded_secs(longest.saturating_mul(3) / 2);
+        // Limits are guesses: only a wrong one is worth a word.
+        (!self.has_no_limit && ask <= limit / 2).then(|| Advice {
+            why: format!("had a limit of {}, took {}", time::long(limit), time::long(longest)),
+            option: format!("-t {}", time::long(ask)),
+        })
+    }
+}
+
+fn jobs(count: u64) -> String {
+    if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") }
+}
+
+/// A word on what to ask for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advice {
+    pub why: String,
+    /// The option of sbatch.
+    pub option: String,
+}
+
+/// Up to a number that people would say.
+fn rounded_mb(mb: u64) -> u64 {
+    let step = match mb {
+        0..256 => 32,
+        256..1024 => 128,
+        1024..8192 => 512,
+        _ => 1024,
+    };
+    mb.max(1).div_ceil(step).saturating_mul(step)
+}
+
+fn rounded_secs(secs: u64) -> u64 {
+    let step = match secs {
+        0..600 => 60,
+        600..3600 => 300,
+        _ => 1800,
+    };
+    secs.max(1).div_ceil(step).saturating_mul(step)
+}
+
+/// What was found of many jobs.
+#[derive(Debug, Default)]
+pub struct Report {
+    names: HashMap<String, Use>,
+}
+
+impl Report {
+    /// Counts a job that has run and ended.
+    pub fn take(&mut self, view: &JobView, now: Timestamp) {
+        if view.run.state.is_terminal() && view.run.start.is_some() {
+            let name = &view.request.name;
+            // Jobs of one name are many, and most of them come after the first.
+            if !self.names.contains_key(name) {
+                self.names.insert(name.clone(), Use { name: name.clone(), ..Use::default() });
+            }
+            if let Some(used) = self.names.get_mut(name) {
+                used.take(view, now);
+            }
+        }
+    }
+
+    /// All names, the most wasteful first.
+    pub fn ranked(self) -> Vec<Use> {
+        let mut all: Vec<Use> = self.names.into_values().collect();
+        all.sort_by(|a, b| (Reverse(a.cpu_wasted_us()), &a.name).cmp(&(Reverse(b.cpu_wasted_us()), &b.name)));
+        all
+    }
+}
+
+/// The table of names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Names;
+
+impl Table for Names {
+    type Row<'a> = &'a Use;
+
+    fn fields() -> &'static [Field<Self>] {
+        FIELDS
+    }
+}
+
+type F = Field<Names>;
+
+static FIELDS: &[F] = &[
+    F::new(&["name"], "NAME", |u, _| u.name.clone().into()).cut(Cut::Never),
+    F::new(&["jobs"], "JOBS", |u, _| u.jobs.into()),
+    F::new(&["failed"], "FAILED", |u, _| u.failed.into()),
+    F::new(&["cpuhours"], "CPU-HOURS", |u, _| Value::Share(u.cpu_hours_had(), 2)),
+    F::new(&["used"], "USED", |u, _| percent(u.cpu_used_us as f64, u.cpu_had_us as f64).into()),
+    F::new(&["cpus"], "CPUS", |u, _| u.cpus_had.into()),
+    F::new(&["memory"], "MEMORY", |u, _| glance(u.mem_had_mb as f64 * f64::from(1 << 20)).into()),
+    F::new(&["maxrss"], "MAXRSS", |u, _| measured(u).into()),
+    F::new(&["gpu"], "GPU", |u, _| busy(u).unwrap_or_else(|| "-".to_owned()).into()),
+    F::new(&["cpuwaste"], "WASTED-CPU-HOURS", |u, _| Value::Share(u.cpu_wasted_us() as f64 / HOUR_US, 2)),
+    F::new(&["memwaste"], "WASTED-GB-HOURS", |u, _| Value::Share(u.gb_hours_wasted(), 2)),
+];
+
+fn percent(part: f64, whole: f64) -> String {
+    if whole > 0.0 { format!("{:.0}%", part / whole * 100.0) } else { "-".to_owned() }
+}
+
+fn measured(used: &Use) -> String {
+    if used.mem_used_kb == 0 { "-".to_owned() } else { glance(used.mem_used_kb as f64 * 1024.0) }
+}
+
+fn busy(used: &Use) -> Option<String> {
+    used.gpu_busy.checked_div(used.gpu_readings).map(|mean| format!("{mean}%"))
+}
+
+/// The cells of these names, under their headings: for a table of any kind.
+pub fn cells(all: &[Use], ctx: &Ctx) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let has_gpus = all.iter().any(|used| busy(used).is_some());
+    let shown = || FIELDS.iter().filter(|field| has_gpus || field.title() != "GPU");
+    let row = |used: &Use| shown().map(|field| field.value(&used, ctx).text(ctx).into_owned()).collect();
+    (shown().map(Field::title).collect(), all.iter().map(row).collect())
+}
+
+/// The line above the table.
+pub fn summary(all: &[Use], from: Timestamp, to: Timestamp, ctx: &Ctx) -> String {
+    let sum = |of: fn(&Use) -> u128| all.iter().map(of).sum::<u128>() as f64;
+    let (had, used) = (sum(|u| u.cpu_had_us), sum(|u| u.cpu_used_us));
+    let (from, to) = (time::iso(from, &ctx.tz), time::iso(to, &ctx.tz));
+    format!(
+        "{} that ran and ended from {from} to {to}: {:.2} CPU-hours had, {:.2} used ({})",
+        jobs(all.iter().map(|u| u.jobs).sum()),
+        had / HOUR_US,
+        used / HOUR_US,
+        percent(used, had)
+    )
+}
+
+/// The table.
+pub fn table(all: &[Use], ctx: &Ctx) -> String {
+    let (heads, _) = cells(all, ctx);
+    let wanted = FIELDS.iter().filter(|field| heads.contains(&field.title()));
+    let names: Vec<&str> = wanted.flat_map(|field| field.names.iter().copied().next()).collect();
+    // Constants that a test reads.
+    let layout = Layout::<Names>::names(&names.join(",")).unwrap_or_default();
+    layout.print(&all.iter().collect::<Vec<_>>(), true, ctx)
+}
+
+/// What to ask for next time, a line each.
+pub fn advice(all: &[Use]) -> Vec<String> {
+    let of = |used: &Use| -> Vec<String> {
+        let line = |advice: Advice| format!("{}: {}: ask {}", used.name, advice.why, advice.option);
+        used.advice().into_iter().map(line).collect()
+    };
+    all.iter().flat_map(of).collect()
+}
+
+/// The same for programs: hours, bytes and seconds.
+pub fn json(all: &[Use], from: Timestamp, to: Timestamp) -> Json {
+    let one = |used: &Use| {
+        let advice: Vec<Json> = used.advice().iter().map(|a| json!({ "why": a.why, "option": a.option })).collect();
+        json!({
+            "name": used.name,
+            "jobs": used.jobs,
+            "failed": used.failed,
+            "cpu_hours": used.cpu_hours_had(),
+            "cpu_hours_used": used.cpu_hours_used(),
+            "cpus": used.cpus_had,
+            "cpus_used": used.cpus_used,
+            "memory": used.mem_had_mb.saturating_mul(1 << 20),
+            "memory_used": used.mem_used_kb.saturating_mul(1024),
+            "gb_hours_wasted": used.gb_hours_wasted(),
+            "longest_secs": u64::try_from(used.longest_us / 1_000_000).unwrap_or(u64::MAX),
+            "time_limit_secs": used.limit_secs,
+            "gpu_percent": used.gpu_busy.checked_div(used.gpu_readings),
+            "advice": advice,
+        })
+    };
+    json!({ "from": from.as_secs(), "to": to.as_secs(), "names": all.iter().map(one).collect::<Vec<_>>() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::tres::{Allocation, GpuUsage, Usage};
+    use crate::model::{ExitCode, Reason, Tres};
+    use crate::render::fixture::{at, ctx, now};
+    use proptest::prelude::*;
+
+    /// A job of 8 CPUs and 8 GB that ran for so many seconds.
+    fn ended(name: &str, state: JobState, secs: i64, usage: Usage) -> JobView {
+        let tres = Tres { cpus: 8, mem_mb: 8192, ..Tres::ZERO };
+        let job = crate::render::fixture::job(1, name).limit(86_400);
+        job.ended(state, Reason::None, ExitCode::OK, secs + 10, 10)
+            .with(|j| {
+                j.tres = tres;
+                j.run.alloc = Some(Allocation { tres, ..Allocation::default() }.into());
+                j.run.usage = usage;
+            })
+            .build()
+    }
+
+    fn used(max_rss_kb: u64, cpu_secs: u64) -> Usage {
+        Usage { max_rss_kb, user_us: cpu_secs * 1_000_000, ..Usage::default() }
+    }
+
+    fn of(views: &[JobView]) -> Vec<Use> {
+        let mut report = Report::default();
+        views.iter().for_each(|view| report.take(view, now()));
+        report.ranked()
+    }
+
+    #[test]
+    fn names_are_told_by_what_they_waste_and_what_to_ask_for() {
+        let all = of(&[
+            ended("train", JobState::Completed, 3600, used(1_153_434, 6840)),
+            ended("train", JobState::Failed, 1200, used(900_000, 1200)),
+            ended("tight", JobState::Completed, 3600, used(8_000_000, 28_700)),
+            crate::render::fixture::job(4, "waits").build(),
+            crate::render::fixture::job(5, "runs").running(60).build(),
+        ]);
+        assert_eq!(
+            table(&all, &ctx()),
+            "NAME  | JOBS | FAILED | CPU-HOURS | USED | CPUS | MEMORY | MAXRSS | WASTED-CPU-HOURS | WASTED-GB-HOURS\n\
+             train | 2    | 1      | 10.67     | 21%  | 8    | 8G     | 1.1G   | 8.43             | 9.28\n\
+             tight | 1    | 0      | 8.00      | 100% | 8    | 8G     | 7.6G   | 0.03             | 0.37\n"
+        );
+        assert_eq!(
+            advice(&all),
+            [
+                "train: had 8 CPUs, used 1.90: ask -c 2",
+                "train: had 8G, used 1.1G: ask --mem=1536M",
+                "train: had a limit of 1-00:00:00, took 01:00:00: ask -t 01:30:00",
+                "tight: had a limit of 1-00:00:00, took 01:00:00: ask -t 01:30:00",
+            ]
+        );
+        assert_eq!(
+            summary(&all, at(86_400), now(), &ctx()),
+            "3 jobs that ran and ended from 2026-11-19T23:39:58 to 2026-11-20T23:39:58: 18.67 CPU-hours had, 10.21 used (55%)"
+        );
+        let json = json(&all, at(86_400), now());
+        assert_eq!(json["names"][0]["advice"][1]["option"], "--mem=1536M");
+    }
+
+    #[test]
+    fn who_got_too_little_is_told_to_ask_for_more() {
+        let all = of(&[
+            ended("small", JobState::OutOfMemory, 60, used(8 << 20, 60 * 8)),
+            ended("short", JobState::Timeout, 86_400, used(7 << 20, 86_400 * 8)),
+        ]);
+        assert_eq!(
+            advice(&all),
+            [
+                "short: 1 job reached the limit of 1-00:00:00: ask -t 2-00:00:00",
+                "small: 1 job ran out of memory with 8G: ask --mem=12288M",
+                "small: had a limit of 1-00:00:00, took 00:01:00: ask -t 00:02:00",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_was_not_measured_is_no_reason_for_anything() {
+        let mut view = ended("quick", JobState::Completed, 0, Usage::default());
+        let request = std::sync::Arc::make_mut(&mut view.job.request);
+        request.time_limit_secs = None;
+        let all = of(&[view]);
+        assert!(advice(&all).is_empty(), "{:?}", advice(&all));
+        let (_, rows) = cells(&all, &ctx());
+        assert_eq!(rows[0], ["quick", "1", "0", "0.00", "-", "8", "8G", "-", "0.00", "0.00"]);
+        let gpu = GpuUsage { readings: 4, busy_sum: 200, ..GpuUsage::default() };
+        let all = of(&[ended("cards", JobState::Completed, 60, Usage { gpu, ..Usage::default() })]);
+        assert!(table(&all, &ctx()).contains("| 50% |"), "{}", table(&all, &ctx()));
+    }
+
+    proptest! {
+        #[test]
+        fn advice_saves_something_and_leaves_room(had in 1..1u64 << 20, used_kb in 1..1u64 << 30, secs in 0..1u64 << 20) {
+            let of = Use { mem_had_mb: had, mem_used_kb: used_kb, ..Use::default() };
+            if let Some(advice) = of.memory() {
+                let ask: u64 = advice.option.trim_start_matches("--mem=").trim_end_matches('M').parse().unwrap();
+                prop_assert!(ask < had && ask * 1024 >= used_kb, "{advice:?}");
+            }
+            let of = Use { limit_secs: Some(1 << 21), longest_us: u128::from(secs) * 1_000_000, ..Use::default() };
+            let ask = rounded_secs(secs * 3 / 2);
+            prop_assert!(ask >= secs);
+            prop_assert_eq!(of.time().is_some(), ask <= 1 << 20);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! `sstat --series`: what steps used over time, a line for each span.
+
+use crate::model::series::{Span, StepSeries};
+use crate::model::{StepKey, Timestamp};
+use crate::render::Ctx;
+use crate::render::field::{Cut, Field, Table};
+use crate::render::layout;
+use crate::render::value::Value;
+use serde_json::{Value as Json, json};
+
+/// The table of spans.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spans;
+
+/// A span, and when it began.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    step: StepKey,
+    start: Timestamp,
+    span: Span,
+}
+
+impl Table for Spans {
+    type Row<'a> = Row;
+
+    fn fields() -> &'static [Field<Self>] {
+        FIELDS
+    }
+}
+
+type F = Field<Spans>;
+
+static FIELDS: &[F] = &[
+    F::new(&["JobID"], "JobID", |r, _| r.step.to_string().into()).width(-12).cut(Cut::Never),
+    F::new(&["Start"], "Start", |r, _| Value::Time(Some(r.start), "")).width(-19).cut(Cut::Never),
+    F::new(&["Seconds"], "Seconds", |r, _| Value::Share(r.span.ms as f64 / 1000.0, 3)).width(10),
+    F::new(&["CPUs"], "CPUs", |r, _| Value::Share(r.span.cpus(), 2)).width(8),
+    F::new(&["MaxRSS"], "MaxRSS", |r, _| Value::Kib(r.span.mem_max_kb)).width(10),
+    F::new(&["AveRSS"], "AveRSS", |r, _| Value::Kib(r.span.mem_mean_kb)).width(10),
+    F::new(&["DiskRead"], "DiskRead", |r, _| Value::Bytes(r.span.read)).width(10),
+    F::new(&["DiskWrite"], "DiskWrite", |r, _| Value::Bytes(r.span.written)).width(10),
+];
+
+fn rows(one: &StepSeries) -> Vec<Row> {
+    let mut start = one.start;
+    let mut row = |span: &Span| {
+        let row = Row { step: one.step, start, span: *span };
+        let us = i64::try_from(span.ms.saturating_mul(1000)).unwrap_or(i64::MAX);
+        start = start.plus_us(us);
+        row
+    };
+    one.series.spans().iter().map(&mut row).collect()
+}
+
+/// The lines of these steps. `parsable`: what stands between values, and whether it also stands after the last one.
+pub fn print(steps: &[StepSeries], header: bool, parsable: Option<(&str, bool)>, ctx: &Ctx) -> String {
+    // A constant that a test reads.
+    let layout = layout::Layout::<Spans>::ruled("all").unwrap_or_default();
+    let layout = match parsable {
+        Some((delimiter, trailing)) => layout.parsable(delimiter, trailing),
+        None => layout,
+    };
+    layout.print(&steps.iter().flat_map(rows).collect::<Vec<_>>(), header, ctx)
+}
+
+/// The same for programs: times in milliseconds since 1970, memory and what was read and written in bytes.
+pub fn json(steps: &[StepSeries]) -> Json {
+    let span = |row: &Row| {
+        json!({
+            "start_ms": row.start.0.div_euclid(1000),
+            "ms": row.span.ms,
+            "cpu_us": row.span.cpu_us,
+            "mem_max": row.span.mem_max_kb.saturating_mul(1024),
+            "mem_mean": row.span.mem_mean_kb.saturating_mul(1024),
+            "read": row.span.read,
+            "written": row.span.written,
+        })
+    };
+    let step = |one: &StepSeries| {
+        let spans: Vec<Json> = rows(one).iter().map(span).collect();
+        json!({ "job_id": one.step.job, "step": one.step.step.to_string(), "spans": spans })
+    };
+    json!({ "steps": steps.iter().map(step).collect::<Vec<_>>() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::series::Series;
+    use crate::model::{JobId, StepId};
+    use crate::render::fixture::{at, ctx};
+
+    fn steps() -> Vec<StepSeries> {
+        let mut series = Series::default();
+        let span = Span { ms: 2500, cpu_us: 5_000_000, mem_max_kb: 4096, mem_mean_kb: 2048, read: 0, written: 1 << 20 };
+        series.push(span);
+        series.push(Span { ms: 500, ..Span::default() });
+        vec![StepSeries { step: StepKey { job: JobId(12), step: StepId::Num(0) }, start: at(60), series }]
+    }
+
+    #[test]
+    fn each_span_is_a_line() {
+        assert_eq!(
+            print(&steps(), true, Some(("|", false)), &ctx()),
+            "JobID|Start|Seconds|CPUs|MaxRSS|AveRSS|DiskRead|DiskWrite\n\
+             12.0|2026-11-20T23:38:58|2.500|2.00|4M|2M|0|1.00M\n\
+             12.0|2026-11-20T23:39:00|0.500|0.00|0|0|0|0\n"
+        );
+        let table = print(&steps(), true, None, &ctx());
+        assert_eq!(table.lines().count(), 4, "{table}");
+        assert!(table.lines().all(|line| line.len() < 110), "{table}");
+    }
+
+    #[test]
+    fn programs_get_bytes_and_milliseconds() {
+        let json = json(&steps());
+        let spans = &json["steps"][0]["spans"];
+        assert_eq!((&json["steps"][0]["job_id"], &json["steps"][0]["step"]), (&12.into(), &"0".into()));
+        assert_eq!(spans[0]["mem_max"], 4 << 20);
+        let start = |i: usize| spans[i]["start_ms"].as_i64().unwrap();
+        assert_eq!((start(0), start(1)), (at(60).0 / 1000, at(60).0 / 1000 + 2500));
+    }
+}

@@ -1,0 +1,192 @@
+//! Plots made of cells: bars over time, as a part of the screen or as lines of text.
+
+use crate::model::series::{JobSeries, StepSeries};
+use crate::model::view::JobView;
+use crate::render::size::glance;
+use crate::render::time::iso;
+use crate::render::{Ctx, job};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::symbols::bar;
+use ratatui::widgets::{Sparkline, Widget};
+
+/// Bars of letters that every terminal has.
+const LETTERS: bar::Set<'_> = bar::Set {
+    full: "#",
+    seven_eighths: "#",
+    three_quarters: "#",
+    five_eighths: "=",
+    half: "=",
+    three_eighths: "-",
+    one_quarter: "-",
+    one_eighth: "_",
+    empty: " ",
+};
+
+/// What is plotted is a part of something.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plot {
+    /// In words and figures.
+    pub title: String,
+    pub values: Vec<f64>,
+    /// What the top of it stands for.
+    pub top: f64,
+}
+
+/// Lines of bars in a text.
+const HEIGHT: u16 = 4;
+
+/// Columns of a text at least and at most.
+const WIDTHS: (u16, u16) = (20, 120);
+
+impl Plot {
+    /// Fills an area with its bars, one a column.
+    pub fn draw(&self, to: &mut Buffer, area: Rect, ascii: bool, style: Style) {
+        // What is there at all is seen.
+        let ticks = f64::from(area.height) * 8.0;
+        let of_top = |value: &f64| if self.top > 0.0 { (value / self.top * ticks).clamp(0.0, ticks) } else { 0.0 };
+        let tick = |value: &f64| if *value > 0.0 { of_top(value).round().max(1.0) as u64 } else { 0 };
+        let set = if ascii { LETTERS } else { bar::NINE_LEVELS };
+        let bars = Sparkline::default().data(self.values.iter().map(tick)).max(ticks as u64).bar_set(set).style(style);
+        bars.render(area.intersection(to.area), to);
+    }
+
+    fn text(&self, width: u16, ascii: bool) -> String {
+        let mut cells = Buffer::empty(Rect { x: 0, y: 0, width, height: HEIGHT });
+        let area = cells.area;
+        self.draw(&mut cells, area, ascii, Style::new());
+        let line = |y: u16| (0..width).map(|x| cells[(x, y)].symbol()).collect::<String>();
+        let lines: String = (0..HEIGHT).map(|y| line(y).trim_end().to_owned() + "\n").collect();
+        format!("{}\n{lines}", self.title)
+    }
+}
+
+/// CPUs and memory of a job over time, of what it has; and what it read and wrote, if that is seen at all.
+pub fn of_job(view: &JobView, series: &JobSeries) -> Vec<Plot> {
+    let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let has = job::allocated_or_asked(view);
+    let cpus = series.column(|bin| bin.cpus);
+    let memory = series.column(|bin| bin.mem_max_kb * 1024.0);
+    let asked = has.mem_mb as f64 * f64::from(1 << 20);
+    let mut plots = vec![
+        Plot {
+            title: format!("CPUs in use: {:.2} of {}, at most {:.2}", mean(&cpus), has.cpus, most(&cpus)),
+            top: most(&cpus).max(f64::from(has.cpus)),
+            values: cpus,
+        },
+        Plot {
+            title: format!("Memory: at most {} of {}", glance(most(&memory)), glance(asked)),
+            top: most(&memory).max(asked),
+            values: memory,
+        },
+    ];
+    for (name, values) in [("Read", series.column(|bin| bin.read)), ("Written", series.column(|bin| bin.written))] {
+        if most(&values) >= SEEN {
+            let title = format!("{name}: at most {} in a second", glance(most(&values)));
+            plots.push(Plot { title, top: most(&values), values });
+        }
+    }
+    plots
+}
+
+/// Bytes in a second that are worth a plot.
+const SEEN: f64 = 1024.0 * 1024.0;
+
+/// The plots of a job as text, that is as wide as a terminal.
+pub fn text(view: &JobView, steps: &[StepSeries], columns: u16, ascii: bool, ctx: &Ctx) -> String {
+    let width = columns.clamp(WIDTHS.0, WIDTHS.1);
+    let Some(series) = JobSeries::of(steps, usize::from(width)) else { return String::new() };
+    let plots: String = of_job(view, &series).iter().map(|plot| plot.text(width, ascii)).collect();
+    let (from, to) = (iso(series.from, &ctx.tz), iso(series.to, &ctx.tz));
+    let between = usize::from(width).saturating_sub(from.len() + to.len()).max(1);
+    format!("{plots}{from}{:between$}{to}\n", "")
+}
+
+/// A part of a whole, by name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    pub name: String,
+    pub part: f64,
+    pub whole: f64,
+}
+
+/// Columns of a name at most.
+const NAME: usize = 24;
+
+/// Lines of bars: each as long as its whole, filled as far as its part goes.
+pub fn parts(all: &[Part], columns: u16, ascii: bool) -> String {
+    let name = all.iter().map(|one| one.name.chars().count()).max().unwrap_or(0).min(NAME);
+    let figures = |one: &Part| format!("{:.2} of {:.2}", one.part, one.whole);
+    let room = all.iter().map(|one| figures(one).len()).max().unwrap_or(0) + name + 2;
+    let width = usize::from(columns.clamp(WIDTHS.0, WIDTHS.1)).saturating_sub(room).max(10);
+    let most = all.iter().map(|one| one.whole).fold(0.0, f64::max);
+    let (full, empty) = if ascii { ("#", ".") } else { ("█", "░") };
+    let cells = |amount: f64| if most > 0.0 { (amount / most * width as f64).round() as usize } else { 0 };
+    let line = |one: &Part| {
+        let shown: String = one.name.chars().take(NAME).collect();
+        let whole = cells(one.whole).min(width);
+        let part = cells(one.part).min(whole);
+        format!("{shown:name$} {}{} {}\n", full.repeat(part), empty.repeat(whole - part), figures(one))
+    };
+    all.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::series::{Series, Span};
+    use crate::model::{JobId, StepId, StepKey, Tres};
+    use crate::render::fixture::{at, ctx, job};
+
+    fn steps() -> Vec<StepSeries> {
+        let mut series = Series::default();
+        for i in 1..=4u64 {
+            let kb = i * (256 << 10);
+            let cpu_us = 5_000_000 * i;
+            series.push(Span { ms: 10_000, cpu_us, mem_max_kb: kb, mem_mean_kb: kb, read: 0, written: 50 << 20 });
+        }
+        vec![StepSeries { step: StepKey { job: JobId(12), step: StepId::Batch }, start: at(60), series }]
+    }
+
+    fn view() -> JobView {
+        job(12, "j").with(|j| j.tres = Tres { cpus: 2, mem_mb: 2048, ..Tres::ZERO }).running(60).build()
+    }
+
+    #[test]
+    fn a_job_is_plotted_against_what_it_has() {
+        let shown = text(&view(), &steps(), 20, true, &ctx());
+        assert_eq!(
+            shown,
+            "CPUs in use: 1.25 of 2, at most 2.00\n               #####\n          ##########\n     \
+             ###############\n####################\nMemory: at most 1G of 2G\n\n\n          =====#####\n\
+             =====###############\nWritten: at most 5M in a second\n####################\n####################\n\
+             ####################\n####################\n2026-11-20T23:38:58 2026-11-20T23:39:38\n"
+        );
+        assert!(text(&view(), &steps(), 20, false, &ctx()).contains("▄▄▄▄▄███"), "{shown}");
+        assert_eq!(text(&view(), &[], 80, true, &ctx()), "");
+    }
+
+    #[test]
+    fn parts_are_as_long_as_their_wholes() {
+        let part = |name: &str, part, whole| Part { name: name.to_owned(), part, whole };
+        let all =
+            [part("train", 5.0, 10.0), part("a-name-that-is-much-longer-than-most", 9.0, 5.0), part("x", 0.0, 0.0)];
+        assert_eq!(
+            parts(&all, 60, true),
+            "train                    ###########.......... 5.00 of 10.00\n\
+             a-name-that-is-much-long ########### 9.00 of 5.00\n\
+             x                         0.00 of 0.00\n"
+        );
+        assert_eq!(parts(&[], 60, true), "");
+    }
+
+    #[test]
+    fn what_is_there_at_all_is_seen_and_nothing_is_higher_than_the_top() {
+        let plot = Plot { title: "t".to_owned(), values: vec![0.0, 0.0001, 5.0, f64::INFINITY], top: 1.0 };
+        assert_eq!(plot.text(4, true), "t\n  ##\n  ##\n  ##\n _##\n");
+        let none = Plot { top: 0.0, values: vec![0.0; 4], ..plot };
+        assert_eq!(none.text(4, true), "t\n\n\n\n\n");
+    }
+}

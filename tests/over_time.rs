@@ -1,0 +1,101 @@
+//! What jobs used over time, as it is told while they run and after their end.
+
+use serde_json::Value;
+use slotd_kit::Slotd;
+
+/// The spans of all steps of this name.
+fn spans(slotd: &Slotd, step: &str) -> Vec<Value> {
+    let text = slotd.cmd("sstat", &["--series", "--json", "-j", step]).ok().stdout;
+    let mut told: Value = serde_json::from_str(&text).expect("JSON");
+    let steps = told["steps"].as_array_mut().expect("a list");
+    steps.iter_mut().flat_map(|step| step["spans"].as_array().expect("a list").clone()).collect()
+}
+
+fn number(span: &Value, key: &str) -> u64 {
+    span[key].as_u64().unwrap_or_else(|| panic!("{key} is missing: {span}"))
+}
+
+const MB: u64 = 1 << 20;
+
+#[test]
+fn memory_that_rises_in_steps_is_seen_to_rise() {
+    let mut slotd = Slotd::start();
+    let hold = |n: u32| format!("helper hold 30 > held.{n} & pids=\"$pids $!\"; {}\n", slotd.gate(&format!("go.{n}")));
+    let script = format!("#!/bin/sh\n{}{}{}kill $pids\nwait\nexit 0\n", hold(1), hold(2), hold(3));
+    let job = slotd.script(&[], &script);
+    let batch = format!("{job}.batch");
+    for n in 1..=3 {
+        slotd.wait_text(&format!("held.{n}"), "held");
+        let last = slotd.wait("the memory of so many", || {
+            let last = number(spans(&slotd, &batch).last()?, "mem_max");
+            (last >= 30 * MB * n).then_some(last)
+        });
+        assert!(last < 30 * MB * (n + 1), "{last} bytes of {n}");
+        if n == 2 {
+            // Who measures it is not the daemon.
+            slotd.kill9();
+            slotd.start_daemon();
+        }
+        if n < 3 {
+            slotd.open(&format!("go.{n}"));
+        }
+    }
+    let seen = spans(&slotd, &batch);
+    let first = |least: u64| seen.iter().position(|span| number(span, "mem_max") >= least).expect("it was seen");
+    assert!(first(30 * MB) < first(60 * MB) && first(60 * MB) < first(90 * MB), "{seen:#?}");
+    slotd.open("go.3");
+    slotd.wait_state(job, "COMPLETED");
+
+    let kept = spans(&slotd, &job.to_string());
+    assert!((3..=120).contains(&kept.len()), "{kept:#?}");
+    let most = kept.iter().map(|span| number(span, "mem_max")).max().expect("spans");
+    assert!((90 * MB..120 * MB).contains(&most), "{most}");
+    let mut at = number(&kept[0], "start_ms");
+    for span in &kept {
+        assert_eq!(number(span, "start_ms"), at, "one after the other: {kept:#?}");
+        at += number(span, "ms");
+    }
+    let lines = slotd.cmd("sstat", &["-n", "-P", "--series", "-j", &batch]).ok();
+    assert_eq!(lines.stderr, "");
+    assert_eq!(lines.lines().len(), kept.len());
+    assert!(lines.lines().iter().all(|line| line.starts_with(&format!("{batch}|")) && line.split('|').count() == 8));
+    // Programs read seff as it always was.
+    let plain = slotd.cmd("seff", &[job.to_string()]).ok().stdout;
+    let plotted = slotd.cmd("seff", &["--plot".to_owned(), job.to_string()]).ok().stdout;
+    let plots = plotted.strip_prefix(&plain).unwrap_or_else(|| panic!("{plotted}"));
+    assert!(plots.starts_with("CPUs in use: ") && plots.contains("\nMemory: at most "), "{plots}");
+    assert!(plots.contains('#') && !plain.contains('#'), "{plots}");
+}
+
+#[test]
+fn each_step_has_a_series_of_its_own_with_all_of_its_cpu_time() {
+    let slotd = Slotd::start();
+    let job = slotd.script(&[], "#!/bin/sh\nsrun helper burn 700\nsrun helper burn 300\n");
+    slotd.wait_state(job, "COMPLETED");
+    let used =
+        |step: u32| -> u64 { spans(&slotd, &format!("{job}.{step}")).iter().map(|span| number(span, "cpu_us")).sum() };
+    assert!(used(0) >= 700_000, "{}", used(0));
+    assert!((300_000..used(0)).contains(&used(1)), "{} and {}", used(0), used(1));
+}
+
+#[test]
+fn the_steps_of_another_run_and_of_another_job_are_not_mixed_in() {
+    let slotd = Slotd::start();
+    let script = format!("#!/bin/sh\n[ -e once ] || srun helper burn 400\n: > once\n{}\n", slotd.gate("go"));
+    let job = slotd.script(&["--requeue"], &script);
+    slotd.wait("its first run", || slotd.exists("once").then_some(()));
+    assert!(!spans(&slotd, &format!("{job}.0")).is_empty());
+    slotd.cmd("scontrol", &["requeue", &job.to_string()]).ok();
+    slotd.wait("its second run", || (slotd.job(job).restarts() == 1).then_some(()));
+    slotd.open("go");
+    slotd.wait_state(job, "COMPLETED");
+    let none = slotd.cmd("sstat", &["--series", "-n", "-j", &format!("{job}.0")]).ok();
+    let why = format!("sstat: error: nothing is known of {job}.0 over time: it has not started, or was over at once\n");
+    assert_eq!((none.stdout.as_str(), none.stderr), ("", why));
+    slotd.cmd("sstat", &["--json", "-j", &job.to_string()]).fails(1);
+    let held = slotd.wrap(&["-H"], "true");
+    for unknown in [held, 999] {
+        let none = slotd.cmd("sstat", &["--series", "-n", "-j", &unknown.to_string()]).ok();
+        assert!(none.stdout.is_empty() && none.stderr.contains(&format!("of {unknown} over time")), "{}", none.stderr);
+    }
+}
