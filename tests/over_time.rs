@@ -31,6 +31,10 @@ fn memory_that_rises_in_steps_is_seen_to_rise() {
             (last >= 30 * MB * n).then_some(last)
         });
         assert!(last < 30 * MB * (n + 1), "{last} bytes of {n}");
+        // It stays so for longer than spans that are told as one.
+        let length = || spans(&slotd, &batch).iter().map(|span| number(span, "ms")).sum::<u64>();
+        let least = length() + 500;
+        slotd.wait("more spans", || (length() >= least).then_some(()));
         if n == 2 {
             // Who measures it is not the daemon.
             slotd.kill9();

@@ -35,7 +35,7 @@ fn what_has_ended_is_told_by_name() {
     assert!(!told.stdout.contains("still"), "it runs: {}", told.stdout);
     let advised = |line: &&str| line.starts_with("fit: had 600M, used ") && line.contains(": ask --mem=");
     assert_eq!(told.stdout.lines().filter(advised).count(), 1, "{}", told.stdout);
-    assert!(told.stdout.contains("\nfit: had a limit of 01:00:00, took 00:00:0"), "{}", told.stdout);
+    assert!(told.stdout.contains("\nfit: had a limit of 01:00:00, took 00:0"), "{}", told.stdout);
 
     let plotted = report(&slotd, &["--plot"]).ok().stdout;
     assert!(plotted.contains("\nCPU-hours, used and had\n") && !told.stdout.contains("used and had"), "{plotted}");
