@@ -209,6 +209,14 @@ impl Round {
         Verdict::Wait
     }
 
+    /// A task of this array has just started, and the array stands in these places now. What is kept for it does not keep
+    /// its next task from starting, as it may keep others of the same shape.
+    pub fn moved(&mut self, array: JobId, places: &[Place]) {
+        if self.reservations.iter().any(|kept| kept.job == array) {
+            self.elsewhere.extend_from_slice(places);
+        }
+    }
+
     /// Keeps for a job what it could start with, since it may not start yet.
     pub fn hold(&mut self, job: JobId, part: &Part, room: &Room) {
         let line = room.line(part.place.partition);

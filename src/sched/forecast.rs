@@ -257,6 +257,7 @@ impl Future {
                 Verdict::Start(part) => {
                     has_chosen |= places.len() > 1;
                     self.start(key, part);
+                    round.moved(key.id, self.waiting.get(&key.id).map_or(&[], |rest| &rest.places));
                     started += 1;
                 }
                 Verdict::Wait => {}

@@ -137,7 +137,11 @@ impl Core {
                 Tried::Waits
             }
             Verdict::Start(part) => match self.start(key.id, part, cx) {
-                true => Tried::Started,
+                true => {
+                    let places = self.jobs.get(&key.id).map_or(&[][..], |record| &record.places);
+                    round.moved(key.id, places);
+                    Tried::Started
+                }
                 false => Tried::Waits,
             },
         }
