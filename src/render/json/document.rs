@@ -5,7 +5,6 @@ use crate::render::ctx::VERSION;
 use serde::Serialize;
 use serde_json::ser::{Formatter, PrettyFormatter};
 use serde_json::{Map, Serializer, Value, json};
-use std::io;
 
 /// The document with one list.
 pub fn document(plugin: &str, list: &str, records: Vec<Value>) -> Value {
@@ -62,7 +61,7 @@ pub(super) fn write_nested(out: &mut Vec<u8>, value: &impl Serialize, depth: usi
     let mut format = PrettyFormatter::new();
     for _ in 0..depth {
         // It counts the levels that it has begun.
-        let _ = format.begin_array(&mut io::sink());
+        let _ = format.begin_array(&mut Vec::new());
     }
     // As above, and memory takes all.
     let _ = value.serialize(&mut Serializer::with_formatter(out, format));
