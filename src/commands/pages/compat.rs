@@ -32,12 +32,17 @@ const DIFFERS: [(&str, &str, &str); 22] = [
     ("squeue", "json", "v0.0.38 and v0.0.40"),
 ];
 
+/// Options that were replayed beside Slurm, with the same outcome: a command and an option a line, made by the tests from the
+/// records of Slurm.
+const REPLAYED: &str = include_str!("replayed.txt");
+
 /// The page.
 pub fn page() -> String {
     let mut page = String::from(
         "# What slotd takes of Slurm 22.05\n\n\
-         Each option is read as Slurm reads it. *kept*: it is taken, has no effect on one host, and `-v` says so. *not on one \
-         host*: it is refused, and why.\n",
+         Each option is read as Slurm reads it. *same, replayed*: invocations with it were recorded with Slurm 22.05.8, and \
+         what slotd does is compared with that in its tests. *kept*: it is taken, has no effect on one host, and `-v` says so. \
+         *not on one host*: it is refused, and why.\n",
     );
     for entry in COMMANDS {
         let _ = write!(page, "\n## {}\n\n{}.\n", entry.name(), entry.applet.about);
@@ -76,6 +81,9 @@ fn standing(command: &str, long: &str, extras: &[&Extra]) -> String {
         (Some(Extra { refusal: Some(why), .. }), _) => format!("not on one host: {why}"),
         (Some(extra), _) => format!("kept: {}", extra.help),
         (None, Some((.., how))) => format!("differs: {how}"),
+        (None, None) if REPLAYED.lines().any(|line| line == format!("{command} --{long}")) => {
+            "same, replayed".to_owned()
+        }
         (None, None) => "same".to_owned(),
     }
 }
@@ -101,7 +109,8 @@ mod tests {
     fn each_option_has_its_row() {
         let page = page();
         for (row, standing) in [
-            ("| `-a`, `--array` | ", "same"),
+            ("| `-a`, `--array` | ", "same, replayed"),
+            ("| `--export-file` | ", "same"),
             ("| `--switches` | ", "kept: Network switches at most"),
             ("| `--het-group` | ", "not on one host: there are no heterogeneous jobs on one host"),
             ("| `--mpi` | ", "differs: none and pmi2; pmix is refused"),
