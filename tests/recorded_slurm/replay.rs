@@ -310,8 +310,11 @@ impl Replay {
     }
 }
 
-/// All invocations of a record: which, how slotd's differs from it in a text, and whether it does what Slurm did.
-pub fn replay(record: &Record) -> Vec<(Mark, bool, String)> {
+/// What is written of an invocation, whether it does what Slurm did, and how it differs.
+pub type Outcome = (Mark, bool, String);
+
+/// All invocations of a record, and what could not be made ready for them.
+pub fn replay(record: &Record) -> Vec<Outcome> {
     use super::record::Part;
     let mut replay = Replay::of(record);
     let mut results = Vec::new();
