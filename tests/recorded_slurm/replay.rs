@@ -90,7 +90,7 @@ fn replaced(text: &str, map: &BTreeMap<String, String>) -> String {
 fn outcome_of(command: &str) -> Option<(&str, &str)> {
     let at = command.match_indices("; sleep ").map(|(at, _)| at).find(|at| {
         let before = &command[..*at];
-        before.matches('\'').count() % 2 == 0 && before.matches('(').count() == before.matches(')').count()
+        before.matches('\'').count().is_multiple_of(2) && before.matches('(').count() == before.matches(')').count()
     })?;
     let (_, looks) = command[at..].strip_prefix("; sleep ")?.split_once("; ")?;
     Some((&command[..at], looks))
