@@ -62,12 +62,12 @@ pub fn idle(_: &mut Labs) {
     let (few, many) = ([idle.daemon_pid()], proc::of_directory(busy.dir.path()));
     idle.settle();
     // Those that sleep are looked at less and less often.
-    for age in ["just started", "30 s old"] {
+    for age in [0, 30, 60] {
         let before = (wakeups(&few), wakeups(&many));
         thread::sleep(IDLE);
         figure("wake-ups in 30 s, idle", (wakeups(&few) - before.0) as f64, "");
         let rate = (wakeups(&many) - before.1) as f64 / IDLE.as_secs_f64();
-        figure(&format!("wake-ups of {} processes, {RUNNING} jobs sleep, {age}", many.len()), rate, "/s");
+        figure(&format!("wake-ups of {} processes, {RUNNING} jobs sleep, {age} s old", many.len()), rate, "/s");
     }
     end_all(&busy);
 }
