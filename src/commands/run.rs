@@ -2,15 +2,14 @@
 //! without this process, which can be left at any time.
 
 use super::log::Logs;
-use super::tasks::{check_work_dir, client, hand_in, tell};
-use super::{Done, ask, paths, refused, sbatch, submitting_origin, unexpected};
+use super::tasks::{check_work_dir, submit_parsed, tell};
+use super::{Done, ask, paths, sbatch, submitting_origin};
 use crate::args::error::{CliError, Mark};
 use crate::args::submit::base_name;
 use crate::client::follow::Follower;
 use crate::model::query::JobQuery;
 use crate::model::{JobId, JobRef};
-use crate::protocol::answer::Answer;
-use crate::protocol::request::{CancelAsk, Request, Submit};
+use crate::protocol::request::{CancelAsk, Request};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
@@ -74,25 +73,10 @@ fn submit(args: &RunArgs) -> Result<Submitted, CliError> {
         parsed.request.name = command.first().map_or("wrap", |command| base_name(command)).to_owned();
     }
     check_work_dir(&parsed.request, "slotd run")?;
-    let raw = [parsed.texts.script.as_slice(), &parsed.texts.env].concat();
     let is_array = parsed.request.array.is_some();
-    let submission = Submit {
-        request: parsed.request,
-        script_len: parsed.texts.script.len(),
-        texts_of: None,
-        wait: false,
-        test_only: false,
-        client: client(false),
-        again: false,
-    };
-    match hand_in(&paths()?, submission, &raw, "slotd run")?.1 {
-        Answer::Refused(why) => Err(refused("Batch job submission failed", &why)),
-        Answer::Submitted { job } => {
-            tell(&format!("slotd: job {job} is submitted\n"));
-            Ok(Submitted { id: job, is_array })
-        }
-        other => Err(unexpected(&other)),
-    }
+    let id = submit_parsed(parsed.request, &parsed.texts, "slotd run")?;
+    tell(&format!("slotd: job {id} is submitted\n"));
+    Ok(Submitted { id, is_array })
 }
 
 /// What the user does while the job runs. Ctrl-C asks on a terminal, and cancels the job elsewhere, as SIGTERM does; a

@@ -5,13 +5,11 @@
 //! start of a task, also after a requeue, and for `slotd retry`.
 
 use super::output::print;
-use super::tasks::{check_work_dir, client, hand_in, tell};
-use super::{Done, paths, refused, sbatch, submitting_origin, unexpected};
+use super::tasks::{check_work_dir, submit_parsed, tell};
+use super::{Done, sbatch, submitting_origin};
 use crate::args::error::CliError;
 use crate::args::submit::submit_line;
 use crate::model::array::{ArraySpec, MAX_TASK_ID, TaskRange, TaskSet};
-use crate::protocol::answer::Answer;
-use crate::protocol::request::Submit;
 use crate::spec::array;
 use crate::spec::error::shown;
 use std::ffi::OsString;
@@ -72,25 +70,10 @@ pub fn run(args: &SweepArgs) -> Done {
     let whole: Vec<OsString> = std::env::args_os().collect();
     parsed.request.submit_line = submit_line(&whole);
     parsed.texts.env.extend(rows.iter().enumerate().flat_map(|(task, row)| entries(task, row)));
-    let raw = [parsed.texts.script.as_slice(), &parsed.texts.env].concat();
-    let submission = Submit {
-        request: parsed.request,
-        script_len: parsed.texts.script.len(),
-        texts_of: None,
-        wait: false,
-        test_only: false,
-        client: client(false),
-        again: false,
-    };
-    match hand_in(&paths()?, submission, &raw, "slotd sweep")?.1 {
-        Answer::Refused(why) => Err(refused("Batch job submission failed", &why)),
-        Answer::Submitted { job } => {
-            let names: Vec<&str> = rows.iter().take(1).flatten().map(|(name, _)| name.as_str()).collect();
-            tell(&format!("slotd: {} tasks, each with its own {}\n", rows.len(), names.join(", ")));
-            print(&if parsed.parsable { format!("{job}\n") } else { format!("Submitted batch job {job}\n") })
-        }
-        other => Err(unexpected(&other)),
-    }
+    let job = submit_parsed(parsed.request, &parsed.texts, "slotd sweep")?;
+    let names: Vec<&str> = rows.iter().take(1).flatten().map(|(name, _)| name.as_str()).collect();
+    tell(&format!("slotd: {} tasks, each with its own {}\n", rows.len(), names.join(", ")));
+    print(&if parsed.parsable { format!("{job}\n") } else { format!("Submitted batch job {job}\n") })
 }
 
 /// What the environment of the array says of one task.

@@ -1,8 +1,10 @@
 //! What sbatch, srun and salloc have in common: handing a job in, launching a step, and what is said of them.
 
+use super::{paths, refused, unexpected};
 use crate::args::error::{CliError, Mark};
 use crate::client::connection::{ClientError, Connection, submit};
 use crate::client::foreground::{Caller, StepObserver, StepOptions, StepOutcome, StreamTasks};
+use crate::model::change::LaunchTexts;
 use crate::model::job::{Client, ClientProcess};
 use crate::model::{ExitCode, JobId, JobRequest, StepId, Timestamp};
 use crate::protocol::answer::Answer;
@@ -55,6 +57,28 @@ pub fn hand_in(paths: &Paths, submission: Submit, raw: &[u8], command: &str) -> 
         ),
         error => error.into(),
     })
+}
+
+/// Submits what a command line of sbatch says, for a command that waits for nothing here.
+///
+/// # Errors
+/// As of [`hand_in`], or it is refused.
+pub fn submit_parsed(request: JobRequest, texts: &LaunchTexts, command: &str) -> Result<JobId, CliError> {
+    let raw = [texts.script.as_slice(), &texts.env].concat();
+    let submission = Submit {
+        request,
+        script_len: texts.script.len(),
+        texts_of: None,
+        wait: false,
+        test_only: false,
+        client: client(false),
+        again: false,
+    };
+    match hand_in(&paths()?, submission, &raw, command)?.1 {
+        Answer::Refused(why) => Err(refused("Batch job submission failed", &why)),
+        Answer::Submitted { job } => Ok(job),
+        other => Err(unexpected(&other)),
+    }
 }
 
 /// Looks for the working directory of a job. One that waits for other jobs or for a time may get it from them: then a
