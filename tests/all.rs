@@ -24,6 +24,7 @@ mod failing;
 mod gpus;
 mod hands;
 mod history;
+mod host_use;
 mod install;
 mod jobmgr;
 mod leaks;

@@ -193,8 +193,18 @@ fn a_job_and_the_host_have_plots_of_what_was_used() {
         assert_eq!(column(&used, name).len(), 120, "{name}: {used}");
     }
     assert!(used["from"].as_i64() < used["to"].as_i64(), "{used}");
-    let host = plots("/api/series");
-    assert_eq!(column(&host, "cpus").len(), 120, "{host}");
+    let charts = |minutes: u32| web.get(&format!("/api/series?minutes={minutes}")).json();
+    let has_end = |host: &Value| host["charts"][0]["values"].as_array().is_some_and(|v| v.last() != Some(&Value::Null));
+    let host = slotd.wait("what the host used", || Some(charts(60)).filter(has_end));
+    let names: Vec<&str> = host["charts"].as_array().unwrap().iter().filter_map(|one| one["name"].as_str()).collect();
+    assert!(names.starts_with(&["CPUs", "Memory"]) && names.contains(&"Load"), "{names:?}");
+    let values = column(&host["charts"][0], "values");
+    assert_eq!((values.len(), &values[0]), (120, &Value::Null), "no job ran an hour ago: {host}");
+    assert!(host["charts"][0]["title"].as_str().unwrap().starts_with("CPUs in use: "), "{host}");
+    assert_eq!(host["to"].as_i64().unwrap() - host["from"].as_i64().unwrap(), 3_600_000);
+    for minutes in ["", "?minutes=0", "?minutes=9999999", "?minutes=x"] {
+        assert_eq!(web.get(&format!("/api/series{minutes}")).status, 400, "{minutes}");
+    }
     let waits = slotd.submit(&["-H", "--wrap", "true"]);
     assert_eq!(column(&web.get(&format!("/api/job/{waits}/series")).json(), "cpus"), [] as [Value; 0]);
     assert_eq!(web.get("/api/job/999/series").status, 404);

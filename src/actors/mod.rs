@@ -8,6 +8,7 @@
 //! ```
 //! Order of effects, everywhere: commit to the store, then launch, then reply, then notify. Stops and signals act at once.
 
+pub mod activity;
 pub mod feed;
 pub mod gpu_inventory;
 pub mod launch_plan;

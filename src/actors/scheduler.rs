@@ -6,6 +6,7 @@
 //! it (`in_flight`). It awaits nothing. An idle one has no timer;
 //! the alarm is set for what is due next, if anything is. Stops with the daemon; if it dies the daemon ends.
 
+use crate::actors::activity::{self, Activity};
 use crate::actors::feed::FeedSender;
 use crate::actors::launch_plan::fill_paths;
 use crate::actors::messages::*;
@@ -82,6 +83,8 @@ pub struct SchedulerOutputs {
     pub alarm: watch::Sender<Option<Timestamp>>,
     pub clock: fn() -> Moment,
     pub daemon_start: Timestamp,
+    /// For who keeps what the host uses.
+    pub activity: watch::Sender<Activity>,
     /// Who has it may work a forecast out.
     pub forecasts: Arc<Semaphore>,
 }
@@ -292,6 +295,7 @@ impl Handler<Round> for SchedulerActor {
         if self.core.take_cpu_request() {
             self.read_cpus(ctx);
         }
+        activity::tell_runs(&self.outputs.activity, self.core.has_active());
         self.set_alarm();
     }
 }
@@ -411,6 +415,9 @@ impl Handler<GpusRead> for SchedulerActor {
     type Result = ();
 
     fn handle(&mut self, GpusRead(read): GpusRead, ctx: &mut Self::Context) {
+        if let Ok(read) = &read {
+            activity::tell_gpus(&self.outputs.activity, read);
+        }
         self.decide(ctx, |core, cx| core.on_gpus_read(read, cx.now));
     }
 }

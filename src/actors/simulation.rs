@@ -591,6 +591,7 @@ impl Play {
             daemon_start: clock(),
             forecasts: Arc::new(Semaphore::new(1)),
             cgroups: None,
+            activity: watch::Sender::default(),
         };
         let mut world = world.borrow_mut();
         world.alarm = Some(alarm);

@@ -1,5 +1,6 @@
 //! `slotd report`: what many jobs used of what they had, by name, and what to ask for next time.
 
+pub mod host;
 mod picture;
 
 use super::output::{self, ctx};
@@ -18,9 +19,9 @@ use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 pub struct ReportArgs {
-    /// Jobs that ended at this time or later, as sacct reads it
-    #[arg(short = 'S', long, value_name = "TIME", default_value = "now-7days")]
-    starttime: String,
+    /// Jobs that ended at this time or later, as sacct reads it; now-7days if it is not given, now-1day with --host
+    #[arg(short = 'S', long, value_name = "TIME")]
+    starttime: Option<String>,
     /// Jobs that ended until this time; now, if it is not given
     #[arg(short = 'E', long, value_name = "TIME")]
     endtime: Option<String>,
@@ -30,6 +31,9 @@ pub struct ReportArgs {
     /// Jobs of these names
     #[arg(short = 'n', long, value_name = "NAMES")]
     name: Option<String>,
+    /// What the whole host used over time, while jobs ran
+    #[arg(long, conflicts_with_all = ["user", "name", "rows"])]
+    host: bool,
     /// How many names are shown, the most wasteful first
     #[arg(long, value_name = "COUNT", default_value_t = 30)]
     rows: usize,
@@ -49,7 +53,10 @@ pub struct ReportArgs {
 
 pub fn run(args: &ReportArgs) -> Done {
     let origin = origin();
-    let (query, users) = asked(args, &origin)?;
+    if args.host {
+        return host::run(args, &origin);
+    }
+    let (query, users) = asked(args, &origin, "now-7days")?;
     if let Some(user) = output::unknown_users(&users).first() {
         return Err(CliError::error(1, format!("Invalid user id: {user}")).hint("sacct -o user shows who has jobs"));
     }
@@ -72,7 +79,7 @@ pub fn run(args: &ReportArgs) -> Done {
         put(path, &picture::svg(&all)?)?;
     }
     if let Some(path) = &args.html {
-        put(path, &picture::page(&heading, &all, &ctx)?)?;
+        put(path, &picture::page_of_jobs(&heading, &all, &ctx)?)?;
     }
     if args.json {
         return output::print(&json::text(&report::json(&all, from, to)));
@@ -81,12 +88,12 @@ pub fn run(args: &ReportArgs) -> Done {
 }
 
 /// The question in the words of sacct.
-fn asked(args: &ReportArgs, origin: &Origin) -> Result<(JobQuery, Vec<String>), CliError> {
+fn asked(args: &ReportArgs, origin: &Origin, usual: &str) -> Result<(JobQuery, Vec<String>), CliError> {
     let options = [
-        ("starttime", Some(&args.starttime)),
-        ("endtime", args.endtime.as_ref()),
-        ("user", args.user.as_ref()),
-        ("name", args.name.as_ref()),
+        ("starttime", Some(args.starttime.as_deref().unwrap_or(usual))),
+        ("endtime", args.endtime.as_deref()),
+        ("user", args.user.as_deref()),
+        ("name", args.name.as_deref()),
     ];
     let words = options.iter().filter_map(|(name, value)| Some(OsString::from(format!("--{name}={}", (*value)?))));
     let line: Vec<OsString> = [OsString::from("sacct")].into_iter().chain(words).collect();

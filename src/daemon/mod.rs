@@ -7,6 +7,8 @@ mod core_config;
 pub mod database;
 pub mod detached;
 mod history;
+mod host_file;
+mod host_watch;
 mod listener;
 mod log_file;
 mod logging;

@@ -9,6 +9,7 @@ use crate::actors::news::NewsSender;
 use crate::actors::{GpuInventoryActor, Readers, SchedulerActor};
 use crate::daemon::answers::{Answers, Reply};
 use crate::daemon::history::History;
+use crate::daemon::host_watch::HostWatch;
 use crate::daemon::machine_watch::MachineWatch;
 use crate::daemon::requests::Requests;
 use crate::daemon::settings::Settings;
@@ -61,6 +62,7 @@ pub struct Hub {
     /// Held by those who ask the database about the past and act on the answer.
     pub past_in_use: Arc<RwLock<()>>,
     pub machine: Rc<MachineWatch>,
+    pub host: Rc<HostWatch>,
     /// Held by those who change what of the node is out of use.
     pub node_orders: Mutex<()>,
 }
@@ -220,6 +222,10 @@ impl Session {
             Request::Accounting(query) => return self.accounting(query).await,
             Request::Usage(ask) => return self.usage(ask).await,
             Request::OverTime(jobs) => return self.over_time(jobs).await,
+            Request::HostOverTime(from) => match hub.host.since(from).await {
+                Ok(spans) => plain(Answer::HostOverTime { now: (hub.clock)(), spans }),
+                Err(why) => refused(Refusal::Database(why)),
+            },
             Request::Node => plain(Answer::Node(Box::new(hub.scheduler.send(QueryNode).await?))),
             Request::Config => plain(Answer::Config(hub.config.borrow().clone())),
             Request::Reconfigure => return self.reconfigure().await,

@@ -3,10 +3,12 @@
 //! ```text
 //! inventory ◄─► scheduler ─► store (its own thread) ─► scheduler
 //!     timer ─►           ─► runners (their own thread) ─► scheduler
+//!                        ─► host watch
 //!   session ─►           ─► notifier
 //!   session ─► readers (their own threads)
 //! ```
 
+use crate::actors::activity::Activity;
 use crate::actors::gpu_inventory::{GpuOutputs, ReportTo};
 use crate::actors::messages::{ClientGone, NotifyEnd};
 use crate::actors::runner::{RunnerOutputs, RunnerSeed, RunnerSetup, runners_on};
@@ -16,6 +18,7 @@ use crate::actors::{GpuInventoryActor, NotifierActor, ReaderActor, Readers, Sche
 use crate::daemon::answers::Answers;
 use crate::daemon::core_config;
 use crate::daemon::history::{self, History, Keep};
+use crate::daemon::host_watch::HostWatch;
 use crate::daemon::machine_watch::MachineWatch;
 use crate::daemon::recovery::Recovered;
 use crate::daemon::requests::Requests;
@@ -67,6 +70,7 @@ pub fn start(parts: Parts) -> Hub {
     let context = Context::<SchedulerActor>::new();
     let scheduler = context.address();
     let (alarm_set, alarm_next) = watch::channel(None);
+    let (activity, host_activity) = watch::channel(Activity::default());
     let growth = Arc::new(Growth::default());
     let keep = Keep::of(&settings);
     let store = start_store(store, &scheduler, Arc::clone(&growth));
@@ -92,6 +96,7 @@ pub fn start(parts: Parts) -> Hub {
         alarm: alarm_set,
         clock: clock::moment,
         daemon_start,
+        activity,
         forecasts: Arc::new(Semaphore::new(1)),
     };
     context.run(SchedulerActor::new(core, outputs, adopted, opening));
@@ -103,6 +108,8 @@ pub fn start(parts: Parts) -> Hub {
     }
     let machine = Rc::new(MachineWatch::new(scheduler.clone()));
     actix::spawn(Rc::clone(&machine).follow());
+    let host = Rc::new(HostWatch::new(&paths));
+    actix::spawn(Rc::clone(&host).follow(host_activity));
     let past_in_use = Arc::default();
     let actors = history::Actors { scheduler: scheduler.clone(), store, in_use: Arc::clone(&past_in_use) };
     let history = Rc::new(History::new(paths.clone(), actors));
@@ -123,6 +130,7 @@ pub fn start(parts: Parts) -> Hub {
         history,
         past_in_use,
         machine,
+        host,
         node_orders: Default::default(),
     }
 }

@@ -14,6 +14,7 @@ pub mod dependency;
 pub mod diagnostics;
 pub mod exit;
 pub mod gpu;
+pub mod host_use;
 pub mod hostlist;
 pub mod ids;
 pub mod job;

@@ -2,6 +2,7 @@
 
 use crate::model::changed::Changed;
 use crate::model::diagnostics::Diagnostics;
+use crate::model::host_use::HostSpan;
 use crate::model::node::NodeParts;
 use crate::model::partition::Host;
 use crate::model::resize::{ManagersPart, PartChange};
@@ -49,6 +50,11 @@ pub enum Answer {
     },
     /// By job, and by the start of the step. A step that was over before it was first looked at is not among them.
     OverTime(Vec<StepSeries>),
+    /// By time. Where no job ran there is none.
+    HostOverTime {
+        now: Timestamp,
+        spans: Vec<HostSpan>,
+    },
     /// The process manages the job's steps.
     Managed(Box<ManagedJob>),
     Recorded,

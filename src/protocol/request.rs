@@ -110,6 +110,8 @@ pub enum Request {
     Usage(UsageAsk),
     /// What the steps of these jobs used over time, in their last run. Answered by `OverTime`.
     OverTime(Vec<JobRef>),
+    /// What the host used from this instant on, while jobs ran. Answered by `HostOverTime`.
+    HostOverTime(Timestamp),
     /// Remove the jobs that ended before this instant (`slotd clean`). Answered by `Cleaned`.
     Clean {
         before: Timestamp,
@@ -166,6 +168,7 @@ impl Request {
             Request::Watch => ("REQUEST_WATCH", 9013),
             Request::StepSignalled { .. } => ("RESPONSE_STEP_SIGNALLED", 9014),
             Request::OverTime(_) => ("REQUEST_USE_OVER_TIME", 9015),
+            Request::HostOverTime(_) => ("REQUEST_HOST_USE_OVER_TIME", 9016),
         }
     }
 }

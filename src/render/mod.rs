@@ -12,6 +12,7 @@ pub mod accounts;
 pub mod array;
 pub mod ctx;
 pub mod field;
+pub mod host_use;
 pub mod job;
 pub mod job_texts;
 pub mod json;

@@ -1,7 +1,9 @@
 //! Plots made of cells: bars over time, as a part of the screen or as lines of text.
 
+use crate::model::Timestamp;
 use crate::model::series::{JobSeries, StepSeries};
 use crate::model::view::JobView;
+use crate::render::host_use::Chart;
 use crate::render::size::glance;
 use crate::render::time::iso;
 use crate::render::{Ctx, job};
@@ -96,12 +98,34 @@ const SEEN: f64 = 1024.0 * 1024.0;
 
 /// The plots of a job as text, that is as wide as a terminal.
 pub fn text(view: &JobView, steps: &[StepSeries], columns: u16, ascii: bool, ctx: &Ctx) -> String {
-    let width = columns.clamp(WIDTHS.0, WIDTHS.1);
+    let width = width(columns);
     let Some(series) = JobSeries::of(steps, usize::from(width)) else { return String::new() };
     let plots: String = of_job(view, &series).iter().map(|plot| plot.text(width, ascii)).collect();
-    let (from, to) = (iso(series.from, &ctx.tz), iso(series.to, &ctx.tz));
+    format!("{plots}{}", times(series.from, series.to, width, ctx))
+}
+
+/// From and to, below bars.
+fn times(from: Timestamp, to: Timestamp, width: u16, ctx: &Ctx) -> String {
+    let (from, to) = (iso(from, &ctx.tz), iso(to, &ctx.tz));
     let between = usize::from(width).saturating_sub(from.len() + to.len()).max(1);
-    format!("{plots}{from}{:between$}{to}\n", "")
+    format!("{from}{:between$}{to}\n", "")
+}
+
+/// The columns of text on a terminal that is so wide.
+pub fn width(columns: u16) -> u16 {
+    columns.clamp(WIDTHS.0, WIDTHS.1)
+}
+
+/// Charts as text. What is nothing is seen as a little, so that it is told from what is not known.
+pub fn charts(all: &[Chart], from: Timestamp, to: Timestamp, width: u16, ascii: bool, ctx: &Ctx) -> String {
+    let seen = |value: &Option<f64>| value.map_or(0.0, |value| value.max(f64::MIN_POSITIVE));
+    let plot = |chart: &Chart| Plot {
+        title: chart.title.clone(),
+        values: chart.values.iter().map(seen).collect(),
+        top: chart.top,
+    };
+    let plots: String = all.iter().map(|chart| plot(chart).text(width, ascii)).collect();
+    format!("{plots}{}", times(from, to, width, ctx))
 }
 
 /// A part of a whole, by name.
@@ -166,6 +190,14 @@ mod tests {
         );
         assert!(text(&view(), &steps(), 20, false, &ctx()).contains("▄▄▄▄▄███"), "{shown}");
         assert_eq!(text(&view(), &[], 80, true, &ctx()), "");
+    }
+
+    #[test]
+    fn a_gap_is_told_from_what_is_idle() {
+        let chart =
+            |values: Vec<Option<f64>>| Chart { name: "CPUs".to_owned(), title: "t".to_owned(), values, top: 4.0 };
+        let shown = charts(&[chart(vec![Some(4.0), Some(0.0), None, Some(2.0)])], at(60), at(0), 4, true, &ctx());
+        assert_eq!(shown, "t\n#\n#\n#  #\n#_ #\n2026-11-20T23:38:58 2026-11-20T23:39:58\n");
     }
 
     #[test]

@@ -24,7 +24,7 @@ struct Sample {
 
 /// Of each CPU the time for which it worked, microseconds, from the text of `/proc/stat`. Waiting for a disk is no work, and
 /// what the host of a virtual machine takes (steal) is nobody's here.
-fn parse_busy(stat: &str, tick_us: u64) -> BTreeMap<u32, u64> {
+pub(super) fn parse_busy(stat: &str, tick_us: u64) -> BTreeMap<u32, u64> {
     let busy = |line: &str| {
         let mut words = line.split_ascii_whitespace();
         let cpu = words.next()?.strip_prefix("cpu")?.parse().ok()?;

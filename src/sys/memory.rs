@@ -6,11 +6,15 @@ use std::{fs, io};
 /// What is taken where `/proc/meminfo` does not tell.
 const FALLBACK_MB: u64 = 16384;
 
-/// The value of one line of `/proc/meminfo` in MB, rounded down.
-fn parse_mb(meminfo: &str, name: &str) -> Option<u64> {
+/// The value of one line of `/proc/meminfo` in KiB.
+fn parse_kb(meminfo: &str, name: &str) -> Option<u64> {
     let value = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    let kib: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib / 1024)
+    value.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+/// The same in MB, rounded down.
+fn parse_mb(meminfo: &str, name: &str) -> Option<u64> {
+    parse_kb(meminfo, name).map(|kb| kb / 1024)
 }
 
 /// `MemTotal`, or what is taken where the kernel does not tell.
@@ -21,6 +25,14 @@ fn parse_total_mb(meminfo: &str) -> u64 {
 /// `MemAvailable`: what a new process could get. 0 where the kernel does not tell.
 fn parse_free_mb(meminfo: &str) -> u64 {
     parse_mb(meminfo, "MemAvailable").or_else(|| parse_mb(meminfo, "MemFree")).unwrap_or(0)
+}
+
+/// Memory that a new process could not get, and swap that is in use, KiB.
+fn parse_used_kb(meminfo: &str) -> (u64, u64) {
+    let kb = |name| parse_kb(meminfo, name);
+    let memory = kb("MemTotal").zip(kb("MemAvailable").or_else(|| kb("MemFree")));
+    let used = |pair: Option<(u64, u64)>| pair.map_or(0, |(total, free)| total.saturating_sub(free));
+    (used(memory), used(kb("SwapTotal").zip(kb("SwapFree"))))
 }
 
 fn read() -> String {
@@ -45,6 +57,11 @@ pub fn probe_free_mb() -> u64 {
     parse_free_mb(&read())
 }
 
+/// Memory and swap that are in use now, KiB; 0 where the kernel does not tell.
+pub fn probe_used_kb() -> (u64, u64) {
+    parse_used_kb(&read())
+}
+
 /// Has this process keep the memory that it frees for what comes next. The C library would give much of it back, and each
 /// page that is taken again costs time. For commands: they end soon.
 pub fn keep_freed() {
@@ -65,6 +82,14 @@ mod tests {
     fn the_total_is_whole_megabytes() {
         assert_eq!(parse_total_mb(TEXT), 24105);
         assert_eq!(parse_free_mb(TEXT), 2000);
+    }
+
+    #[test]
+    fn what_is_used_is_what_nobody_else_can_have() {
+        let text = format!("{TEXT}SwapTotal: 1000 kB\nSwapFree: 400 kB\n");
+        assert_eq!(parse_used_kb(&text), (24_684_148 - 2_048_000, 600));
+        assert_eq!(parse_used_kb("MemTotal: 100 kB\nMemFree: 30 kB\n"), (70, 0));
+        assert_eq!(parse_used_kb(""), (0, 0));
     }
 
     #[test]

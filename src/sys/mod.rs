@@ -10,6 +10,7 @@ pub mod cpu_use;
 pub mod cpus;
 pub mod fork;
 pub mod gpus;
+pub mod host_use;
 pub mod job_of;
 pub mod limits;
 pub mod lock;

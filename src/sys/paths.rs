@@ -65,6 +65,11 @@ impl Paths {
         self.root.join("lib/state.db.backup")
     }
 
+    /// What the host used over time.
+    pub fn host_use(&self) -> PathBuf {
+        self.root.join("lib/host_use.jsonl")
+    }
+
     pub fn jobs_dir(&self) -> PathBuf {
         self.root.join("lib/jobs")
     }

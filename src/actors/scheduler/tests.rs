@@ -135,6 +135,7 @@ impl Lab {
             daemon_start: NOON,
             forecasts: Arc::clone(&forecasts),
             cgroups: None,
+            activity: watch::Sender::default(),
         };
         let scheduler = SchedulerActor::new(Core::new(config()), outputs, Vec::new(), Outbox::default()).start();
         Lab { scheduler, commits, together, told, alarm, forecasts }

@@ -2,6 +2,7 @@
 
 use crate::args::error::CliError;
 use crate::render::Ctx;
+use crate::render::host_use::Chart;
 use crate::render::report::{self, Use};
 use plotters::prelude::*;
 use std::fmt::Display;
@@ -63,8 +64,64 @@ fn short(name: &str) -> String {
     }
 }
 
+/// Bars over time, one chart below the other.
+pub fn charts(all: &[Chart], times: [&str; 2]) -> Result<String, CliError> {
+    let count = i32::try_from(all.len()).unwrap_or(0);
+    let height = u32::try_from(count * (CHART + HEAD) + 2 * MARGIN).unwrap_or(0);
+    let mut text = String::new();
+    let root = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
+    root.fill(&WHITE).map_err(failed)?;
+    let write = |words: String, at: (i32, i32)| {
+        root.draw(&Text::new(words, at, ("sans-serif", 14).into_font().color(&INK))).map_err(failed)
+    };
+    let room = f64::from(WIDTH) - f64::from(2 * MARGIN);
+    let below = |i: i32| MARGIN / 2 + i * (CHART + HEAD) + HEAD + CHART;
+    for (i, chart) in (0..).zip(all) {
+        let bottom = below(i);
+        write(chart.title.clone(), (MARGIN, bottom - CHART - 22))?;
+        let frame = [(MARGIN, bottom - CHART), (MARGIN + room as i32, bottom)];
+        root.draw(&Rectangle::new(frame, HAD.stroke_width(1))).map_err(failed)?;
+        let step = room / chart.values.len().max(1) as f64;
+        let left = |at: usize| MARGIN + (at as f64 * step).round() as i32;
+        for (at, value) in chart.values.iter().enumerate() {
+            let Some(value) = value else { continue };
+            let part = if chart.top > 0.0 { (value / chart.top).clamp(0.0, 1.0) } else { 0.0 };
+            // What is nothing is told from what is not known.
+            let up = ((part * f64::from(CHART)).round() as i32).max(1);
+            let corners = [(left(at), bottom - up), (left(at + 1), bottom)];
+            root.draw(&Rectangle::new(corners, USED.filled())).map_err(failed)?;
+        }
+    }
+    let [from, to] = times;
+    let under = below(count - 1) + 6;
+    write(from.to_owned(), (MARGIN, under))?;
+    write(to.to_owned(), (MARGIN + room as i32 - LETTERS_OF_A_TIME, under))?;
+    root.present().map_err(failed)?;
+    drop(root);
+    Ok(text)
+}
+
+/// The height of a chart, and the width of a time.
+const CHART: i32 = 80;
+const LETTERS_OF_A_TIME: i32 = 140;
+
+/// What the host used, as a page of its own, that loads nothing.
+pub fn page_of_host(heading: &str, all: &[Chart], times: [&str; 2]) -> Result<String, CliError> {
+    let titles: String = all.iter().map(|chart| format!("<li>{}</li>\n", escaped(&chart.title))).collect();
+    Ok(page(heading, &format!("<ul>\n{titles}</ul>\n{}", charts(all, times)?)))
+}
+
+fn page(heading: &str, body: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>slotd report</title>\n<style>{STYLE}</style>\n\
+         <h1>slotd report</h1>\n<p>{}</p>\n{body}</html>\n",
+        escaped(heading)
+    )
+}
+
 /// A page of its own, that loads nothing.
-pub fn page(heading: &str, all: &[Use], ctx: &Ctx) -> Result<String, CliError> {
+pub fn page_of_jobs(heading: &str, all: &[Use], ctx: &Ctx) -> Result<String, CliError> {
     let (heads, rows) = report::cells(all, ctx);
     let head: String = heads.iter().map(|cell| format!("<th scope=\"col\">{}</th>", escaped(cell))).collect();
     let cell = |(i, text): (usize, &String)| match i {
@@ -76,14 +133,8 @@ pub fn page(heading: &str, all: &[Use], ctx: &Ctx) -> Result<String, CliError> {
     let advice: String = report::advice(all).iter().map(|line| format!("<li>{}</li>\n", escaped(line))).collect();
     let advice =
         if advice.is_empty() { advice } else { format!("<h2>What to ask for next time</h2>\n<ul>\n{advice}</ul>\n") };
-    Ok(format!(
-        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<title>slotd report</title>\n<style>{STYLE}</style>\n\
-         <h1>slotd report</h1>\n<p>{}</p>\n<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n\
-         {advice}<h2>Where the CPU-hours went</h2>\n{}</html>\n",
-        escaped(heading),
-        svg(all)?
-    ))
+    let table = format!("<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n");
+    Ok(page(heading, &format!("{table}{advice}<h2>Where the CPU-hours went</h2>\n{}", svg(all)?)))
 }
 
 const STYLE: &str = "body{font:16px/1.4 sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#282c34;background:#fff}\

@@ -117,7 +117,7 @@ fn routes(app: &mut web::ServiceConfig) {
         .route("/api/history", web::get().to(queue::history))
         .route("/api/events", web::get().to(events::stream))
         .route("/api/job/{job}", web::get().to(job::details))
-        .route("/api/series", web::get().to(series::host))
+        .route("/api/series", web::get().to(series::of_host))
         .route("/api/job/{job}/series", web::get().to(series::job))
         .route("/api/job/{job}/script", web::get().to(job::script))
         .route("/api/job/{job}/log/{stream}", web::get().to(logs::part))

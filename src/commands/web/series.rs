@@ -1,28 +1,22 @@
-//! What a job, and all jobs of the host, used over time: the figures of plots.
+//! What a job, and the host, used over time: the figures of plots.
 
 use super::job::{named, record, records};
 use super::{Refused, waiting};
+use crate::commands::report::host;
 use crate::commands::sstat::series_of;
-use crate::commands::{ask, now, unexpected};
 use crate::model::Timestamp;
-use crate::model::query::JobQuery;
+use crate::model::host_use::HostUse;
 use crate::model::series::JobSeries;
-use crate::model::view::JobView;
-use crate::protocol::answer::Answer;
-use crate::protocol::request::Request;
+use crate::render::host_use::{Chart, charts};
 use crate::render::job::allocated_or_asked;
 use actix_web::{HttpResponse, web};
-use serde::Serialize;
-use std::cmp::Reverse;
+use serde::{Deserialize, Serialize};
 
 /// Bars of a plot.
 const BINS: usize = 120;
 
-/// How far back the plots of the host go.
-const WINDOW_SECS: u64 = 3600;
-
-/// Jobs that are counted for the host: those that started last.
-const MOST: usize = 500;
+/// How far back the plots of the host go at most, minutes.
+const MOST_MINUTES: u32 = 30 * 24 * 60;
 
 /// Times are milliseconds since 1970, memory is in bytes.
 #[derive(Debug, Default, Serialize)]
@@ -42,8 +36,8 @@ struct Plots {
 impl Plots {
     fn of(series: &JobSeries) -> Plots {
         Plots {
-            from: series.from.0.div_euclid(1000),
-            to: series.to.0.div_euclid(1000),
+            from: millis(series.from),
+            to: millis(series.to),
             cpus: series.column(|bin| bin.cpus),
             memory: series.column(|bin| bin.mem_max_kb * 1024.0),
             read: series.column(|bin| bin.read),
@@ -51,6 +45,10 @@ impl Plots {
             ..Plots::default()
         }
     }
+}
+
+fn millis(at: Timestamp) -> i64 {
+    at.0.div_euclid(1000)
 }
 
 pub async fn job(name: web::Path<String>) -> Result<HttpResponse, Refused> {
@@ -66,25 +64,32 @@ pub async fn job(name: web::Path<String>) -> Result<HttpResponse, Refused> {
     Ok(HttpResponse::Ok().json(waiting(look).await?))
 }
 
-/// All jobs of the last hour together.
-pub async fn host() -> Result<HttpResponse, Refused> {
-    Ok(HttpResponse::Ok().json(waiting(of_host).await?))
+#[derive(Debug, Deserialize)]
+pub struct Window {
+    /// Up to now.
+    minutes: u32,
 }
 
-fn of_host() -> Result<Plots, Refused> {
-    let to = now();
-    let from = Timestamp(to.0.saturating_sub(i64::try_from(WINDOW_SECS * 1_000_000).unwrap_or(0)));
-    let query = JobQuery { since: Some(from), without_paths: true, without_steps: true, ..JobQuery::default() };
-    let mut jobs: Vec<JobView> = match ask(&Request::Jobs(query), &[])?.0 {
-        Answer::Jobs(list) => list.jobs,
-        other => return Err(unexpected(&other).into()),
-    };
-    jobs.retain(|view| view.run.start.is_some());
-    jobs.sort_by_key(|view| Reverse(view.run.start));
-    jobs.truncate(MOST);
-    if jobs.is_empty() {
-        return Ok(Plots::default());
+/// What is plotted as it is, with its words. Where no job ran a value is `null`.
+#[derive(Debug, Serialize)]
+struct Charts {
+    from: i64,
+    to: i64,
+    charts: Vec<Chart>,
+}
+
+/// The whole host, by whomsoever.
+pub async fn of_host(window: web::Query<Window>) -> Result<HttpResponse, Refused> {
+    let minutes = window.minutes;
+    if !(1..=MOST_MINUTES).contains(&minutes) {
+        return Err(Refused::bad(format!("name from 1 to {MOST_MINUTES} minutes")));
     }
-    let steps = series_of(&jobs)?;
-    Ok(Plots::of(&JobSeries::within(&steps, from, to, BINS)))
+    let look = move || {
+        let from = |now: Timestamp| now.plus_us(-60_000_000 * i64::from(minutes));
+        let (now, spans) = host::spans(from(crate::commands::now()))?;
+        let from = from(now);
+        let found = HostUse::within(&spans, from, now, BINS);
+        Ok(Charts { from: millis(from), to: millis(now), charts: charts(&found, &host::node()?) })
+    };
+    Ok(HttpResponse::Ok().json(waiting(look).await?))
 }

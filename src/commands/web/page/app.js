@@ -95,34 +95,40 @@ function route(event) {
   listen(target, hear);
   if (target) job.show(target);
   if (name === "history") history.enter();
+  if (name === "queue" || name === "timeline") plots();
   show();
   document.title = name === "job" ? `job ${target} · slotd` : `${name} · slotd`;
   // Who goes to another view by the keyboard goes on there.
   if (event) by("main").focus();
 }
 
-// What the jobs of the host use is asked for so often while some run.
+// What the host uses is asked for so often while jobs run.
 const BETWEEN_PLOTS = 10000;
 let plotted = 0;
 
+// In the last hour, and below the timeline as far back as that goes.
 async function plots() {
   plotted = Date.now();
-  const used = await renew(() => get("/api/series"));
-  if (used) plot.show(by("host-use"), used);
+  const [where, minutes] = view()[0] === "timeline" ? ["timeline-use", timeline.minutes()] : ["host-use", 60];
+  const used = await renew(() => get(`/api/series?minutes=${minutes}`));
+  if (used) plot.charts(by(where), used);
 }
 
 function tick() {
   queue.tick();
   const [name] = view();
   if (name === "job") job.tick();
-  if (name === "queue" && Date.now() - plotted >= BETWEEN_PLOTS) plots();
+  if ((name === "queue" || name === "timeline") && Date.now() - plotted >= BETWEEN_PLOTS) plots();
 }
 
 async function start() {
   enter();
   history.start();
   submit.start();
-  timeline.start(show);
+  timeline.start(show, () => {
+    show();
+    plots();
+  });
   by("filter").addEventListener("input", show);
   by("more-waiting").addEventListener("click", () => {
     rows += MORE;
@@ -132,7 +138,6 @@ async function start() {
   document.addEventListener("visibilitychange", () => wanted && refresh());
   setInterval(() => document.hidden || !picture?.running.length || tick(), 1000);
   route();
-  plots();
   const day = await renew(() => history.find({ starttime: "now-1day", state: "CD,F,CA,TO,OOM,NF" }));
   for (const row of day?.jobs ?? []) if (!ended.has(row.id)) ended.set(row.id, row);
   show();

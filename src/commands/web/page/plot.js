@@ -39,15 +39,35 @@ function make(row) {
 function fill(figure, row) {
   say(figure.words, row.text);
   attribute(figure.picture, "aria-label", row.text);
-  attribute(figure.bars, "d", path(row.values, row.top));
+  attribute(figure.bars, "d", row.path);
   say(figure.times.firstChild, moment(row.from));
   say(figure.times.lastChild, moment(row.to));
+}
+
+// Bars where something is known. What is nothing is seen as a little, so that it is told from what is not known.
+function pathOf(chart) {
+  const step = WIDTH / Math.max(1, chart.values.length);
+  const bar = (value, i) => {
+    if (value === null) return "";
+    const height = Math.min(HEIGHT, Math.max(1, chart.top > 0 ? (value / chart.top) * HEIGHT : 0));
+    return `M${(i * step).toFixed(2)} ${HEIGHT}v${(-height).toFixed(2)}h${step.toFixed(2)}v${height.toFixed(2)}z`;
+  };
+  return chart.values.map(bar).join("");
+}
+
+// Shows what the host used over time, in the words of the server.
+export function charts(parent, told) {
+  const rows = told.charts.map((chart) => ({ name: chart.name, text: chart.title, path: pathOf(chart), from: told.from, to: told.to }));
+  keyed(parent, rows, (one) => one.name, make, fill);
+  if (!rows.length) say(parent.none ??= el("p", { class: "none" }), "No job ran in this time.");
+  if (rows.length) parent.none?.remove();
+  else parent.append(parent.none);
 }
 
 // Shows what was used over time, of what there is.
 export function show(parent, plots) {
   const rows = [];
-  const row = (name, values, top, text) => rows.push({ name, values, top, text, from: plots.from, to: plots.to });
+  const row = (name, values, top, text) => rows.push({ name, path: path(values, top), text, from: plots.from, to: plots.to });
   if (plots.cpus.length) {
     const [cpus, memory] = [most(plots.cpus), most(plots.memory)];
     const of = (text) => (text ? ` of ${text}` : "");

@@ -12,7 +12,7 @@ const MOST_PLANNED = 40;
 
 let past = { span: 0, jobs: [] };
 
-const minutes = () => Number(by("span").value);
+export const minutes = () => Number(by("span").value);
 
 // Jobs that had CPUs in the window and have ended.
 async function load() {
@@ -86,7 +86,8 @@ export async function show(picture) {
   if (!by("timeline").contains(document.activeElement)) by("timeline").replaceChildren(draw(picture));
 }
 
-export function start(again) {
-  by("span").addEventListener("change", again);
+// `again` is called for another size of the window, `further` for another time.
+export function start(again, further) {
+  by("span").addEventListener("change", further);
   window.addEventListener("resize", again);
 }

@@ -1,0 +1,65 @@
+//! `slotd report --host`: what the whole host used over time.
+
+use super::{ReportArgs, asked, picture, put};
+use crate::args::error::CliError;
+use crate::args::origin::Origin;
+use crate::commands::output::{self, ctx};
+use crate::commands::{Done, ask, unexpected};
+use crate::model::Timestamp;
+use crate::model::host_use::{HostSpan, HostUse};
+use crate::model::view::NodeView;
+use crate::protocol::answer::Answer;
+use crate::protocol::request::Request;
+use crate::render::time::iso;
+use crate::render::{host_use, json};
+use crate::screen::plot;
+
+/// Bars of a picture.
+const BARS: usize = 240;
+
+pub fn run(args: &ReportArgs, origin: &Origin) -> Done {
+    let (query, _) = asked(args, origin, "now-1day")?;
+    let from = query.since.unwrap_or_default();
+    let (now, spans) = spans(from)?;
+    let to = query.until.unwrap_or(now);
+    let node = node()?;
+    let ctx = ctx(origin, now);
+    let width = plot::width(output::columns());
+    let found = HostUse::within(&spans, from, to, width.into());
+    let heading = host_use::summary(&found, &node, &ctx);
+    if args.svg.is_some() || args.html.is_some() {
+        let charts = host_use::charts(&HostUse::within(&spans, from, to, BARS), &node);
+        let (from, to) = (iso(from, &ctx.tz), iso(to, &ctx.tz));
+        if let Some(path) = &args.svg {
+            put(path, &picture::charts(&charts, [&from, &to])?)?;
+        }
+        if let Some(path) = &args.html {
+            put(path, &picture::page_of_host(&heading, &charts, [&from, &to])?)?;
+        }
+    }
+    if args.json {
+        return output::print(&json::text(&host_use::json(&spans, from, to, &node)));
+    }
+    let charts = host_use::charts(&found, &node);
+    if charts.is_empty() {
+        return output::print(&format!("{heading}\n"));
+    }
+    let plots = plot::charts(&charts, from, to, width, !output::is_utf8(origin), &ctx);
+    output::print(&format!("{heading}\n\n{plots}"))
+}
+
+/// What is known from a moment on, and when it was asked for.
+pub fn spans(from: Timestamp) -> Result<(Timestamp, Vec<HostSpan>), CliError> {
+    match ask(&Request::HostOverTime(from), &[])?.0 {
+        Answer::HostOverTime { now, spans } => Ok((now, spans)),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// What the host has.
+pub fn node() -> Result<NodeView, CliError> {
+    match ask(&Request::Node, &[])?.0 {
+        Answer::Node(node) => Ok(*node),
+        other => Err(unexpected(&other)),
+    }
+}

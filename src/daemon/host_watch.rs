@@ -1,0 +1,208 @@
+//! Keeps what the host uses over time: looks every ten seconds while a job runs, and not at all while none does.
+
+use crate::actors::activity::Activity;
+use crate::daemon::host_file::{self, HostFile};
+use crate::model::Timestamp;
+use crate::model::gpu::GpuReading;
+use crate::model::host_use::{GpuSpan, HostSpan, thinned};
+use crate::sys::clock;
+use crate::sys::host_use::{self, Look};
+use crate::sys::paths::Paths;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep_until};
+
+/// Between two looks.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// A pause between two jobs that is shorter is none.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Two readings of the GPUs are no further apart while jobs have some.
+const READINGS_APART: Duration = Duration::from_secs(15);
+
+pub struct HostWatch {
+    path: PathBuf,
+    /// While jobs run: the last look, and the readings of the GPUs since.
+    open: RefCell<Option<Open>>,
+    /// Whether the log knows that nothing can be kept.
+    is_told: Cell<bool>,
+}
+
+struct Open {
+    look: Look,
+    gpus: Readings,
+}
+
+/// What was read of the GPUs since the last look, and what before if that is not long ago.
+#[derive(Debug, Clone, Default)]
+struct Readings {
+    since: Vec<Vec<GpuReading>>,
+    last: Option<(Instant, Vec<GpuReading>)>,
+}
+
+impl Readings {
+    fn take(&mut self, read: Vec<GpuReading>, now: Instant) {
+        self.since.push(read.clone());
+        self.last = Some((now, read));
+    }
+
+    /// How each GPU was used in so many milliseconds.
+    fn spans(&self, ms: u64, now: Instant) -> BTreeMap<u32, GpuSpan> {
+        let before = self.last.iter().filter(|(at, _)| now.saturating_duration_since(*at) <= READINGS_APART);
+        let known = before.map(|(_, read)| read);
+        let all: Vec<&Vec<GpuReading>> =
+            if self.since.is_empty() { known.collect() } else { self.since.iter().collect() };
+        let mut of: BTreeMap<u32, Vec<&GpuReading>> = BTreeMap::new();
+        all.into_iter().flatten().for_each(|reading| of.entry(reading.id).or_default().push(reading));
+        let mean = |sum: u64, count: usize| sum.checked_div(count as u64);
+        of.into_iter()
+            .map(|(id, readings)| {
+                let busy: Vec<u64> = readings.iter().filter_map(|reading| reading.busy).map(u64::from).collect();
+                let mem = readings.iter().map(|reading| reading.used_mb);
+                let busy_milli = mean(busy.iter().sum::<u64>().saturating_mul(10), busy.len());
+                let span = GpuSpan {
+                    ms,
+                    busy_milli: busy_milli.and_then(|milli| u32::try_from(milli).ok()),
+                    mem_max_mb: mem.clone().max().unwrap_or(0),
+                    mem_mean_mb: mean(mem.sum(), readings.len()).unwrap_or(0),
+                };
+                (id, span)
+            })
+            .collect()
+    }
+}
+
+impl HostWatch {
+    pub fn new(paths: &Paths) -> HostWatch {
+        HostWatch { path: paths.host_use(), open: RefCell::default(), is_told: Cell::default() }
+    }
+
+    /// Looks while a job runs, until the scheduler is gone.
+    pub async fn follow(self: Rc<Self>, mut activity: watch::Receiver<Activity>) {
+        let mut file = HostFile::new(self.path.clone());
+        while activity.wait_for(|known| known.runs).await.is_ok() {
+            file = self.keep(&mut activity, file).await;
+            self.open.take();
+        }
+    }
+
+    /// From the start of a job until none runs.
+    async fn keep(&self, activity: &mut watch::Receiver<Activity>, mut file: HostFile) -> HostFile {
+        let mut reading = activity.borrow().reading;
+        if let Some(look) = self.look().await {
+            self.open.replace(Some(Open { look, gpus: Readings::default() }));
+        }
+        let mut next = Instant::now() + PERIOD;
+        let mut end = None;
+        loop {
+            tokio::select! {
+                changed = activity.changed() => {
+                    if changed.is_err() {
+                        return file;
+                    }
+                    let known = activity.borrow_and_update();
+                    end = if known.runs { None } else { end.or(Some(Instant::now() + PAUSE)) };
+                    if known.reading != reading && let Some(open) = &mut *self.open.borrow_mut() {
+                        reading = known.reading;
+                        open.gpus.take(known.gpus.clone(), Instant::now());
+                    }
+                }
+                () = sleep_until(end.unwrap_or(next).min(next)) => {
+                    let now = Instant::now();
+                    file = self.add(file).await;
+                    if end.is_some_and(|end| end <= now) {
+                        return file;
+                    }
+                    next = now + PERIOD;
+                }
+            }
+        }
+    }
+
+    /// Looks, off this thread.
+    async fn look(&self) -> Option<Look> {
+        let seen = spawn_blocking(host_use::look).await;
+        seen.ok().and_then(|seen| self.told(seen))
+    }
+
+    /// The log tells of a trouble once, until it is over.
+    fn told<T>(&self, result: io::Result<T>) -> Option<T> {
+        match result {
+            Ok(done) => {
+                self.is_told.set(false);
+                Some(done)
+            }
+            Err(e) => {
+                if !self.is_told.replace(true) {
+                    log::warn!("what the host uses over time is not kept: {}: {e}", self.path.display());
+                }
+                None
+            }
+        }
+    }
+
+    /// Adds what was used since the last look.
+    async fn add(&self, mut file: HostFile) -> HostFile {
+        let Some(look) = self.look().await else { return file };
+        let now = clock::now();
+        let Some(span) = self.next_span(look, now) else { return file };
+        let write = move || {
+            let added = file.add(&span, now);
+            (file, added)
+        };
+        match spawn_blocking(write).await {
+            Ok((file, added)) => {
+                self.told(added);
+                file
+            }
+            // The daemon ends.
+            Err(_) => HostFile::new(self.path.clone()),
+        }
+    }
+
+    /// What was used from the last look up to this one, from which the next span begins.
+    fn next_span(&self, look: Look, now: Timestamp) -> Option<HostSpan> {
+        let mut open = self.open.borrow_mut();
+        let Some(known) = &mut *open else {
+            *open = Some(Open { look, gpus: Readings::default() });
+            return None;
+        };
+        let span = span(&known.look, &known.gpus, &look, now);
+        known.look = look;
+        known.gpus.since.clear();
+        Some(span)
+    }
+
+    /// What the host used from some moment on, up to now.
+    ///
+    /// # Errors
+    /// What was kept cannot be read, in words.
+    pub async fn since(&self, from: Timestamp) -> Result<Vec<HostSpan>, String> {
+        let path = self.path.clone();
+        let read = spawn_blocking(move || host_file::read(&path)).await.map_err(|e| e.to_string())?;
+        let mut spans = read.map_err(|e| format!("{}: {e}", self.path.display()))?;
+        let is_open = self.open.borrow().is_some();
+        if is_open
+            && let Some(look) = self.look().await
+            && let Some(open) = &*self.open.borrow()
+        {
+            spans.push(span(&open.look, &open.gpus, &look, clock::now()));
+        }
+        let from_ms = from.0.div_euclid(1000);
+        let mut spans = thinned(spans, clock::now());
+        spans.retain(|span| span.to > from_ms);
+        Ok(spans)
+    }
+}
+
+fn span(before: &Look, gpus: &Readings, look: &Look, now: Timestamp) -> HostSpan {
+    let span = look.since(before, now.0.div_euclid(1000));
+    HostSpan { gpus: gpus.spans(span.ms, Instant::now()), ..span }
+}

@@ -1,0 +1,80 @@
+//! What the whole host uses: its CPUs, its memory and its load, by whomsoever.
+
+use crate::model::host_use::HostSpan;
+use crate::sys::{cpu_use, memory, proc, system};
+use std::io;
+use std::time::Instant;
+
+/// What had been used by some moment, and what is in use then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    pub at: Instant,
+    /// CPUs of the machine, and the time for which they worked since its start.
+    cpus: u32,
+    cpu_us: u64,
+    mem_kb: u64,
+    swap_kb: u64,
+    load_centi: u32,
+}
+
+/// Looks now.
+///
+/// # Errors
+/// The kernel does not tell it.
+pub fn look() -> io::Result<Look> {
+    let stat = proc::read("/proc/stat")?;
+    let tick_us = 1_000_000 / system::ticks_per_sec().max(1);
+    let busy = cpu_use::parse_busy(&String::from_utf8_lossy(&stat), tick_us);
+    let (mem_kb, swap_kb) = memory::probe_used_kb();
+    Ok(Look {
+        at: Instant::now(),
+        cpus: u32::try_from(busy.len()).unwrap_or(u32::MAX),
+        cpu_us: busy.values().sum(),
+        mem_kb,
+        swap_kb,
+        load_centi: system::probe_load_centi(),
+    })
+}
+
+impl Look {
+    /// What was used since an earlier look, which ended at `to`, in milliseconds since 1970.
+    pub fn since(&self, earlier: &Look, to: i64) -> HostSpan {
+        let ms = u64::try_from(self.at.saturating_duration_since(earlier.at).as_millis()).unwrap_or(u64::MAX);
+        HostSpan {
+            from: to.saturating_sub_unsigned(ms),
+            to,
+            ms,
+            cpus: self.cpus,
+            // A CPU that went off line takes what it counted with it.
+            cpu_us: self.cpu_us.saturating_sub(earlier.cpu_us),
+            mem_max_kb: self.mem_kb.max(earlier.mem_kb),
+            mem_mean_kb: self.mem_kb.midpoint(earlier.mem_kb),
+            swap_max_kb: self.swap_kb.max(earlier.swap_kb),
+            load_centi: self.load_centi,
+            ..HostSpan::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn this_host_uses_memory_and_counts_its_cpus() {
+        let look = look().unwrap();
+        assert!(look.cpus > 0 && look.mem_kb > 0 && look.cpu_us > 0, "{look:?}");
+    }
+
+    #[test]
+    fn two_looks_make_a_span() {
+        let first = Look { at: Instant::now(), cpus: 4, cpu_us: 500, mem_kb: 100, swap_kb: 9, load_centi: 30 };
+        let second = Look { at: first.at + Duration::from_secs(2), cpu_us: 3500, mem_kb: 300, swap_kb: 0, ..first };
+        let span = second.since(&first, 10_000);
+        assert_eq!((span.from, span.to, span.ms, span.cpu_us, span.cpus), (8000, 10_000, 2000, 3000, 4));
+        assert_eq!((span.mem_max_kb, span.mem_mean_kb, span.swap_max_kb, span.load_centi), (300, 200, 9, 30));
+        let less = Look { cpu_us: 0, ..second }.since(&first, 10_000);
+        assert_eq!(less.cpu_us, 0);
+    }
+}
