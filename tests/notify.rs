@@ -167,6 +167,78 @@ fn the_hook_for_the_desktop_tells_how_bad_an_end_is() {
 }
 
 #[test]
+fn the_hook_for_the_desktop_knows_every_event() {
+    let mut slotd = Setup::default().prepare();
+    pretend(&slotd, "notify-send");
+    slotd.reset_var("SLOTD_NOTIFY_CMD", hook("notify-send"));
+    slotd.reset_var("SLOTD_NOTIFY_EVENTS", "array,chain,queue,never");
+    slotd.start_daemon();
+    let blocker = slotd.begun(&[], "go", "exit 1");
+    let array =
+        slotd.wrap(&["-a", "0-1", "-J", "s<w>eep", "-d", &format!("afterany:{blocker}")], "exit $SLURM_ARRAY_TASK_ID");
+    let never = slotd.wrap(&["-J", "late", "-d", &format!("afterok:{blocker}")], "true");
+    slotd.open("go");
+    let told = slotd.wait_text("told", "can never start");
+    assert!(told.contains("--icon=dialog-warning|--urgency=critical|--|Job 3 can never start|"), "{told}");
+    assert!(
+        told.contains("job 3 (late) can never start: it waits for afterok:1, which can never be: it is FAILED|"),
+        "{told}"
+    );
+    let told = slotd.wait_text("told", "Array");
+    let want =
+        format!("--urgency=critical|--|Array {array}: FAILED|s&lt;w&gt;eep: 1 completed, 1 failed, 0 cancelled|");
+    assert!(told.contains(&want), "{told}");
+    slotd.cancel(never);
+    let told = slotd.wait_text("told", "The queue is empty");
+    let want = "|Jobs 1 to 3: FAILED|late: 1 completed, 2 failed, 1 cancelled|";
+    assert!(told.contains(want), "{told}");
+    assert!(told.contains("|The queue is empty: FAILED|1 completed, 2 failed, 1 cancelled|"), "{told}");
+    assert_eq!(told.matches("--app-name").count(), 4, "{told}");
+}
+
+/// A hook that writes a line about each event.
+fn hears(events: &str) -> Slotd {
+    let mut slotd = Setup::default().prepare();
+    let log = slotd.path("told");
+    let hook = format!("echo \"$SLOTD_EVENT|$SLOTD_EVENT_TEXT|$SLOTD_JOB_ID|$SLOTD_JOB_STATE\" >> '{}'", log.display());
+    slotd.reset_var("SLOTD_NOTIFY_CMD", hook);
+    slotd.reset_var("SLOTD_NOTIFY_EVENTS", events);
+    slotd.start_daemon();
+    slotd
+}
+
+#[test]
+fn what_is_counted_outlives_a_daemon_that_is_killed() {
+    let mut slotd = hears("array,queue,chain");
+    let array = slotd
+        .wrap(&["-a", "0-1", "--mem", "1"], "[ $SLURM_ARRAY_TASK_ID = 0 ] || until [ -e go ]; do sleep 0.05; done");
+    let after = slotd.wrap(&["-d", &format!("afterok:{array}")], "true");
+    slotd.wait("the first task", || {
+        slotd
+            .cmd("sacct", &["-X", "-n", "-P", "-o", "State", "-j", &format!("{array}_0")])
+            .ok()
+            .stdout
+            .contains("COMPLETED")
+            .then_some(())
+    });
+    slotd.kill9();
+    slotd.start_daemon();
+    slotd.open("go");
+    slotd.wait_text("told", "queue|");
+    let told = slotd.read("told");
+    let mut lines: Vec<&str> = told.lines().collect();
+    lines.sort_unstable();
+    let want = [
+        format!("array|array {array} (wrap) has ended: 2 tasks: 2 COMPLETED|{array}|COMPLETED"),
+        format!(
+            "chain|the chain of jobs from {array} (wrap) to {after} (wrap) has ended: 3 jobs: 3 COMPLETED|{after}|COMPLETED"
+        ),
+        "queue|the queue is empty: 3 jobs: 3 COMPLETED||COMPLETED".to_owned(),
+    ];
+    assert_eq!(lines, want);
+}
+
+#[test]
 fn the_hook_for_mail_sends_what_the_job_has_asked_for() {
     let mut slotd = Setup::default().prepare();
     pretend(&slotd, "sendmail");

@@ -511,15 +511,15 @@ pub struct LaunchStep {
 
 // ---- NotifierActor ----
 
-/// A top-level job is over.
+/// Tell this to whom it is for.
 #[derive(Message, Debug, Clone)]
 #[rtype(result = "()")]
-pub struct NotifyEnd {
+pub struct Notify {
     pub number: u64,
     pub notice: Notice,
 }
 
-/// A hook was started for the notice of this number, or none will be.
+/// The notice of this number was told, or never will be.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct NoticeGiven(pub u64);

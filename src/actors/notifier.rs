@@ -1,12 +1,14 @@
-//! NotifierActor: runs `SLOTD_NOTIFY_CMD` when a job is over.
+//! NotifierActor: runs `SLOTD_NOTIFY_CMD` for what people are told.
 //!
-//! Owns the hooks that run and those that wait. Receives [`NotifyEnd`]. Sends [`NoticeGiven`] once a hook has started, so that the
+//! Owns the hooks that run and those that wait. Receives [`Notify`]. Sends [`NoticeGiven`] once a hook has started, so that the
 //! next daemon tells what this one has not: a hook may run twice after a crash. A hook that fails, hangs or floods touches
 //! no job. At most [`MAX_RUNNING`] hooks run at once and [`MAX_WAITING`] wait; beyond that the oldest waiting one is given
 //! up and logged. A hook that outlives its time-out is killed with its process group.
 //! If it dies, notifications end and everything else goes on.
 
-use crate::actors::messages::{NoticeGiven, NotifyEnd};
+use crate::actors::messages::{NoticeGiven, Notify};
+use crate::model::JobState;
+use crate::model::memo::{NamedJob, Tally};
 use crate::model::notice::Notice;
 use actix::prelude::*;
 use nix::sys::signal::{Signal, killpg};
@@ -24,7 +26,7 @@ pub struct NotifierActor {
     timeout: Duration,
     given: Recipient<NoticeGiven>,
     running: usize,
-    waiting: VecDeque<NotifyEnd>,
+    waiting: VecDeque<Notify>,
 }
 
 impl NotifierActor {
@@ -47,19 +49,13 @@ impl NotifierActor {
     }
 }
 
-async fn run_hook(command: OsString, event: NotifyEnd, timeout: Duration, given: Recipient<NoticeGiven>) {
-    let NotifyEnd { number, notice } = event;
-    let Notice { job_id: job, name, state, partition, reason, mail_type, mail_user } = notice;
+async fn run_hook(command: OsString, event: Notify, timeout: Duration, given: Recipient<NoticeGiven>) {
+    let Notify { number, notice } = event;
+    let about = about(&notice);
     let spawned = tokio::process::Command::new("/bin/sh")
         .arg("-c")
         .arg(&command)
-        .env("SLOTD_JOB_ID", &job)
-        .env("SLOTD_JOB_NAME", name)
-        .env("SLOTD_JOB_STATE", state.name())
-        .env("SLOTD_JOB_PARTITION", partition)
-        .env("SLOTD_JOB_REASON", reason.name())
-        .env("SLOTD_JOB_MAIL_TYPE", mail_type.unwrap_or_default())
-        .env("SLOTD_JOB_MAIL_USER", mail_user.unwrap_or_default())
+        .envs(variables(&notice))
         // It is no part of the service: nothing that it starts may speak for the daemon.
         .env_remove("NOTIFY_SOCKET")
         .stdin(Stdio::null())
@@ -70,16 +66,16 @@ async fn run_hook(command: OsString, event: NotifyEnd, timeout: Duration, given:
     let mut child = match spawned {
         Ok(child) => child,
         Err(e) => {
-            return log::warn!("SLOTD_NOTIFY_CMD for job {job} could not be started, the next daemon tries again: {e}");
+            return log::warn!("SLOTD_NOTIFY_CMD for {about} could not be started, the next daemon tries again: {e}");
         }
     };
     given.do_send(NoticeGiven(number));
     match tokio::time::timeout(timeout, child.wait()).await {
         Ok(Ok(status)) if status.success() => {}
-        Ok(Ok(status)) => log::warn!("SLOTD_NOTIFY_CMD for job {job} failed: {status}"),
-        Ok(Err(e)) => log::warn!("SLOTD_NOTIFY_CMD for job {job} could not be waited for: {e}"),
+        Ok(Ok(status)) => log::warn!("SLOTD_NOTIFY_CMD for {about} failed: {status}"),
+        Ok(Err(e)) => log::warn!("SLOTD_NOTIFY_CMD for {about} could not be waited for: {e}"),
         Err(_) => {
-            log::warn!("SLOTD_NOTIFY_CMD for job {job} was killed after {} s", timeout.as_secs());
+            log::warn!("SLOTD_NOTIFY_CMD for {about} was killed after {} s", timeout.as_secs());
             if let Some(pid) = child.id() {
                 let _ = killpg(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
             }
@@ -88,21 +84,57 @@ async fn run_hook(command: OsString, event: NotifyEnd, timeout: Duration, given:
     }
 }
 
+/// What a notice is about, for the log.
+fn about(notice: &Notice) -> String {
+    let event = notice.event;
+    if notice.job_id.is_empty() { format!("event {}", event.name()) } else { format!("job {}", notice.job_id) }
+}
+
+/// What the command sees.
+fn variables(notice: &Notice) -> Vec<(&'static str, String)> {
+    let mail = |text: &Option<String>| text.clone().unwrap_or_default();
+    let mut variables = vec![
+        ("SLOTD_JOB_ID", notice.job_id.clone()),
+        ("SLOTD_JOB_NAME", notice.name.clone()),
+        ("SLOTD_JOB_STATE", notice.state.name().to_owned()),
+        ("SLOTD_JOB_PARTITION", notice.partition.clone()),
+        ("SLOTD_JOB_REASON", notice.reason.name().to_owned()),
+        ("SLOTD_JOB_MAIL_TYPE", mail(&notice.mail_type)),
+        ("SLOTD_JOB_MAIL_USER", mail(&notice.mail_user)),
+        ("SLOTD_EVENT", notice.event.name().to_owned()),
+        ("SLOTD_EVENT_TEXT", notice.text.clone()),
+    ];
+    if let Some(Tally { counts, first, last, .. }) = notice.tally.as_deref() {
+        let id = |job: &Option<NamedJob>| job.as_ref().map(|job| job.id.to_string()).unwrap_or_default();
+        variables.extend([
+            ("SLOTD_EVENT_JOBS", counts.total().to_string()),
+            ("SLOTD_EVENT_COMPLETED", counts.of(JobState::Completed).to_string()),
+            ("SLOTD_EVENT_FAILED", counts.failed().to_string()),
+            ("SLOTD_EVENT_CANCELLED", counts.of(JobState::Cancelled).to_string()),
+            ("SLOTD_EVENT_FIRST", id(first)),
+            ("SLOTD_EVENT_LAST", id(last)),
+        ]);
+    }
+    // No program takes a zero byte in its environment.
+    variables.iter_mut().for_each(|(_, value)| value.retain(|c| c != '\0'));
+    variables
+}
+
 impl Actor for NotifierActor {
     type Context = Context<Self>;
 }
 
-impl Handler<NotifyEnd> for NotifierActor {
+impl Handler<Notify> for NotifierActor {
     type Result = ();
 
-    fn handle(&mut self, event: NotifyEnd, ctx: &mut Self::Context) {
+    fn handle(&mut self, event: Notify, ctx: &mut Self::Context) {
         if self.command.is_none() {
             return self.given.do_send(NoticeGiven(event.number));
         }
         if self.waiting.len() >= MAX_WAITING
             && let Some(dropped) = self.waiting.pop_front()
         {
-            log::warn!("too many notifications wait: the one for job {} is dropped", dropped.notice.job_id);
+            log::warn!("too many notifications wait: the one for {} is dropped", about(&dropped.notice));
             self.given.do_send(NoticeGiven(dropped.number));
         }
         self.waiting.push_back(event);
@@ -113,21 +145,18 @@ impl Handler<NotifyEnd> for NotifierActor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{JobState, Reason};
+    use crate::model::{ExitCode, Job, JobId, Reason, Timestamp};
     use std::path::Path;
+    use std::sync::Arc;
     use tokio::sync::mpsc;
 
-    fn end(id: u32) -> NotifyEnd {
-        let notice = Notice {
-            job_id: id.to_string(),
-            name: "a name".to_owned(),
-            state: JobState::Failed,
-            partition: "cpu".to_owned(),
-            reason: Reason::NonZeroExitCode,
-            mail_type: None,
-            mail_user: None,
-        };
-        NotifyEnd { number: u64::from(id), notice }
+    fn end(id: u32) -> Notify {
+        let mut job = Job { id: JobId(id), partition: "cpu".to_owned(), ..Job::default() };
+        Arc::make_mut(&mut job.request).name = "a name".to_owned();
+        (job.run.state, job.run.reason) = (JobState::Failed, Reason::NonZeroExitCode);
+        job.run.exit = ExitCode::status(3);
+        let notice = Notice::of_end(&job, Timestamp(0));
+        Notify { number: u64::from(id), notice }
     }
 
     /// How long a condition rests between two looks at it.

@@ -68,9 +68,9 @@ const SIGTERM: i32 = 15;
 /// Where the scheduler's decisions go.
 pub struct SchedulerOutputs {
     pub store: Recipient<Commits>,
-    pub notifier: Recipient<NotifyEnd>,
-    /// Number of the next notice for it; `None` without a hook.
-    pub next_notice: Option<u64>,
+    pub notifier: Recipient<Notify>,
+    /// Number of the next notice for it.
+    pub next_notice: u64,
     /// Who reads how the GPUs are used.
     pub gpus: Recipient<ReadGpus>,
     /// The root of the daemon: its jobs are told from other processes by it.
@@ -174,12 +174,13 @@ impl SchedulerActor {
     /// Sends the changes to the store. What ends or signals processes is carried out now; the other effects and the
     /// answer to `asker` follow the acknowledgement. Everything takes this way, so that no effect overtakes an earlier one that it is about.
     fn commit_then(&mut self, out: Outbox, asker: Option<Asker>) {
-        let Outbox { mut changes, effects } = out;
+        let Outbox { mut changes, mut effects } = out;
         if changes.is_empty() && effects.is_empty() && asker.is_none() {
             return;
         }
         self.seq += 1;
         self.tell_decided(&changes, &effects);
+        let told = self.notices.take(&mut effects, &mut changes);
         let sorted = self.in_flight.sort(effects);
         let texts_for = sorted
             .later
@@ -189,7 +190,7 @@ impl SchedulerActor {
                 _ => None,
             })
             .collect();
-        let ended = self.ends(&sorted.later, &mut changes);
+        let ended = self.ends(&sorted.later);
         let sent = (!changes.is_empty()).then(Instant::now);
         if sent.is_some() {
             self.forecasts.outdate();
@@ -200,7 +201,7 @@ impl SchedulerActor {
         };
         let changed = changes.iter().filter_map(Change::job).collect();
         self.unsent.push(Commit { seq: self.seq, changes, texts_for, submission });
-        self.in_flight.push(Waiting { seq: self.seq, effects: sorted.later, ended, changed, sent, asker });
+        self.in_flight.push(Waiting { seq: self.seq, effects: sorted.later, ended, told, changed, sent, asker });
         if !(self.round_queued && self.is_round_quick) || self.unsent.len() >= MOST_UNSENT {
             self.send_commits();
         }
@@ -326,6 +327,9 @@ impl Handler<Committed> for SchedulerActor {
             self.counters.commits.add(sent.elapsed());
         }
         self.carry_out_all(done.effects, done.ended, texts.into_iter().collect());
+        for told in done.told {
+            self.outputs.notifier.do_send(told.notify);
+        }
         if let Some(asker) = done.asker {
             let told = match asker {
                 Asker::Submission(id, _) if self.core.job(id).is_some_and(|job| job.run.state == JobState::Running) => {

@@ -243,10 +243,10 @@ impl Actor for Deaf {
     type Context = Context<Self>;
 }
 
-impl Handler<NotifyEnd> for Deaf {
+impl Handler<Notify> for Deaf {
     type Result = ();
 
-    fn handle(&mut self, _: NotifyEnd, _: &mut Self::Context) {}
+    fn handle(&mut self, _: Notify, _: &mut Self::Context) {}
 }
 
 impl World {
@@ -582,7 +582,7 @@ impl Play {
         let outputs = SchedulerOutputs {
             store: store.recipient(),
             notifier: Deaf.start().recipient(),
-            next_notice: None,
+            next_notice: 1,
             gpus: NoGpus.start().recipient(),
             root: PathBuf::new(),
             runners: Box::new(move |job| RunnerDouble { world: Rc::clone(&runners), epoch, job }.start().recipient()),

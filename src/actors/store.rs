@@ -355,8 +355,8 @@ mod tests {
         let changes = vec![split, Change::Update(Box::new(testing::job(1)))];
         store.do_send(Commits(vec![Commit { seq: 2, changes, texts_for: vec![JobId(1), JobId(2)], submission: None }]));
         let started = Change::PutStep { job: JobId(2), step: Box::new(testing::step(StepId::Batch)) };
-        let notice = Box::new(Notice::of(&task));
-        let ended = Change::PutNotice { number: 1, job: task.id, notice };
+        let notice = Box::new(Notice::of_end(&task, crate::model::Timestamp(0)));
+        let ended = Change::PutNotice { number: 1, job: Some(task.id), notice };
         let changes = vec![started, ended];
         store.do_send(Commits(vec![Commit { seq: 3, changes, texts_for: Vec::new(), submission: None }]));
         store.do_send(Commits(vec![submission(4, Vec::new())]));

@@ -1,5 +1,6 @@
 //! Values of options that sbatch, srun and salloc share and that have no grammar in `spec`: words and numbers.
 
+use crate::model::mail;
 use crate::model::placement::Hint;
 use crate::model::request::{OpenMode, Sharing};
 use crate::spec::error::shown;
@@ -13,24 +14,6 @@ pub type Limits = Vec<&'static str>;
 pub const MAX_NICE: i64 = 2_147_483_645;
 /// `--priority=TOP`: the highest that is not one of Slurm's special numbers.
 const TOP_PRIORITY: u32 = u32::MAX - 2;
-
-/// What `--mail-type` may name (sbatch man page).
-const MAIL_TYPES: [&str; 14] = [
-    "NONE",
-    "BEGIN",
-    "END",
-    "FAIL",
-    "REQUEUE",
-    "ALL",
-    "INVALID_DEPEND",
-    "STAGE_OUT",
-    "TIME_LIMIT",
-    "TIME_LIMIT_90",
-    "TIME_LIMIT_80",
-    "TIME_LIMIT_50",
-    "ARRAY_TASKS",
-    "PURGE",
-];
 
 /// `Invalid --time specification: 1h`, exit code 255.
 pub fn invalid(option: &str, value: &str) -> SpecError {
@@ -139,11 +122,11 @@ pub fn node_shape(text: &str) -> Result<NodeShape, SpecError> {
 /// # Errors
 /// An event that there is not.
 pub fn mail_type(text: &str) -> Result<String, SpecError> {
-    let known = |word: &str| MAIL_TYPES.iter().any(|kind| kind.eq_ignore_ascii_case(word));
+    let known = |word: &str| mail::NAMES.iter().any(|kind| kind.eq_ignore_ascii_case(word));
     match text.split(',').find(|word| !known(word)) {
         None => Ok(text.to_owned()),
         Some(word) => {
-            let forms = suggest::one_of("events, separated by commas", word, MAIL_TYPES);
+            let forms = suggest::one_of("events, separated by commas", word, mail::NAMES);
             Err(invalid("--mail-type", text).with_hint(forms))
         }
     }

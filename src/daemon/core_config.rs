@@ -41,6 +41,7 @@ pub fn core_config(settings: &Settings, known: Host) -> Result<sched::Config, Da
         reads_gpus: settings.gpu_count.is_none(),
         avoids_used_gpus: settings.avoids_used_gpus,
         avoids_used_cpus: settings.avoids_used_cpus,
+        audience: settings.audience(),
     };
     config.set_partitions(all);
     Ok(config)
@@ -198,6 +199,7 @@ fn own(settings: &Settings, core: &sched::Config) -> Vec<(&'static str, String)>
         ("SlotdMaxProcesses", rules.max_processes.to_string()),
         ("SlotdMemoryMb", core.host.mem_mb.to_string()),
         ("SlotdNotifyCmd", or_null(settings.notify_cmd.as_ref().map(|command| command.display()))),
+        ("SlotdNotifyEvents", settings.notify_events.to_string()),
         ("SlotdNotifyTimeout", format!("{} sec", settings.notify_timeout.as_secs())),
         ("SlotdOomKillStep", yes(rules.kill_step)),
         ("SlotdOomScoreAdj", settings.oom_score_adj.to_string()),

@@ -26,7 +26,7 @@ pub struct Recovered {
     pub daemon_start: Timestamp,
     /// What comes of a reboot, to be committed before anything else is decided.
     pub opening: Outbox,
-    /// What the notify hook was not told.
+    /// What people were not told.
     pub untold: Vec<(u64, Notice)>,
 }
 
@@ -108,6 +108,7 @@ pub fn recover(
     let ended = ended_facts(&mut reader, &targets).map_err(unusable(paths))?;
     let mut core = Core::recover(config, jobs, ended, next_id, daemon_start);
     core.remember(&reader.completed_last(REMEMBERED).map_err(unusable(paths))?);
+    core.recall_memos(store.memos().map_err(unusable(paths))?, daemon_start);
     core.set_clock(clock::base());
     core.set_drains(node_order::read(paths), daemon_start);
     core.outages_are_known();

@@ -3,6 +3,7 @@
 use crate::daemon::site::SiteFile;
 use crate::exec::cgroup::{MaxProcesses, Place, Rules};
 use crate::model::batch_tasks::BatchTasks;
+use crate::model::notice::{Audience, Event, Events};
 use crate::model::refusal::{MAX_TASKS_SETTING, MOST_TASKS, SHARDS_SETTING};
 use crate::spec::capacity::{self, Capacity};
 use log::Level;
@@ -38,13 +39,14 @@ pub const MOST_CPUS: u64 = 65_536;
 pub const MOST_MB: u64 = 1 << 40;
 
 /// All settings, by the names of their variables.
-pub const VARIABLES: [&str; 26] = [
+pub const VARIABLES: [&str; 27] = [
     "SLOTD_ROOT",
     "SLOTD_CONFIG",
     "SLOTD_CPU_PARTITIONS",
     "SLOTD_GPU_PARTITIONS",
     "SLOTD_FEATURES",
     "SLOTD_NOTIFY_CMD",
+    "SLOTD_NOTIFY_EVENTS",
     "SLOTD_NOTIFY_TIMEOUT",
     "SLOTD_CGROUP_BASE",
     "SLOTD_MAX_PROCESSES",
@@ -95,6 +97,8 @@ pub struct Settings {
     pub gpu_partitions: Option<Vec<String>>,
     pub features: Vec<String>,
     pub notify_cmd: Option<OsString>,
+    /// Of what the command is told.
+    pub notify_events: Events,
     pub notify_timeout: Duration,
     pub cgroup_base: Option<Place>,
     pub cgroup_rules: Rules,
@@ -151,6 +155,7 @@ impl Settings {
             gpu_partitions: vars.names("SLOTD_GPU_PARTITIONS")?,
             features: vars.names("SLOTD_FEATURES")?.unwrap_or_default(),
             notify_cmd: vars.raw("SLOTD_NOTIFY_CMD"),
+            notify_events: vars.events()?,
             notify_timeout: vars.seconds("SLOTD_NOTIFY_TIMEOUT", 1)?.unwrap_or(DEFAULT_NOTIFY_TIMEOUT),
             cgroup_base: vars.cgroup_base()?,
             cgroup_rules: vars.cgroup_rules()?,
@@ -174,6 +179,12 @@ impl Settings {
         };
         settings.check_partitions()?;
         Ok(settings)
+    }
+
+    /// Who is told of what happens to the queue.
+    pub fn audience(&self) -> Audience {
+        let events = |is_wanted: bool| if is_wanted { self.notify_events } else { Events::NONE };
+        Audience { command: events(self.notify_cmd.is_some()), ..Audience::default() }
     }
 
     /// The same with those of [`LIVE`] as they are there.
@@ -326,6 +337,21 @@ impl Variables<'_> {
         })
     }
 
+    fn events(&self) -> Result<Events, SettingError> {
+        let variable = "SLOTD_NOTIFY_EVENTS";
+        let Some(value) = self.text(variable)? else { return Ok(Events::NONE.with(Event::Job)) };
+        let mut events = Events::NONE;
+        for word in value.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            let Some(event) = Event::ALL.into_iter().find(|event| event.name() == word) else {
+                let names = Event::ALL.map(Event::name).join(", ");
+                let expected = format!("some of {names}, separated by commas; {word:?} is none of them");
+                return Err(SettingError { variable, value, expected });
+            };
+            events = events.with(event);
+        }
+        Ok(events)
+    }
+
     fn batch_tasks(&self) -> Result<BatchTasks, SettingError> {
         let parsed = self.value("SLOTD_BATCH_TASKS", "ranks, once or auto", BatchTasks::named)?;
         Ok(parsed.unwrap_or_default())
@@ -350,7 +376,8 @@ pub fn check(env: &Environment) -> Result<(), SettingError> {
 pub fn unknown<'a>(names: impl Iterator<Item = &'a OsString>) -> Vec<&'a str> {
     let is_for_tests = |name: &str| cfg!(debug_assertions) && name.starts_with("SLOTD_TEST_");
     let known = |name: &str| {
-        VARIABLES.contains(&name) || name == "SLOTD_OUTPUT" || name.starts_with("SLOTD_JOB_") || is_for_tests(name)
+        let is_for_hooks = name.starts_with("SLOTD_JOB_") || name.starts_with("SLOTD_EVENT");
+        VARIABLES.contains(&name) || name == "SLOTD_OUTPUT" || is_for_hooks || is_for_tests(name)
     };
     names.filter_map(|name| name.to_str()).filter(|name| name.starts_with("SLOTD_") && !known(name)).collect()
 }
@@ -378,7 +405,12 @@ mod tests {
     #[test]
     fn a_hook_keeps_its_quotes_and_dollars() {
         let hook = r#"notify-send "slotd" "$SLOTD_JOB_ID $SLOTD_JOB_STATE""#;
-        assert_eq!(read(&[("SLOTD_NOTIFY_CMD", hook)]).unwrap().notify_cmd, Some(hook.into()));
+        let settings = read(&[("SLOTD_NOTIFY_CMD", hook)]).unwrap();
+        assert_eq!(settings.notify_cmd, Some(hook.into()));
+        assert_eq!(settings.audience().command, Events::NONE.with(Event::Job));
+        let settings = read(&[("SLOTD_NOTIFY_CMD", hook), ("SLOTD_NOTIFY_EVENTS", "queue, array")]).unwrap();
+        assert_eq!(settings.audience().command.to_string(), "array,queue");
+        assert!(read(&[("SLOTD_NOTIFY_EVENTS", "queue")]).unwrap().audience().is_empty(), "there is nobody to tell");
     }
 
     #[test]
@@ -395,6 +427,11 @@ mod tests {
             ("SLOTD_BATCH_TASKS", "sometimes", "ranks, once or auto"),
             ("SLOTD_KILL_WAIT", "-1", "a number of seconds from 0 to 4294967295"),
             ("SLOTD_NOTIFY_TIMEOUT", "0", "a number of seconds from 1 to"),
+            (
+                "SLOTD_NOTIFY_EVENTS",
+                "job,ends",
+                "some of job, array, chain, queue, never, separated by commas; \"ends\" is",
+            ),
             ("SLOTD_MIN_JOB_AGE", "18446744073709551615", "a number of seconds"),
             ("SLOTD_KEEP_DAYS", "0", "a number of days from 1 to 1000000, or unlimited"),
             ("SLOTD_KEEP_JOBS", "never", "a number of jobs from 1 to 4294967295, or unlimited"),

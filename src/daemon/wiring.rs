@@ -10,7 +10,7 @@
 
 use crate::actors::activity::Activity;
 use crate::actors::gpu_inventory::{GpuOutputs, ReportTo};
-use crate::actors::messages::{ClientGone, NotifyEnd};
+use crate::actors::messages::{ClientGone, Notify};
 use crate::actors::runner::{RunnerOutputs, RunnerSeed, RunnerSetup, runners_on};
 use crate::actors::scheduler::{Due, SchedulerOutputs};
 use crate::actors::store::{Growth, StoreOutputs};
@@ -75,7 +75,7 @@ pub fn start(parts: Parts) -> Hub {
     let keep = Keep::of(&settings);
     let store = start_store(store, &scheduler, Arc::clone(&growth));
     let after = |untold: &[(u64, Notice)]| untold.last().map_or(1, |(number, _)| number + 1);
-    let next_notice = settings.notify_cmd.is_some().then(|| after(&untold));
+    let next_notice = after(&untold);
     let outputs = SchedulerOutputs {
         store: store.clone().recipient(),
         notifier: start_notifier(&settings, untold, &scheduler),
@@ -151,11 +151,11 @@ fn start_notifier(
     settings: &Settings,
     untold: Vec<(u64, Notice)>,
     scheduler: &Addr<SchedulerActor>,
-) -> Recipient<NotifyEnd> {
+) -> Recipient<Notify> {
     let told = scheduler.clone().recipient();
     let notifier = NotifierActor::new(settings.notify_cmd.clone(), settings.notify_timeout, told).start();
     for (number, notice) in untold {
-        notifier.do_send(NotifyEnd { number, notice });
+        notifier.do_send(Notify { number, notice });
     }
     notifier.recipient()
 }

@@ -2,6 +2,7 @@
 //!
 //! One decision makes a few of these; they are committed together before anything else happens because of it.
 
+use crate::model::memo::{MemoBody, MemoKey};
 use crate::model::notice::Notice;
 use crate::model::run::Run;
 use crate::model::{Job, JobId, Step, StepId};
@@ -11,21 +12,50 @@ use crate::model::{Job, JobId, Step, StepId};
 pub enum Change {
     /// A new record, with the texts that only its launch needs. A task that splits off an array shares the
     /// texts of the array: `texts` is `Texts::SameAs(array)`.
-    Insert { job: Box<Job>, texts: Texts },
+    Insert {
+        job: Box<Job>,
+        texts: Texts,
+    },
     /// The record's present state, request included, replaces the stored one. Steps are not touched.
     Update(Box<Job>),
     /// Another script for a job that waits, or for all tasks of an array that does.
-    PutScript { job: JobId, script: Vec<u8> },
+    PutScript {
+        job: JobId,
+        script: Vec<u8>,
+    },
     /// A step as it is now: inserted or replaced.
-    PutStep { job: JobId, step: Box<Step> },
+    PutStep {
+        job: JobId,
+        step: Box<Step>,
+    },
     /// A step of which no process was ever started.
-    DropStep { job: JobId, step: StepId },
+    DropStep {
+        job: JobId,
+        step: StepId,
+    },
     /// A run of a job that comes back is over. Its steps are in it, and are the job's no more.
-    EndRun { job: JobId, run: Box<Run> },
-    /// The notify hook is to be told of the end of a job.
-    PutNotice { number: u64, job: JobId, notice: Box<Notice> },
-    /// A hook for it was started.
-    DropNotice { number: u64 },
+    EndRun {
+        job: JobId,
+        run: Box<Run>,
+    },
+    /// Somebody is to be told something, mostly of a job.
+    PutNotice {
+        number: u64,
+        job: Option<JobId>,
+        notice: Box<Notice>,
+    },
+    /// That was done, or given up.
+    DropNotice {
+        number: u64,
+    },
+    /// What has to be known for what is told next.
+    PutMemo {
+        key: MemoKey,
+        body: MemoBody,
+    },
+    DropMemo {
+        key: MemoKey,
+    },
 }
 
 impl Change {
@@ -36,9 +66,9 @@ impl Change {
             Change::PutScript { job, .. }
             | Change::PutStep { job, .. }
             | Change::DropStep { job, .. }
-            | Change::EndRun { job, .. }
-            | Change::PutNotice { job, .. } => Some(*job),
-            Change::DropNotice { .. } => None,
+            | Change::EndRun { job, .. } => Some(*job),
+            Change::PutNotice { job, .. } => *job,
+            Change::DropNotice { .. } | Change::PutMemo { .. } | Change::DropMemo { .. } => None,
         }
     }
 
@@ -51,7 +81,9 @@ impl Change {
             | Change::DropStep { .. }
             | Change::EndRun { .. }
             | Change::PutNotice { .. }
-            | Change::DropNotice { .. } => None,
+            | Change::DropNotice { .. }
+            | Change::PutMemo { .. }
+            | Change::DropMemo { .. } => None,
         }
     }
 }

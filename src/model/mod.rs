@@ -19,6 +19,8 @@ pub mod hostlist;
 pub mod ids;
 pub mod job;
 pub mod limit;
+pub mod mail;
+pub mod memo;
 pub mod node;
 pub mod notice;
 pub mod partition;

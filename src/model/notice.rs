@@ -1,14 +1,207 @@
-//! What the notify hook is told of a job that is over.
+//! What is told of the queue, to whom, and which events there are.
 
-use crate::model::{Job, JobState, Reason};
+use crate::model::mail::MailKind;
+use crate::model::memo::{NamedJob, Tally};
+use crate::model::{ExitCode, Job, JobId, JobState, Reason, Timestamp, Tres, is_default};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
 
-/// The end of a top-level job.
+/// What happens to the queue that somebody may want to be told of (`SLOTD_NOTIFY_EVENTS`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// A job or an array task has ended.
+    #[default]
+    Job,
+    /// All tasks of an array have ended.
+    Array,
+    /// All jobs have ended that were linked by dependencies.
+    Chain,
+    /// No job is pending or runs any more.
+    Queue,
+    /// A job waits for what can never be.
+    Never,
+}
+
+impl Event {
+    pub const ALL: [Event; 5] = [Event::Job, Event::Array, Event::Chain, Event::Queue, Event::Never];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Event::Job => "job",
+            Event::Array => "array",
+            Event::Chain => "chain",
+            Event::Queue => "queue",
+            Event::Never => "never",
+        }
+    }
+}
+
+/// Some of the events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Events(u8);
+
+impl Events {
+    pub const NONE: Events = Events(0);
+
+    #[must_use]
+    pub fn with(self, event: Event) -> Events {
+        Events(self.0 | 1 << event as u8)
+    }
+
+    pub fn has(self, event: Event) -> bool {
+        self.0 & (1 << event as u8) != 0
+    }
+}
+
+impl fmt::Display for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = Event::ALL.into_iter().filter(|event| self.has(*event)).map(Event::name).collect();
+        f.write_str(&names.join(","))
+    }
+}
+
+/// Who wants to be told of what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Audience {
+    /// `SLOTD_NOTIFY_CMD`.
+    pub command: Events,
+    /// `SLOTD_NOTIFY_URL`.
+    pub url: Events,
+    /// Mail can be sent: jobs say which they want.
+    pub mail: bool,
+}
+
+impl Audience {
+    pub fn wants(&self, event: Event) -> bool {
+        self.command.has(event) || self.url.has(event)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        *self == Audience::default()
+    }
+}
+
+/// By which way somebody is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Channel {
+    #[default]
+    Command,
+    Url,
+    Mail(MailKind),
+}
+
+/// How many ended how.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Counts(BTreeMap<JobState, u64>);
+
+impl Counts {
+    pub fn add(&mut self, state: JobState, count: u64) {
+        *self.0.entry(state).or_default() += count;
+    }
+
+    /// Some of them are not over after all.
+    pub fn take_back(&mut self, state: JobState, count: u64) {
+        if let Some(known) = self.0.get_mut(&state) {
+            *known = known.saturating_sub(count);
+            if *known == 0 {
+                self.0.remove(&state);
+            }
+        }
+    }
+
+    pub fn merge(&mut self, other: &Counts) {
+        other.iter().for_each(|(state, count)| self.add(state, count));
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (JobState, u64)> {
+        self.0.iter().map(|(state, count)| (*state, *count))
+    }
+
+    pub fn of(&self, state: JobState) -> u64 {
+        self.0.get(&state).copied().unwrap_or(0)
+    }
+
+    pub fn total(&self) -> u64 {
+        self.0.values().sum()
+    }
+
+    /// Those that ended neither well nor by being cancelled.
+    pub fn failed(&self) -> u64 {
+        self.total() - self.of(JobState::Completed) - self.of(JobState::Cancelled)
+    }
+
+    /// One state for all: FAILED where any failed, however it did.
+    pub fn state(&self) -> JobState {
+        if self.failed() > 0 {
+            JobState::Failed
+        } else if self.of(JobState::Cancelled) > 0 {
+            JobState::Cancelled
+        } else {
+            JobState::Completed
+        }
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<String> = self.iter().map(|(state, count)| format!("{count} {state}")).collect();
+        f.write_str(&words.join(", "))
+    }
+}
+
+/// What a job had and used.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunFacts {
+    pub submit: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<Timestamp>,
+    /// Without the time that it was suspended.
+    pub elapsed_secs: u64,
+    pub exit: ExitCode,
+    pub tres: Tres,
+    pub cpu_us: u64,
+    pub max_rss_kb: u64,
+    pub time_limit_secs: Option<u64>,
+    /// The file of its standard error, with the patterns filled in. Only for mails about failures.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub std_err: String,
+}
+
+impl RunFacts {
+    pub fn of(job: &Job, now: Timestamp) -> RunFacts {
+        let usage = job.steps.iter().fold(job.run.usage, |sum, step| sum.merge(step.usage));
+        RunFacts {
+            submit: job.submit,
+            start: job.run.start,
+            end: job.run.end,
+            elapsed_secs: job.elapsed(now).as_secs(),
+            exit: job.run.exit,
+            tres: job.run.alloc.as_ref().map_or(job.tres, |alloc| alloc.tres),
+            cpu_us: usage.user_us.saturating_add(usage.system_us),
+            max_rss_kb: usage.max_rss_kb,
+            time_limit_secs: job.request.time_limit_secs,
+            std_err: String::new(),
+        }
+    }
+}
+
+/// One thing to tell somebody.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
-    /// `12`, or `12_3` for an array task.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub event: Event,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub channel: Channel,
+    /// `12`, or `12_3` for an array task. Of an array its number, of a chain that of its last job, of the queue nothing.
     pub job_id: String,
     pub name: String,
+    /// Of several jobs: see [`Counts::state`].
     pub state: JobState,
     pub partition: String,
     pub reason: Reason,
@@ -17,12 +210,32 @@ pub struct Notice {
     pub mail_type: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mail_user: Option<String>,
+    /// Who submitted it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub user: String,
+    /// All of it in a sentence.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// When it happened.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub at: Timestamp,
+    /// Of a job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Box<RunFacts>>,
+    /// Of several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tally: Option<Box<Tally>>,
+    /// The number of the record, where it is not what users call it by: Slurm's mails name it too.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub record: JobId,
 }
 
 impl Notice {
-    /// That of a job at its end.
-    pub fn of(job: &Job) -> Notice {
+    /// About one job or array task.
+    pub fn of(job: &Job, event: Event, now: Timestamp) -> Notice {
         Notice {
+            event,
+            channel: Channel::Command,
             job_id: job.label(),
             name: job.request.name.clone(),
             state: job.run.state,
@@ -30,6 +243,114 @@ impl Notice {
             reason: job.run.reason,
             mail_type: job.request.mail_type.clone(),
             mail_user: job.request.mail_user.clone(),
+            user: job.request.user.clone(),
+            text: String::new(),
+            at: now,
+            run: Some(Box::new(RunFacts::of(job, now))),
+            tally: None,
+            record: job.id,
         }
+    }
+
+    /// The end of a job.
+    pub fn of_end(job: &Job, now: Timestamp) -> Notice {
+        let mut notice = Notice::of(job, Event::Job, now);
+        let reason = match job.run.reason {
+            Reason::None => String::new(),
+            reason => format!(" ({reason})"),
+        };
+        let exit = match job.run.exit {
+            ExitCode { status: 0, signal: 0 } => String::new(),
+            ExitCode { status, signal: 0 } => format!(", exit code {status}"),
+            ExitCode { signal, .. } => format!(", signal {signal}"),
+        };
+        let (id, name, state) = (&notice.job_id, &notice.name, notice.state);
+        notice.text = format!("job {id} ({name}) has ended: {state}{reason}{exit}");
+        notice
+    }
+
+    /// The end of an array, of which this is one of the records.
+    pub fn of_array(job: &Job, array: JobId, tally: Tally, now: Timestamp) -> Notice {
+        let (total, counts) = (tally.counts.total(), tally.counts.to_string());
+        let name = &job.request.name;
+        let text = format!("array {array} ({name}) has ended: {}: {counts}", count(total, "task"));
+        Notice {
+            job_id: array.to_string(),
+            state: tally.counts.state(),
+            reason: Reason::None,
+            text,
+            run: None,
+            tally: Some(Box::new(tally)),
+            record: array,
+            ..Notice::of(job, Event::Array, now)
+        }
+    }
+
+    /// The end of a chain, or of all that was in the queue.
+    pub fn of_several(event: Event, tally: Tally, now: Timestamp) -> Notice {
+        let counts = format!("{}: {}", count(tally.counts.total(), "job"), tally.counts);
+        let named =
+            |job: &Option<NamedJob>| job.as_ref().map(|job| format!("{} ({})", job.id, job.name)).unwrap_or_default();
+        let (first, last) = (named(&tally.first), named(&tally.last));
+        let text = match event {
+            Event::Chain => format!("the chain of jobs from {first} to {last} has ended: {counts}"),
+            Event::Job | Event::Array | Event::Queue | Event::Never => format!("the queue is empty: {counts}"),
+        };
+        let of_chain = tally.last.clone().filter(|_| event == Event::Chain);
+        Notice {
+            event,
+            channel: Channel::Command,
+            job_id: of_chain.as_ref().map(|job| job.id.to_string()).unwrap_or_default(),
+            name: of_chain.map(|job| job.name).unwrap_or_default(),
+            state: tally.counts.state(),
+            partition: String::new(),
+            reason: Reason::None,
+            mail_type: None,
+            mail_user: None,
+            user: String::new(),
+            text,
+            at: now,
+            run: None,
+            tally: Some(Box::new(tally)),
+            record: JobId::default(),
+        }
+    }
+}
+
+fn count(n: u64, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notice_of_an_earlier_version_is_read() {
+        let old = r#"{"job_id":"12_3","name":"a","state":"FAILED","partition":"cpu","reason":"NonZeroExitCode"}"#;
+        let notice: Notice = serde_json::from_str(old).unwrap();
+        assert_eq!((notice.event, notice.channel, notice.job_id.as_str()), (Event::Job, Channel::Command, "12_3"));
+    }
+
+    #[test]
+    fn counts_come_to_one_state() {
+        let mut counts = Counts::default();
+        assert_eq!(counts.state(), JobState::Completed);
+        counts.add(JobState::Completed, 3);
+        counts.add(JobState::Cancelled, 1);
+        assert_eq!((counts.state(), counts.failed()), (JobState::Cancelled, 0));
+        counts.add(JobState::Timeout, 1);
+        assert_eq!((counts.state(), counts.failed(), counts.total()), (JobState::Failed, 1, 5));
+        assert_eq!(counts.to_string(), "3 COMPLETED, 1 CANCELLED, 1 TIMEOUT");
+        counts.take_back(JobState::Timeout, 1);
+        assert_eq!(counts.to_string(), "3 COMPLETED, 1 CANCELLED");
+        assert_eq!(serde_json::to_string(&counts).unwrap(), r#"{"COMPLETED":3,"CANCELLED":1}"#);
+    }
+
+    #[test]
+    fn sets_of_events_are_told_by_their_names() {
+        let events = Events::NONE.with(Event::Never).with(Event::Job);
+        assert_eq!(events.to_string(), "job,never");
+        assert!(events.has(Event::Job) && !events.has(Event::Queue));
     }
 }

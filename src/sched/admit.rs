@@ -161,6 +161,7 @@ impl Core {
         let job = new_job(id, s.request, admitted, s.client, cx.now, |request| self.requests.share(request));
         self.add_record(job, None);
         self.set_waits(id, &known);
+        self.link(id, cx.now);
         self.refresh(id, cx.now);
         self.arm(id, cx.now);
         if let Some(job) = self.stored(id) {

@@ -15,6 +15,7 @@ use super::queue::{Place, Queue, QueueKey, rank};
 use super::requests::Requests;
 use super::room::Part;
 use super::steps::StepWait;
+use super::telling::Telling;
 use super::types::{Config, Cx, Effect};
 use super::waits::Waits;
 use crate::model::change::{Change, Texts};
@@ -77,6 +78,8 @@ pub struct Core {
     pub(super) spares: BTreeMap<JobId, NodeParts>,
     /// Records whose state has changed and whose dependents have not been told yet.
     pub(super) changed: VecDeque<JobId>,
+    /// What people are told.
+    pub(super) telling: Telling,
     pub(super) experience: Experience,
     pub(super) requests: Requests,
     pub(super) last_round: RoundFacts,
@@ -131,6 +134,7 @@ impl Core {
             managers: BTreeMap::new(),
             spares: BTreeMap::new(),
             changed: VecDeque::new(),
+            telling: Telling::default(),
             experience: Experience::default(),
             requests: Requests::default(),
             last_round: RoundFacts::default(),
@@ -261,6 +265,7 @@ impl Core {
             self.expiring.remove(&id);
             self.waits_for_no_others(id);
         }
+        self.note_for_people(id, from, now);
         self.changed.push_back(id);
         if was_at_limit != self.is_array_at_limit(id) {
             self.refresh_array(id, now);
@@ -309,6 +314,9 @@ impl Core {
             if !record.places.is_empty() && record.job.run.eligible.is_none() {
                 record.job.run.eligible = Some(now);
             }
+        }
+        if self.jobs.get(&id).is_some_and(|record| record.places.is_empty()) {
+            self.suspect(id);
         }
         self.gpu_use.readings.note_wait(id, waits_for_gpus);
         self.cpu_use.readings.note_wait(id, waits_for_cpus);
@@ -366,6 +374,7 @@ impl Core {
             }
             self.refresh_singletons(&name, cx.now);
         }
+        self.say(cx);
     }
 
     /// The singletons of a name that may go now, or no longer may: those before the first that had to wait and still
@@ -423,6 +432,7 @@ impl Core {
         {
             self.arrays.remove(&array);
         }
+        self.forget_for_people(id, record.job.array_job_id().unwrap_or(id));
         cx.out.effects.push(Effect::Gone(id));
     }
 }

@@ -290,8 +290,10 @@ impl Core {
                 record.job.run.reason = Reason::TimeLimit;
                 record.job.run.stopped_at.get_or_insert(cx.now);
             }
+            self.tell_limit_reached(id, cx.now);
             self.save(id, cx);
             self.refuse_waiting_steps(id, cx);
+            self.say(cx);
         }
     }
 
@@ -379,6 +381,9 @@ impl Core {
         self.take_over_limit(id);
         if !self.transition(id, JobState::Pending, cx.now) {
             return;
+        }
+        if run.is_some() {
+            self.tell_requeue(id, cx.now);
         }
         self.refuse_waiting_steps(id, cx);
         self.keep_only_singleton(id);

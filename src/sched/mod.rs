@@ -77,6 +77,7 @@ mod room;
 mod seats;
 mod site;
 mod steps;
+mod telling;
 mod timers;
 mod types;
 mod update;

@@ -67,6 +67,7 @@ impl Core {
     /// the state and the time alone.
     pub fn plan(&mut self, cx: &mut Cx) {
         self.plan_by(Core::one_pass, cx);
+        self.tell_never(cx);
     }
 
     /// The same with any pass over the queue.

@@ -9,6 +9,7 @@ use crate::model::change::Change;
 use crate::model::dependency::{Dependency, DependencyKind, DependencyTerm};
 use crate::model::gpu::{Gpu, GpuShare};
 use crate::model::job::{Client, ClientProcess};
+use crate::model::memo::{MemoBody, MemoKey};
 use crate::model::partition::Host;
 use crate::model::request::{JobKind, JobRequest, MemRequest, Sharing};
 use crate::model::run::Run;
@@ -56,6 +57,7 @@ pub fn config(host: Host) -> Config {
         reads_gpus: false,
         avoids_used_gpus: false,
         avoids_used_cpus: false,
+        audience: Default::default(),
     }
 }
 
@@ -156,6 +158,7 @@ pub struct Stored {
     pub jobs: BTreeMap<JobId, Job>,
     /// Earlier runs, in the order in which they ended.
     pub runs: Vec<(JobId, Run)>,
+    pub memos: BTreeMap<MemoKey, MemoBody>,
 }
 
 impl Stored {
@@ -187,6 +190,8 @@ impl Stored {
             Change::PutScript { job, .. } => {
                 assert!(self.jobs.contains_key(&job), "a script for a record that is not there");
             }
+            Change::PutMemo { key, body } => drop(self.memos.insert(key, body)),
+            Change::DropMemo { key } => drop(self.memos.remove(&key)),
             // The shell's alone.
             Change::PutNotice { .. } | Change::DropNotice { .. } => {}
         }

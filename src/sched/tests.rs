@@ -16,6 +16,7 @@ mod recovery;
 mod resize;
 mod site;
 mod steps;
+mod telling;
 mod timers;
 mod updates;
 mod why;

@@ -47,7 +47,8 @@ impl Core {
         let deadline = job.deadline().filter(|_| !job.run.state.is_terminal() && job.run.state != JobState::Completing);
         let immediate = job.request.immediate_secs.filter(|_| is_pending).map(|secs| job.submit.plus_secs(secs));
         let opens = self.opens(job, now).filter(|_| is_pending);
-        for at in [begin, depends, deadline, immediate, opens].into_iter().flatten() {
+        let mail = self.limit_mail_due(job);
+        for at in [begin, depends, deadline, immediate, opens, mail].into_iter().flatten() {
             if at > now {
                 self.timers.insert((at, id));
             } else if Some(at) == immediate {
@@ -80,8 +81,12 @@ impl Core {
             JobState::Running | JobState::Suspended if is_late => {
                 self.stop(id, Reason::DeadLine, StopCause::Deadline, cx);
             }
-            JobState::Running
-            | JobState::Suspended
+            JobState::Running => {
+                self.tell_limit_by_clock(id, cx.now);
+                let next = self.job(id).and_then(|job| self.limit_mail_due(job));
+                self.timers.extend(next.map(|at| (at, id)));
+            }
+            JobState::Suspended
             | JobState::Completing
             | JobState::Completed
             | JobState::Failed

@@ -6,6 +6,7 @@ use crate::model::batch_tasks::BatchTasks;
 use crate::model::change::{Change, LaunchTexts};
 use crate::model::job::{Client, ClientProcess};
 use crate::model::limit::Limit;
+use crate::model::notice::{Audience, Notice};
 use crate::model::partition::Host;
 use crate::model::resize::PartChange;
 use crate::model::tres::Allocation;
@@ -42,6 +43,8 @@ pub struct Config {
     pub avoids_used_gpus: bool,
     /// The CPUs that processes use that no job started are given to no job.
     pub avoids_used_cpus: bool,
+    /// Who is told of what happens to the queue.
+    pub audience: Audience,
 }
 
 impl Config {
@@ -114,11 +117,13 @@ pub enum Effect {
     Warn(JobId),
     /// A step that waited can never start: its job is ending.
     StepRefused { ticket: u64, refusal: Refusal },
-    /// A record reached a terminal state: waiters and the notify hook are told (of array tasks too). A runner that
-    /// still exists for it has nothing left to do.
+    /// A record reached a terminal state: waiters are told (of array tasks too). A runner that still exists for it has
+    /// nothing left to do.
     Ended(JobId),
     /// A job that ran is PENDING again: its runner is done with it.
     Requeued(JobId),
+    /// Somebody wants to know this, which is mostly about a job (of an array its number). No answer.
+    Tell { job: Option<JobId>, notice: Box<Notice> },
     /// The record left the memory of the core; the store still has it.
     Gone(JobId),
 }
@@ -134,6 +139,7 @@ impl Effect {
             Effect::Stop { job, .. } | Effect::Signal { job, .. } | Effect::SetTimeLimit { job, .. } => Some(*job),
             Effect::LaunchStep { step, .. } | Effect::StopStep { step, .. } => Some(step.job),
             Effect::Ended(job) | Effect::Requeued(job) | Effect::Gone(job) => Some(*job),
+            Effect::Tell { job, .. } => *job,
             Effect::StepRefused { .. } => None,
         }
     }

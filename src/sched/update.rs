@@ -247,6 +247,7 @@ impl Core {
                 let known = super::depend::Known::new(ended);
                 self.learn(&known);
                 self.set_waits(id, &known);
+                self.link(id, cx.now);
             }
         }
         if updates.iter().any(|u| matches!(u, Update::StartTime(_) | Update::Dependency(_)))

@@ -14,6 +14,7 @@ impl Core {
         let ids = self.resolve(&JobRef::job(submitted));
         // What happens to the records themselves is nobody's business.
         let mut unsaid = Cx::at(cx.now);
+        self.telling.is_quiet = true;
         let ending = Ending::cancelled(Reason::None, None);
         for id in &ids {
             let Some(state) = self.job(*id).map(|job| job.run.state) else { continue };
@@ -23,6 +24,7 @@ impl Core {
                 self.finish(*id, ending, Usage::default(), cx.now, &mut unsaid);
             }
         }
+        self.telling.is_quiet = false;
         self.settle(cx);
         for id in &ids {
             self.forget(*id, &mut unsaid);

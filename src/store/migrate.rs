@@ -84,7 +84,7 @@ mod tests {
         ArrayRole, BootId, ExitCode, Job, JobId, JobRequest, JobState, Reason, Step, StepId, Timestamp, Tres,
     };
     use crate::store::row::{JobRow, RunRow, StepRow};
-    use crate::store::schema::{history, jobs, launches, notices, requests, runs, steps, texts};
+    use crate::store::schema::{history, jobs, launches, memos, notices, requests, runs, steps, texts};
     use crate::store::testing::{Place, all};
     use diesel::connection::SimpleConnection;
     use std::sync::Arc;
@@ -142,7 +142,7 @@ mod tests {
                 assert_eq!(selected(sql), columns(stringify!($table)));
             )*};
         }
-        compare!(history jobs launches notices requests runs steps texts);
+        compare!(history jobs launches memos notices requests runs steps texts);
     }
 
     /// Records as the version before `000009_bodies` kept them, one of each kind.

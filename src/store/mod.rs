@@ -8,6 +8,7 @@ pub mod error;
 mod history;
 mod intern;
 mod load;
+mod memos;
 mod migrate;
 mod notices;
 mod open;

@@ -1,4 +1,4 @@
-//! Ends of jobs that the notify hook is still to be told of.
+//! What people are still to be told.
 
 use crate::model::notice::Notice;
 use crate::store::row::{from_json, to_json};
@@ -35,7 +35,7 @@ impl Store {
         let notices = rows.into_iter().filter_map(|(number, body)| match from_json("notices", "body", &body) {
             Ok(notice) => Some((number.cast_unsigned(), notice)),
             Err(e) => {
-                log::error!("notification {number} cannot be read, and the hook is not told: {e}");
+                log::error!("notification {number} cannot be read, and nobody is told: {e}");
                 None
             }
         });
@@ -47,22 +47,18 @@ impl Store {
 mod tests {
     use super::*;
     use crate::model::change::Change;
-    use crate::model::{JobId, JobState, Reason};
+    use crate::model::run::RunState;
+    use crate::model::{Job, JobId, JobState, Timestamp};
     use crate::store::testing::{Place, put as commit};
 
     #[test]
     fn a_notice_is_kept_until_it_was_told() {
         let place = Place::new();
-        let notice = |job_id: &str| Notice {
-            job_id: job_id.to_owned(),
-            name: "a name".to_owned(),
-            state: JobState::Failed,
-            partition: "cpu".to_owned(),
-            reason: Reason::NonZeroExitCode,
-            mail_type: Some("END".to_owned()),
-            mail_user: None,
+        let notice = |job_id: &str| {
+            let job = Job { run: RunState { state: JobState::Failed, ..RunState::default() }, ..Job::default() };
+            Notice { job_id: job_id.to_owned(), ..Notice::of_end(&job, Timestamp(7)) }
         };
-        let keep = |number, id| Change::PutNotice { number, job: JobId(1), notice: Box::new(notice(id)) };
+        let keep = |number, id| Change::PutNotice { number, job: Some(JobId(1)), notice: Box::new(notice(id)) };
         commit(&mut place.store(), vec![keep(7, "12_3"), keep(8, "4")]);
         commit(
             &mut place.store(),

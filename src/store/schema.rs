@@ -66,6 +66,14 @@ diesel::table! {
 }
 
 diesel::table! {
+    memos (topic, number) {
+        topic -> Text,
+        number -> BigInt,
+        body -> Text,
+    }
+}
+
+diesel::table! {
     notices (number) {
         number -> BigInt,
         body -> Text,

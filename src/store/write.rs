@@ -8,7 +8,7 @@ use crate::store::error::StoreError;
 use crate::store::intern::Interned;
 use crate::store::row::{self, JobRow, StepRow};
 use crate::store::schema::{history, jobs, launches, steps};
-use crate::store::{load, notices, open, runs};
+use crate::store::{load, memos, notices, open, runs};
 use diesel::connection::SimpleConnection;
 use diesel::prelude::*;
 use diesel::query_builder::{AstPass, QueryFragment, QueryId};
@@ -255,6 +255,8 @@ fn apply(conn: &mut SqliteConnection, interned: &mut Interned, change: &Change) 
         Change::EndRun { job, run } => runs::put(conn, *job, run),
         Change::PutNotice { number, notice, .. } => notices::put(conn, *number, notice),
         Change::DropNotice { number } => notices::remove(conn, *number),
+        Change::PutMemo { key, body } => memos::put(conn, *key, body),
+        Change::DropMemo { key } => memos::remove(conn, *key),
     }
 }
 

@@ -1,10 +1,10 @@
 //! What follows a decision: launches, grants and news after its commit, stops and signals at once.
 
 use super::SchedulerActor;
-use super::in_flight::Ended;
 use crate::actors::messages::*;
 use crate::model::change::LaunchTexts;
 use crate::model::resize::PartChange;
+use crate::model::view::JobView;
 use crate::model::{JobId, JobRef};
 use crate::protocol::answer::Answer;
 use crate::sched::{Cx, Effect};
@@ -20,7 +20,7 @@ impl SchedulerActor {
     pub(super) fn carry_out_all(
         &mut self,
         effects: Vec<Effect>,
-        mut ended: HashMap<JobId, Ended>,
+        mut ended: HashMap<JobId, JobView>,
         mut texts: HashMap<JobId, LaunchTexts>,
     ) {
         for effect in effects {
@@ -33,8 +33,8 @@ impl SchedulerActor {
                 // That of an allocation that was given back has not reported an end.
                 runner.do_send(RunnerCommand::Dismiss);
             }
-            if let Some(ended) = ended.remove(&id) {
-                self.announce_end(ended);
+            if let Some(view) = ended.remove(&id) {
+                self.announce_end(view);
             }
             let mut cx = Cx::at(self.now());
             self.core.end_is_stored(id, &mut cx);
@@ -110,6 +110,8 @@ impl SchedulerActor {
                 self.managers.forget(id);
                 self.end_forgotten_steps(id);
             }
+            // They were taken out before.
+            Effect::Tell { .. } => {}
             // One task of an array has the array's number, and may be gone long before the others.
             Effect::Gone(id) => {
                 if self.core.resolve(&JobRef::job(id)).is_empty() {

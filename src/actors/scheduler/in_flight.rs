@@ -6,6 +6,7 @@
 //! tells the next daemon that the job was stopped: it is not started again. A job whose launch still waits is stopped by
 //! taking the launch back.
 
+use super::notices::Told;
 use crate::model::view::JobView;
 use crate::model::{JobId, StepKey};
 use crate::sched::Effect;
@@ -17,21 +18,15 @@ pub(super) struct Waiting<A> {
     pub seq: u64,
     pub effects: Vec<Effect>,
     /// The jobs that these effects end, as they are at their end: a commit may take longer than they stay in memory.
-    pub ended: HashMap<JobId, Ended>,
+    pub ended: HashMap<JobId, JobView>,
+    /// What people are told then.
+    pub told: Vec<Told>,
     /// The jobs whose records it changes.
     pub changed: Vec<JobId>,
     /// When it was sent to the store; `None` for one that changes nothing there.
     pub sent: Option<Instant>,
     /// Who waits for it.
     pub asker: Option<A>,
-}
-
-/// A job at its end.
-#[derive(Debug)]
-pub(super) struct Ended {
-    pub view: JobView,
-    /// The number of the notice that is committed with it.
-    pub notice: Option<u64>,
 }
 
 /// The commits that are under way, in their order.
@@ -69,6 +64,7 @@ fn acts_on(effect: &Effect) -> Option<JobId> {
         | Effect::PartsOut(_)
         | Effect::Ended(_)
         | Effect::Requeued(_)
+        | Effect::Tell { .. }
         | Effect::Gone(_) => None,
         Effect::Launch(_)
         | Effect::Granted(_)
@@ -193,6 +189,7 @@ impl<A> InFlight<A> {
         self.remove(|effect| effect.job().is_some_and(|job| jobs.contains(&job)));
         for commit in &mut self.commits {
             commit.ended.retain(|job, _| !jobs.contains(job));
+            commit.told.retain(|told| told.job.is_none_or(|job| !jobs.contains(&job)));
         }
     }
 
@@ -273,7 +270,15 @@ mod tests {
     fn commit(line: &mut InFlight<()>, effects: Vec<Effect>) -> Sorted {
         let sorted = line.sort(effects);
         let effects = sorted.later.clone();
-        line.push(Waiting { seq: 0, effects, ended: HashMap::new(), changed: vec![], sent: None, asker: None });
+        line.push(Waiting {
+            seq: 0,
+            effects,
+            ended: HashMap::new(),
+            told: Vec::new(),
+            changed: vec![],
+            sent: None,
+            asker: None,
+        });
         sorted
     }
 

@@ -1,51 +1,42 @@
-//! What the notify hook is to be told: kept with the end of the job, until a hook for it has started.
+//! What people are to be told: kept with what it is about, until it was told.
 
 use super::SchedulerActor;
-use super::in_flight::Ended;
-use crate::actors::messages::NoticeGiven;
+use crate::actors::messages::{NoticeGiven, Notify};
 use crate::model::JobId;
 use crate::model::change::Change;
-use crate::model::notice::Notice;
-use crate::model::view::JobView;
 use crate::sched::{Effect, Outbox};
 use actix::prelude::*;
-use std::collections::HashMap;
+
+/// A notice that is told when it is durable.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// The job that it is about, if it is about one.
+    pub job: Option<JobId>,
+    pub notify: Notify,
+}
 
 /// The numbers of notices.
 pub(super) struct Notices {
-    /// Of the next one; `None` without a hook: then nothing is kept.
-    next: Option<u64>,
+    next: u64,
 }
 
 impl Notices {
-    pub fn from(next: Option<u64>) -> Notices {
+    pub fn from(next: u64) -> Notices {
         Notices { next }
     }
 
-    fn number(&mut self) -> Option<u64> {
-        let number = self.next?;
-        self.next = Some(number + 1);
-        Some(number)
-    }
-}
-
-impl SchedulerActor {
-    /// The jobs that these effects end, whose notices are added to the changes of their commit.
-    pub(super) fn ends(&mut self, effects: &[Effect], changes: &mut Vec<Change>) -> HashMap<JobId, Ended> {
-        let mut ended = HashMap::new();
-        for effect in effects {
-            let Effect::Ended(id) = effect else { continue };
-            let Some(view) = self.view(*id) else { continue };
-            let notice = self.notices.number();
-            changes.extend(notice.map(|number| put(number, &view)));
-            ended.insert(*id, Ended { view, notice });
+    /// Takes the notices out of what is to be done, and has them kept.
+    pub fn take(&mut self, effects: &mut Vec<Effect>, changes: &mut Vec<Change>) -> Vec<Told> {
+        let mut told = Vec::new();
+        for effect in effects.extract_if(.., |effect| matches!(effect, Effect::Tell { .. })) {
+            let Effect::Tell { job, notice } = effect else { continue };
+            let number = self.next;
+            self.next += 1;
+            changes.push(Change::PutNotice { number, job, notice: notice.clone() });
+            told.push(Told { job, notify: Notify { number, notice: *notice } });
         }
-        ended
+        told
     }
-}
-
-fn put(number: u64, view: &JobView) -> Change {
-    Change::PutNotice { number, job: view.id, notice: Box::new(Notice::of(view)) }
 }
 
 impl Handler<NoticeGiven> for SchedulerActor {

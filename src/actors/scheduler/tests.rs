@@ -8,6 +8,7 @@ use crate::model::Partition;
 use crate::model::array::ArraySpec;
 use crate::model::change::Change;
 use crate::model::job::Client;
+use crate::model::notice::{Audience, Event, Events};
 use crate::model::partition::Host;
 use crate::model::query::JobQuery;
 use crate::model::{JobRef, Refusal, StoreFault, TaskSet};
@@ -56,16 +57,16 @@ fn client(pid: u32) -> Client {
 }
 
 /// Hands on what the notify hook would be told.
-struct Hook(mpsc::UnboundedSender<NotifyEnd>);
+struct Hook(mpsc::UnboundedSender<Notify>);
 
 impl Actor for Hook {
     type Context = Context<Self>;
 }
 
-impl Handler<NotifyEnd> for Hook {
+impl Handler<Notify> for Hook {
     type Result = ();
 
-    fn handle(&mut self, end: NotifyEnd, _: &mut Self::Context) {
+    fn handle(&mut self, end: Notify, _: &mut Self::Context) {
         let _ = self.0.send(end);
     }
 }
@@ -93,6 +94,7 @@ fn config() -> crate::sched::Config {
         reads_gpus: false,
         avoids_used_gpus: false,
         avoids_used_cpus: false,
+        audience: Default::default(),
     }
 }
 
@@ -100,23 +102,22 @@ struct Lab {
     scheduler: Addr<SchedulerActor>,
     commits: mpsc::UnboundedReceiver<Commit>,
     together: mpsc::UnboundedReceiver<usize>,
-    told: mpsc::UnboundedReceiver<NotifyEnd>,
+    told: mpsc::UnboundedReceiver<Notify>,
     alarm: watch::Receiver<Option<Timestamp>>,
     forecasts: Arc<Semaphore>,
 }
 
 impl Lab {
     fn new() -> Lab {
-        Lab::with(None)
+        Lab::with(Audience::default())
     }
 
-    /// Of which the notify hook is told, if it has a number for the first notice.
-    fn with(next_notice: Option<u64>) -> Lab {
+    fn with(audience: Audience) -> Lab {
         // No job of these tests gets as far as a runner.
-        Lab::of(next_notice, Box::new(|job| panic!("job {job} is started")))
+        Lab::of(audience, Box::new(|job| panic!("job {job} is started")))
     }
 
-    fn of(next_notice: Option<u64>, runners: RunnerSeed) -> Lab {
+    fn of(audience: Audience, runners: RunnerSeed) -> Lab {
         let (sender, commits) = mpsc::unbounded_channel();
         let (counter, together) = mpsc::unbounded_channel();
         let (hook, told) = mpsc::unbounded_channel();
@@ -126,7 +127,7 @@ impl Lab {
         let outputs = SchedulerOutputs {
             store: store.recipient(),
             notifier: Hook(hook).start().recipient(),
-            next_notice,
+            next_notice: 7,
             gpus: NoGpus.start().recipient(),
             root: PathBuf::new(),
             runners,
@@ -137,7 +138,13 @@ impl Lab {
             cgroups: None,
             activity: watch::Sender::default(),
         };
-        let scheduler = SchedulerActor::new(Core::new(config()), outputs, Vec::new(), Outbox::default()).start();
+        let scheduler = SchedulerActor::new(
+            Core::new(crate::sched::Config { audience, ..config() }),
+            outputs,
+            Vec::new(),
+            Outbox::default(),
+        )
+        .start();
         Lab { scheduler, commits, together, told, alarm, forecasts }
     }
 
@@ -441,7 +448,7 @@ impl Handler<RunnerCommand> for Idler {
 
 #[actix_rt::test]
 async fn a_cancel_of_a_job_that_would_run_again_without_it_is_told_as_not_on_disk() {
-    let mut lab = Lab::of(None, Box::new(|_| Idler.start().recipient()));
+    let mut lab = Lab::of(Audience::default(), Box::new(|_| Idler.start().recipient()));
     let requeue = |job| {
         let (jobs, action) = (vec![JobRef::job(job)], crate::protocol::request::ControlAction::Requeue);
         ControlJobs { jobs, action, ended: Vec::new(), recalled: Vec::new() }
@@ -512,7 +519,7 @@ async fn a_job_whose_start_cannot_be_stored_waits_in_the_queue_again() {
 
 #[actix_rt::test]
 async fn the_hook_is_told_of_an_end_that_is_kept_and_not_of_a_job_that_was_taken_back() {
-    let mut lab = Lab::with(Some(7));
+    let mut lab = Lab::with(Audience { command: Events::NONE.with(Event::Job), ..Audience::default() });
     let first = lab.submit(|_| {});
     lab.acknowledge().await;
     let first = first.await.expect("an answer").expect("a job").job;
@@ -525,7 +532,7 @@ async fn the_hook_is_told_of_an_end_that_is_kept_and_not_of_a_job_that_was_taken
     }
     for (end, (of, number)) in ends.iter().zip([(1, 7), (2, 8)]) {
         let kept = end.changes.iter().any(
-            |change| matches!(change, Change::PutNotice { number: n, job, .. } if (*n, *job) == (number, JobId(of))),
+            |change| matches!(change, Change::PutNotice { number: n, job, .. } if (*n, *job) == (number, Some(JobId(of)))),
         );
         assert!(kept, "in the commit of the end: {:?}", end.changes);
     }

@@ -1,14 +1,14 @@
 //! Who waits for news of which job, and who is told of an end.
 
 use super::SchedulerActor;
-use super::in_flight::Ended;
-use crate::actors::messages::{NotifyEnd, WatchJob};
+use crate::actors::messages::WatchJob;
 use crate::actors::news::NewsSender;
-use crate::model::notice::Notice;
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, JobId, JobRef};
 use crate::protocol::answer::Answer;
+use crate::sched::Effect;
 use actix::prelude::*;
+use std::collections::HashMap;
 
 /// Who waits for news of a job.
 #[derive(Default)]
@@ -57,7 +57,16 @@ impl SchedulerActor {
         }
     }
 
-    pub(super) fn announce_end(&mut self, Ended { view, notice }: Ended) {
+    /// The jobs that these effects end, as they are now.
+    pub(super) fn ends(&self, effects: &[Effect]) -> HashMap<JobId, JobView> {
+        let ended = effects.iter().filter_map(|effect| match effect {
+            Effect::Ended(id) => Some((*id, self.view(*id)?)),
+            _ => None,
+        });
+        ended.collect()
+    }
+
+    pub(super) fn announce_end(&mut self, view: JobView) {
         let id = view.id;
         self.counters.end(view.run.state);
         match &view.role {
@@ -75,9 +84,6 @@ impl SchedulerActor {
         self.running_steps.retain(|step, _| step.job != id);
         for (_, news) in self.step_news.extract_if(|step, _| step.job == id) {
             let _ = news.send(Answer::Ended { view: Box::new(view.clone()) });
-        }
-        if let Some(number) = notice {
-            self.outputs.notifier.do_send(NotifyEnd { number, notice: Notice::of(&view) });
         }
     }
 

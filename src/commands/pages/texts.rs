@@ -278,7 +278,12 @@ pub const SLOTD: Page = Page {
             "SLOTD_NOTIFY_CMD",
             "A shell command for each job that has ended. It sees SLOTD_JOB_ID, SLOTD_JOB_NAME, SLOTD_JOB_STATE, \
              SLOTD_JOB_PARTITION and SLOTD_JOB_REASON, and SLOTD_JOB_MAIL_TYPE and SLOTD_JOB_MAIL_USER where they were \
-             given. contrib/hooks of the repository has one for the desktop and one for mail.",
+             given; SLOTD_EVENT and SLOTD_EVENT_TEXT, and of several jobs SLOTD_EVENT_JOBS, _COMPLETED, _FAILED, _CANCELLED, \
+             SLOTD_EVENT_FIRST and SLOTD_EVENT_LAST. contrib/hooks of the repository has one for the desktop.",
+        ),
+        (
+            "SLOTD_NOTIFY_EVENTS",
+            "Of what that command is told: some of job, array, chain, queue and never, separated by commas. Default: job.",
         ),
         ("SLOTD_NOTIFY_TIMEOUT", "Seconds after which that command is killed. Default: 30."),
         ("SLOTD_CGROUP_BASE", "A writable cgroup v2 subtree, or auto: limits are enforced and not only reserved."),

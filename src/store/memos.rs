@@ -1,0 +1,80 @@
+//! What has to be known for what people are told next.
+
+use crate::model::memo::{MemoBody, MemoKey};
+use crate::store::row::{from_json, to_json};
+use crate::store::schema::memos;
+use crate::store::{Store, StoreError};
+use diesel::prelude::*;
+
+pub(super) fn put(conn: &mut SqliteConnection, key: MemoKey, body: &MemoBody) -> Result<(), StoreError> {
+    let (topic, number) = key.parts();
+    let body = to_json("memos", "body", body)?;
+    diesel::replace_into(memos::table)
+        .values((memos::topic.eq(topic), memos::number.eq(i64::from(number)), memos::body.eq(body)))
+        .execute(conn)
+        .map_err(StoreError::sql("store what was counted"))?;
+    Ok(())
+}
+
+/// Drops what is over. What is not there was dropped before.
+pub(super) fn remove(conn: &mut SqliteConnection, key: MemoKey) -> Result<(), StoreError> {
+    let (topic, number) = key.parts();
+    diesel::delete(memos::table.find((topic, i64::from(number))))
+        .execute(conn)
+        .map_err(StoreError::sql("remove what was counted"))?;
+    Ok(())
+}
+
+impl Store {
+    /// All that was kept. What makes no sense is left out, and logged.
+    ///
+    /// # Errors
+    /// The database can't be read.
+    pub fn memos(&mut self) -> Result<Vec<(MemoKey, MemoBody)>, StoreError> {
+        let rows: Vec<(String, i64, String)> =
+            memos::table.load(&mut self.conn).map_err(StoreError::sql("read what was counted"))?;
+        let memos = rows.into_iter().filter_map(|(topic, number, body)| {
+            let key = u32::try_from(number).ok().and_then(|number| MemoKey::of_parts(&topic, number));
+            let body = from_json("memos", "body", &body);
+            match (key, body) {
+                (Some(key), Ok(body)) => Some((key, body)),
+                (None, _) => {
+                    log::error!("what was counted of {topic} {number} means nothing, and is left out");
+                    None
+                }
+                (_, Err(e)) => {
+                    log::error!("what was counted of {topic} {number} cannot be read, and is left out: {e}");
+                    None
+                }
+            }
+        });
+        Ok(memos.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::change::Change;
+    use crate::model::memo::Tally;
+    use crate::model::{JobId, Timestamp};
+    use crate::store::testing::{Place, put as commit};
+
+    #[test]
+    fn memos_are_kept_by_their_keys() {
+        let place = Place::new();
+        let tally = |at| MemoBody::Tally(Box::new(Tally::since(Timestamp(at))));
+        let put = |key, body| Change::PutMemo { key, body };
+        let (queue, link) = (MemoKey::Queue, MemoKey::Link(JobId(7)));
+        commit(&mut place.store(), vec![put(queue, tally(1)), put(link, MemoBody::Link(JobId(3)))]);
+        commit(&mut place.store(), vec![put(queue, tally(2)), put(MemoKey::Link(JobId(8)), MemoBody::Link(JobId(3)))]);
+        let gone = Change::DropMemo { key: MemoKey::Link(JobId(8)) };
+        commit(&mut place.store(), vec![gone.clone(), gone]);
+        let mut store = place.store();
+        let unreadable = (memos::topic.eq("array"), memos::number.eq(9), memos::body.eq("{"));
+        diesel::insert_into(memos::table).values(unreadable).execute(&mut store.conn).unwrap();
+        let mut kept = store.memos().unwrap();
+        kept.sort_by_key(|(key, _)| *key);
+        assert_eq!(kept, [(link, MemoBody::Link(JobId(3))), (queue, tally(2))]);
+    }
+}
