@@ -95,6 +95,158 @@ fn a_new_daemon_is_followed_and_the_terminal_is_given_back() {
     assert!(!screen.contains("-icanon") && !screen.contains("-echo "), "the terminal is as it was:\n{screen}");
 }
 
+/// Waits until a program has the terminal, or has it no more.
+#[track_caller]
+fn is_taken(top: &Tmux, wanted: bool) {
+    // What is sent to a terminal comes one after the other.
+    let flags = || top.run(&["display-message", "-p", "#{alternate_on}#{cursor_flag}#{mouse_any_flag}"]).stdout;
+    let expected: &[u8] = if wanted { b"101" } else { b"010" };
+    let same = slotd_kit::until(|| (flags().trim_ascii() == expected).then_some(()));
+    assert!(same.is_some(), "{:?}:\n{}", String::from_utf8_lossy(&flags()), top.screen());
+}
+
+#[test]
+fn whatever_ends_it_gives_the_terminal_back() {
+    let slotd = Slotd::start();
+    // With a key between them, so that each is seen.
+    let script = "while :; do slotd top; echo over $?; stty -a; read key; done";
+    let Some(top) = Tmux::start(&slotd, script) else { return };
+    for (signal, code) in [(proc::TERM, 143), (proc::HUP, 129), (proc::INT, 130), (proc::QUIT, 131)] {
+        top.shows("WAITING");
+        is_taken(&top, true);
+        proc::signal(pid_of_top(&slotd), signal);
+        top.shows(&format!("over {code}"));
+        let screen = top.shows("iexten ");
+        assert!(!screen.contains("-icanon") && !screen.contains("-echo "), "the terminal is as it was:\n{screen}");
+        is_taken(&top, false);
+        top.press(&["Enter"]);
+    }
+}
+
+#[test]
+fn a_fault_of_its_own_gives_the_terminal_back() {
+    let slotd = Slotd::start();
+    let script = "SLOTD_TEST_BREAK=\"screen drawn:2:$PWD/broken\" slotd top; echo over $?; stty -a; exec sleep 1000";
+    let Some(top) = Tmux::start(&slotd, script) else { return };
+    top.shows("break point: screen drawn");
+    top.shows("over 134");
+    let screen = top.shows("iexten ");
+    assert!(!screen.contains("-icanon") && !screen.contains("-echo "), "the terminal is as it was:\n{screen}");
+    is_taken(&top, false);
+}
+
+#[test]
+fn it_stops_and_goes_on_with_its_shell() {
+    let slotd = Slotd::start();
+    let held = slotd.wrap(&["-H", "-J", "held"], "true");
+    let Some(top) = Tmux::start(&slotd, "exec env PS1='ready> ' bash --norc --noprofile -i") else { return };
+    top.shows("ready>");
+    top.press(&["slotd top", "Enter"]);
+    for stop in [None, Some(proc::TSTP), Some(proc::STOP)] {
+        top.shows("JobHeldUser");
+        is_taken(&top, true);
+        match stop {
+            None => top.press(&["C-z"]),
+            Some(signal) => proc::signal(pid_of_top(&slotd), signal),
+        }
+        top.shows("Stopped");
+        if stop != Some(proc::STOP) {
+            is_taken(&top, false);
+        }
+        top.press(&["clear", "Enter"]);
+        top.hides("JobHeldUser");
+        top.press(&["fg", "Enter"]);
+    }
+    top.shows("JobHeldUser");
+    is_taken(&top, true);
+    // Keys are heard.
+    top.press(&["?"]);
+    top.shows("any key goes back");
+    top.press(&["?", "q"]);
+    is_taken(&top, false);
+    slotd.cancel(held);
+}
+
+#[test]
+fn what_is_over_is_submitted_again_and_what_waits_is_edited() {
+    let slotd = Slotd::start();
+    let failed = slotd.wrap(&["-J", "failed"], "exit 3");
+    slotd.wait_state(failed, "FAILED");
+    let held = slotd.wrap(&["-H", "-J", "held", "-t", "10"], "true");
+    slotd.program("editor", "#!/bin/sh\nif [ -e stop ]; then exit 4; fi\nsed -i s/--time=.*/--time=20/ \"$1\"\n");
+    let Some(top) = Tmux::start(&slotd, "EDITOR=./editor TMPDIR=$PWD exec slotd top") else { return };
+    top.shows("0 running  1 waiting  1 ended");
+    // What is over cannot be edited.
+    top.press(&["Tab", "Tab", "e"]);
+    top.shows(&format!("job {failed} does not wait"));
+    top.press(&["BTab", "e"]);
+    let screen = top.shows("Enter goes back to slotd top");
+    assert!(screen.contains(&format!("job {held} is changed")), "{screen}");
+    assert_eq!(slotd.show(held, "TimeLimit"), "00:20:00");
+    is_taken(&top, false);
+    top.press(&["Enter"]);
+    top.shows("JobHeldUser");
+    is_taken(&top, true);
+    // What comes of an editor that fails can be read, too.
+    slotd.write("stop", "");
+    top.press(&["e"]);
+    top.shows("the editor (./editor) failed, exit status: 4: nothing was changed");
+    top.press(&["Enter"]);
+    top.shows("JobHeldUser");
+    top.press(&["Tab", "a"]);
+    top.shows(&format!("Submitted batch job {}", held + 1));
+    slotd.wait_state(held + 1, "FAILED");
+    top.shows("0 running  1 waiting  2 ended");
+    // Several are asked about.
+    top.press(&["*", "a"]);
+    top.shows("Submit 2 jobs again? (y/n)");
+    top.press(&["y"]);
+    top.shows("0 running  1 waiting  4 ended");
+    assert_eq!(slotd.state(held + 3), "FAILED");
+    // What waits is not over.
+    top.press(&["Escape"]);
+    top.press(&["BTab", "a"]);
+    top.shows(&format!("job {held} is PENDING"));
+}
+
+#[test]
+fn keys_are_heard_while_a_terabyte_is_searched() {
+    let slotd = Slotd::start();
+    let job = slotd.wrap(&["-o", "long.out"], "echo it begins; exec sleep 1000");
+    slotd.wait_text("long.out", "it begins");
+    // The disk has its ends alone.
+    let file = std::fs::File::options().write(true).open(slotd.path("long.out")).unwrap();
+    let end = 1 << 40;
+    std::os::unix::fs::FileExt::write_all_at(&file, b"\nit ends\n", end).unwrap();
+    let Some(top) = Tmux::start(&slotd, "exec slotd top") else { return };
+    top.shows("1 running");
+    top.press(&["Enter"]);
+    top.shows("it ends");
+    let read = proc_read(pid_of_top(&slotd));
+    assert!(read < 64 << 20, "{read} bytes were read");
+    top.press(&["g"]);
+    top.shows("it begins");
+    top.press(&["/", "nowhere", "Enter"]);
+    top.shows("searching for nowhere: 0%");
+    top.press(&["z"]);
+    top.hides("details");
+    top.press(&["G"]);
+    top.shows("it ends");
+    top.press(&["Escape"]);
+    top.shows("the search was stopped");
+    top.press(&["/", "it begins", "Enter", "N"]);
+    top.shows("searching for it begins");
+    top.press(&["Escape", "Escape"]);
+    top.shows("RUNNING");
+    slotd.cancel(job);
+}
+
+/// Bytes that a process has read so far.
+fn proc_read(pid: i32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+    text.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap().parse().unwrap()
+}
+
 fn pid_of_top(slotd: &Slotd) -> i32 {
     let is_it = |pid: &i32| proc::cmdline(*pid).starts_with("slotd top");
     proc::of_directory(&slotd.base).into_iter().find(is_it).expect("it runs")

@@ -10,14 +10,17 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 /// What is heard.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Heard {
     /// Where to look again: at everything first, and when another daemon is there.
     Changed(Changed),
-    /// The daemon is gone; it is waited for.
+    /// The daemon is gone; it is waited for. What it was asked has no answer.
     Away,
+    /// Of [`Follower::ask`], or a part of it.
+    Answer(Box<Answer>),
 }
 
 /// Who hears of all that changes.
@@ -28,6 +31,13 @@ pub struct Follower {
     conn: Option<Connection>,
     back: SocketWatch,
     heard: VecDeque<Heard>,
+    /// The least time between two questions what has changed, and when the last was answered.
+    pause: Duration,
+    told: Option<Instant>,
+    /// It is asked what has changed, and keeps the connection however long nothing does.
+    is_asked: bool,
+    /// It is asked something else too.
+    has_question: bool,
 }
 
 impl Follower {
@@ -35,9 +45,25 @@ impl Follower {
     /// The daemon cannot be asked.
     pub fn new(paths: &Paths) -> Result<Follower, ClientError> {
         let back = SocketWatch::new(paths)?;
-        let mut conn = Connection::open(paths)?;
-        conn.send(&Request::Watch, &[])?;
-        Ok(Follower { paths: paths.clone(), conn: Some(conn), back, heard: VecDeque::new() })
+        let mut follower = Follower {
+            paths: paths.clone(),
+            conn: Some(Connection::open(paths)?),
+            back,
+            heard: VecDeque::new(),
+            pause: Duration::ZERO,
+            told: None,
+            is_asked: false,
+            has_question: false,
+        };
+        follower.go_on();
+        Ok(follower)
+    }
+
+    /// One that hears of changes no more often than this, of all that were meanwhile together. [`Self::rest`] and
+    /// [`Self::go_on`] are its user's business then.
+    #[must_use]
+    pub fn with_pause(self, pause: Duration) -> Follower {
+        Follower { pause, ..self }
     }
 
     /// What to wait for before [`Self::read`].
@@ -45,6 +71,31 @@ impl Follower {
         match &self.conn {
             Some(conn) => conn.as_fd(),
             None => self.back.as_fd(),
+        }
+    }
+
+    /// How long it is until [`Self::go_on`] has something to do; `None`: nothing, until something is heard.
+    pub fn rest(&self) -> Option<Duration> {
+        let told = self.told.filter(|_| self.conn.is_some() && !self.is_asked)?;
+        Some(self.pause.saturating_sub(told.elapsed()))
+    }
+
+    /// Asks what changes next, if it is time to.
+    pub fn go_on(&mut self) {
+        let is_due = self.told.is_none_or(|told| told.elapsed() >= self.pause);
+        if let Some(conn) = self.conn.as_mut().filter(|_| is_due && !self.is_asked) {
+            // Where it fails the end of the connection is read next.
+            let _ = conn.send(&Request::Watch, &[]);
+            self.is_asked = true;
+        }
+    }
+
+    /// Asks something else on the same connection: its answer is heard. One question at a time. One that the daemon cannot be
+    /// asked is lost with it.
+    pub fn ask(&mut self, question: &Request) {
+        if let Some(conn) = &mut self.conn {
+            let _ = conn.send(question, &[]);
+            self.has_question = true;
         }
     }
 
@@ -56,9 +107,9 @@ impl Follower {
         let Some(conn) = &mut self.conn else {
             self.back.clear();
             // A socket that nobody listens at yet: the next event tells.
-            let again =
-                Connection::open(&self.paths).and_then(|mut conn| conn.send(&Request::Watch, &[]).map(|()| conn));
-            self.conn = again.ok();
+            self.conn = Connection::open(&self.paths).ok();
+            (self.told, self.is_asked, self.has_question) = (None, false, false);
+            self.go_on();
             return Ok(());
         };
         let is_open = conn.fill()?;
@@ -66,19 +117,25 @@ impl Follower {
             match answer {
                 Answer::Changed(changed) => {
                     self.heard.push_back(Heard::Changed(changed));
-                    conn.send(&Request::Watch, &[])?;
+                    self.told = Some(Instant::now());
+                    self.is_asked = false;
                 }
-                Answer::Refused(why) => return Err(ClientError::Refused(why)),
+                Answer::Refused(why) if !self.has_question => return Err(ClientError::Refused(why)),
+                answer if self.has_question => {
+                    self.has_question = matches!(answer, Answer::SomeJobs(_));
+                    self.heard.push_back(Heard::Answer(Box::new(answer)));
+                }
                 _ => {}
             }
         }
-        if !is_open {
-            self.conn = None;
-            self.heard.push_back(Heard::Away);
-            // The next daemon may be there already.
-            self.read()?;
+        if is_open {
+            self.go_on();
+            return Ok(());
         }
-        Ok(())
+        self.conn = None;
+        self.heard.push_back(Heard::Away);
+        // The next daemon may be there already.
+        self.read()
     }
 
     /// What has been heard and not been told yet.

@@ -240,6 +240,7 @@ impl Logs {
 
     fn hear(&mut self, heard: Heard) -> Result<(), CliError> {
         let changed = match heard {
+            Heard::Answer(_) => return Ok(()),
             Heard::Away => {
                 tell("slotd: the daemon is away: jobs go on, and it is waited for\n");
                 return Ok(());

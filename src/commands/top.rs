@@ -1,30 +1,35 @@
 //! `slotd top`: the queue on a full screen, as it is from moment to moment.
 //!
 //! The loop around [`crate::screen`]: it waits for keys, for the daemon's word that something has changed and for the files
-//! that are shown, and for nothing else while nothing runs.
+//! that are shown, and for nothing else while nothing runs. What may take long is done beside it.
 
+mod aside;
+mod deeds;
 mod outputs;
+mod signals;
 mod terminal;
+mod window;
 
 use crate::args::error::CliError;
-use crate::client::connection::{ClientError, Connection, SocketWatch};
-use crate::commands::tasks::signal_text;
+use crate::client::connection::ClientError;
+use crate::client::follow::{Follower, Heard};
+use crate::commands::tasks::{signal_text, tell};
 use crate::commands::{Done, now, origin, output, paths};
 use crate::model::JobRef;
-use crate::model::query::JobQuery;
-use crate::protocol::answer::{Answer, Outcome};
-use crate::protocol::frame::FrameError;
-use crate::protocol::request::{CancelAsk, ControlAction, Request};
 use crate::screen::page::Side;
 use crate::screen::state::{Deed, Theme, Words};
 use crate::screen::{Action, Input, Screen};
 use crate::sys::paths::Paths;
+use crate::sys::system::CpuTimes;
 use crate::sys::user::user_name;
+use crate::sys::{break_point, system};
+use aside::{Aside, News};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::{Signal, kill, raise};
+use nix::unistd::Pid;
 use outputs::Outputs;
+use signals::{Asked, Signals};
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -46,11 +51,10 @@ pub fn run(_: &TopArgs) -> Done {
         );
     }
     let paths = paths()?;
-    let daemon = Daemon::open(&paths)?;
+    let follower = Follower::new(&paths)?.with_pause(LOOK_PAUSE);
     let signals = Signals::take().map_err(|e| CliError::error(1, format!("signals cannot be taken: {e}")))?;
-    let failed = |e: io::Error| CliError::error(1, format!("the terminal cannot be used: {e}"));
-    let terminal = Terminal::enter().map_err(failed)?;
-    let size = terminal.size().map_err(failed)?;
+    let terminal = Terminal::enter().map_err(Ended::Terminal)?;
+    let size = terminal.size().map_err(Ended::Terminal)?;
     let origin = origin();
     let mut ctx = output::ctx(&origin, now());
     ctx.is_terminal = true;
@@ -58,64 +62,55 @@ pub fn run(_: &TopArgs) -> Done {
     let top = Top {
         screen: Screen::new(ctx, theme, Words { signal: signal_text, user: user_name }, size),
         terminal,
-        link: Link::Open(daemon),
+        follower,
         outputs: Outputs::default(),
+        aside: Aside::new().map_err(Ended::Terminal)?,
         paths,
         signals,
         ticked: Instant::now(),
-        looked: None,
-        ended_by: None,
+        cpu_times: CpuTimes::default(),
     };
-    top.run().map_err(failed)
-}
-
-/// The connection to the daemon. It answers questions, and says in between that something has changed.
-struct Daemon {
-    conn: Connection,
-    /// It is asked what has changed, and keeps the connection however long nothing does.
-    is_asked: bool,
-}
-
-impl Daemon {
-    fn open(paths: &Paths) -> Result<Daemon, ClientError> {
-        let mut conn = Connection::open(paths)?;
-        conn.send(&Request::Watch, &[])?;
-        Ok(Daemon { conn, is_asked: true })
+    match top.run() {
+        Ended::With(code) => Ok(code),
+        failed => Err(failed.into()),
     }
 }
 
-enum Link {
-    Open(Daemon),
-    /// It is gone: the kernel tells when its socket is there again.
-    Lost(SocketWatch),
+/// Why the loop ends.
+enum Ended {
+    With(u8),
+    Terminal(io::Error),
+    Daemon(ClientError),
 }
 
-/// The signals that end the loop, and that of another size of the terminal.
-struct Signals {
-    fd: SignalFd,
+impl From<io::Error> for Ended {
+    fn from(e: io::Error) -> Ended {
+        Ended::Terminal(e)
+    }
 }
 
-impl Signals {
-    fn take() -> io::Result<Signals> {
-        let set: SigSet = [Signal::SIGTERM, Signal::SIGHUP, Signal::SIGINT, Signal::SIGWINCH].into_iter().collect();
-        set.thread_block()?;
-        Ok(Signals { fd: SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)? })
+impl From<Ended> for CliError {
+    fn from(ended: Ended) -> CliError {
+        match ended {
+            Ended::With(code) => CliError { exit: code.into(), ..CliError::default() },
+            Ended::Terminal(e) => CliError::error(1, format!("the terminal cannot be used: {e}")),
+            Ended::Daemon(e) => e.into(),
+        }
     }
 }
 
 struct Top {
     screen: Screen,
     terminal: Terminal,
-    link: Link,
+    follower: Follower,
     outputs: Outputs,
+    aside: Aside,
     paths: Paths,
     signals: Signals,
     /// When the daemon's clock was last known or moved on.
     ticked: Instant,
-    /// When the daemon last said that something has changed.
-    looked: Option<Instant>,
-    /// The exit code, once the loop is to end.
-    ended_by: Option<u8>,
+    /// How long the CPUs had worked then.
+    cpu_times: CpuTimes,
 }
 
 /// What there is to do after a wait.
@@ -127,77 +122,63 @@ struct Ready {
     signals: bool,
     outputs: bool,
     daemon: bool,
-    back: bool,
+    aside: bool,
 }
 
 impl Top {
-    fn run(mut self) -> io::Result<u8> {
+    fn run(mut self) -> Ended {
         loop {
-            self.ask();
-            if let Some(code) = self.ended_by {
-                return Ok(code);
+            if let Err(ended) = self.turn() {
+                return ended;
             }
-            self.terminal.draw(&self.screen)?;
-            let ready = self.wait()?;
-            if ready.signals {
-                self.signals()?;
-            }
-            if ready.gone {
-                self.ended_by = Some(128 + Signal::SIGHUP as u8);
-            } else if ready.keys {
-                for input in self.terminal.events()? {
-                    self.take(input);
-                }
-            }
-            if ready.back {
-                self.reconnect();
-            }
-            if ready.daemon && self.hear().is_err() {
-                self.lost();
-            }
-            if ready.outputs {
-                self.outputs.changed();
-            }
-            self.time_passes();
         }
     }
 
-    /// Asks the daemon what the screen wants to know, or to say what changes next.
-    fn ask(&mut self) {
-        let Link::Open(daemon) = &mut self.link else { return };
-        let mut sent = Ok(());
-        if let Some(request) = self.screen.next_request() {
-            sent = daemon.conn.send(&request, &[]);
+    /// Shows what is known, and takes what happens next.
+    fn turn(&mut self) -> Result<(), Ended> {
+        self.follower.go_on();
+        if let Some(question) = self.screen.next_request() {
+            self.follower.ask(&question);
         }
-        // Beside the other questions: those that come each second might leave it no moment of its own.
-        if sent.is_ok() && !daemon.is_asked && self.looked.is_none_or(|at| at.elapsed() >= LOOK_PAUSE) {
-            daemon.is_asked = true;
-            sent = daemon.conn.send(&Request::Watch, &[]);
+        self.terminal.draw(&self.screen)?;
+        break_point::panic_at("screen drawn");
+        let ready = self.wait()?;
+        if ready.signals {
+            self.signals()?;
         }
-        if sent.is_err() {
-            self.lost();
+        if ready.gone {
+            return Err(Ended::With(128 + Signal::SIGHUP as u8));
         }
+        if ready.keys {
+            for input in self.terminal.events()? {
+                self.take(input)?;
+            }
+        }
+        if ready.daemon {
+            self.hear()?;
+        }
+        if ready.aside {
+            for news in self.aside.news() {
+                self.note(news)?;
+            }
+        }
+        if ready.outputs {
+            self.outputs.changed();
+        }
+        self.time_passes()
     }
 
     /// How long nothing has to be done; `None` until something happens.
     fn rest(&self) -> Option<Duration> {
-        let until = |from: Instant, pause: Duration| pause.saturating_sub(from.elapsed());
-        let tick = self.screen.ticks().then(|| until(self.ticked, TICK));
-        let is_due = matches!(&self.link, Link::Open(daemon) if !daemon.is_asked);
-        let look = self.looked.filter(|_| is_due).map(|at| until(at, LOOK_PAUSE));
-        [tick, look, self.outputs.rest()].into_iter().flatten().min()
+        let tick = self.screen.ticks().then(|| TICK.saturating_sub(self.ticked.elapsed()));
+        [tick, self.follower.rest(), self.outputs.rest()].into_iter().flatten().min()
     }
 
     fn wait(&self) -> io::Result<Ready> {
         let stdin = io::stdin();
-        let always = [stdin.as_fd(), self.signals.fd.as_fd()];
-        let mut fds: Vec<PollFd> = always.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).into();
-        let outputs = self.outputs.watched();
-        match &self.link {
-            Link::Open(daemon) => fds.push(PollFd::new(daemon.conn.as_fd(), PollFlags::POLLIN)),
-            Link::Lost(back) => fds.push(PollFd::new(back.as_fd(), PollFlags::POLLIN)),
-        }
-        fds.extend(outputs.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+        let always = [stdin.as_fd(), self.signals.as_fd(), self.follower.fd(), self.aside.as_fd()];
+        let fds = always.into_iter().chain(self.outputs.watched());
+        let mut fds: Vec<PollFd> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         // Rounded up: waking too early would only be to wait again.
         let rest = self.rest().map(|rest| rest + Duration::from_millis(1));
         let timeout = rest.map_or(PollTimeout::NONE, |rest| PollTimeout::try_from(rest).unwrap_or(PollTimeout::MAX));
@@ -208,85 +189,70 @@ impl Top {
         }
         let is_ready = |i: usize| fds.get(i).and_then(PollFd::any).unwrap_or(false);
         let is_closed = |events: PollFlags| events.intersects(PollFlags::POLLHUP | PollFlags::POLLERR);
-        let is_open = matches!(self.link, Link::Open(_));
         Ok(Ready {
             keys: is_ready(0),
             gone: fds[0].revents().is_some_and(is_closed),
             signals: is_ready(1),
-            daemon: is_open && is_ready(2),
-            back: !is_open && is_ready(2),
-            outputs: outputs.is_some() && fds.len().checked_sub(1).is_some_and(is_ready),
+            daemon: is_ready(2),
+            aside: is_ready(3),
+            outputs: is_ready(4),
         })
     }
 
-    fn signals(&mut self) -> io::Result<()> {
-        while let Some(info) = self.signals.fd.read_signal()? {
-            let number = i32::try_from(info.ssi_signo).unwrap_or_default();
-            if number == Signal::SIGWINCH as i32 {
-                let (columns, rows) = self.terminal.size()?;
-                self.take(Input::Size(columns, rows));
-            } else {
-                self.ended_by = Some(128 + u8::try_from(number).unwrap_or_default());
+    fn signals(&mut self) -> Result<(), Ended> {
+        for asked in self.signals.asked()? {
+            match asked {
+                Asked::Size => {
+                    let (columns, rows) = self.terminal.size()?;
+                    self.take(Input::Size(columns, rows))?;
+                }
+                Asked::Stop => self.suspend(|| raise(Signal::SIGTSTP))?,
+                Asked::GoneOn => self.terminal.back()?,
+                Asked::End(number) => return Err(Ended::With(128 + number)),
             }
         }
         Ok(())
     }
 
+    /// Stops until the shell lets it go on.
+    fn suspend(&mut self, stop: impl FnOnce() -> nix::Result<()>) -> Result<(), Ended> {
+        self.terminal.leave();
+        self.signals.without(stop)?.map_err(io::Error::from)?;
+        self.terminal.back()?;
+        let (columns, rows) = self.terminal.size()?;
+        self.take(Input::Size(columns, rows))
+    }
+
     /// What the daemon has said.
-    fn hear(&mut self) -> Result<(), ClientError> {
-        let Link::Open(daemon) = &mut self.link else { return Ok(()) };
-        let is_open = daemon.conn.fill()?;
-        let mut heard = Vec::new();
-        while let Some(answer) = daemon.conn.next_whole()? {
-            heard.push(answer);
-        }
-        for answer in heard {
-            match answer {
-                Answer::Changed(changed) => {
-                    if let Link::Open(daemon) = &mut self.link {
-                        daemon.is_asked = false;
-                    }
-                    self.looked = Some(Instant::now());
-                    self.take(Input::Changed(changed));
-                }
-                answer => {
-                    self.take(Input::Answer(answer));
+    fn hear(&mut self) -> Result<(), Ended> {
+        self.follower.read().map_err(Ended::Daemon)?;
+        while let Some(heard) = self.follower.next() {
+            match heard {
+                Heard::Changed(changed) => self.take(Input::Changed(changed))?,
+                Heard::Away => self.take(Input::Lost)?,
+                Heard::Answer(answer) => {
+                    self.take(Input::Answer(*answer))?;
                     self.ticked = Instant::now();
                 }
             }
         }
-        if is_open { Ok(()) } else { Err(ClientError::Broken(FrameError::Closed)) }
+        Ok(())
     }
 
-    fn lost(&mut self) {
-        match SocketWatch::new(&self.paths) {
-            Ok(watch) => self.link = Link::Lost(watch),
-            // Its directory is gone, and it with it.
-            Err(_) => self.ended_by = Some(1),
-        }
-        self.take(Input::Lost);
-        // It may be back already.
-        self.reconnect();
-    }
-
-    fn reconnect(&mut self) {
-        if let Link::Lost(back) = &self.link {
-            back.clear();
-            if let Ok(daemon) = Daemon::open(&self.paths) {
-                self.link = Link::Open(daemon);
-            }
-        }
-    }
-
-    fn time_passes(&mut self) {
-        if self.screen.ticks() && self.ticked.elapsed() >= TICK {
+    fn time_passes(&mut self) -> Result<(), Ended> {
+        if !self.screen.ticks() {
+            // What was before is too old to tell what is now.
+            self.cpu_times = CpuTimes::default();
+        } else if self.ticked.elapsed() >= TICK {
             let now = self.screen.now().plus(self.ticked.elapsed());
             self.ticked = Instant::now();
-            self.take(Input::Tick(now));
+            let before = std::mem::replace(&mut self.cpu_times, system::probe_cpu_times());
+            self.take(Input::Tick { now, cpus: self.cpu_times.share_since(&before) })?;
         }
         if self.outputs.is_due() {
             self.read_outputs();
         }
+        Ok(())
     }
 
     fn read_outputs(&mut self) {
@@ -295,88 +261,113 @@ impl Top {
         }
     }
 
-    fn take(&mut self, input: Input) {
-        for action in self.screen.update(input) {
-            self.act(action);
+    /// What was done beside the loop.
+    fn note(&mut self, news: News) -> Result<(), Ended> {
+        match news {
+            News::Told(text) => self.take(Input::Told(text)),
+            News::Searching { search, done, of } if self.outputs.is_searching(search) => {
+                self.take(Input::Searching { done, of })
+            }
+            News::Searched { search, side, found } if self.outputs.is_searching(search) => {
+                let why_not = match found {
+                    Ok(at) => {
+                        self.outputs.found(side, at);
+                        None
+                    }
+                    Err(why) => {
+                        self.outputs.stop_search();
+                        Some(why)
+                    }
+                };
+                self.read_outputs();
+                self.take(Input::Searched(why_not))
+            }
+            // Of one that nobody waits for.
+            News::Searching { .. } | News::Searched { .. } => Ok(()),
         }
     }
 
-    fn act(&mut self, action: Action) {
+    fn take(&mut self, input: Input) -> Result<(), Ended> {
+        self.screen.update(input).into_iter().try_for_each(|action| self.act(action))
+    }
+
+    fn act(&mut self, action: Action) -> Result<(), Ended> {
         match action {
-            Action::Quit => self.ended_by = Some(0),
-            Action::Suspend => {
-                if self.terminal.suspend().is_err() {
-                    self.ended_by = Some(1);
-                }
-                self.act(Action::Redraw);
-            }
-            Action::Do { what, jobs } => {
-                let told = self.carry_out(what, jobs);
-                self.take(Input::Told(told));
-            }
+            Action::Quit => return Err(Ended::With(0)),
+            // As the terminal would: whatever script it is in stops too.
+            Action::Suspend => return self.suspend(|| kill(Pid::from_raw(0), Signal::SIGTSTP)),
+            Action::Do { what, jobs } => self.start(what, jobs),
+            Action::Edit(job) => return self.edit(&job),
             Action::OpenLogs { out, err } => {
                 self.outputs = Outputs::of(out, err);
                 self.read_outputs();
             }
             Action::CloseLogs => self.outputs = Outputs::default(),
             Action::Log { side, to } => {
-                if let Err(why) = self.outputs.go(side, &to, lines(&self.screen, side)) {
-                    self.take(Input::Told(why));
+                if let Err(why) = self.outputs.go(side, &to, lines(&self.screen, side), &self.aside) {
+                    self.take(Input::Told(why))?;
                 }
                 self.read_outputs();
             }
+            Action::StopSearch => {
+                self.outputs.stop_search();
+                return self.take(Input::Searched(Some("the search was stopped".to_owned())));
+            }
             Action::Redraw => self.read_outputs(),
+        }
+        Ok(())
+    }
+
+    /// Beside the loop: the daemon answers when it can.
+    fn start(&mut self, what: Deed, jobs: Vec<JobRef>) {
+        let paths = self.paths.clone();
+        let started = self.aside.start(move |teller| teller.tell(News::Told(deeds::carry_out(&paths, what, jobs))));
+        if let Err(e) = started {
+            self.screen.update(Input::Told(format!("nothing was done: no thread can be made: {e}")));
         }
     }
 
-    /// Asks for it, and what there is to tell of it.
-    fn carry_out(&self, what: Deed, jobs: Vec<JobRef>) -> String {
-        let of = |action| (action, Request::Control { jobs: jobs.clone(), action: control(what) });
-        let (done, request) = match what {
-            Deed::Cancel => {
-                let uid = nix::unistd::getuid().as_raw();
-                ("cancelled", Request::Cancel(CancelAsk { query: JobQuery::of(jobs), uid, ..CancelAsk::default() }))
+    /// Leaves the screen to the user's editor. What comes of it is told there: it may be more than a line.
+    fn edit(&mut self, job: &JobRef) -> Result<(), Ended> {
+        self.terminal.leave();
+        let started = self.signals.without(|| deeds::editor(job).spawn())?;
+        let told = match started {
+            Ok(mut child) => {
+                self.signals.behind(|| {
+                    let ended = child.wait();
+                    wait_for_enter();
+                    ended
+                })??;
+                None
             }
-            Deed::Hold => of("held"),
-            Deed::Release => of("released"),
-            Deed::Top => of("put first"),
-            Deed::Requeue => of("put back into the queue"),
+            Err(e) => Some(format!("slotd edit cannot be started: {e}")),
         };
-        match Connection::open(&self.paths).and_then(|mut conn| conn.ask(&request, &[])) {
-            Ok((Answer::Done(outcomes), _)) => told(done, &outcomes),
-            Ok((Answer::Refused(why), _)) => why.to_string(),
-            Ok(_) => "the daemon's answer makes no sense here".to_owned(),
-            Err(e) => e.to_string().lines().next().unwrap_or_default().to_owned(),
+        // Interrupts were meant for the editor; another size is asked for anyway.
+        let asked = self.signals.asked()?;
+        self.terminal.back()?;
+        if let Some(end) = asked.into_iter().find(|asked| is_end(*asked))
+            && let Asked::End(number) = end
+        {
+            return Err(Ended::With(128 + number));
         }
+        let (columns, rows) = self.terminal.size()?;
+        self.take(Input::Size(columns, rows))?;
+        told.map_or(Ok(()), |why| self.take(Input::Told(why)))
     }
 }
 
-fn control(what: Deed) -> ControlAction {
-    match what {
-        Deed::Release => ControlAction::Release,
-        Deed::Top => ControlAction::Top,
-        Deed::Requeue => ControlAction::Requeue,
-        Deed::Hold | Deed::Cancel => ControlAction::Hold,
-    }
+/// What was written before stays in sight until then.
+fn wait_for_enter() {
+    tell("Enter goes back to slotd top: ");
+    // Whatever it is, there is nothing more to wait for.
+    let _ = io::stdin().read_line(&mut String::new());
+}
+
+/// Of the signals that came while another program had the terminal: those that were not meant for it.
+fn is_end(asked: Asked) -> bool {
+    matches!(asked, Asked::End(number) if ![Signal::SIGINT as u8, Signal::SIGQUIT as u8].contains(&number))
 }
 
 fn lines(screen: &Screen, side: Side) -> usize {
     screen.part_lines(side.part())
-}
-
-/// `held: 12, 13; job 14: Job/step already completing or completed`
-fn told(done: &str, outcomes: &[Outcome]) -> String {
-    let is_done = |outcome: &&Outcome| outcome.result.is_ok();
-    let (well, badly): (Vec<&Outcome>, Vec<&Outcome>) = outcomes.iter().partition(is_done);
-    let names: Vec<String> = well.iter().map(|outcome| outcome.target.to_string()).collect();
-    let mut parts = Vec::new();
-    if !names.is_empty() {
-        parts.push(format!("{done}: {}", names.join(", ")));
-    }
-    for outcome in badly {
-        if let Err(why) = &outcome.result {
-            parts.push(format!("job {}: {why}", outcome.target));
-        }
-    }
-    parts.join("; ")
 }

@@ -36,7 +36,7 @@ pub fn until_over(named: &[JobRef]) -> Result<Known, CliError> {
     let mut first = true;
     while first || !known.is_over() {
         let changed = match follower.wait()? {
-            Heard::Away => continue,
+            Heard::Away | Heard::Answer(_) => continue,
             Heard::Changed(changed) => changed,
         };
         let is_meant = |id: &&JobId| known.has(**id) || has_arrays;

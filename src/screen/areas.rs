@@ -1,5 +1,6 @@
 //! Where everything is on a screen of this size: the same for drawing, for the mouse and for scrolling.
 
+use super::keys::{self, Line, Spot};
 use super::page::Part;
 use super::picture::Place;
 use super::state::Screen;
@@ -29,6 +30,10 @@ fn cut(rest: &mut Rect, lines: u16) -> Rect {
 /// GPUs that have a line of their own at most.
 pub const MOST_GPUS: usize = 8;
 
+/// Lines of keys at most, and the height of a screen below which there is one.
+const MOST_FOOT: u16 = 3;
+const LOW: u16 = 16;
+
 /// Lines of what a job used over time.
 const PLOTS: u16 = 2;
 
@@ -36,14 +41,14 @@ impl Screen {
     pub fn areas(&self) -> Areas {
         let mut rest = Rect { x: 0, y: 0, width: self.size.0, height: self.size.1 };
         let title = cut(&mut rest, 1);
-        let bottom = rest.height.min(2);
+        let bottom = rest.height.min(1 + self.foot_lines(Spot::Lists));
         let mut foot = Rect { y: rest.y + rest.height - bottom, height: bottom, ..rest };
         rest.height -= bottom;
         let gpus = self.picture.node.as_ref().map_or(0, |node| node.host.gpus.len().min(MOST_GPUS));
         let host = cut(&mut rest, 2 + u16::try_from(gpus).unwrap_or(0));
         let heights = self.heights(rest.height);
         let panes = heights.map(|height| cut(&mut rest, height));
-        Areas { title, host, panes, status: cut(&mut foot, 1), keys: cut(&mut foot, 1) }
+        Areas { title, host, panes, status: cut(&mut foot, 1), keys: foot }
     }
 
     /// Each list has what it needs up to a third, and the one that keys are for what the others leave.
@@ -76,10 +81,42 @@ impl Screen {
         self.page_areas().1
     }
 
+    /// The lowest lines of the page.
+    pub fn page_foot(&self) -> Rect {
+        let height = self.foot_lines(Spot::Page).min(self.size.1);
+        Rect { x: 0, y: self.size.1 - height, width: self.size.0, height }
+    }
+
+    /// What the keys do that have a meaning here, in a word each, on as many lines as that takes.
+    pub fn foot(&self, spot: Spot) -> Vec<String> {
+        let places = self.places();
+        let is_of_use = |line: &&Line| match line.deed() {
+            Some(deed) => places.iter().any(|place| deed.is_for(*place)),
+            None => !line.short.is_empty() && (!line.is_edit() || places.contains(&Place::Waiting)),
+        };
+        let mut lines: Vec<String> = Vec::new();
+        for word in keys::lines(spot).filter(is_of_use).map(|line| format!("{} {}", line.name, line.short)) {
+            match lines.last_mut() {
+                Some(last) if last.len() + 2 + word.len() <= usize::from(self.size.0) => {
+                    last.push_str("  ");
+                    last.push_str(&word);
+                }
+                _ => lines.push(word),
+            }
+        }
+        lines
+    }
+
+    fn foot_lines(&self, spot: Spot) -> u16 {
+        let most = if self.size.1 < LOW { 1 } else { MOST_FOOT };
+        u16::try_from(self.foot(spot).len()).unwrap_or(most).min(most)
+    }
+
     fn page_areas(&self) -> ([Rect; 3], Rect) {
         let none = Rect::default();
         let Some(page) = &self.page else { return ([none; 3], none) };
-        let mut rest = Rect { x: 0, y: 1, width: self.size.0, height: self.size.1.saturating_sub(2) };
+        let edges = 1 + self.foot_lines(Spot::Page);
+        let mut rest = Rect { x: 0, y: 1, width: self.size.0, height: self.size.1.saturating_sub(edges) };
         if page.zoom {
             let mut parts = [none; 3];
             parts[page.part.index()] = rest;

@@ -1,8 +1,9 @@
-//! The keys, what they are for, and where: the help on the screen is made of this table.
+//! The keys, what they are for, and where: the help and the lowest lines of the screen are made of this table.
 
+use super::state::Deed;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// What a key of the lists asks for.
+/// What a key asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Word {
     Up,
@@ -12,17 +13,16 @@ pub enum Word {
     First,
     Last,
     NextPane,
+    PreviousPane,
     Open,
     Toggle,
     Mark,
     MarkAll,
     Filter,
+    Search,
     Sort,
-    Cancel,
-    Hold,
-    Release,
-    Top,
-    Requeue,
+    Do(Deed),
+    Edit,
     Suspend,
     Help,
     Back,
@@ -35,95 +35,188 @@ pub enum Word {
     Right,
 }
 
-pub struct Key {
-    pub code: KeyCode,
-    pub word: Word,
-    /// As it is written in the help; the same for keys that stand together.
+/// Where keys are pressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spot {
+    Lists,
+    /// The page of one job.
+    Page,
+}
+
+const BOTH: &[Spot] = &[Spot::Lists, Spot::Page];
+const LISTS: &[Spot] = &[Spot::Lists];
+const PAGE: &[Spot] = &[Spot::Page];
+
+/// Keys that are explained together.
+pub struct Line {
+    pub spots: &'static [Spot],
+    pub keys: &'static [(KeyCode, Word)],
+    /// As they are written in the help.
     pub name: &'static str,
+    /// In a word; empty: only the help has it.
+    pub short: &'static str,
     pub about: &'static str,
 }
 
-const fn key(code: KeyCode, word: Word, name: &'static str, about: &'static str) -> Key {
-    Key { code, word, name, about }
+const fn letter(c: char) -> KeyCode {
+    KeyCode::Char(c)
 }
 
-const fn letter(c: char, word: Word, name: &'static str, about: &'static str) -> Key {
-    key(KeyCode::Char(c), word, name, about)
+const fn line(
+    spots: &'static [Spot],
+    keys: &'static [(KeyCode, Word)],
+    name: &'static str,
+    short: &'static str,
+    about: &'static str,
+) -> Line {
+    Line { spots, keys, name, short, about }
 }
 
-/// The keys of one place, by what they are about.
-pub type Table = &'static [&'static [Key]];
-
-const MOVES: &[Key] = &[
-    key(KeyCode::Up, Word::Up, "up down k j", "move; the mouse does too"),
-    key(KeyCode::Down, Word::Down, "", ""),
-    letter('k', Word::Up, "", ""),
-    letter('j', Word::Down, "", ""),
-    key(KeyCode::PageUp, Word::PageUp, "PgUp PgDn", "move by a page"),
-    key(KeyCode::PageDown, Word::PageDown, "", ""),
-    key(KeyCode::End, Word::Last, "", ""),
-    letter('g', Word::First, "", ""),
-    letter('G', Word::Last, "", ""),
+/// All keys, the most needed first.
+pub const KEYS: &[Line] = &[
+    line(BOTH, &[(letter('?'), Word::Help)], "?", "help", "this help"),
+    line(BOTH, &[(letter('q'), Word::Quit)], "q", "quit", "quit (Ctrl-C too; Ctrl-Z stops it until the shell's fg)"),
+    line(
+        BOTH,
+        &[
+            (KeyCode::Up, Word::Up),
+            (KeyCode::Down, Word::Down),
+            (letter('k'), Word::Up),
+            (letter('j'), Word::Down),
+            (KeyCode::PageUp, Word::PageUp),
+            (KeyCode::PageDown, Word::PageDown),
+        ],
+        "up down PgUp PgDn k j",
+        "",
+        "move; the mouse does too",
+    ),
+    line(
+        BOTH,
+        &[
+            (KeyCode::Home, Word::First),
+            (KeyCode::End, Word::Last),
+            (letter('g'), Word::First),
+            (letter('G'), Word::Last),
+        ],
+        "Home End g G",
+        "",
+        "the first and the last; the beginning and the end",
+    ),
+    line(
+        LISTS,
+        &[(KeyCode::Enter, Word::Open)],
+        "Enter",
+        "open",
+        "details and outputs of a job; the tasks of an array",
+    ),
+    line(PAGE, &[(KeyCode::Esc, Word::Back)], "Esc", "back", "back to the lists; stops a search first"),
+    line(
+        LISTS,
+        &[(KeyCode::Tab, Word::NextPane), (KeyCode::BackTab, Word::PreviousPane)],
+        "Tab",
+        "next",
+        "the next list; with Shift the one before",
+    ),
+    line(
+        PAGE,
+        &[(KeyCode::Tab, Word::NextPane), (KeyCode::BackTab, Word::PreviousPane)],
+        "Tab",
+        "next",
+        "the next part; with Shift the one before",
+    ),
+    line(LISTS, &[(letter('/'), Word::Filter)], "/", "filter", "show what has this text in it alone"),
+    line(PAGE, &[(letter('/'), Word::Search)], "/", "search", "search the output"),
+    line(
+        PAGE,
+        &[(letter('n'), Word::Next), (letter('N'), Word::Previous)],
+        "n N",
+        "hits",
+        "the next hit, and the one before",
+    ),
+    line(PAGE, &[(letter('f'), Word::Follow)], "f", "follow", "follow the output, or stand still"),
+    line(PAGE, &[(letter('z'), Word::Zoom)], "z", "zoom", "this part alone"),
+    line(
+        PAGE,
+        &[(KeyCode::Left, Word::Left), (KeyCode::Right, Word::Right)],
+        "left right",
+        "",
+        "the rest of long lines",
+    ),
+    line(LISTS, &[(letter('s'), Word::Sort)], "s", "sort", "another order"),
+    line(LISTS, &[(letter(' '), Word::Mark)], "Space", "mark", "mark a job for the next action"),
+    line(LISTS, &[(letter('*'), Word::MarkAll)], "*", "all", "mark all of the list, or none"),
+    line(
+        LISTS,
+        &[(KeyCode::Right, Word::Toggle), (KeyCode::Left, Word::Toggle)],
+        "left right",
+        "",
+        "open and close an array",
+    ),
+    line(LISTS, &[(KeyCode::Esc, Word::Back)], "Esc", "clear", "no filter and no marks"),
+    line(BOTH, &[(letter('c'), Word::Do(Deed::Cancel))], "c", "cancel", "cancel"),
+    line(BOTH, &[(letter('R'), Word::Do(Deed::Requeue))], "R", "requeue", "end it and put it back into the queue"),
+    line(BOTH, &[(letter('h'), Word::Do(Deed::Hold))], "h", "hold", "hold"),
+    line(BOTH, &[(letter('r'), Word::Do(Deed::Release))], "r", "release", "release"),
+    line(BOTH, &[(letter('t'), Word::Do(Deed::Top))], "t", "top", "to the top of the queue"),
+    line(BOTH, &[(letter('e'), Word::Edit)], "e", "edit", "edit the options and the script of a job that waits"),
+    line(
+        BOTH,
+        &[(letter('a'), Word::Do(Deed::Retry))],
+        "a",
+        "again",
+        "submit again what is over; of an array what failed",
+    ),
 ];
 
-/// What is done to jobs.
-const DEEDS: &[Key] = &[
-    letter('c', Word::Cancel, "c", "cancel"),
-    letter('h', Word::Hold, "h", "hold"),
-    letter('r', Word::Release, "r", "release"),
-    letter('t', Word::Top, "t", "to the top of the queue"),
-    letter('R', Word::Requeue, "R", "end it and put it back into the queue"),
-    letter('?', Word::Help, "?", "this help"),
-];
-
-const QUIT: &[Key] = &[letter('q', Word::Quit, "q", "quit")];
-
-/// Of the lists.
-pub const LISTS: Table = &[
-    MOVES,
-    &[
-        key(KeyCode::Home, Word::First, "Home End g G", "the first and the last"),
-        key(KeyCode::Tab, Word::NextPane, "Tab", "the next list"),
-        key(KeyCode::Enter, Word::Open, "Enter", "details and both outputs of a job; the tasks of an array"),
-        key(KeyCode::Right, Word::Toggle, "left right", "open and close an array"),
-        key(KeyCode::Left, Word::Toggle, "", ""),
-        letter(' ', Word::Mark, "Space", "mark a job for the next action"),
-        letter('*', Word::MarkAll, "*", "mark all of the list, or none"),
-        letter('/', Word::Filter, "/", "show what has this text in it alone"),
-        letter('s', Word::Sort, "s", "another order"),
-    ],
-    DEEDS,
-    &[key(KeyCode::Esc, Word::Back, "Esc", "back; no filter and no marks")],
-    QUIT,
-];
-
-/// Of the page of one job.
-pub const PAGE: Table = &[
-    MOVES,
-    &[
-        key(KeyCode::Home, Word::First, "Home End g G", "the beginning and the end"),
-        key(KeyCode::Left, Word::Left, "left right", "the rest of long lines"),
-        key(KeyCode::Right, Word::Right, "", ""),
-        key(KeyCode::Tab, Word::NextPane, "Tab", "the next part"),
-        letter('f', Word::Follow, "f", "follow the output, or stand still"),
-        letter('/', Word::Filter, "/", "search"),
-        letter('n', Word::Next, "n N", "the next hit, and the one before"),
-        letter('N', Word::Previous, "", ""),
-        letter('z', Word::Zoom, "z", "this part alone"),
-    ],
-    DEEDS,
-    &[key(KeyCode::Esc, Word::Back, "Esc", "back to the lists")],
-    QUIT,
-];
-
-/// What a key means by this table.
-pub fn word(table: Table, event: KeyEvent) -> Option<Word> {
-    if event.modifiers.contains(KeyModifiers::CONTROL) {
-        return match event.code {
-            KeyCode::Char('c') => Some(Word::Quit),
-            KeyCode::Char('z') => Some(Word::Suspend),
+impl Line {
+    /// What these keys do to jobs: it has a meaning for jobs in some states alone.
+    pub fn deed(&self) -> Option<Deed> {
+        match self.keys {
+            [(_, Word::Do(deed)), ..] => Some(*deed),
             _ => None,
-        };
+        }
     }
-    table.iter().copied().flatten().find(|key| key.code == event.code).map(|key| key.word)
+
+    pub fn is_edit(&self) -> bool {
+        matches!(self.keys, [(_, Word::Edit), ..])
+    }
+}
+
+/// The lines of the help.
+pub fn lines(spot: Spot) -> impl Iterator<Item = &'static Line> {
+    KEYS.iter().filter(move |line| line.spots.contains(&spot))
+}
+
+/// What means the same wherever it is pressed, also while something is typed.
+pub fn always(event: KeyEvent) -> Option<Word> {
+    let is_control = event.modifiers.contains(KeyModifiers::CONTROL);
+    match event.code {
+        KeyCode::Char('c') if is_control => Some(Word::Quit),
+        KeyCode::Char('z') if is_control => Some(Word::Suspend),
+        _ => None,
+    }
+}
+
+/// What a key means there.
+pub fn word(spot: Spot, event: KeyEvent) -> Option<Word> {
+    if event.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) {
+        return None;
+    }
+    lines(spot).flat_map(|line| line.keys).find(|(code, _)| *code == event.code).map(|(_, word)| *word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn each_key_has_one_meaning_in_one_place() {
+        for spot in BOTH {
+            let mut seen = HashSet::new();
+            for (code, _) in lines(*spot).flat_map(|line| line.keys) {
+                assert!(seen.insert(code), "{code:?} twice on {spot:?}");
+            }
+        }
+    }
 }

@@ -48,6 +48,8 @@ pub struct Link {
     usage_due: bool,
     /// The job of which it is known what it used over time, and since how many ticks.
     over_time: Option<(JobId, u32)>,
+    /// The daemon has refused to tell: it is asked again when something happens.
+    is_refused: bool,
 }
 
 /// After so many ticks a job that runs is asked again what it used over time.
@@ -66,6 +68,7 @@ pub struct Looks {
 
 impl Link {
     pub fn changed(&mut self, changed: &Changed) {
+        self.go_on();
         self.changed.add(changed);
         if changed.all {
             self.fresh.clear();
@@ -85,10 +88,27 @@ impl Link {
 
     /// Time has passed: what is used is another now.
     pub fn tick(&mut self) {
+        self.go_on();
         self.usage_due = true;
         self.node_due = true;
         if let Some((_, ticks)) = &mut self.over_time {
             *ticks += 1;
+        }
+    }
+
+    /// Asks again what was refused.
+    pub fn go_on(&mut self) {
+        self.is_refused = false;
+    }
+
+    /// What is not told is asked for once more later, so that nothing on the screen is older than it must be.
+    fn refused(&mut self) {
+        self.is_refused = true;
+        match self.asked.take() {
+            Some(Asked::All) => self.changed = Changed::everything(),
+            Some(Asked::Live(ids) | Asked::Ended(ids)) => self.changed.jobs.extend(ids),
+            Some(Asked::Node) => self.node_due = true,
+            Some(Asked::Details | Asked::Usage | Asked::OverTime(_)) | None => {}
         }
     }
 
@@ -99,7 +119,7 @@ impl Link {
 
     /// The next question; `None` where everything that is looked at is known, or an answer is on its way.
     pub fn next(&mut self, picture: &Picture, looks: &Looks) -> Option<Request> {
-        if self.asked.is_some() {
+        if self.asked.is_some() || self.is_refused {
             return None;
         }
         let (asked, request) = self.question(picture, looks)?;
@@ -144,7 +164,8 @@ impl Link {
         let stale: BTreeSet<JobId> = wanted.filter(is_stale).take(MOST_DETAILED).collect();
         if !stale.is_empty() {
             let jobs = stale.iter().map(|id| named(picture, *id)).collect();
-            let query = JobQuery { without_paths: true, without_steps: true, ..JobQuery::of(jobs) };
+            let query =
+                JobQuery { expected_starts: true, without_paths: true, without_steps: true, ..JobQuery::of(jobs) };
             // What changes from now on, before the answer comes, makes them stale again.
             self.fresh.extend(stale);
             return Some((Asked::Details, Request::Jobs(query)));
@@ -194,8 +215,7 @@ impl Link {
                     picture.over_time = Some((id, steps));
                 }
             }
-            // A refusal: what was asked for stays as it was known.
-            _ => self.asked = None,
+            _ => self.refused(),
         }
     }
 

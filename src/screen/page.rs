@@ -1,6 +1,6 @@
 //! The page of one job: its details, and its outputs side by side.
 
-use super::keys::{self, Word};
+use super::keys::{self, Spot, Word};
 use super::log::{Move, Text};
 use super::state::{Action, Screen, Typing};
 use crate::model::JobId;
@@ -57,6 +57,8 @@ pub struct Page {
     pub paths: Option<[String; 2]>,
     /// What was searched for last.
     pub wanted: String,
+    /// How far a search is, and how far it goes, bytes.
+    pub searching: Option<(u64, u64)>,
 }
 
 impl Page {
@@ -83,6 +85,14 @@ impl Page {
             Part::Out | Part::Err => Part::Details,
         };
     }
+
+    fn previous_part(&mut self) {
+        self.part = match self.part {
+            Part::Details if !self.has_one_output() => Part::Err,
+            Part::Details | Part::Err => Part::Out,
+            Part::Out => Part::Details,
+        };
+    }
 }
 
 /// How far the left and right keys move.
@@ -90,22 +100,24 @@ const COLUMNS: usize = 8;
 
 impl Screen {
     pub(super) fn page_key(&mut self, event: KeyEvent) -> Vec<Action> {
-        let Some(word) = keys::word(keys::PAGE, event) else { return Vec::new() };
+        let Some(word) = keys::word(Spot::Page, event) else { return Vec::new() };
         let Some(page) = &mut self.page else { return Vec::new() };
         let lines = |screen: &Screen, part| i64::try_from(screen.part_lines(part)).unwrap_or(1).max(2) - 1;
         match word {
+            Word::Back if page.searching.is_some() => return vec![Action::StopSearch],
             Word::Back => {
                 self.page = None;
                 return vec![Action::CloseLogs];
             }
             Word::NextPane => page.next_part(),
+            Word::PreviousPane => page.previous_part(),
             Word::Zoom => {
                 page.zoom = !page.zoom;
                 return vec![Action::Redraw];
             }
             Word::Left => page.left = page.left.saturating_sub(COLUMNS),
             Word::Right => page.left += COLUMNS,
-            Word::Filter => self.typing = Some(Typing::Search(String::new())),
+            Word::Search => self.typing = Some(Typing::Search(String::new())),
             Word::Next | Word::Previous => {
                 let text = page.wanted.clone();
                 return self.move_log(Move::Search { text, back: word == Word::Previous });
@@ -120,6 +132,13 @@ impl Screen {
             other => return self.common(other),
         }
         Vec::new()
+    }
+
+    /// How far a search is; `None`: there is none.
+    pub(super) fn searching(&mut self, far: Option<(u64, u64)>) {
+        if let Some(page) = &mut self.page {
+            page.searching = far;
+        }
     }
 
     fn part(&self) -> Part {

@@ -1,6 +1,6 @@
 //! The screen: what it knows, and what each key, answer and moment does to it.
 
-use super::keys::{self, Word};
+use super::keys::{self, Spot, Word};
 use super::link::{Link, Looks};
 use super::log::{Move, Text};
 use super::page::{Page, Side};
@@ -11,7 +11,7 @@ use crate::model::{JobId, JobRef, Timestamp};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::Ctx;
-use crossterm::event::{KeyCode, KeyEvent, MouseButton, MouseEvent, MouseEventKind};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use std::collections::BTreeSet;
 
 /// What comes in.
@@ -20,13 +20,23 @@ pub enum Input {
     Key(KeyEvent),
     Mouse(MouseEvent),
     Size(u16, u16),
-    /// The daemon's clock, while something runs.
-    Tick(Timestamp),
+    /// The daemon's clock, while something runs, and which part of the CPUs worked since the last time, from 0 to 1.
+    Tick {
+        now: Timestamp,
+        cpus: Option<f64>,
+    },
     Changed(Changed),
     Answer(Answer),
     /// What became of an action.
     Told(String),
     Log(Side, Text),
+    /// How far a search is, bytes.
+    Searching {
+        done: u64,
+        of: u64,
+    },
+    /// A search is over: where it has found something is shown already, or why it has not.
+    Searched(Option<String>),
     /// The daemon is gone.
     Lost,
 }
@@ -42,6 +52,8 @@ pub enum Action {
         what: Deed,
         jobs: Vec<JobRef>,
     },
+    /// Leave the screen to the user's editor, with this job in it.
+    Edit(JobRef),
     OpenLogs {
         out: String,
         err: Option<String>,
@@ -51,6 +63,7 @@ pub enum Action {
         side: Side,
         to: Move,
     },
+    StopSearch,
     /// What is in sight of the outputs has another size.
     Redraw,
 }
@@ -62,6 +75,20 @@ pub enum Deed {
     Release,
     Top,
     Requeue,
+    /// Submit it again.
+    Retry,
+}
+
+impl Deed {
+    /// Whether it has a meaning for jobs in this list.
+    pub fn is_for(self, place: Place) -> bool {
+        match self {
+            Deed::Cancel => place != Place::Ended,
+            Deed::Hold | Deed::Release | Deed::Top => place == Place::Waiting,
+            Deed::Requeue => place == Place::Running,
+            Deed::Retry => place == Place::Ended,
+        }
+    }
 }
 
 /// A line that is being typed.
@@ -110,6 +137,8 @@ pub struct Screen {
     pub size: (u16, u16),
     pub theme: Theme,
     pub words: Words,
+    /// Which part of the CPUs works now, whoever uses them: known while something runs.
+    pub cpu_share: Option<f64>,
     ctx: Ctx,
 }
 
@@ -131,6 +160,7 @@ impl Screen {
             size,
             theme,
             words,
+            cpu_share: None,
             ctx,
         }
     }
@@ -166,8 +196,9 @@ impl Screen {
                 self.size = (columns, rows);
                 vec![Action::Redraw]
             }
-            Input::Tick(now) => {
+            Input::Tick { now, cpus } => {
                 self.ctx.now = now;
+                self.cpu_share = cpus;
                 self.link.tick();
                 Vec::new()
             }
@@ -177,6 +208,9 @@ impl Screen {
                 Vec::new()
             }
             Input::Answer(answer) => {
+                if let Answer::Refused(why) = &answer {
+                    self.message = Some(why.to_string());
+                }
                 self.answer(answer);
                 self.open_logs()
             }
@@ -190,12 +224,22 @@ impl Screen {
                 }
                 Vec::new()
             }
+            Input::Searching { done, of } => {
+                self.searching(Some((done, of)));
+                Vec::new()
+            }
+            Input::Searched(why_not) => {
+                self.searching(None);
+                self.message = why_not.or(self.message.take());
+                Vec::new()
+            }
             Input::Lost => {
                 self.is_lost = true;
                 self.link.lost();
                 Vec::new()
             }
         };
+        self.cpu_share = self.cpu_share.filter(|_| self.ticks());
         self.scroll();
         actions
     }
@@ -253,8 +297,11 @@ impl Screen {
 
     fn key(&mut self, event: KeyEvent) -> Vec<Action> {
         self.message = None;
-        if keys::word(&[], event) == Some(Word::Quit) {
-            return vec![Action::Quit];
+        self.link.go_on();
+        match keys::always(event) {
+            Some(Word::Quit) => return vec![Action::Quit],
+            Some(Word::Suspend) => return vec![Action::Suspend],
+            _ => {}
         }
         if self.help {
             self.help = false;
@@ -267,7 +314,7 @@ impl Screen {
             };
         }
         if self.typing.is_some() {
-            return self.typed(event.code);
+            return self.typed(event);
         }
         if self.page.is_some() {
             return self.page_key(event);
@@ -276,7 +323,7 @@ impl Screen {
     }
 
     fn list_key(&mut self, event: KeyEvent) -> Vec<Action> {
-        let Some(word) = keys::word(keys::LISTS, event) else { return Vec::new() };
+        let Some(word) = keys::word(Spot::Lists, event) else { return Vec::new() };
         let lines = isize::try_from(self.lines(self.panes[self.focus].place)).unwrap_or(1).max(2) - 1;
         let pane = &mut self.panes[self.focus];
         match word {
@@ -287,6 +334,7 @@ impl Screen {
             Word::First => pane.at = 0,
             Word::Last => pane.step(isize::MAX),
             Word::NextPane => self.focus = (self.focus + 1) % self.panes.len(),
+            Word::PreviousPane => self.focus = (self.focus + self.panes.len() - 1) % self.panes.len(),
             Word::Open => return self.open(),
             Word::Toggle => self.toggle(),
             Word::Mark => self.mark(),
@@ -311,12 +359,11 @@ impl Screen {
         match word {
             Word::Help => self.help = true,
             Word::Quit => return vec![Action::Quit],
-            Word::Suspend => return vec![Action::Suspend],
-            Word::Cancel => self.ask(Deed::Cancel),
-            Word::Requeue => self.ask(Deed::Requeue),
-            Word::Hold => return self.deed(Deed::Hold),
-            Word::Release => return self.deed(Deed::Release),
-            Word::Top => return self.deed(Deed::Top),
+            Word::Do(deed @ (Deed::Cancel | Deed::Requeue)) => self.ask(deed),
+            // One that was meant is easily many by mistake.
+            Word::Do(Deed::Retry) if self.targets().len() > 1 => self.ask(Deed::Retry),
+            Word::Do(deed) => return self.deed(deed),
+            Word::Edit => return self.edit(),
             _ => {}
         }
         Vec::new()
@@ -342,13 +389,16 @@ impl Screen {
         }
     }
 
-    fn typed(&mut self, code: KeyCode) -> Vec<Action> {
+    fn typed(&mut self, event: KeyEvent) -> Vec<Action> {
         let Some(typing) = &mut self.typing else { return Vec::new() };
         let text = match typing {
             Typing::Filter => &mut self.filter,
             Typing::Search(text) => text,
         };
+        let code = event.code;
         match code {
+            KeyCode::Char('u') if event.modifiers.contains(KeyModifiers::CONTROL) => text.clear(),
+            KeyCode::Char(_) if event.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) => {}
             KeyCode::Char(c) => text.push(c),
             KeyCode::Backspace => drop(text.pop()),
             KeyCode::Enter | KeyCode::Esc => {
@@ -385,7 +435,8 @@ impl Screen {
         };
         let text = match what {
             Deed::Requeue => format!("End {whom} and put it back into the queue? (y/n)"),
-            _ => format!("Cancel {whom}? (y/n)"),
+            Deed::Retry => format!("Submit {whom} again? (y/n)"),
+            Deed::Cancel | Deed::Hold | Deed::Release | Deed::Top => format!("Cancel {whom}? (y/n)"),
         };
         self.question = Some(Question { text, action: Action::Do { what, jobs } });
     }
@@ -393,6 +444,34 @@ impl Screen {
     fn deed(&mut self, what: Deed) -> Vec<Action> {
         let jobs = self.targets();
         if jobs.is_empty() { Vec::new() } else { vec![Action::Do { what, jobs }] }
+    }
+
+    /// One job in the user's editor.
+    fn edit(&mut self) -> Vec<Action> {
+        match &self.targets()[..] {
+            [] => {}
+            [one] if self.places().contains(&Place::Waiting) => return vec![Action::Edit(one.clone())],
+            [one] => self.message = Some(format!("job {one} does not wait: only what waits can be edited")),
+            [..] => self.message = Some("one job is edited at a time: Esc takes the marks away".to_owned()),
+        }
+        Vec::new()
+    }
+
+    /// The lists in which those are that an action is about.
+    pub fn places(&self) -> BTreeSet<Place> {
+        let of = |id: &JobId| self.picture.jobs.get(id).map(|job| Place::of(job.run.state));
+        match &self.page {
+            Some(page) => of(&page.job).into_iter().collect(),
+            None if self.marks.is_empty() => BTreeSet::from([self.panes[self.focus].place]),
+            None => {
+                let of_mark = |key: &Key| match key {
+                    Key::Job(id) => of(id).into_iter().collect::<Vec<_>>(),
+                    // Its tasks may be anywhere.
+                    Key::Array(_) => Place::ALL.to_vec(),
+                };
+                self.marks.iter().flat_map(of_mark).collect()
+            }
+        }
     }
 
     /// Whom an action is about: the job of the page, those that are marked, or the chosen row.

@@ -160,7 +160,7 @@ fn is_recorded(name: &str, shown: &str) {
 fn a_mixed_queue_on_screens_of_several_widths() {
     for size in [(80, 24), (120, 30), (300, 40)] {
         let (mut daemon, mut screen) = open(mixed(), size);
-        screen.update(Input::Tick(now()));
+        screen.update(Input::Tick { now: now(), cpus: Some(0.375) });
         daemon.serve(&mut screen);
         is_recorded(&format!("{}x{}", size.0, size.1), &text(&screen));
     }

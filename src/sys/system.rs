@@ -46,6 +46,41 @@ pub fn probe_load_centi() -> u32 {
     told.as_deref().and_then(parse_load_centi).unwrap_or(0)
 }
 
+/// Of all CPUs together, in clock ticks since boot: how long they worked, and how long they could have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuTimes {
+    busy: u64,
+    all: u64,
+}
+
+impl CpuTimes {
+    /// The first line of `/proc/stat`. Waiting for a disk is no work, and what the host of a virtual machine takes (steal) is
+    /// nobody's here.
+    fn parse(stat: &str) -> Option<CpuTimes> {
+        let ticks: Vec<u64> = stat
+            .lines()
+            .next()?
+            .strip_prefix("cpu ")?
+            .split_ascii_whitespace()
+            .map_while(|word| word.parse().ok())
+            .collect();
+        // user, nice, system, idle, iowait, irq, softirq, steal. Guests are in user and nice already.
+        let sum = |which: &[usize]| which.iter().filter_map(|at| ticks.get(*at)).sum::<u64>();
+        Some(CpuTimes { busy: sum(&[0, 1, 2, 5, 6]), all: sum(&[0, 1, 2, 3, 4, 5, 6, 7]) })
+    }
+
+    /// Which part of the CPUs worked since then, from 0 to 1; `None` where nothing is known of then, or it was just now.
+    pub fn share_since(&self, then: &CpuTimes) -> Option<f64> {
+        let passed = self.all.checked_sub(then.all).filter(|passed| *passed > 0 && then.all > 0)?;
+        Some((self.busy.saturating_sub(then.busy) as f64 / passed as f64).min(1.0))
+    }
+}
+
+/// As it is now; nothing where the kernel does not tell.
+pub fn probe_cpu_times() -> CpuTimes {
+    fs::read_to_string("/proc/stat").ok().as_deref().and_then(CpuTimes::parse).unwrap_or_default()
+}
+
 /// The name up to its first dot: Slurm names nodes so.
 fn short_name(host: &str) -> &str {
     host.split('.').next().filter(|name| !name.is_empty()).unwrap_or("localhost")
@@ -74,6 +109,17 @@ pub fn probe_os() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_part_of_the_cpus_that_worked_is_told() {
+        let at =
+            |user: u64, idle: u64| CpuTimes::parse(&format!("cpu  {user} 0 10 {idle} 5 0 0 7 0 0\ncpu0 1 2 3 4\n"));
+        let (then, now) = (at(100, 1000).unwrap(), at(150, 1150).unwrap());
+        assert_eq!(then, CpuTimes { busy: 110, all: 1122 });
+        assert_eq!(now.share_since(&then), Some(0.25));
+        assert_eq!((then.share_since(&then), now.share_since(&CpuTimes::default())), (None, None));
+        assert_eq!(CpuTimes::parse("intr 1"), None);
+    }
 
     #[test]
     fn boot_time_and_load_are_read() {

@@ -1,23 +1,17 @@
 //! The outputs of a job as they are looked at: windows of files that may be longer than memory, and grow.
 
+use super::aside::{Aside, News, Teller};
+use super::window::Window;
 use crate::screen::log::{Move, Text};
 use crate::screen::page::Side;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use std::fs::File;
 use std::io;
+use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-/// How much is read at once, in bytes.
-const CHUNK: usize = 64 << 10;
-
-/// No line is looked at further than this, in bytes.
-const LONGEST: usize = 4 << 10;
-
-/// How far one key searches, and how far back the beginning of a line is looked for, in bytes.
-const FAR: u64 = 256 << 20;
 
 /// A file that grows all the time is read again after so long.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -36,6 +30,22 @@ pub struct Outputs {
     watch: Option<Inotify>,
     /// When something in them was last changed, and was not read.
     changed: Option<Instant>,
+    search: Option<Search>,
+    /// How many searches there were.
+    searches: u64,
+}
+
+/// A search that has not ended.
+struct Search {
+    number: u64,
+    /// Nobody waits for it any more.
+    stop: Arc<AtomicBool>,
+}
+
+impl Drop for Search {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Outputs {
@@ -90,12 +100,70 @@ impl Outputs {
 
     /// # Errors
     /// Why it is where it was.
-    pub fn go(&mut self, side: Side, to: &Move, lines: usize) -> Result<(), String> {
-        match &mut self.files[side as usize] {
-            Some(file) => file.go(to, lines),
-            None => Ok(()),
+    pub fn go(&mut self, side: Side, to: &Move, lines: usize, aside: &Aside) -> Result<(), String> {
+        let Some(file) = &mut self.files[side as usize] else { return Ok(()) };
+        let Move::Search { text, back } = to else { return file.go(to, lines) };
+        self.searches += 1;
+        let (number, stop) = (self.searches, Arc::new(AtomicBool::new(false)));
+        self.search = Some(Search { number, stop: Arc::clone(&stop) });
+        let (path, from, text, back) = (file.path.clone(), file.at, text.clone(), *back);
+        let work = move |teller: &Teller| {
+            let found = search(&path, from, &text, back, |done, of| {
+                if stop.load(Ordering::Relaxed) {
+                    return ControlFlow::Break(());
+                }
+                teller.tell(News::Searching { search: number, done, of });
+                ControlFlow::Continue(())
+            });
+            teller.tell(News::Searched { search: number, side, found });
+        };
+        aside.start(work).map_err(|e| format!("a search cannot be started: {e}"))
+    }
+
+    /// Ends the search there is, if there is one.
+    pub fn stop_search(&mut self) -> bool {
+        self.search.take().is_some()
+    }
+
+    /// Whether the search of this number is the one that is waited for.
+    pub fn is_searching(&self, number: u64) -> bool {
+        self.search.as_ref().is_some_and(|search| search.number == number)
+    }
+
+    /// Shows what a search has found.
+    pub fn found(&mut self, side: Side, at: u64) {
+        self.search = None;
+        if let Some(file) = &mut self.files[side as usize] {
+            (file.at, file.follows) = (at, false);
         }
     }
+}
+
+/// Where the line begins that has this text in it.
+///
+/// # Errors
+/// Why there is none, in words.
+fn search(
+    path: &Path,
+    from: u64,
+    text: &str,
+    back: bool,
+    mut on: impl FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<u64, String> {
+    let told = |e: io::Error| format!("{}: {e}", path.display());
+    let window = Window::open(path).map_err(told)?;
+    let far = window.far(from, back);
+    let mut at = Instant::now();
+    let found = window.search(from, text.as_bytes(), back, |done| {
+        // Often enough to be seen, and to be stopped.
+        if at.elapsed() < PAUSE {
+            return ControlFlow::Continue(());
+        }
+        at = Instant::now();
+        on(done, far)
+    });
+    let nowhere = || format!("not found {}: {text}", if back { "above" } else { "below" });
+    found.map_err(told)?.ok_or_else(nowhere)
 }
 
 impl Output {
@@ -139,153 +207,12 @@ impl Output {
                 let tail = window.tail(lines).map_err(told)?;
                 window.forward(self.at, down).map_err(told)?.min(tail.max(self.at))
             }
-            Move::Search { text, back } => match window.search(self.at, text.as_bytes(), *back).map_err(told)? {
-                Some(at) => at,
-                None => return Err(format!("not found {}: {text}", if *back { "above" } else { "below" })),
-            },
+            // It takes as long as it takes, and is not done here.
+            Move::Search { .. } => return Ok(()),
         };
         self.at = at;
         self.follows = *to == Move::End;
         Ok(())
-    }
-}
-
-/// A file as long as it is at this moment.
-struct Window {
-    file: File,
-    size: u64,
-}
-
-impl Window {
-    fn open(path: &Path) -> io::Result<Window> {
-        let file = File::open(path)?;
-        let about = file.metadata()?;
-        if !about.is_file() {
-            // A pipe would never end, and a device is nobody's output.
-            return Err(io::Error::other("it is no file that can be read again"));
-        }
-        Ok(Window { file, size: about.len() })
-    }
-
-    /// Up to so many bytes from there on.
-    fn bytes(&self, at: u64, most: usize) -> io::Result<Vec<u8>> {
-        let left = usize::try_from(self.size.saturating_sub(at)).unwrap_or(usize::MAX);
-        let mut bytes = vec![0; most.min(left)];
-        let mut read = 0;
-        while read < bytes.len() {
-            match self.file.read_at(&mut bytes[read..], at + read as u64) {
-                Ok(0) => break,
-                Ok(n) => read += n,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(e),
-            }
-        }
-        bytes.truncate(read);
-        Ok(bytes)
-    }
-
-    /// So many lines from there on. Of a line that is longer than what is read at once this is its beginning.
-    fn lines(&self, from: u64, most: usize) -> io::Result<Vec<String>> {
-        let mut lines = Vec::new();
-        let mut at = from;
-        while lines.len() < most && at < self.size {
-            let bytes = self.bytes(at, CHUNK)?;
-            let is_end = at + bytes.len() as u64 >= self.size;
-            let mut rest: &[u8] = &bytes;
-            while lines.len() < most && !rest.is_empty() {
-                let end = rest.iter().position(|byte| *byte == b'\n');
-                let is_whole = end.is_some() || is_end;
-                if !is_whole && rest.len() < bytes.len() {
-                    // It is read again with what follows.
-                    break;
-                }
-                let line = &rest[..end.unwrap_or(rest.len()).min(LONGEST)];
-                lines.push(String::from_utf8_lossy(line).into_owned());
-                rest = &rest[end.map_or(rest.len(), |end| end + 1)..];
-                if !is_whole {
-                    at = self.forward(at, 1)? - bytes.len() as u64;
-                }
-            }
-            at += (bytes.len() - rest.len()).max(usize::from(bytes.is_empty())) as u64;
-        }
-        Ok(lines)
-    }
-
-    /// Where the last page begins.
-    fn tail(&self, lines: usize) -> io::Result<u64> {
-        self.back(self.size, lines.max(1))
-    }
-
-    /// Where the line begins that is so many lines above the one that begins, or ends, there.
-    fn back(&self, from: u64, lines: usize) -> io::Result<u64> {
-        let mut at = from;
-        let mut ends = 0;
-        while at > 0 && from - at < FAR {
-            let len = at.min(CHUNK as u64);
-            let bytes = self.bytes(at - len, len as usize)?;
-            for (i, byte) in bytes.iter().enumerate().rev() {
-                let end = at - len + i as u64 + 1;
-                // The end of the line before is that of the line itself.
-                if *byte == b'\n' && end != from {
-                    ends += 1;
-                    if ends == lines {
-                        return Ok(end);
-                    }
-                }
-            }
-            at -= len;
-        }
-        Ok(at)
-    }
-
-    /// Where the line begins that is so many lines below.
-    fn forward(&self, from: u64, lines: usize) -> io::Result<u64> {
-        let (mut at, mut left) = (from, lines);
-        while left > 0 && at < self.size {
-            let bytes = self.bytes(at, CHUNK)?;
-            for (i, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
-                left -= 1;
-                if left == 0 {
-                    return Ok(at + i as u64 + 1);
-                }
-            }
-            at += (bytes.len() as u64).max(1);
-        }
-        Ok(at.min(self.size))
-    }
-
-    /// The beginning of the next line, or of the one before, that has these bytes in it.
-    fn search(&self, from: u64, wanted: &[u8], back: bool) -> io::Result<Option<u64>> {
-        if wanted.is_empty() {
-            return Ok(None);
-        }
-        // Pieces overlap, so that what is cut by the end of one is whole in the next.
-        let overlap = wanted.len() as u64 - 1;
-        let piece = 16 * CHUNK as u64;
-        let mut at = if back { from } else { self.forward(from, 1)? };
-        let begun = at;
-        while at.abs_diff(begun) < FAR && if back { at > 0 } else { at < self.size } {
-            let start = if back { at.saturating_sub(piece) } else { at };
-            let end = if back { at + overlap } else { at + piece + overlap };
-            let bytes = self.bytes(start, usize::try_from(end - start).unwrap_or(usize::MAX))?;
-            let hits = bytes.windows(wanted.len());
-            let is_before = |i: &usize| !back || start + *i as u64 + wanted.len() as u64 <= from;
-            let mut hits = hits.enumerate();
-            let hit = match back {
-                true => hits.rev().find(|(i, found)| *found == wanted && is_before(i)),
-                false => hits.find(|(_, found)| *found == wanted),
-            };
-            if let Some((i, _)) = hit {
-                return self.line_of(start + i as u64).map(Some);
-            }
-            at = if back { start } else { start + piece };
-        }
-        Ok(None)
-    }
-
-    /// Where the line begins in which this byte is.
-    fn line_of(&self, at: u64) -> io::Result<u64> {
-        self.back(at + 1, 1)
     }
 }
 
@@ -340,12 +267,14 @@ mod tests {
     fn a_text_is_found_below_and_above() {
         let (_file, mut output) = numbered(300_000);
         output.go(&Move::Start, 3).unwrap();
-        let search = |text: &str, back| Move::Search { text: text.to_owned(), back };
+        let find = |output: &Output, text: &str, back| {
+            search(&output.path, output.at, text, back, |_, _| ControlFlow::Continue(()))
+        };
         for (text, back, line) in [("e 250000", false, 250_000), ("line 1000", true, 100_099), ("e 99\n", true, 99)] {
-            output.go(&search(text, back), 3).unwrap();
+            (output.at, output.follows) = (find(&output, text, back).unwrap(), false);
             assert_eq!(first_and_last(&mut output).0, format!("line {line}"), "{text:?}");
         }
-        assert_eq!(output.go(&search("line 98\n", false), 3), Err("not found below: line 98\n".to_owned()));
+        assert_eq!(find(&output, "line 98\n", false), Err("not found below: line 98\n".to_owned()));
     }
 
     #[test]
@@ -354,7 +283,7 @@ mod tests {
         assert_eq!(output.text(3).lines, Vec::<String>::new());
         file.write_all(b"no end").unwrap();
         assert_eq!(output.text(3).lines, ["no end"]);
-        file.write_all(&vec![b'x'; 3 * CHUNK]).unwrap();
+        file.write_all(&vec![b'x'; 3 * (64 << 10)]).unwrap();
         file.write_all(b"\nlast").unwrap();
         let text = output.text(2);
         assert_eq!(text.lines.last().map(String::as_str), Some("last"));

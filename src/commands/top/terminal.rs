@@ -6,7 +6,6 @@ use crossterm::cursor::{Hide, Show};
 use crossterm::event::{DisableMouseCapture, EnableMouseCapture, Event, KeyEventKind};
 use crossterm::terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen};
 use crossterm::{event, execute, terminal};
-use nix::sys::signal::{Signal, raise};
 use ratatui::backend::CrosstermBackend;
 use std::io::{self, Stdout};
 use std::sync::Once;
@@ -17,6 +16,8 @@ pub struct Terminal {
 }
 
 fn take() -> io::Result<()> {
+    // Whoever had the terminal meanwhile has set it as he pleased, and raw mode is set once only.
+    let _ = terminal::disable_raw_mode();
     terminal::enable_raw_mode()?;
     execute!(io::stdout(), EnterAlternateScreen, EnableMouseCapture, Hide)
 }
@@ -79,13 +80,16 @@ impl Terminal {
         Ok(inputs)
     }
 
-    /// Stops this process, and takes the terminal again when it goes on.
+    /// Gives it back for a while.
+    pub fn leave(&self) {
+        give_back();
+    }
+
+    /// Takes it again, and draws all anew.
     ///
     /// # Errors
     /// What the terminal says.
-    pub fn suspend(&mut self) -> io::Result<()> {
-        give_back();
-        raise(Signal::SIGSTOP)?;
+    pub fn back(&mut self) -> io::Result<()> {
         take()?;
         self.inner.clear()
     }

@@ -19,7 +19,8 @@ pub fn draw(screen: &Screen, to: &mut Buffer, area: Rect) {
     let bar = (area.width / 3).clamp(10, 60);
     let total = node.host.tres();
     let load = f64::from(node.load_centi) / 100.0;
-    let cpus = format!("{}/{} given out, load {load:.2}", node.allocated.cpus, total.cpus);
+    let busy = screen.cpu_share.map(|share| format!(", {:.0}% used", share * 100.0)).unwrap_or_default();
+    let cpus = format!("{}/{} given out{busy}, load {load:.2}", node.allocated.cpus, total.cpus);
     row(screen, to, area, 0, bar, ("CPU", f64::from(total.cpus), &|job| f64::from(job.tres.cpus)), &cpus);
     let used = node.host.machine_mem_mb.max(total.mem_mb).saturating_sub(node.free_mem_mb);
     let memory = format!("{}/{} given out, {} used", size(node.allocated.mem_mb), size(total.mem_mb), size(used));

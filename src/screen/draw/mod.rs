@@ -5,7 +5,7 @@ mod host;
 mod page;
 mod rows;
 
-use super::keys::{self, Table};
+use super::keys::{self, Spot};
 use super::picture::Place;
 use super::state::{Screen, Theme, Typing};
 use crate::model::JobState;
@@ -67,7 +67,7 @@ fn lists(screen: &Screen, to: &mut Buffer) {
         rows::draw(screen, pane, i == screen.focus, to, areas.panes[i]);
     }
     status(screen, to, areas.status);
-    foot(screen, to, areas.keys, keys::LISTS);
+    foot(screen, to, areas.keys, Spot::Lists);
 }
 
 fn title(screen: &Screen, to: &mut Buffer, area: Rect) {
@@ -100,10 +100,19 @@ fn status(screen: &Screen, to: &mut Buffer, area: Rect) {
         (Some(question), _, _) => (question.text.clone(), theme.fg(Color::Red).add_modifier(Modifier::BOLD)),
         (_, Some(Typing::Filter), _) => (format!("show what has in it: {}_", screen.filter), theme.strong()),
         (_, Some(Typing::Search(text)), _) => (format!("search: {text}_"), theme.strong()),
+        (None, None, None) if searching(screen).is_some() => (searching(screen).unwrap_or_default(), theme.strong()),
         (_, _, Some(message)) => (message.clone(), theme.strong()),
         (None, None, None) => (sentence(screen), theme.weak()),
     };
     line(to, area, 0, &super::log::shown(&text), style);
+}
+
+/// How far a search is.
+fn searching(screen: &Screen) -> Option<String> {
+    let page = screen.page.as_ref()?;
+    let (done, of) = page.searching?;
+    let percent = (done * 100).checked_div(of).unwrap_or(0).min(100);
+    Some(format!("searching for {}: {percent}% of {of} bytes (Esc stops)", page.wanted))
 }
 
 /// What there is to say of the chosen job.
@@ -120,36 +129,18 @@ fn sentence(screen: &Screen) -> String {
 }
 
 /// The keys in a word each, the most needed first: the help has all of them.
-const FOOT: [(&str, &str); 15] = [
-    ("?", "help"),
-    ("q", "quit"),
-    ("Enter", "open"),
-    ("Tab", "next"),
-    ("/", "find"),
-    ("Space", "mark"),
-    ("c", "cancel"),
-    ("h", "hold"),
-    ("r", "release"),
-    ("t", "top"),
-    ("R", "requeue"),
-    ("s", "sort"),
-    ("f", "follow"),
-    ("z", "zoom"),
-    ("Esc", "back"),
-];
-
-fn foot(screen: &Screen, to: &mut Buffer, area: Rect, table: Table) {
-    let is_here = |(name, _): &&(&str, &str)| table.iter().copied().flatten().any(|key| key.name == *name);
-    let words: Vec<String> = FOOT.iter().filter(is_here).map(|(name, word)| format!("{name} {word}")).collect();
-    line(to, area, 0, &words.join("  "), screen.theme.weak());
+fn foot(screen: &Screen, to: &mut Buffer, area: Rect, spot: Spot) {
+    for (row, words) in (0..area.height).zip(screen.foot(spot)) {
+        line(to, area, row, &words, screen.theme.weak());
+    }
 }
 
 fn help(screen: &Screen, to: &mut Buffer) {
     let area = to.area;
-    let table = if screen.page.is_some() { keys::PAGE } else { keys::LISTS };
     line(to, area, 0, "Keys (any key goes back)", screen.theme.strong());
-    let named = table.iter().copied().flatten().filter(|key| !key.name.is_empty());
-    for (row, key) in (2..).zip(named) {
-        line(to, area, row, &format!("  {:14}{}", key.name, key.about), Style::new());
+    let spot = if screen.page.is_some() { Spot::Page } else { Spot::Lists };
+    let width = keys::lines(spot).map(|line| line.name.len()).max().unwrap_or(0) + 2;
+    for (row, key) in (2..).zip(keys::lines(spot)) {
+        line(to, area, row, &format!("  {:width$}{}", key.name, key.about), Style::new());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{bars, foot, line, status};
 use crate::model::series::JobSeries;
-use crate::screen::keys;
+use crate::screen::keys::Spot;
 use crate::screen::log::shown;
 use crate::screen::page::{Page, Part};
 use crate::screen::picture::label;
@@ -27,11 +27,12 @@ pub fn draw(screen: &Screen, to: &mut Buffer) {
     let both = if page.has_one_output() { "stdout and stderr" } else { "stdout" };
     output(screen, page, Part::Out, both, to, parts[1]);
     output(screen, page, Part::Err, "stderr", to, parts[2]);
-    let last = Rect { y: whole.height.saturating_sub(1), height: 1.min(whole.height), ..whole };
-    if screen.question.is_some() || screen.typing.is_some() || screen.message.is_some() {
+    let last = screen.page_foot();
+    let is_told = screen.question.is_some() || screen.typing.is_some() || screen.message.is_some();
+    if is_told || page.searching.is_some() {
         status(screen, to, last);
     } else {
-        foot(screen, to, last, keys::PAGE);
+        foot(screen, to, last, Spot::Page);
     }
 }
 

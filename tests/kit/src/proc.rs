@@ -10,8 +10,10 @@ pub const CONT: i32 = libc::SIGCONT;
 pub const HUP: i32 = libc::SIGHUP;
 pub const INT: i32 = libc::SIGINT;
 pub const KILL: i32 = libc::SIGKILL;
+pub const QUIT: i32 = libc::SIGQUIT;
 pub const STOP: i32 = libc::SIGSTOP;
 pub const TERM: i32 = libc::SIGTERM;
+pub const TSTP: i32 = libc::SIGTSTP;
 pub const USR1: i32 = libc::SIGUSR1;
 
 pub fn signal(pid: i32, signal: i32) {
