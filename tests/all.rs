@@ -56,6 +56,7 @@ mod sick_disk;
 mod sick_host;
 mod sinfo;
 mod site;
+mod source;
 mod srun;
 mod srun_allocation;
 mod srun_interactive;

@@ -23,7 +23,8 @@ fn a_command_that_asks_one_thing_costs_little() {
         (&["squeue", "-j", &job], 36, 600),
         (&["scontrol", "show", "job", &job], 36, 600),
         (&["scancel", &job], 36, 600),
-        (&["sbatch", "-H", "--wrap", "true"], 72, 720),
+        // Two for each directory above the working directory: it may lie in a git work tree.
+        (&["sbatch", "-H", "--wrap", "true"], 82, 720),
     ] {
         let cost = trace::cost(slotd.command(line[0]).args(&line[1..]));
         eprintln!("{line:?}: {cost:?}");

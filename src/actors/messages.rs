@@ -13,9 +13,10 @@ use crate::model::notice::Notice;
 use crate::model::partition::{Host, Machine};
 use crate::model::query::JobQuery;
 use crate::model::resize::Gift;
+use crate::model::source::{Kept, Source};
 use crate::model::tres::Allocation;
 use crate::model::view::{JobList, JobView, NodeView};
-use crate::model::{ExitCode, ExitRecord, Job, JobId, JobRef, Refusal, Step, StepId, StepKey, StoreFault};
+use crate::model::{ExitCode, ExitRecord, Job, JobId, JobRef, Refusal, Step, StepId, StepKey, StoreFault, Timestamp};
 use crate::protocol::answer::{ManagedJob, Outcome};
 use crate::protocol::request::{CancelAsk, ControlAction, StepLaunch, UsageAsk};
 use crate::sched::{Config, EndCause, EndedJob, Estimate, SignalTarget, StopCause, Submission, Submitted};
@@ -382,6 +383,16 @@ pub struct Commit {
 #[rtype(result = "Result<usize, StoreError>")]
 pub struct RemoveRecords(pub Vec<JobId>);
 
+/// Keeps what git told of the work tree of these submissions at that time, and how it differed from its commit.
+#[derive(Message)]
+#[rtype(result = "Result<(), StoreError>")]
+pub struct PutSource {
+    pub jobs: Vec<JobId>,
+    pub at: Timestamp,
+    pub source: Source,
+    pub diff: Option<Vec<u8>>,
+}
+
 /// Drops the environments of these submissions.
 #[derive(Message)]
 #[rtype(result = "Result<(), StoreError>")]
@@ -435,6 +446,11 @@ pub struct EndedFacts(pub Vec<JobId>);
 #[derive(Message)]
 #[rtype(result = "Result<Option<LaunchTexts>, ReadError>")]
 pub struct BatchTexts(pub JobId);
+
+/// What git told of the work tree of a submission, and how it differed from its commit.
+#[derive(Message)]
+#[rtype(result = "Result<Option<Kept>, ReadError>")]
+pub struct ReadSource(pub JobId);
 
 // ---- RunnerActor ----
 

@@ -7,11 +7,12 @@
 
 use crate::actors::launch_plan::fill_paths;
 use crate::actors::messages::{
-    BatchTexts, EndedFacts, PastCandidates, PastJobs, PastRecords, ReadError, WithoutEnvironment,
+    BatchTexts, EndedFacts, PastCandidates, PastJobs, PastRecords, ReadError, ReadSource, WithoutEnvironment,
 };
 use crate::model::batch_tasks::BatchTasks;
 use crate::model::change::LaunchTexts;
 use crate::model::query::JobQuery;
+use crate::model::source::Kept;
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, Job, JobId, JobRef, JobState};
 use crate::sched::{EndedJob, view_of};
@@ -126,6 +127,14 @@ impl Handler<BatchTexts> for ReaderActor {
 
     fn handle(&mut self, BatchTexts(job): BatchTexts, _: &mut Self::Context) -> Self::Result {
         Ok(self.reader.launch_texts(job)?)
+    }
+}
+
+impl Handler<ReadSource> for ReaderActor {
+    type Result = Result<Option<Kept>, ReadError>;
+
+    fn handle(&mut self, ReadSource(submission): ReadSource, _: &mut Self::Context) -> Self::Result {
+        Ok(self.reader.source(submission)?)
     }
 }
 

@@ -232,6 +232,14 @@ impl Handler<RemoveRecords> for StoreActor {
     }
 }
 
+impl Handler<PutSource> for StoreActor {
+    type Result = Result<(), StoreError>;
+
+    fn handle(&mut self, PutSource { jobs, at, source, diff }: PutSource, _: &mut Self::Context) -> Self::Result {
+        self.store.put_source(&jobs, at, &source, diff.as_deref())
+    }
+}
+
 impl Handler<DropEnvironments> for StoreActor {
     type Result = Result<(), StoreError>;
 

@@ -52,6 +52,7 @@ pub mod seff;
 pub mod sinfo;
 pub mod sjobmgr;
 mod slotd;
+mod source;
 pub mod sprio;
 pub mod squeue;
 pub mod srun;

@@ -5,7 +5,7 @@
 
 use super::log::views;
 use super::output::print;
-use super::tasks::{check_work_dir, client, hand_in, tell};
+use super::tasks::{check_work_dir, client, hand_in, note_tree, tell};
 use super::why::refs;
 use super::{Done, ask, ask_for_jobs, now, paths, refused, unexpected};
 use crate::args::error::{CliError, Mark};
@@ -322,8 +322,9 @@ struct Desk<'a> {
 
 impl Desk<'_> {
     fn submit(&mut self, old: JobId, again: Again) -> Result<(), CliError> {
-        let Again { request, texts_of } = again;
+        let Again { mut request, texts_of } = again;
         check_work_dir(&request, "slotd retry")?;
+        note_tree(&mut request);
         let tasks = request.array.as_ref().map(|array| array.tasks.clone());
         let submission = Submit {
             request,

@@ -3,8 +3,8 @@
 use crate::args::error::{CliError, Mark};
 use crate::commands::pages::completions::SHELLS;
 use crate::commands::{
-    COMMANDS, Done, Entry, clean, daemon, db, doctor, drain, edit, install, log, pages, report, retry, run, submit,
-    sweep, top, wait, web, why,
+    COMMANDS, Done, Entry, clean, daemon, db, doctor, drain, edit, install, log, pages, report, retry, run, source,
+    submit, sweep, top, wait, web, why,
 };
 use crate::spec::error::shown;
 use crate::spec::suggest;
@@ -59,6 +59,8 @@ enum Verb {
     Retry(retry::RetryArgs),
     /// Show by name what jobs used of what they had, and what to ask for next time
     Report(report::ReportArgs),
+    /// Tell the git work tree that a job was submitted from, its commit, and how it differed from that
+    Source(source::SourceArgs),
     /// Submit many jobs, each a line of JSON on standard input, and answer each with a line
     Submit(submit::SubmitArgs),
     /// Submit a script once for each combination of parameters, as the tasks of an array
@@ -163,6 +165,7 @@ fn run(verb: Verb) -> Done {
         Verb::Edit(args) => edit::run(&args),
         Verb::Retry(args) => retry::run(&args),
         Verb::Report(args) => report::run(&args),
+        Verb::Source(args) => source::run(&args),
         Verb::Submit(args) => submit::run(&args),
         Verb::Sweep(args) => sweep::run(&args),
         Verb::Top(args) => top::run(&args),

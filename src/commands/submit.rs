@@ -5,7 +5,7 @@
 
 use super::output::print;
 use super::sbatch::{self, Sbatch, Text};
-use super::tasks::{check_work_dir, client};
+use super::tasks::{check_work_dir, client, note_tree};
 use super::{Done, paths, refused, submitting_origin, unexpected};
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
@@ -210,7 +210,8 @@ struct Desk {
 
 impl Desk {
     fn hand_in(&mut self, parcel: Parcel) -> Result<(), CliError> {
-        let Parcel { lines, jobs, env, scripts } = parcel;
+        let Parcel { lines, mut jobs, env, scripts } = parcel;
+        note_trees(&mut jobs);
         self.under_way.push_back(lines);
         let request = SubmitMany { jobs, env_len: env.len(), client: client(false).process };
         self.daemon.send(&Request::SubmitMany(request), &[env, scripts].concat())?;
@@ -247,6 +248,24 @@ impl Desk {
             text.push('\n');
         }
         print(&text).map(drop)
+    }
+}
+
+/// Notes the work trees of jobs that are handed in together. Most are in one directory.
+fn note_trees(jobs: &mut [OneOfMany]) {
+    let mut last: Option<JobRequest> = None;
+    for OneOfMany { request, .. } in jobs {
+        match last.as_ref().filter(|last| last.work_dir == request.work_dir) {
+            Some(last) => request.tree.clone_from(&last.tree),
+            None => {
+                note_tree(request);
+                last = Some(JobRequest {
+                    work_dir: request.work_dir.clone(),
+                    tree: request.tree.clone(),
+                    ..JobRequest::default()
+                });
+            }
+        }
     }
 }
 

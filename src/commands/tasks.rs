@@ -11,11 +11,12 @@ use crate::protocol::answer::Answer;
 use crate::protocol::request::Submit;
 use crate::render::time;
 use crate::sys::paths::Paths;
-use crate::sys::{clock, proc, system};
+use crate::sys::{clock, proc, system, work_tree};
 use jiff::tz::TimeZone;
 use nix::errno::Errno;
 use std::ffi::CStr;
 use std::io::{self, Write};
+use std::path::Path;
 
 /// This process as the one that submits, and that its allocation lives and dies with or not.
 pub fn client(holds: bool) -> Client {
@@ -44,7 +45,13 @@ pub fn tell(text: &str) {
 ///
 /// # Errors
 /// No daemon is there; or it went away before it answered, and did not come back.
-pub fn hand_in(paths: &Paths, submission: Submit, raw: &[u8], command: &str) -> Result<(Connection, Answer), CliError> {
+pub fn hand_in(
+    paths: &Paths,
+    mut submission: Submit,
+    raw: &[u8],
+    command: &str,
+) -> Result<(Connection, Answer), CliError> {
+    note_tree(&mut submission.request);
     let mut was_lost = false;
     let mut lost = || {
         was_lost = true;
@@ -57,6 +64,12 @@ pub fn hand_in(paths: &Paths, submission: Submit, raw: &[u8], command: &str) -> 
         ),
         error => error.into(),
     })
+}
+
+/// Notes the commit of the work tree that the job works in: HEAD may be another one a moment later. It costs a few reads
+/// of small files.
+pub fn note_tree(request: &mut JobRequest) {
+    request.tree = work_tree::probe(Path::new(&request.work_dir));
 }
 
 /// Submits what a command line of sbatch says, for a command that waits for nothing here.

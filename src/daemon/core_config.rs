@@ -187,6 +187,7 @@ fn own(settings: &Settings, core: &sched::Config) -> Vec<(&'static str, String)>
         ("SlotdCpuPartitions", partitions(false)),
         ("SlotdCpus", core.host.cpu_ids.len().to_string()),
         ("SlotdFeatures", settings.features.join(",")),
+        ("SlotdGit", if settings.git { "on" } else { "off" }.to_owned()),
         ("SlotdGpuForeign", foreign(settings.avoids_used_gpus)),
         ("SlotdGpuHide", yes(!settings.gpus_open)),
         ("SlotdGpuPartitions", partitions(true)),

@@ -26,6 +26,7 @@ mod site;
 mod sources;
 mod wire;
 mod wiring;
+mod work_trees;
 
 pub use core_config::VERSION_KEY;
 pub use history::clean_directly;

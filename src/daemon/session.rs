@@ -15,6 +15,7 @@ use crate::daemon::requests::Requests;
 use crate::daemon::settings::Settings;
 use crate::daemon::sources::Sources;
 use crate::daemon::wire::FrameReader;
+use crate::daemon::work_trees::WorkTrees;
 use crate::exec::launch_spec::StepUsage;
 use crate::model::change::LaunchTexts;
 use crate::model::changed::Changed;
@@ -39,6 +40,7 @@ use tokio::time::timeout;
 mod changes;
 mod lists;
 mod site;
+mod source;
 mod submit;
 
 /// What sessions talk to.
@@ -59,6 +61,7 @@ pub struct Hub {
     pub answers: Answers,
     pub requests: Requests,
     pub history: Rc<History>,
+    pub work_trees: Rc<WorkTrees>,
     /// Held by those who ask the database about the past and act on the answer.
     pub past_in_use: Arc<RwLock<()>>,
     pub machine: Rc<MachineWatch>,
@@ -221,6 +224,7 @@ impl Session {
             Request::Jobs(query) => return self.jobs(query).await,
             Request::Accounting(query) => return self.accounting(query).await,
             Request::Usage(ask) => return self.usage(ask).await,
+            Request::Source { job, with_diff } => return self.source(job, with_diff).await,
             Request::OverTime(jobs) => return self.over_time(jobs).await,
             Request::HostOverTime(from) => match hub.host.since(from).await {
                 Ok(spans) => plain(Answer::HostOverTime { now: (hub.clock)(), spans }),

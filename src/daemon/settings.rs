@@ -39,7 +39,7 @@ pub const MOST_CPUS: u64 = 65_536;
 pub const MOST_MB: u64 = 1 << 40;
 
 /// All settings, by the names of their variables.
-pub const VARIABLES: [&str; 27] = [
+pub const VARIABLES: [&str; 28] = [
     "SLOTD_ROOT",
     "SLOTD_CONFIG",
     "SLOTD_CPU_PARTITIONS",
@@ -66,6 +66,7 @@ pub const VARIABLES: [&str; 27] = [
     "SLOTD_MIN_JOB_AGE",
     "SLOTD_KEEP_DAYS",
     "SLOTD_KEEP_JOBS",
+    "SLOTD_GIT",
     "SLOTD_LOG",
 ];
 
@@ -128,6 +129,8 @@ pub struct Settings {
     pub keep_days: Option<u32>,
     /// How many jobs that have ended are kept. `None`: all.
     pub keep_jobs: Option<u64>,
+    /// git is asked about the work trees that jobs are submitted from.
+    pub git: bool,
     /// What is written to the log: this level and what is worse.
     pub log: Level,
 }
@@ -175,6 +178,7 @@ impl Settings {
             min_job_age: vars.seconds("SLOTD_MIN_JOB_AGE", 0)?.unwrap_or(DEFAULT_MIN_JOB_AGE),
             keep_days: vars.bound("SLOTD_KEEP_DAYS", "a number of days", 1..=1_000_000, DEFAULT_KEEP_DAYS)?,
             keep_jobs: vars.bound("SLOTD_KEEP_JOBS", "a number of jobs", 1..=u64::from(u32::MAX), DEFAULT_KEEP_JOBS)?,
+            git: vars.word("SLOTD_GIT", [("on", true), ("off", false)])?,
             log: vars.log()?,
         };
         settings.check_partitions()?;

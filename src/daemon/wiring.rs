@@ -25,6 +25,7 @@ use crate::daemon::requests::Requests;
 use crate::daemon::session::Hub;
 use crate::daemon::settings::Settings;
 use crate::daemon::sources::Sources;
+use crate::daemon::work_trees::WorkTrees;
 use crate::daemon::{alarm, client_watch};
 use crate::exec::Launcher;
 use crate::exec::cgroup::CgroupBase;
@@ -72,7 +73,7 @@ pub fn start(parts: Parts) -> Hub {
     let (alarm_set, alarm_next) = watch::channel(None);
     let (activity, host_activity) = watch::channel(Activity::default());
     let growth = Arc::new(Growth::default());
-    let keep = Keep::of(&settings);
+    let (keep, is_git_asked) = (Keep::of(&settings), settings.git);
     let store = start_store(store, &scheduler, Arc::clone(&growth));
     let after = |untold: &[(u64, Notice)]| untold.last().map_or(1, |(number, _)| number + 1);
     let next_notice = after(&untold);
@@ -111,7 +112,8 @@ pub fn start(parts: Parts) -> Hub {
     let host = Rc::new(HostWatch::new(&paths));
     actix::spawn(Rc::clone(&host).follow(host_activity));
     let past_in_use = Arc::default();
-    let actors = history::Actors { scheduler: scheduler.clone(), store, in_use: Arc::clone(&past_in_use) };
+    let actors =
+        history::Actors { scheduler: scheduler.clone(), store: store.clone(), in_use: Arc::clone(&past_in_use) };
     let history = Rc::new(History::new(paths.clone(), actors));
     actix::spawn(Rc::clone(&history).keep_within(keep, growth));
     Hub {
@@ -128,6 +130,7 @@ pub fn start(parts: Parts) -> Hub {
         answers: Answers::new(),
         requests: Requests::default(),
         history,
+        work_trees: Rc::new(WorkTrees::new(is_git_asked, store)),
         past_in_use,
         machine,
         host,

@@ -33,6 +33,7 @@ pub mod resize;
 pub mod rlimits;
 pub mod run;
 pub mod series;
+pub mod source;
 pub mod state;
 pub mod step;
 pub mod step_request;

@@ -10,6 +10,7 @@ use crate::model::gpu::GpuShare;
 use crate::model::is_default;
 use crate::model::placement::Placement;
 use crate::model::rlimits::Rlimits;
+use crate::model::source::WorkTree;
 use crate::model::time::Timestamp;
 use crate::model::{Constraint, HostList};
 use serde::de::IntoDeserializer;
@@ -294,6 +295,9 @@ pub struct JobRequest {
     /// before it was kept.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub submit_dir: String,
+    /// The git work tree that `work_dir` lies in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tree: Option<WorkTree>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub std_out: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

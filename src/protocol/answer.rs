@@ -7,6 +7,7 @@ use crate::model::node::NodeParts;
 use crate::model::partition::Host;
 use crate::model::resize::{ManagersPart, PartChange};
 use crate::model::series::StepSeries;
+use crate::model::source::JobSource;
 use crate::model::view::{JobList, JobView, NodeView};
 use crate::model::{ExitCode, ExitRecord, JobId, JobRef, Refusal, StepId, StepKey, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,7 @@ pub enum Answer {
         now: Timestamp,
         spans: Vec<HostSpan>,
     },
+    Source(Box<JobSource>),
     /// The process manages the job's steps.
     Managed(Box<ManagedJob>),
     Recorded,

@@ -112,6 +112,12 @@ pub enum Request {
     OverTime(Vec<JobRef>),
     /// What the host used from this instant on, while jobs ran. Answered by `HostOverTime`.
     HostOverTime(Timestamp),
+    /// Where a job comes from. Answered by `Source`.
+    Source {
+        job: JobRef,
+        /// The raw part of the answer is how the work tree differed from its commit.
+        with_diff: bool,
+    },
     /// Remove the jobs that ended before this instant (`slotd clean`). Answered by `Cleaned`.
     Clean {
         before: Timestamp,
@@ -169,6 +175,7 @@ impl Request {
             Request::StepSignalled { .. } => ("RESPONSE_STEP_SIGNALLED", 9014),
             Request::OverTime(_) => ("REQUEST_USE_OVER_TIME", 9015),
             Request::HostOverTime(_) => ("REQUEST_HOST_USE_OVER_TIME", 9016),
+            Request::Source { .. } => ("REQUEST_SOURCE", 9017),
         }
     }
 }

@@ -27,6 +27,7 @@ pub mod show;
 pub mod sinfo;
 pub mod size;
 pub mod sort;
+pub mod source;
 pub mod sprio;
 pub mod squeue;
 pub mod text;

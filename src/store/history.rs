@@ -9,8 +9,8 @@ use crate::model::{Job, JobId, JobRef, JobState, Timestamp};
 use crate::store::error::StoreError;
 use crate::store::load;
 use crate::store::row::{from_json, job_id};
-use crate::store::schema::{history, jobs, launches, requests, texts};
-use crate::store::{Reader, Store};
+use crate::store::schema::{history, jobs, launches, requests, sources as source_rows, texts};
+use crate::store::{Reader, Store, sources};
 use diesel::connection::SimpleConnection;
 use diesel::dsl::{delete, exists, insert_into, not, select};
 use diesel::prelude::*;
@@ -322,6 +322,7 @@ fn remove_some(conn: &mut SqliteConnection, ids: &[JobId]) -> Result<usize, Stor
     let arrays = rows.iter().filter_map(|(_, array, _)| *array);
     let submissions: BTreeSet<i64> = gone.iter().copied().chain(arrays).collect();
     remove_unused_launches(conn, &submissions)?;
+    sources::remove_unused(conn, &submissions)?;
     Ok(gone.len())
 }
 
@@ -357,9 +358,18 @@ pub(super) fn remove_unused_texts(
     let ids: BTreeSet<i64> = ids.collect();
     let as_script = exists(launches::table.filter(launches::script_id.eq(texts::text_id)));
     let as_env = exists(launches::table.filter(launches::env_id.eq(texts::text_id.nullable())));
-    delete(texts::table.filter(texts::text_id.eq_any(ids)).filter(not(as_script)).filter(not(as_env)))
-        .execute(conn)
-        .map_err(StoreError::sql("remove the scripts and environments of old jobs"))?;
+    let as_summary = exists(source_rows::table.filter(source_rows::summary_id.eq(texts::text_id)));
+    let as_diff = exists(source_rows::table.filter(source_rows::diff_id.eq(texts::text_id.nullable())));
+    let of_launches = not(as_script).and(not(as_env));
+    delete(
+        texts::table
+            .filter(texts::text_id.eq_any(ids))
+            .filter(of_launches)
+            .filter(not(as_summary))
+            .filter(not(as_diff)),
+    )
+    .execute(conn)
+    .map_err(StoreError::sql("remove the scripts and environments of old jobs"))?;
     Ok(())
 }
 

@@ -15,6 +15,7 @@ mod open;
 mod row;
 mod runs;
 mod schema;
+mod sources;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod upkeep;

@@ -80,8 +80,19 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    sources (job_id) {
+        job_id -> BigInt,
+        taken_us -> BigInt,
+        summary_id -> BigInt,
+        diff_id -> Nullable<BigInt>,
+    }
+}
+
 diesel::joinable!(jobs -> requests (request_id));
 diesel::joinable!(steps -> jobs (job_id));
 diesel::allow_tables_to_appear_in_same_query!(jobs, requests, steps);
 diesel::allow_tables_to_appear_in_same_query!(jobs, launches);
 diesel::allow_tables_to_appear_in_same_query!(launches, texts);
+diesel::allow_tables_to_appear_in_same_query!(sources, jobs);
+diesel::allow_tables_to_appear_in_same_query!(sources, texts);

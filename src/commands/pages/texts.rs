@@ -323,6 +323,10 @@ pub const SLOTD: Page = Page {
         ),
         ("SLOTD_KEEP_DAYS", "Days for which a job is kept after its end, or unlimited. Default: 365."),
         ("SLOTD_KEEP_JOBS", "How many jobs that have ended are kept, or unlimited. Default: 100000."),
+        (
+            "SLOTD_GIT",
+            "on or off: whether git is asked about the work trees that jobs are submitted from. Default: on.",
+        ),
         ("SLOTD_LOG", "error, warn, info, debug or trace. Default: info."),
     ],
     exits: &[
@@ -348,6 +352,7 @@ pub const SLOTD_FORMS: &[(&str, &str)] = &[
     ("slotd run", "[OPTIONS of sbatch] -- COMMAND [ARGS...]"),
     ("slotd wait", "JOB..."),
     ("slotd why", "[--json] JOB..."),
+    ("slotd source", "[--diff|--json] JOB"),
     ("slotd edit", "JOB"),
     ("slotd retry", "[--all] [--with-dependents] [--parsable] JOB..."),
     ("slotd report", "[-S TIME] [-E TIME] [-u USERS] [-n NAMES] [--html FILE] [--svg FILE]"),

@@ -7,7 +7,7 @@ use crate::exec;
 use crate::model::change::LaunchTexts;
 use crate::model::job::Client;
 use crate::model::request::JobKind;
-use crate::model::{JobId, JobRef, Refusal};
+use crate::model::{JobId, JobRef, JobRequest, Refusal};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{Submit, SubmitMany};
 use crate::sched::{Submission, Submitted, dependency_targets};
@@ -20,7 +20,7 @@ fn too_short() -> Option<Reply> {
 }
 
 impl Session {
-    pub(super) async fn submit(&mut self, submit: Submit, mut raw: Vec<u8>) -> Replied {
+    pub(super) async fn submit(&mut self, mut submit: Submit, mut raw: Vec<u8>) -> Replied {
         if submit.script_len > raw.len() {
             return Ok(too_short());
         }
@@ -38,6 +38,8 @@ impl Session {
             },
         };
         let ended = self.facts_of(dependency_targets([&submit.request.dependency])).await?;
+        self.note_tree(&mut submit.request);
+        let tree = submit.request.tree.clone();
         let client = submit.client;
         let script = (submit.request.kind == JobKind::Batch).then(|| texts.script.clone());
         let submission = Submission { request: submit.request, texts, client: Some(client), ended };
@@ -59,6 +61,7 @@ impl Session {
         Ok(plain(match promised {
             Ok(Submitted { job, runs }) => {
                 self.held.allocation = client.holds.then_some((job, client.process));
+                tree.iter().for_each(|tree| self.hub.work_trees.note(job, tree));
                 // The launch of a job that runs already makes the same file.
                 if let Some(script) = script.filter(|_| !runs) {
                     self.store_script(job, script).await;
@@ -67,6 +70,13 @@ impl Session {
             }
             Err(refused) => Answer::Refused(refused),
         }))
+    }
+
+    /// Leaves the work tree out where the owner does not want to know of it.
+    fn note_tree(&self, request: &mut JobRequest) {
+        if !self.hub.work_trees.is_on {
+            request.tree = None;
+        }
     }
 
     /// What an earlier job was submitted with.
@@ -114,7 +124,10 @@ impl Session {
         let client = Some(Client { process: client, ..Client::default() });
         let (env, mut scripts) = raw.split_at(env_len);
         let mut promised = Vec::with_capacity(jobs.len());
-        for job in jobs {
+        let mut trees = Vec::with_capacity(jobs.len());
+        for mut job in jobs {
+            self.note_tree(&mut job.request);
+            trees.push(job.request.tree.clone());
             let (script, rest) = scripts.split_at(job.script_len);
             scripts = rest;
             let ended = self.facts_of(dependency_targets([&job.request.dependency])).await?;
@@ -123,8 +136,12 @@ impl Session {
             promised.push(self.hub.scheduler.send(SubmitJob { submission, again: false, news: None }));
         }
         let mut answers = Vec::with_capacity(promised.len());
-        for answer in promised {
-            answers.push(answer.await?.map(|submitted| submitted.job));
+        for (answer, tree) in promised.into_iter().zip(trees) {
+            let answer = answer.await?.map(|submitted| submitted.job);
+            if let (Ok(job), Some(tree)) = (&answer, &tree) {
+                self.hub.work_trees.note(*job, tree);
+            }
+            answers.push(answer);
         }
         Ok(plain(Answer::SubmittedMany(answers)))
     }

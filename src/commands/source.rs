@@ -1,0 +1,71 @@
+//! `slotd source`: the git work tree that a job was submitted from, its commit, and how it differed from that.
+
+use super::output::{ctx, print, print_bytes};
+use super::{Done, now, origin, paths, unexpected};
+use crate::args::error::CliError;
+use crate::client::connection::Connection;
+use crate::model::source::JobSource;
+use crate::model::{JobRef, Refusal};
+use crate::protocol::answer::Answer;
+use crate::protocol::request::Request;
+use crate::render::{json, source};
+use crate::spec;
+
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  slotd source 12\n  slotd source --diff 12 | git apply   on the same commit: what the job was submitted with"
+)]
+pub struct SourceArgs {
+    /// Print how the work tree differed from its commit, and nothing else: git apply takes it
+    #[arg(long, conflicts_with = "json")]
+    diff: bool,
+    /// Print a document for programs
+    #[arg(long)]
+    json: bool,
+    /// A job: 12, 12_3
+    #[arg(value_name = "JOB")]
+    job: String,
+}
+
+pub fn run(args: &SourceArgs) -> Done {
+    let job: JobRef = spec::ids::parse_job(&args.job).map_err(|error| CliError::error(2, error.to_string()))?;
+    let label = job.to_string();
+    let (source, diff) = ask(job, args.diff)?;
+    let Some(tree) = &source.tree else {
+        let why = format!("job {label} was submitted from no git work tree, or while SLOTD_GIT=off was set");
+        return Err(CliError::error(1, why));
+    };
+    if args.diff {
+        return match why_no_diff(&source) {
+            Some(why) => {
+                Err(CliError::error(1, format!("how the work tree of job {label} differed is not known: {why}")))
+            }
+            None => print_bytes(&diff),
+        };
+    }
+    match args.json {
+        true => print(&json::text(&source::json(&label, tree, &source))),
+        false => print(&source::text(&label, tree, &source, &ctx(&origin(), now()))),
+    }
+}
+
+fn ask(job: JobRef, with_diff: bool) -> Result<(JobSource, Vec<u8>), CliError> {
+    let label = job.to_string();
+    let mut daemon = Connection::open(&paths()?)?;
+    match daemon.ask(&Request::Source { job, with_diff }, &[])? {
+        (Answer::Source(source), diff) => Ok((*source, diff)),
+        (Answer::Refused(Refusal::UnknownJob), _) => {
+            Err(CliError::error(1, format!("there is no job {label}")).hint("`sacct` lists all jobs"))
+        }
+        (Answer::Refused(why), _) => Err(CliError::error(1, why.to_string())),
+        (other, _) => Err(unexpected(&other)),
+    }
+}
+
+fn why_no_diff(source: &JobSource) -> Option<&str> {
+    let Some(taken) = &source.taken else { return Some("git was not asked, since the daemon ended before") };
+    match &taken.source.changes {
+        Ok(changes) => changes.left_out.as_deref(),
+        Err(why) => Some(why),
+    }
+}
