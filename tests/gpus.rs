@@ -1,5 +1,6 @@
 //! GPUs by what `nvidia-smi` tells of them: memory and parts of GPUs, processes of others, what jobs see and use.
 
+use serde_json::Value;
 use slotd_kit::{Setup, Slotd, proc};
 use std::fs;
 use std::process::{Child, Command};
@@ -263,18 +264,42 @@ fn what_no_gpu_can_give_is_refused_with_the_value_and_what_there_is() {
     assert!(unknown.stderr.contains("is not known"), "{}", unknown.stderr);
 }
 
+/// The spans of the batch step of a job.
+fn series(slotd: &Slotd, job: u32) -> Vec<Value> {
+    let text = slotd.cmd("sstat", &["--series", "--json", "-j", &job.to_string()]).ok().stdout;
+    let told: Value = serde_json::from_str(&text).unwrap();
+    told["steps"][0]["spans"].as_array().unwrap().clone()
+}
+
 #[test]
 fn what_a_job_uses_of_its_gpus_is_kept() {
-    let slotd = host(Setup::default(), "0, NVIDIA H200, GPU-0, 40000, 32000, 90, Disabled\n");
+    let mut slotd = host(Setup::default(), "0, NVIDIA H200, GPU-0, 40000, 32000, 90, Disabled\n");
     let job = slotd.begun(&["-G1"], "go", "true");
     let pid = pid_of(&slotd, job);
     tell(&slotd, "apps", &format!("{pid}, GPU-0, 8000\n"));
     let used = || slotd.cmd("sstat", &["-a", "-P", "-n", "-o", "TRESUsageInMax", "-j", &job.to_string()]).ok().stdout;
     slotd.wait("the use", || used().contains("gres/gpumem=8000M,gres/gpuutil=90,").then_some(()));
+    let is_it = |span: &Value| span["gpus"]["busy_percent"] == 90.0 && span["gpus"]["mem_max"] == 8000u64 << 20;
+    slotd.wait("the use over time", || series(&slotd, job).last().is_some_and(is_it).then_some(()));
+    assert!(
+        series(&slotd, job)[0]["gpus"]["busy_percent"] == 90.0,
+        "it was so from the start on, as far as is known: {:?}",
+        series(&slotd, job)
+    );
+    // Who watches the step keeps it.
+    slotd.kill9();
+    slotd.start_daemon();
     slotd.open("go");
     slotd.wait_state(job, "COMPLETED");
+    assert!(series(&slotd, job).iter().any(is_it), "{:?}", series(&slotd, job));
+    let table = slotd.cmd("sstat", &["--series", "-P", "-j", &job.to_string()]).ok().stdout;
+    assert!(table.starts_with("JobID|Start|") && table.contains("|GPUs|MaxGPUMem|AveGPUMem\n"), "{table}");
+    assert!(table.contains("|0.90|"), "{table}");
     let kept = slotd.steps(job, "TRESUsageInMax");
     assert!(kept.contains("gres/gpumem=8000M,gres/gpuutil=90,"), "{kept}");
+    let plots = slotd.cmd("seff", &["--plot".to_owned(), job.to_string()]).ok().stdout;
+    assert!(plots.contains("\nGPUs in use: 0.90 of 1, at most 0.90\n"), "{plots}");
+    assert!(plots.contains("\nGPU memory: at most 7.8G\n"), "{plots}");
     let seff = slotd.cmd("seff", &[job.to_string()]).ok();
     assert!(
         seff.stdout.contains("GPU Efficiency: 90.00% of 1 GPUs\nGPU Memory Utilized: 7.81 GB\n"),

@@ -13,6 +13,7 @@ use crate::actors::messages::*;
 use crate::actors::news::NewsSender;
 use crate::actors::runner::RunnerSeed;
 use crate::exec::cgroup::CgroupBase;
+use crate::exec::launch_spec::StepCommand;
 use crate::model::change::Change;
 use crate::model::changed::Changed;
 use crate::model::job::ClientProcess;
@@ -423,6 +424,13 @@ impl Handler<GpusRead> for SchedulerActor {
             activity::tell_gpus(&self.outputs.activity, read);
         }
         self.decide(ctx, |core, cx| core.on_gpus_read(read, cx.now));
+        // Who watches a step keeps what it uses over time.
+        for (key, gpu) in self.core.gpu_use_of_steps() {
+            let told = StepCommand::Gpus { busy_percent: gpu.busy_sum, mem_mb: gpu.mem_sum_mb };
+            if let Some(runner) = self.runners.get(&key.job) {
+                runner.do_send(RunnerCommand::Tell(key.step, told));
+            }
+        }
     }
 }
 

@@ -250,6 +250,12 @@ pub enum StepCommand {
         from: Vec<u32>,
         to: Vec<u32>,
     },
+    /// What the step uses of its GPUs, as the daemon has read it: how busy they are together, percent of one, and their
+    /// memory.
+    Gpus {
+        busy_percent: u64,
+        mem_mb: u64,
+    },
     /// Asks for `StepEvent::Usage`.
     Usage,
 }

@@ -59,7 +59,7 @@ pub struct GpuSpan {
     pub mem_mean_mb: u64,
 }
 
-/// The mean of two amounts, by the times for which they stand.
+/// The mean of two amounts, by the times for which they stand; the larger one where those are none.
 pub(super) fn mean(one: (u64, u64), other: (u64, u64)) -> u64 {
     let whole = u128::from(one.1) + u128::from(other.1);
     let sum = u128::from(one.0) * u128::from(one.1) + u128::from(other.0) * u128::from(other.1);

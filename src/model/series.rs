@@ -3,7 +3,8 @@
 //! Who measures adds a span after each look. Where there are more than [`MOST_SPANS`], the two neighbours that are the
 //! shortest together become one: sums, peaks and means are kept, and the series is as fine everywhere as its length allows.
 
-use crate::model::{StepKey, Timestamp, is_default};
+use crate::model::host_use::mean;
+use crate::model::{StepId, StepKey, Timestamp, is_default};
 use serde::{Deserialize, Serialize};
 
 /// No series has more spans.
@@ -25,25 +26,49 @@ pub struct Span {
     /// Bytes.
     pub read: u64,
     pub written: u64,
+    pub gpu: GpuSpan,
+}
+
+/// What was used of GPUs in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GpuSpan {
+    /// Time of the span for which that is known, ms.
+    pub ms: u64,
+    /// How busy they were together, thousandths of one.
+    pub busy_milli: u64,
+    /// The most of their memory, and the mean, KiB.
+    pub mem_max_kb: u64,
+    pub mem_mean_kb: u64,
+}
+
+impl GpuSpan {
+    fn and(self, next: GpuSpan) -> GpuSpan {
+        GpuSpan {
+            ms: self.ms.saturating_add(next.ms),
+            busy_milli: mean((self.busy_milli, self.ms), (next.busy_milli, next.ms)),
+            mem_max_kb: self.mem_max_kb.max(next.mem_max_kb),
+            mem_mean_kb: mean((self.mem_mean_kb, self.ms), (next.mem_mean_kb, next.ms)),
+        }
+    }
 }
 
 impl Span {
     /// This span and the next one as one.
     fn and(self, next: Span) -> Span {
-        let ms = self.ms.saturating_add(next.ms);
-        let weighed = |span: Span| u128::from(span.mem_mean_kb) * u128::from(span.ms);
-        let mean = match u128::from(ms) {
-            0 => u128::from(self.mem_mean_kb.max(next.mem_mean_kb)),
-            whole => (weighed(self) + weighed(next) + whole / 2) / whole,
-        };
         Span {
-            ms,
+            ms: self.ms.saturating_add(next.ms),
             cpu_us: self.cpu_us.saturating_add(next.cpu_us),
             mem_max_kb: self.mem_max_kb.max(next.mem_max_kb),
-            mem_mean_kb: u64::try_from(mean).unwrap_or(u64::MAX),
+            mem_mean_kb: mean((self.mem_mean_kb, self.ms), (next.mem_mean_kb, next.ms)),
             read: self.read.saturating_add(next.read),
             written: self.written.saturating_add(next.written),
+            gpu: self.gpu.and(next.gpu),
         }
+    }
+
+    /// GPUs that were busy in it, as far as that is known.
+    pub fn gpus(&self) -> f64 {
+        self.gpu.busy_milli as f64 / 1000.0
     }
 
     /// CPUs that were busy in it.
@@ -62,6 +87,18 @@ pub struct Series {
 impl Series {
     pub fn spans(&self) -> &[Span] {
         &self.spans
+    }
+
+    /// Whether anything is known of GPUs.
+    pub fn has_gpus(&self) -> bool {
+        self.spans.iter().any(|span| span.gpu.ms > 0)
+    }
+
+    /// The GPUs were used so from the start on: nothing was known of them up to now.
+    pub fn gpus_were(&mut self, gpu: GpuSpan) {
+        for span in self.spans.iter_mut().filter(|span| span.gpu.ms == 0) {
+            span.gpu = GpuSpan { ms: span.ms, ..gpu };
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -114,6 +151,8 @@ pub struct JobSeries {
     pub from: Timestamp,
     pub to: Timestamp,
     pub bins: Vec<Bin>,
+    /// Whether anything is known of GPUs.
+    pub has_gpus: bool,
 }
 
 impl JobSeries {
@@ -131,8 +170,10 @@ impl JobSeries {
     /// The part of it from one moment to another.
     pub fn within(steps: &[StepSeries], from: Timestamp, to: Timestamp, count: usize) -> JobSeries {
         let ms = |at: Timestamp| at.0.div_euclid(1000);
-        let bins = bins(steps.iter().map(|one| (ms(one.start), &one.series)), ms(from), ms(to), count);
-        JobSeries { from, to, bins }
+        let is_whole = |step: StepId| !matches!(step, StepId::Num(_));
+        let series = steps.iter().map(|one| (ms(one.start), is_whole(one.step.step), &one.series));
+        let has_gpus = steps.iter().any(|one| one.series.has_gpus());
+        JobSeries { from, to, bins: bins(series, ms(from), ms(to), count), has_gpus }
     }
 
     /// An amount in each bin.
@@ -156,6 +197,14 @@ struct Columns {
     read: Vec<u64>,
     #[serde(skip_serializing_if = "is_default")]
     written: Vec<u64>,
+    #[serde(skip_serializing_if = "is_default")]
+    gpu_ms: Vec<u64>,
+    #[serde(skip_serializing_if = "is_default")]
+    gpu_busy_milli: Vec<u64>,
+    #[serde(skip_serializing_if = "is_default")]
+    gpu_mem_max_kb: Vec<u64>,
+    #[serde(skip_serializing_if = "is_default")]
+    gpu_mem_mean_kb: Vec<u64>,
 }
 
 impl From<Series> for Columns {
@@ -171,6 +220,10 @@ impl From<Series> for Columns {
             mem_mean_kb: column(|span| span.mem_mean_kb),
             read: column(|span| span.read),
             written: column(|span| span.written),
+            gpu_ms: column(|span| span.gpu.ms),
+            gpu_busy_milli: column(|span| span.gpu.busy_milli),
+            gpu_mem_max_kb: column(|span| span.gpu.mem_max_kb),
+            gpu_mem_mean_kb: column(|span| span.gpu.mem_mean_kb),
         }
     }
 }
@@ -185,6 +238,12 @@ impl From<Columns> for Series {
             mem_mean_kb: at(&columns.mem_mean_kb, i),
             read: at(&columns.read, i),
             written: at(&columns.written, i),
+            gpu: GpuSpan {
+                ms: at(&columns.gpu_ms, i),
+                busy_milli: at(&columns.gpu_busy_milli, i),
+                mem_max_kb: at(&columns.gpu_mem_max_kb, i),
+                mem_mean_kb: at(&columns.gpu_mem_mean_kb, i),
+            },
         };
         Series { spans: columns.ms.iter().enumerate().map(span).collect() }
     }
@@ -201,11 +260,15 @@ pub struct Bin {
     /// Bytes in a second.
     pub read: f64,
     pub written: f64,
+    /// GPUs that were busy, and the most of their memory, KiB.
+    pub gpus: f64,
+    pub gpu_mem_kb: f64,
 }
 
-/// Series as one, from one moment to another (ms of whatever clock), in so many bins. Each comes with its own start.
+/// Series as one, from one moment to another (ms of whatever clock), in so many bins. Each comes with its own start, and
+/// with whether it is that of a step that has all GPUs of the job: what others use of them is in it.
 pub fn bins<'a>(
-    series: impl IntoIterator<Item = (i64, &'a Series)>,
+    series: impl IntoIterator<Item = (i64, bool, &'a Series)>,
     from_ms: i64,
     to_ms: i64,
     count: usize,
@@ -215,8 +278,11 @@ pub fn bins<'a>(
     if width <= 0.0 || count == 0 {
         return bins;
     }
-    for (start_ms, series) in series {
-        let mut peaks = vec![0.0f64; count];
+    // Of the steps that have all GPUs of the job, and of the others: how many were busy, and their memory.
+    let mut gpus = [vec![(0.0f64, 0.0f64); count], vec![(0.0f64, 0.0f64); count]];
+    for (start_ms, is_whole, series) in series {
+        let mut peaks = vec![(0.0f64, 0.0f64); count];
+        let of_step = &mut gpus[usize::from(is_whole)];
         let mut at = start_ms.saturating_sub(from_ms) as f64;
         for span in &series.spans {
             let (begin, end) = (at, at + span.ms as f64);
@@ -232,15 +298,25 @@ pub fn bins<'a>(
                 let shared = (end.min(right) - begin.max(left)).max(0.0);
                 let part = if end > begin { shared / (end - begin) } else { 1.0 };
                 if part > 0.0 {
-                    peaks[i] = peaks[i].max(span.mem_max_kb as f64);
+                    let (memory, of_gpus) = &mut peaks[i];
+                    *memory = memory.max(span.mem_max_kb as f64);
+                    *of_gpus = of_gpus.max(span.gpu.mem_max_kb as f64);
                 }
                 bins[i].cpus += span.cpu_us as f64 / 1000.0 * part / width;
                 bins[i].mem_mean_kb += span.mem_mean_kb as f64 * shared / width;
                 bins[i].read += span.read as f64 * 1000.0 * part / width;
                 bins[i].written += span.written as f64 * 1000.0 * part / width;
+                of_step[i].0 += span.gpus() * shared / width;
             }
         }
-        bins.iter_mut().zip(peaks).for_each(|(bin, peak)| bin.mem_max_kb += peak);
+        for ((bin, of_step), (memory, of_gpus)) in bins.iter_mut().zip(of_step).zip(peaks) {
+            bin.mem_max_kb += memory;
+            of_step.1 += of_gpus;
+        }
+    }
+    let [others, whole] = gpus;
+    for (bin, (other, whole)) in bins.iter_mut().zip(others.into_iter().zip(whole)) {
+        (bin.gpus, bin.gpu_mem_kb) = (other.0.max(whole.0), other.1.max(whole.1));
     }
     bins
 }
@@ -251,17 +327,26 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
+    fn gpu() -> impl Strategy<Value = GpuSpan> {
+        (0..8000u64, 0..1u64 << 27).prop_map(|(busy_milli, kb)| GpuSpan {
+            ms: 0,
+            busy_milli,
+            mem_max_kb: kb,
+            mem_mean_kb: kb / 2,
+        })
+    }
+
     fn span() -> impl Strategy<Value = Span> {
-        (0..30_000u64, 0..60_000_000u64, 0..1u64 << 40, 0..1u64 << 30, any::<u32>()).prop_map(
-            |(ms, cpu_us, mem, read, written)| Span {
+        (0..30_000u64, 0..60_000_000u64, 0..1u64 << 40, 0..1u64 << 30, any::<u32>(), proptest::option::of(gpu()))
+            .prop_map(|(ms, cpu_us, mem, read, written, gpu)| Span {
                 ms,
                 cpu_us,
                 mem_max_kb: mem,
                 mem_mean_kb: mem / 2,
                 read,
                 written: written.into(),
-            },
-        )
+                gpu: gpu.map(|gpu| GpuSpan { ms, ..gpu }).unwrap_or_default(),
+            })
     }
 
     fn of(spans: &[Span]) -> Series {
@@ -279,11 +364,16 @@ mod tests {
         fn thinning_loses_no_time_no_amount_and_no_peak(spans in vec(span(), 0..500)) {
             let series = of(&spans);
             prop_assert!(series.spans().len() <= MOST_SPANS);
-            for amount in [|s: &Span| s.ms, |s: &Span| s.cpu_us, |s: &Span| s.read, |s: &Span| s.written] {
+            for amount in [|s: &Span| s.ms, |s: &Span| s.cpu_us, |s: &Span| s.read, |s: &Span| s.written, |s: &Span| s.gpu.ms] {
                 prop_assert_eq!(sum(series.spans(), amount), sum(&spans, amount));
             }
             let most = |spans: &[Span]| spans.iter().map(|span| span.mem_max_kb).max();
             prop_assert_eq!(most(series.spans()), most(&spans));
+            let busy = |spans: &[Span]| -> f64 {
+                let weighed: u128 = spans.iter().map(|s| u128::from(s.gpu.busy_milli) * u128::from(s.gpu.ms)).sum();
+                weighed as f64 / sum(spans, |s| s.gpu.ms).max(1) as f64
+            };
+            prop_assert!((busy(series.spans()) - busy(&spans)).abs() <= spans.len() as f64);
             let mean = |spans: &[Span]| {
                 let weighed: u128 = spans.iter().map(|s| u128::from(s.mem_mean_kb) * u128::from(s.ms)).sum();
                 weighed as f64 / sum(spans, |s| s.ms).max(1) as f64
@@ -306,7 +396,7 @@ mod tests {
         fn what_was_written_is_read_again(spans in vec(span(), 0..200)) {
             let series = of(&spans);
             let text = serde_json::to_string(&series).unwrap();
-            prop_assert!(text.len() < 12 << 10, "{}", text.len());
+            prop_assert!(text.len() < 16 << 10, "{}", text.len());
             prop_assert_eq!(serde_json::from_str::<Series>(&text).unwrap(), series);
         }
 
@@ -320,7 +410,7 @@ mod tests {
             let to = steps.iter().map(|(start, series)| start + series.length_ms() as i64).max().unwrap();
             // Room for a last span without a length.
             let to = to + 1;
-            let bins = bins(steps.iter().map(|(start, series)| (*start, series)), from, to, count);
+            let bins = bins(steps.iter().map(|(start, series)| (*start, false, series)), from, to, count);
             prop_assert_eq!(bins.len(), count);
             let width = (to - from) as f64 / count as f64;
             let all = |amount: fn(&Span) -> u64| -> f64 {
@@ -329,6 +419,9 @@ mod tests {
             let near = |one: f64, other: f64| (one - other).abs() <= 1e-6 * one.abs().max(other.abs()).max(1.0);
             let cpu_us: f64 = bins.iter().map(|bin| bin.cpus * width * 1000.0).sum();
             prop_assert!(near(cpu_us, all(|s| s.cpu_us)), "{cpu_us} of {}", all(|s| s.cpu_us));
+            let known: f64 = steps.iter().flat_map(|(_, series)| series.spans()).map(|s| s.gpus() * s.ms as f64).sum();
+            let busy: f64 = bins.iter().map(|bin| bin.gpus * width).sum();
+            prop_assert!(near(busy, known), "{busy} of {known}");
             let read: f64 = bins.iter().map(|bin| bin.read * width / 1000.0).sum();
             prop_assert!(near(read, all(|s| s.read)), "{read} of {}", all(|s| s.read));
             let peak = bins.iter().map(|bin| bin.mem_max_kb).fold(0.0, f64::max);
@@ -355,10 +448,33 @@ mod tests {
         let busy = of(&[Span { ms: 2000, cpu_us: 4_000_000, mem_max_kb: 30, mem_mean_kb: 20, ..Span::default() }]);
         let late =
             of(&[Span { ms: 1000, cpu_us: 500_000, mem_max_kb: 5, mem_mean_kb: 5, written: 100, ..Span::default() }]);
-        let bins = bins([(0, &busy), (1000, &late)], 0, 2000, 2);
+        let bins = bins([(0, true, &busy), (1000, false, &late)], 0, 2000, 2);
         assert_eq!(bins[0], Bin { cpus: 2.0, mem_max_kb: 30.0, mem_mean_kb: 20.0, ..Bin::default() });
-        assert_eq!(bins[1], Bin { cpus: 2.5, mem_max_kb: 35.0, mem_mean_kb: 25.0, read: 0.0, written: 100.0 });
-        assert_eq!(super::bins([(0, &busy)], 5, 5, 3), [Bin::default(); 3]);
+        assert_eq!(bins[1], Bin { cpus: 2.5, mem_max_kb: 35.0, mem_mean_kb: 25.0, written: 100.0, ..Bin::default() });
+        assert_eq!(super::bins([(0, true, &busy)], 5, 5, 3), [Bin::default(); 3]);
+    }
+
+    #[test]
+    fn what_steps_use_of_gpus_is_not_counted_again_for_the_script_that_has_them_all() {
+        let of_gpus = |busy_milli, kb| {
+            of(&[Span {
+                ms: 1000,
+                gpu: GpuSpan { ms: 1000, busy_milli, mem_max_kb: kb, mem_mean_kb: kb },
+                ..Span::default()
+            }])
+        };
+        let (script, one, other) = (of_gpus(1500, 60), of_gpus(900, 40), of_gpus(700, 10));
+        let told = |steps: &[(i64, bool, &Series)]| {
+            let bin = bins(steps.iter().copied(), 0, 1000, 1)[0];
+            (bin.gpus, bin.gpu_mem_kb)
+        };
+        assert_eq!(told(&[(0, true, &script), (0, false, &one)]), (1.5, 60.0));
+        assert_eq!(told(&[(0, true, &script), (0, false, &one), (0, false, &other)]), (1.6, 60.0));
+        assert_eq!(told(&[(0, false, &one)]), (0.9, 40.0));
+        // Series of an earlier slotd say nothing of GPUs.
+        assert!(
+            script.has_gpus() && !serde_json::from_str::<Series>(r#"{"ms":[20],"cpu_us":[7]}"#).unwrap().has_gpus()
+        );
     }
 
     #[test]

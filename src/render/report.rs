@@ -36,6 +36,9 @@ pub struct Use {
     /// How busy its GPUs were: hundredths of one, and how many readings.
     gpu_busy: u64,
     gpu_readings: u64,
+    /// The most that one of them had as a whole, and used as a mean over its time.
+    gpus_had: u32,
+    gpus_used: f64,
 }
 
 /// A job that was over sooner does not tell how many CPUs it needs.
@@ -70,6 +73,10 @@ impl Use {
         self.has_no_limit |= view.request.time_limit_secs.is_none();
         self.gpu_busy = self.gpu_busy.saturating_add(used.gpu.busy_sum);
         self.gpu_readings = self.gpu_readings.saturating_add(used.gpu.readings);
+        self.gpus_had = self.gpus_had.max(has.gpus);
+        if let Some(mean) = used.gpu.busy_sum.checked_div(used.gpu.readings).filter(|_| wall_us >= TELLS_US) {
+            self.gpus_used = self.gpus_used.max(mean as f64 / 100.0);
+        }
     }
 
     pub fn cpu_hours_had(&self) -> f64 {
@@ -94,7 +101,7 @@ impl Use {
 
     /// What to ask for next time, with the reason.
     pub fn advice(&self) -> Vec<Advice> {
-        [self.cpus(), self.memory(), self.time()].into_iter().flatten().collect()
+        [self.cpus(), self.gpus(), self.memory(), self.time()].into_iter().flatten().collect()
     }
 
     fn cpus(&self) -> Option<Advice> {
@@ -103,6 +110,15 @@ impl Use {
         (self.cpus_used > 0.0 && Use::is_worth_it(self.cpus_had.into(), ask.into())).then(|| Advice {
             why: format!("had {} CPUs, used {:.2}", self.cpus_had, self.cpus_used),
             option: format!("-c {ask}"),
+        })
+    }
+
+    /// One that was had alone is not given back for being idle: it may have no other way to tell.
+    fn gpus(&self) -> Option<Advice> {
+        let ask = (self.gpus_used - 0.1).ceil().max(1.0) as u32;
+        (self.gpus_used > 0.0 && Use::is_worth_it(self.gpus_had.into(), ask.into())).then(|| Advice {
+            why: format!("had {} GPUs, used {:.2}", self.gpus_had, self.gpus_used),
+            option: format!("--gpus={ask}"),
         })
     }
 
@@ -295,6 +311,8 @@ pub fn json(all: &[Use], from: Timestamp, to: Timestamp) -> Json {
             "gb_hours_wasted": used.gb_hours_wasted(),
             "longest_secs": u64::try_from(used.longest_us / 1_000_000).unwrap_or(u64::MAX),
             "time_limit_secs": used.limit_secs,
+            "gpus": used.gpus_had,
+            "gpus_used": used.gpus_used,
             "gpu_percent": used.gpu_busy.checked_div(used.gpu_readings),
             "advice": advice,
         })
@@ -393,6 +411,24 @@ mod tests {
         let gpu = GpuUsage { readings: 4, busy_sum: 200, ..GpuUsage::default() };
         let all = of(&[ended("cards", JobState::Completed, 60, Usage { gpu, ..Usage::default() })]);
         assert!(table(&all, &ctx()).contains("| 50% |"), "{}", table(&all, &ctx()));
+    }
+
+    #[test]
+    fn who_had_more_gpus_than_it_used_is_told() {
+        let of_gpus = |gpus: u32, secs, busy_sum| {
+            let gpu = GpuUsage { readings: 4, busy_sum, ..GpuUsage::default() };
+            let mut view = ended("cards", JobState::Completed, secs, Usage { gpu, ..Usage::default() });
+            view.job.tres.gpus = gpus;
+            let tres = Tres { gpus, ..view.tres };
+            view.job.run.alloc = Some(Allocation { tres, ..Allocation::default() }.into());
+            of(&[view])[0].gpus().map(|advice| format!("{}: ask {}", advice.why, advice.option))
+        };
+        assert_eq!(of_gpus(2, 600, 120).as_deref(), Some("had 2 GPUs, used 0.30: ask --gpus=1"));
+        assert_eq!(of_gpus(4, 600, 480).as_deref(), Some("had 4 GPUs, used 1.20: ask --gpus=2"));
+        assert_eq!(
+            [of_gpus(2, 600, 700), of_gpus(1, 600, 4), of_gpus(2, 600, 0), of_gpus(2, 5, 120)],
+            [const { None }; 4]
+        );
     }
 
     proptest! {

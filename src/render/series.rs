@@ -39,7 +39,13 @@ static FIELDS: &[F] = &[
     F::new(&["AveRSS"], "AveRSS", |r, _| Value::Kib(r.span.mem_mean_kb)).width(10),
     F::new(&["DiskRead"], "DiskRead", |r, _| Value::Bytes(r.span.read)).width(10),
     F::new(&["DiskWrite"], "DiskWrite", |r, _| Value::Bytes(r.span.written)).width(10),
+    F::new(&["GPUs"], "GPUs", |r, _| Value::Share(r.span.gpus(), 2)).width(8),
+    F::new(&["MaxGPUMem"], "MaxGPUMem", |r, _| Value::Kib(r.span.gpu.mem_max_kb)).width(10),
+    F::new(&["AveGPUMem"], "AveGPUMem", |r, _| Value::Kib(r.span.gpu.mem_mean_kb)).width(10),
 ];
+
+/// The columns where nothing is known of GPUs.
+const WITHOUT_GPUS: &str = "JobID,Start,Seconds,CPUs,MaxRSS,AveRSS,DiskRead,DiskWrite";
 
 fn rows(one: &StepSeries) -> Vec<Row> {
     let mut start = one.start;
@@ -55,7 +61,8 @@ fn rows(one: &StepSeries) -> Vec<Row> {
 /// The lines of these steps. `parsable`: what stands between values, and whether it also stands after the last one.
 pub fn print(steps: &[StepSeries], header: bool, parsable: Option<(&str, bool)>, ctx: &Ctx) -> String {
     // A constant that a test reads.
-    let layout = layout::Layout::<Spans>::ruled("all").unwrap_or_default();
+    let columns = if steps.iter().any(|one| one.series.has_gpus()) { "all" } else { WITHOUT_GPUS };
+    let layout = layout::Layout::<Spans>::ruled(columns).unwrap_or_default();
     let layout = match parsable {
         Some((delimiter, trailing)) => layout.parsable(delimiter, trailing),
         None => layout,
@@ -63,10 +70,19 @@ pub fn print(steps: &[StepSeries], header: bool, parsable: Option<(&str, bool)>,
     layout.print(&steps.iter().flat_map(rows).collect::<Vec<_>>(), header, ctx)
 }
 
-/// The same for programs: times in milliseconds since 1970, memory and what was read and written in bytes.
+/// The same for programs: times in milliseconds since 1970, memory and what was read and written in bytes, the use of all
+/// GPUs together in percent of one.
 pub fn json(steps: &[StepSeries]) -> Json {
     let span = |row: &Row| {
-        json!({
+        let gpu = (row.span.gpu.ms > 0).then(|| {
+            json!({
+                "ms": row.span.gpu.ms,
+                "busy_percent": row.span.gpu.busy_milli as f64 / 10.0,
+                "mem_max": row.span.gpu.mem_max_kb.saturating_mul(1024),
+                "mem_mean": row.span.gpu.mem_mean_kb.saturating_mul(1024),
+            })
+        });
+        let mut told = json!({
             "start_ms": row.start.0.div_euclid(1000),
             "ms": row.span.ms,
             "cpu_us": row.span.cpu_us,
@@ -74,7 +90,11 @@ pub fn json(steps: &[StepSeries]) -> Json {
             "mem_mean": row.span.mem_mean_kb.saturating_mul(1024),
             "read": row.span.read,
             "written": row.span.written,
-        })
+        });
+        if let Some(gpu) = gpu {
+            told["gpus"] = gpu;
+        }
+        told
     };
     let step = |one: &StepSeries| {
         let spans: Vec<Json> = rows(one).iter().map(span).collect();
@@ -86,13 +106,20 @@ pub fn json(steps: &[StepSeries]) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::series::Series;
+    use crate::model::series::{GpuSpan, Series};
     use crate::model::{JobId, StepId};
     use crate::render::fixture::{at, ctx};
 
     fn steps() -> Vec<StepSeries> {
         let mut series = Series::default();
-        let span = Span { ms: 2500, cpu_us: 5_000_000, mem_max_kb: 4096, mem_mean_kb: 2048, read: 0, written: 1 << 20 };
+        let span = Span {
+            ms: 2500,
+            cpu_us: 5_000_000,
+            mem_max_kb: 4096,
+            mem_mean_kb: 2048,
+            written: 1 << 20,
+            ..Span::default()
+        };
         series.push(span);
         series.push(Span { ms: 500, ..Span::default() });
         vec![StepSeries { step: StepKey { job: JobId(12), step: StepId::Num(0) }, start: at(60), series }]
@@ -109,6 +136,21 @@ mod tests {
         let table = print(&steps(), true, None, &ctx());
         assert_eq!(table.lines().count(), 4, "{table}");
         assert!(table.lines().all(|line| line.len() < 110), "{table}");
+    }
+
+    #[test]
+    fn gpus_are_columns_where_there_were_some() {
+        let mut steps = steps();
+        let gpu = GpuSpan { ms: 1000, busy_milli: 1250, mem_max_kb: 2048, mem_mean_kb: 1024 };
+        steps[0].series.push(Span { ms: 1000, gpu, ..Span::default() });
+        let told = print(&steps, true, Some(("|", false)), &ctx());
+        assert!(
+            told.starts_with("JobID|Start|Seconds|CPUs|MaxRSS|AveRSS|DiskRead|DiskWrite|GPUs|MaxGPUMem|AveGPUMem\n"),
+            "{told}"
+        );
+        assert!(told.ends_with("|0|0|1.25|2M|1M\n") && told.contains("|1.00M|0.00|0|0\n"), "{told}");
+        let spans = &json(&steps)["steps"][0]["spans"];
+        assert_eq!((&spans[0]["gpus"], &spans[2]["gpus"]["busy_percent"]), (&Json::Null, &125.0.into()));
     }
 
     #[test]

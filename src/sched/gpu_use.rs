@@ -11,7 +11,7 @@ use super::core::Core;
 use super::readings::Readings;
 use crate::model::gpu::{GpuReading, GpuShare};
 use crate::model::tres::{Allocation, GpuUsage};
-use crate::model::{Job, JobId, JobState, Timestamp};
+use crate::model::{Job, JobId, JobState, StepId, StepKey, Timestamp};
 use std::collections::BTreeMap;
 
 /// Between two readings while jobs have GPUs: the pause grows with their age up to this.
@@ -144,6 +144,21 @@ impl Core {
     fn holders_of_gpus(&self) -> impl Iterator<Item = (&Job, &Allocation)> {
         let jobs = self.active.iter().filter_map(|id| self.job(*id)).filter(|job| job.run.state == JobState::Running);
         jobs.filter_map(|job| Some((job, job.run.alloc.as_deref().filter(|alloc| !alloc.gpu_ids.is_empty())?)))
+    }
+
+    /// What each running step uses of its GPUs by the last reading; of those that a manager runs nothing.
+    pub fn gpu_use_of_steps(&self) -> Vec<(StepKey, GpuUsage)> {
+        let found = &self.gpu_use.found;
+        let of_job = |(job, alloc): (&Job, &Allocation)| {
+            let steps = job.steps.iter().filter(|step| !step.state.is_terminal() && !step.managed);
+            // While its own step runs, the job's record stands for it.
+            let is_known = |own: &StepId| job.steps.iter().any(|step| step.id == *own);
+            let own = job.own_step_id().filter(|own| !is_known(own)).map(|own| (own, alloc));
+            let all = steps.map(|step| (step.id, &step.alloc)).chain(own);
+            let told = |(step, alloc)| Some((StepKey { job: job.id, step }, sample(job.id, alloc, found)?));
+            all.filter_map(told).collect::<Vec<_>>()
+        };
+        self.holders_of_gpus().flat_map(of_job).collect()
     }
 
     /// Adds what was read to what jobs and their steps have used.

@@ -37,6 +37,9 @@ const LOW: u16 = 16;
 /// Lines of what a job used over time.
 const PLOTS: u16 = 2;
 
+/// As many again where there are GPUs.
+const GPU_PLOTS: u16 = 2;
+
 impl Screen {
     pub fn areas(&self) -> Areas {
         let mut rest = Rect { x: 0, y: 0, width: self.size.0, height: self.size.1 };
@@ -123,8 +126,9 @@ impl Screen {
             return (parts, none);
         }
         let height = (rest.height * 2 / 5).min(16);
-        let has_plots = !self.picture.series(page.job).is_empty();
-        let lines = if has_plots { PLOTS.min(height / 3) } else { 0 };
+        let series = self.picture.series(page.job);
+        let wanted = if series.iter().any(|one| one.series.has_gpus()) { PLOTS + GPU_PLOTS } else { PLOTS };
+        let lines = if series.is_empty() { 0 } else { wanted.min(height / 3) };
         let details = cut(&mut rest, height - lines);
         let plots = cut(&mut rest, lines);
         if page.has_one_output() {

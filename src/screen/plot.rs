@@ -64,7 +64,7 @@ impl Plot {
     }
 }
 
-/// CPUs and memory of a job over time, of what it has; and what it read and wrote, if that is seen at all.
+/// CPUs, memory and GPUs of a job over time, of what it has; and what it read and wrote, if that is seen at all.
 pub fn of_job(view: &JobView, series: &JobSeries) -> Vec<Plot> {
     let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
@@ -84,6 +84,18 @@ pub fn of_job(view: &JobView, series: &JobSeries) -> Vec<Plot> {
             values: memory,
         },
     ];
+    if series.has_gpus {
+        let (gpus, memory) = (series.column(|bin| bin.gpus), series.column(|bin| bin.gpu_mem_kb * 1024.0));
+        // A share of one is one that is seen.
+        let all = view.run.alloc.as_ref().map_or(0, |alloc| alloc.gpu_ids.len()).max(1) as f64;
+        plots.push(Plot {
+            title: format!("GPUs in use: {:.2} of {all}, at most {:.2}", mean(&gpus), most(&gpus)),
+            top: most(&gpus).max(all),
+            values: gpus,
+        });
+        let title = format!("GPU memory: at most {}", glance(most(&memory)));
+        plots.push(Plot { title, top: most(&memory), values: memory });
+    }
     for (name, values) in [("Read", series.column(|bin| bin.read)), ("Written", series.column(|bin| bin.written))] {
         if most(&values) >= SEEN {
             let title = format!("{name}: at most {} in a second", glance(most(&values)));
@@ -160,8 +172,10 @@ pub fn parts(all: &[Part], columns: u16, ascii: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::series::{Series, Span};
-    use crate::model::{JobId, StepId, StepKey, Tres};
+    use crate::model::run::RunState;
+    use crate::model::series::{GpuSpan, Series, Span};
+    use crate::model::tres::Allocation;
+    use crate::model::{Job, JobId, StepId, StepKey, Tres};
     use crate::render::fixture::{at, ctx, job};
 
     fn steps() -> Vec<StepSeries> {
@@ -169,7 +183,14 @@ mod tests {
         for i in 1..=4u64 {
             let kb = i * (256 << 10);
             let cpu_us = 5_000_000 * i;
-            series.push(Span { ms: 10_000, cpu_us, mem_max_kb: kb, mem_mean_kb: kb, read: 0, written: 50 << 20 });
+            series.push(Span {
+                ms: 10_000,
+                cpu_us,
+                mem_max_kb: kb,
+                mem_mean_kb: kb,
+                written: 50 << 20,
+                ..Span::default()
+            });
         }
         vec![StepSeries { step: StepKey { job: JobId(12), step: StepId::Batch }, start: at(60), series }]
     }
@@ -190,6 +211,21 @@ mod tests {
         );
         assert!(text(&view(), &steps(), 20, false, &ctx()).contains("▄▄▄▄▄███"), "{shown}");
         assert_eq!(text(&view(), &[], 80, true, &ctx()), "");
+    }
+
+    #[test]
+    fn gpus_are_plotted_where_there_are_some() {
+        let mut steps = steps();
+        let gpu = GpuSpan { ms: 40_000, busy_milli: 1500, mem_max_kb: 3 << 20, mem_mean_kb: 3 << 20 };
+        steps[0].series.push(Span { ms: 40_000, gpu, ..Span::default() });
+        let alloc = Allocation { gpu_ids: vec![0, 1], ..Allocation::default() };
+        let view = JobView {
+            job: Job { run: RunState { alloc: Some(alloc.into()), ..view().job.run }, ..view().job },
+            ..view()
+        };
+        let shown = text(&view, &steps, 20, true, &ctx());
+        assert!(shown.contains("GPUs in use: 0.75 of 2, at most 1.50\n\n          ##########\n"), "{shown}");
+        assert!(shown.contains("\nGPU memory: at most 3G\n"), "{shown}");
     }
 
     #[test]

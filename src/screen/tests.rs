@@ -44,7 +44,7 @@ impl Daemon {
             let mut series = Series::default();
             for i in 1..=10u64 {
                 let kb = i * (view.tres.mem_mb << 10) / 20;
-                let used = Span { ms: 2000, cpu_us: 2_000_000, mem_max_kb: kb, mem_mean_kb: kb, read: 0, written: 0 };
+                let used = Span { ms: 2000, cpu_us: 2_000_000, mem_max_kb: kb, mem_mean_kb: kb, ..Span::default() };
                 series.push(used);
             }
             let step = StepKey { job: view.id, step: StepId::Batch };

@@ -6,7 +6,7 @@ use crate::commands::report::host;
 use crate::commands::sstat::series_of;
 use crate::model::Timestamp;
 use crate::model::host_use::HostUse;
-use crate::model::series::JobSeries;
+use crate::model::series::{Bin, JobSeries};
 use crate::render::host_use::{Chart, charts};
 use crate::render::job::allocated_or_asked;
 use actix_web::{HttpResponse, web};
@@ -26,15 +26,20 @@ struct Plots {
     /// What the job has.
     all_cpus: u32,
     all_memory: u64,
+    all_gpus: usize,
     cpus: Vec<f64>,
     memory: Vec<f64>,
     /// Bytes in a second.
     read: Vec<f64>,
     written: Vec<f64>,
+    /// GPUs that were busy, and their memory. Empty where nothing is known of them.
+    gpus: Vec<f64>,
+    gpu_memory: Vec<f64>,
 }
 
 impl Plots {
     fn of(series: &JobSeries) -> Plots {
+        let of_gpus = |amount: fn(&Bin) -> f64| if series.has_gpus { series.column(amount) } else { Vec::new() };
         Plots {
             from: millis(series.from),
             to: millis(series.to),
@@ -42,6 +47,8 @@ impl Plots {
             memory: series.column(|bin| bin.mem_max_kb * 1024.0),
             read: series.column(|bin| bin.read),
             written: series.column(|bin| bin.written),
+            gpus: of_gpus(|bin| bin.gpus),
+            gpu_memory: of_gpus(|bin| bin.gpu_mem_kb * 1024.0),
             ..Plots::default()
         }
     }
@@ -59,7 +66,8 @@ pub async fn job(name: web::Path<String>) -> Result<HttpResponse, Refused> {
         let has = allocated_or_asked(view);
         let series = JobSeries::of(&series_of(std::slice::from_ref(view))?, BINS);
         let plots = series.map_or_else(Plots::default, |series| Plots::of(&series));
-        Ok(Plots { all_cpus: has.cpus, all_memory: has.mem_mb.saturating_mul(1 << 20), ..plots })
+        let all_gpus = view.run.alloc.as_ref().map_or(0, |alloc| alloc.gpu_ids.len());
+        Ok(Plots { all_cpus: has.cpus, all_memory: has.mem_mb.saturating_mul(1 << 20), all_gpus, ..plots })
     };
     Ok(HttpResponse::Ok().json(waiting(look).await?))
 }

@@ -1,6 +1,6 @@
 //! What a step uses over time: the series that its looks make.
 
-use crate::model::series::{Series, Span};
+use crate::model::series::{GpuSpan, Series, Span};
 use crate::model::tres::Usage;
 use std::time::{Duration, Instant};
 
@@ -15,15 +15,75 @@ pub struct OverTime {
     used: Usage,
     rss_kb: u64,
     series: Series,
+    gpus: Gpus,
+}
+
+/// What was told of the step's GPUs: since the last look together, and last.
+#[derive(Debug, Default)]
+struct Gpus {
+    since: Option<Readings>,
+    last: Option<(Instant, GpuSpan)>,
+}
+
+#[derive(Debug, Default)]
+struct Readings {
+    count: u64,
+    busy_milli: u64,
+    mem_kb: u64,
+    mem_max_kb: u64,
+}
+
+/// While a step has GPUs they are read no more seldom. What is older says nothing any more.
+const FRESH: Duration = Duration::from_secs(15);
+
+impl Gpus {
+    /// The use in a span of this length that ends now.
+    fn span(&mut self, ms: u64, now: Instant) -> GpuSpan {
+        match self.since.take() {
+            Some(Readings { count, busy_milli, mem_kb, mem_max_kb }) => GpuSpan {
+                ms,
+                busy_milli: busy_milli.checked_div(count).unwrap_or(0),
+                mem_max_kb,
+                mem_mean_kb: mem_kb.checked_div(count).unwrap_or(0),
+            },
+            None => {
+                let known = self.last.filter(|(at, _)| now.saturating_duration_since(*at) <= FRESH);
+                known.map(|(_, read)| GpuSpan { ms, ..read }).unwrap_or_default()
+            }
+        }
+    }
 }
 
 impl OverTime {
     pub fn new(started: Instant) -> OverTime {
-        OverTime { started, until: Duration::ZERO, used: Usage::default(), rss_kb: 0, series: Series::default() }
+        OverTime {
+            started,
+            until: Duration::ZERO,
+            used: Usage::default(),
+            rss_kb: 0,
+            series: Series::default(),
+            gpus: Gpus::default(),
+        }
     }
 
     pub fn series(&self) -> &Series {
         &self.series
+    }
+
+    /// So busy are the GPUs of the step together, percent of one, and so much of their memory is used.
+    pub fn gpus_read(&mut self, busy_percent: u64, mem_mb: u64, now: Instant) {
+        let (busy_milli, kb) = (busy_percent.saturating_mul(10), mem_mb.saturating_mul(1024));
+        let read = GpuSpan { ms: 1, busy_milli, mem_max_kb: kb, mem_mean_kb: kb };
+        // The first reading comes when the step is a second old.
+        if self.gpus.last.is_none() && now.saturating_duration_since(self.started) <= FRESH {
+            self.series.gpus_were(read);
+        }
+        self.gpus.last = Some((now, read));
+        let since = self.gpus.since.get_or_insert_default();
+        since.count += 1;
+        since.busy_milli = since.busy_milli.saturating_add(busy_milli);
+        since.mem_kb = since.mem_kb.saturating_add(kb);
+        since.mem_max_kb = since.mem_max_kb.max(kb);
     }
 
     /// This is what the step has used so far, and the memory that it has now.
@@ -37,8 +97,10 @@ impl OverTime {
         let is_told_late = used.max_rss_kb > self.used.max_rss_kb.max(rss_kb);
         let is_unseen = is_told_late && !self.series.raise_peak(used.max_rss_kb);
         let peak = if is_unseen { used.max_rss_kb } else { rss_kb };
+        let length = ms(at).saturating_sub(ms(self.until));
         self.series.push(Span {
-            ms: ms(at).saturating_sub(ms(self.until)),
+            ms: length,
+            gpu: self.gpus.span(length, now),
             cpu_us: time(used).saturating_sub(time(&self.used)),
             mem_max_kb: peak,
             mem_mean_kb: rss_kb,
@@ -84,7 +146,7 @@ mod tests {
             mem_max_kb,
             mem_mean_kb,
             read,
-            written: 0,
+            ..Span::default()
         };
         let seen = [span(1000, 1, 100, 100, 10), span(1000, 2, 40, 40, 40), span(2000, 0, 900, 60, 0)];
         assert_eq!(over_time.series().spans(), seen);
@@ -92,6 +154,30 @@ mod tests {
         over_time.ended(&used(4, 950, 51), at(5));
         assert_eq!(over_time.series().spans()[3], span(1000, 1, 60, 60, 1), "the memory of the last look");
         assert_eq!(over_time.series().spans()[2].mem_max_kb, 950);
+    }
+
+    #[test]
+    fn readings_of_gpus_are_part_of_the_span_that_they_came_in_and_hold_until_the_next() {
+        let start = Instant::now();
+        let at = |secs: u64| start + Duration::from_secs(secs);
+        let mut over_time = OverTime::new(start);
+        let look = |over_time: &mut OverTime, secs| over_time.looked(&used(0, 1, 0), 1, at(secs));
+        look(&mut over_time, 1);
+        over_time.gpus_read(90, 2, at(2));
+        over_time.gpus_read(30, 1, at(3));
+        look(&mut over_time, 4);
+        look(&mut over_time, 10);
+        look(&mut over_time, 40);
+        let told: Vec<_> = over_time.series().spans().iter().map(|span| span.gpu).collect();
+        let gpu = |ms, busy_milli, mem_max_kb, mem_mean_kb| GpuSpan { ms, busy_milli, mem_max_kb, mem_mean_kb };
+        // Before the first reading it was as that tells; long after the last one nothing is known.
+        let known = [gpu(1000, 900, 2048, 2048), gpu(3000, 600, 2048, 1536), gpu(6000, 300, 1024, 1024)];
+        assert_eq!(told[..3], known);
+        assert_eq!(told[3], GpuSpan::default());
+        // An idle GPU is known to be idle.
+        over_time.gpus_read(0, 0, at(41));
+        look(&mut over_time, 42);
+        assert_eq!(over_time.series().spans()[4].gpu, gpu(2000, 0, 0, 0));
     }
 
     #[test]

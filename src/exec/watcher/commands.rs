@@ -54,6 +54,9 @@ impl Watcher {
                 let me = std::process::id() as i32;
                 proc::descendants(me).into_iter().for_each(|pid| affinity::follow(pid, &from, &to));
             }
+            StepCommand::Gpus { busy_percent, mem_mb } => {
+                self.over_time.gpus_read(busy_percent, mem_mb, Instant::now())
+            }
             StepCommand::Usage => {
                 let usage = self.look();
                 let over_time = self.over_time.series().clone();

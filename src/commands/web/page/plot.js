@@ -73,6 +73,11 @@ export function show(parent, plots) {
     const of = (text) => (text ? ` of ${text}` : "");
     row("CPUs", plots.cpus, Math.max(cpus, plots.all_cpus), `CPUs in use: ${mean(plots.cpus).toFixed(2)}${of(plots.all_cpus)}, at most ${cpus.toFixed(2)}`);
     row("Memory", plots.memory, Math.max(memory, plots.all_memory), `Memory: at most ${bytes(memory)}${of(plots.all_memory ? bytes(plots.all_memory) : 0)}`);
+    if (plots.gpus.length) {
+      const [gpus, used] = [most(plots.gpus), most(plots.gpu_memory)];
+      row("GPUs", plots.gpus, Math.max(gpus, plots.all_gpus), `GPUs in use: ${mean(plots.gpus).toFixed(2)}${of(plots.all_gpus)}, at most ${gpus.toFixed(2)}`);
+      row("GPU memory", plots.gpu_memory, used, `GPU memory: at most ${bytes(used)}`);
+    }
     for (const [name, values] of [["Read", plots.read], ["Written", plots.written]]) {
       if (most(values) >= 1 << 20) row(name, values, most(values), `${name}: at most ${bytes(most(values))} in a second`);
     }
