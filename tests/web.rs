@@ -416,6 +416,75 @@ fn jobs_are_held_released_requeued_and_cancelled() {
 }
 
 #[test]
+fn a_job_that_is_over_is_submitted_once_more() {
+    let slotd = Slotd::start();
+    let web = Web::start(&slotd);
+    let failed = slotd.wrap(&["-J", "again"], "exit 3");
+    slotd.wait_end(failed);
+    let retry = |job: u32| web.post("/api/act", &json!({ "action": "retry", "jobs": [job.to_string()] }));
+    let answer = retry(failed);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let told = answer.json()["told"].as_str().unwrap().to_owned();
+    let fresh: u32 = told.strip_prefix("Submitted batch job ").unwrap_or_else(|| panic!("{told}")).parse().unwrap();
+    assert_eq!((slotd.wait_end(fresh).exit(), slotd.sacct(fresh, "jobname")), ("3:0".to_owned(), "again".to_owned()));
+    let waits = slotd.submit(&["-H", "--wrap", "true"]);
+    let refused = retry(waits);
+    assert_eq!(refused.status, 422, "{refused:?}");
+    assert!(refused.text().contains("only what is over is submitted again"), "{refused:?}");
+}
+
+#[test]
+fn a_job_that_waits_is_edited_as_it_was_shown_or_not_at_all() {
+    let slotd = Slotd::start();
+    let web = Web::start(&slotd);
+    let job = slotd.script(&["-H", "-t", "10"], "#!/bin/sh\necho before\n");
+    let path = format!("/api/job/{job}/edit");
+    let shown = web.get(&path).json()["text"].as_str().unwrap().to_owned();
+    assert!(shown.contains("#SBATCH --time=00:10:00\n") && shown.ends_with("#!/bin/sh\necho before\n"), "{shown}");
+    let text = shown.replace("00:10:00", "00:20:00").replace("echo before", "echo after");
+    let change = |before: &str, text: &str| web.post(&path, &json!({ "before": before, "text": text }));
+    let wrong = change(&shown, &shown.replace("00:10:00", "soon"));
+    assert_eq!(wrong.status, 422, "{wrong:?}");
+    assert_eq!(slotd.show(job, "TimeLimit"), "00:10:00");
+    let done = change(&shown, &text);
+    assert_eq!((done.status, &done.json()["told"]), (200, &json!(format!("job {job} is changed"))), "{done:?}");
+    assert_eq!(slotd.show(job, "TimeLimit"), "00:20:00");
+    let late = change(&shown, &text.replace("00:20:00", "00:30:00"));
+    assert_eq!(late.status, 422, "{late:?}");
+    assert!(late.text().contains("has been changed meanwhile"), "{late:?}");
+    slotd.cmd("scontrol", &["release", &job.to_string()]).ok();
+    slotd.wait_end(job);
+    assert_eq!(slotd.output(job), "after\n");
+    assert_eq!(web.get(&path).status, 422, "it waits no more");
+    assert_eq!(web.get("/api/job/--help/edit").status, 400);
+    let line = format!("POST {path} HTTP/1.1");
+    let body = json!({ "before": "", "text": "" }).to_string();
+    let bare = [("Host", web.at.as_str()), ("Cookie", web.cookie.as_str())];
+    assert_eq!(web.ask(&line, &bare, &body).status, 403, "without the key");
+    let foreign = web.own().into_iter().chain([("Origin", "http://evil.example")]).collect::<Vec<_>>();
+    assert_eq!(web.ask(&line, &foreign, &body).status, 403);
+}
+
+#[test]
+fn why_a_job_waits_or_ended_is_told_as_slotd_why_tells_it() {
+    let slotd = Slotd::setup().set("SLOTD_CPUS", 2).start();
+    let web = Web::start(&slotd);
+    let runs = slotd.endless(&["-c", "2", "-t", "10"]);
+    let waits = slotd.submit(&["-c", "2", "--wrap", "true"]);
+    let why = |job: u32| web.get(&format!("/api/job/{job}")).json()["why"].clone();
+    let told = why(waits);
+    assert!(told["sentences"][0].as_str().unwrap().starts_with(&format!("Job {waits} (wrap) is PENDING")), "{told}");
+    let keeps = told["blockers"][0]["text"].as_str().unwrap_or_else(|| panic!("{told}"));
+    assert!(keeps.contains(&format!("job {runs}")), "{told}");
+    slotd.cancel(runs);
+    let failed = slotd.wrap(&[], "echo wrong >&2; exit 3");
+    slotd.wait_end(failed);
+    let told = why(failed);
+    assert!(told["sentences"].to_string().contains("FAILED"), "{told}");
+    assert_eq!(told["stderr"]["last_lines"], json!(["wrong"]), "{told}");
+}
+
+#[test]
 fn a_log_is_read_by_parts_and_followed() {
     let slotd = Slotd::start();
     let web = Web::start(&slotd);

@@ -179,13 +179,6 @@ impl Connection {
     }
 }
 
-impl Connection {
-    /// Its socket, and what has come in on it: for who waits for more than one thing.
-    pub fn into_parts(self) -> (UnixStream, Decoder) {
-        (self.socket, self.decoder)
-    }
-}
-
 impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

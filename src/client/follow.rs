@@ -66,6 +66,20 @@ impl Follower {
         Follower { pause, ..self }
     }
 
+    /// One that waits for the daemon, where there is none yet.
+    ///
+    /// # Errors
+    /// The place where it would be cannot be watched.
+    pub fn patient(paths: &Paths) -> Result<Follower, ClientError> {
+        let back = SocketWatch::new(paths)?;
+        let mut follower = Follower { paths: paths.clone(), conn: None, back, heard: VecDeque::new() };
+        follower.read()?;
+        if follower.conn.is_none() {
+            follower.heard.push_back(Heard::Away);
+        }
+        Ok(follower)
+    }
+
     /// What to wait for before [`Self::read`].
     pub fn fd(&self) -> BorrowedFd<'_> {
         match &self.conn {

@@ -271,7 +271,7 @@ pub fn run(args: &EditArgs) -> Done {
         _ => return Err(CliError::error(2, "one job is edited at a time: 12, or 12_3 for an array task")),
     };
     let view = waiting(&named)?;
-    let origin = Origin { env: Vec::new(), ..origin() };
+    let origin = bare_origin();
     let script = script_of(&view)?;
     let shown = text(&named, &view, script.as_deref(), &origin);
     let before = understood(&shown, &view, &origin)?;
@@ -293,6 +293,34 @@ pub fn run(args: &EditArgs) -> Done {
             Err(error) => return Err(draft.kept(error)),
         }
     }
+}
+
+/// What is edited of a job that waits: its options and its script.
+///
+/// # Errors
+/// It is not there, or does not wait.
+pub fn editable(named: &JobRef) -> Result<String, CliError> {
+    let view = waiting(named)?;
+    Ok(text(named, &view, script_of(&view)?.as_deref(), &bare_origin()))
+}
+
+/// Makes a job that waits what a text says that was made of `before`. What there is to tell of it.
+///
+/// # Errors
+/// As [`editable`], it is not as it was shown any more, or what the text says cannot be done: nothing is changed.
+pub fn change(named: &JobRef, before: &str, text_now: &str) -> Result<String, CliError> {
+    let (view, origin) = (waiting(named)?, bare_origin());
+    let shown = text(named, &view, script_of(&view)?.as_deref(), &origin);
+    if shown != before {
+        let why = format!("job {named} has been changed meanwhile: nothing was done");
+        return Err(CliError::error(1, why).hint("open it again"));
+    }
+    carry_out(text_now, named, &view, &understood(&shown, &view, &origin)?, &origin)
+}
+
+/// Where a text is read: variables of the environment say nothing in it.
+fn bare_origin() -> Origin {
+    Origin { env: Vec::new(), ..origin() }
 }
 
 /// The job, if it waits.

@@ -15,7 +15,7 @@ use crate::render::why::{self, Names, Tail};
 use crate::render::{Ctx, json};
 use crate::spec;
 use crate::sys::user;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;
 
@@ -46,7 +46,7 @@ pub fn run(args: &WhyArgs) -> Done {
     let ctx = ctx(&origin, now);
     let names = Names { signal: &signal_text, user: &user::user_name };
     if args.json {
-        let told: Vec<_> = views.iter().map(|view| why::json(view, tail_of(view).as_ref(), &ctx, &names)).collect();
+        let told: Vec<_> = views.iter().map(|view| told(view, &ctx)).collect();
         print(&json::text(&json!({ "jobs": told })))?;
     } else {
         let told: Vec<String> = alike(&views).iter().map(|group| tell(group, &ctx, &names)).collect();
@@ -57,6 +57,12 @@ pub fn run(args: &WhyArgs) -> Done {
         Some(unknown) => Err(CliError::error(1, format!("there is no job {unknown}")).hint("`sacct` lists all jobs")),
         None => Ok(0),
     }
+}
+
+/// What there is to be told of a job, as data.
+pub fn told(view: &JobView, ctx: &Ctx) -> Value {
+    let names = Names { signal: &signal_text, user: &user::user_name };
+    why::json(view, tail_of(view).as_ref(), ctx, &names)
 }
 
 /// The jobs that the words of a command line name.

@@ -29,10 +29,13 @@ class Lab:
             (work / name).mkdir()
         for name in COMMANDS:
             (work / "bin" / name).symlink_to(slotd)
+        gpu = work / "bin" / "nvidia-smi"
+        gpu.write_text("#!/bin/sh\ncase \"$*\" in *compute-apps*|*-L*) ;; *) echo 0, NVIDIA H200, GPU-0, 40000, 30000, 60, Disabled;; esac\n")
+        gpu.chmod(0o755)
         steering = re.compile(r"^(SLOTD|SLURM|SBATCH|SQUEUE|SACCT|SINFO)_")
         self.env = {name: value for name, value in os.environ.items() if not steering.match(name)}
         self.env.update(
-            SLOTD_ROOT=str(work / "root"), SLOTD_CPUS="2", SLOTD_MEMORY_MB="4000", SLOTD_GPU_COUNT="0",
+            SLOTD_ROOT=str(work / "root"), SLOTD_CPUS="2", SLOTD_MEMORY_MB="4000",
             SLOTD_KILL_WAIT="1", HOME=str(work / "home"), PATH=f"{work / 'bin'}:/usr/bin:/bin")
         self.started = [self.start("daemon", stderr=open(work / "daemon.log", "w"))]
         while subprocess.run(["sinfo"], env=self.env, capture_output=True).returncode:
@@ -190,6 +193,64 @@ def a_job_plots_what_it_used(lab, page):
     expect(memory).to_be_visible()
 
 
+def gpus_of_a_job_and_of_the_host_are_plotted(lab, page):
+    job = lab.submit("-G", "1", "--wrap", "until [ -e computed ]; do sleep 0.1; done")
+    page.goto(page.url.split("#")[0] + f"#/job/{job}")
+    gpus = page.locator("#job [data-plot=GPUs]")
+    expect(gpus).to_contain_text("GPUs in use: 0.")
+    expect(gpus.locator("path")).to_have_attribute("d", re.compile(r"v-[1-9]"))
+    expect(page.locator("#job [data-plot='GPU memory']")).to_contain_text("GPU memory: at most ")
+    go(page, "Queue")
+    page.get_by_text("What the host used in the last hour").click()
+    for name in ("CPUs", "Memory", "GPU 0"):
+        chart = page.locator(f"#host-use [data-plot='{name}']")
+        expect(chart.locator("path")).to_have_attribute("d", re.compile(r"v-[1-9]"))
+    expect(page.locator("#host-use [data-plot='GPU 0']")).to_contain_text("GPU 0: 60% busy")
+    go(page, "Timeline")
+    expect(page.locator("#timeline-use [data-plot=CPUs]")).to_contain_text("CPUs in use: ")
+    (lab.work / "computed").touch()
+    go(page, "Queue")
+    expect(row(page, "ended", job)).to_contain_text("COMPLETED")
+
+
+def what_failed_is_submitted_once_more(lab, page):
+    job = lab.submit("-J", "unlucky", "--wrap", "exit 3")
+    row(page, "ended", job).get_by_role("button", name="retry").click()
+    confirm(page, f"Submit once more: job {job} (unlucky)?")
+    expect(page.locator("#said")).to_contain_text("retry: done")
+    page.locator("#said a").click()
+    expect(page.locator("#job-title")).to_contain_text("unlucky")
+    expect(page.locator("#job dl")).to_contain_text("FAILED")
+    assert page.locator("#job-title").text_content() != f"Job {job} unlucky"
+    expect(page.get_by_role("list", name="Why")).to_contain_text("FAILED")
+
+
+def a_job_that_waits_says_why_and_is_edited(lab, page):
+    job = lab.submit("-H", "-t", "10", "-J", "draft", "--wrap", "true")
+    page.goto(page.url.split("#")[0] + f"#/job/{job}")
+    why = page.get_by_role("list", name="Why")
+    expect(why).to_contain_text(f"Job {job} (draft) is PENDING")
+    expect(why).to_contain_text("To change that: ")
+    page.get_by_role("button", name="Edit options and script").click()
+    text = page.get_by_label("Options and script", exact=True)
+    shown = text.input_value()
+    assert "#SBATCH --time=00:10:00" in shown, shown
+    text.fill(shown.replace("00:10:00", "soon"))
+    page.get_by_role("button", name="Change the job").click()
+    confirm(page, f"Change job {job}?")
+    expect(page.get_by_role("alert")).to_contain_text("soon")
+    text.fill(shown.replace("00:10:00", "00:20:00"))
+    page.get_by_role("button", name="Change the job").click()
+    confirm(page, f"Change job {job}?")
+    expect(page.locator("#said")).to_contain_text(f"job {job} is changed")
+    expect(page.locator("#job dl")).to_contain_text("20:00")
+    expect(text).to_be_hidden()
+    page.get_by_role("group", name="Actions").get_by_role("button", name="cancel").click()
+    confirm(page, f"Cancel job {job}")
+    expect(page.locator("#job dl")).to_contain_text("CANCELLED")
+    expect(page.get_by_role("button", name="Edit options and script")).to_be_hidden()
+
+
 def history_is_searched(lab, page):
     go(page, "History")
     form = page.locator("form#search")
@@ -296,6 +357,9 @@ LOOKS = (
     a_job_is_submitted_by_the_form,
     a_log_is_followed_from_its_end,
     a_job_plots_what_it_used,
+    gpus_of_a_job_and_of_the_host_are_plotted,
+    what_failed_is_submitted_once_more,
+    a_job_that_waits_says_why_and_is_edited,
     history_is_searched,
     the_timeline_shows_who_ran_and_what_is_planned,
     the_keyboard_is_enough,

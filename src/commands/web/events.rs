@@ -1,19 +1,16 @@
 //! Server-sent events: what has changed in the queue, as the daemon tells it, and how long the outputs of the job are that
 //! the page shows.
 //!
-//! Each stream has a connection to the daemon of its own and asks for the next news when the browser has taken the last: one
+//! Each stream has a connection to the daemon of its own and reads the next news when the browser has taken the last: one
 //! that does not read holds nobody up, and what it misses is told together. Nothing here wakes up while nothing happens.
 
 use super::job::named;
 use super::logs::{Stream, path_of};
 use super::{Refused, waiting};
-use crate::client::connection::{Connection, SocketWatch};
+use crate::client::follow::{Follower, Heard};
 use crate::commands::paths;
 use crate::model::JobRef;
 use crate::model::changed::Changed;
-use crate::protocol::answer::Answer;
-use crate::protocol::frame::{Decoder, Frame};
-use crate::protocol::request::Request;
 use crate::sys::paths::Paths;
 use actix_web::body::{BodySize, MessageBody};
 use actix_web::http::header;
@@ -31,8 +28,6 @@ use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
@@ -126,97 +121,35 @@ async fn send(out: &mpsc::Sender<Bytes>, event: &Event<'_>) -> io::Result<()> {
 
 /// Tells news, over restarts of the daemon, until the browser is gone.
 async fn feed(paths: &Paths, mut growth: Option<Growth>, out: &mpsc::Sender<Bytes>) -> io::Result<()> {
-    let back = SocketWatch::new(paths)?;
-    let ready = registered(back.as_fd().try_clone_to_owned()?)?;
-    let mut is_told = false;
+    let mut follower = Follower::patient(paths).map_err(io::Error::other)?;
+    let mut is_up = None;
     loop {
-        let Ok(mut news) = News::open(paths) else {
-            if !is_told {
-                send(out, &Event::Daemon { up: false }).await?;
-                is_told = true;
+        while let Some(heard) = follower.next() {
+            let up = !matches!(heard, Heard::Away);
+            if is_up.replace(up) != Some(up) {
+                send(out, &Event::Daemon { up }).await?;
             }
-            ready.readable().await?.clear_ready();
-            back.clear();
-            continue;
-        };
-        send(out, &Event::Daemon { up: true }).await?;
-        let why = tell(&mut news, &mut growth, out).await;
-        if why.kind() == io::ErrorKind::BrokenPipe {
-            return Ok(());
+            if let Heard::Changed(changed) = heard {
+                send(out, &Event::Changed(&changed)).await?;
+            }
         }
-        send(out, &Event::Daemon { up: false }).await?;
-        is_told = true;
-    }
-}
-
-/// Why no more can be told: [`io::ErrorKind::BrokenPipe`] where the browser is gone, else the daemon is.
-async fn tell(news: &mut News, growth: &mut Option<Growth>, out: &mpsc::Sender<Bytes>) -> io::Error {
-    loop {
+        // Another one after each restart of the daemon.
+        let ready = registered(follower.fd().try_clone_to_owned()?)?;
         let sizes = async {
             match growth.as_mut() {
                 Some(growth) => growth.next().await,
                 None => std::future::pending().await,
             }
         };
-        let told = tokio::select! {
-            changed = news.next() => match changed {
-                Ok(changed) => send(out, &Event::Changed(&changed)).await,
-                Err(_) => return io::ErrorKind::ConnectionReset.into(),
-            },
+        tokio::select! {
+            is_ready = ready.readable() => {
+                is_ready?.retain_ready();
+                follower.read().map_err(io::Error::other)?;
+            }
             sizes = sizes => match sizes {
-                Ok([out_size, err_size]) => send(out, &Event::Sizes { out: out_size, err: err_size }).await,
-                Err(_) => {
-                    *growth = None;
-                    Ok(())
-                }
+                Ok([out_size, err_size]) => send(out, &Event::Sizes { out: out_size, err: err_size }).await?,
+                Err(_) => growth = None,
             },
-        };
-        if let Err(gone) = told {
-            return gone;
-        }
-    }
-}
-
-/// A connection on which the daemon is asked what has changed.
-struct News {
-    socket: UnixStream,
-    decoder: Decoder,
-    /// The question that has no answer yet was made.
-    is_asked: bool,
-    /// What of it was not sent.
-    unsent: Vec<u8>,
-}
-
-impl News {
-    fn open(paths: &Paths) -> io::Result<News> {
-        let (socket, decoder) = Connection::open(paths).map_err(io::Error::other)?.into_parts();
-        socket.set_nonblocking(true)?;
-        Ok(News { socket: UnixStream::from_std(socket)?, decoder, is_asked: false, unsent: Vec::new() })
-    }
-
-    /// What has changed since the last time. It may be given up at any place and called again.
-    async fn next(&mut self) -> io::Result<Changed> {
-        if !self.is_asked {
-            self.unsent = Frame::encode(&Request::Watch, &[])?;
-            self.is_asked = true;
-        }
-        while !self.unsent.is_empty() {
-            let sent = self.socket.write(&self.unsent).await?;
-            self.unsent.drain(..sent);
-        }
-        loop {
-            if let Some(frame) = self.decoder.next_frame()? {
-                self.is_asked = false;
-                return match frame.message()? {
-                    Answer::Changed(changed) => Ok(changed),
-                    _ => Err(io::ErrorKind::InvalidData.into()),
-                };
-            }
-            let mut chunk = [0; 4096];
-            match self.socket.read(&mut chunk).await? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                n => self.decoder.push(&chunk[..n]),
-            }
         }
     }
 }

@@ -1,7 +1,9 @@
 //! What the page changes. All of it is done by the commands of this binary, so that it means what it means in a shell.
 
-use super::Refused;
 use super::job::named;
+use super::{Refused, waiting};
+use crate::args::error::CliError;
+use crate::commands::edit;
 use actix_web::http::StatusCode;
 use actix_web::{HttpResponse, web};
 use serde::Deserialize;
@@ -17,7 +19,7 @@ const SELF: &str = "/proc/self/exe";
 const MOST_JOBS: usize = 10_000;
 
 /// What can be done to a job, and the command that does it.
-const ACTIONS: [(&str, &[&str]); 7] = [
+const ACTIONS: [(&str, &[&str]); 8] = [
     ("cancel", &["scancel"]),
     ("hold", &["scontrol", "hold"]),
     ("release", &["scontrol", "release"]),
@@ -25,6 +27,7 @@ const ACTIONS: [(&str, &[&str]); 7] = [
     ("requeue", &["scontrol", "requeue"]),
     ("suspend", &["scontrol", "suspend"]),
     ("resume", &["scontrol", "resume"]),
+    ("retry", &["retry"]),
 ];
 
 #[derive(Debug, Deserialize)]
@@ -49,8 +52,34 @@ pub async fn act(asked: web::Json<Act>) -> Result<HttpResponse, Refused> {
         ["scontrol", ..] => command.arg(jobs.join(",")),
         _ => command.args(jobs),
     };
-    done(run(command, b"").await?)?;
-    Ok(HttpResponse::Ok().json(json!({ "done": action })))
+    let told = done(run(command, b"").await?)?;
+    Ok(HttpResponse::Ok().json(json!({ "done": action, "told": told.trim() })))
+}
+
+/// What `slotd edit` shows of a job that waits.
+pub async fn editable(name: web::Path<String>) -> Result<HttpResponse, Refused> {
+    let job = named(&name)?;
+    let text = waiting(move || edit::editable(&job).map_err(unprocessable)).await?;
+    Ok(HttpResponse::Ok().json(json!({ "text": text })))
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Edited {
+    /// What was shown, and what became of it.
+    before: String,
+    text: String,
+}
+
+pub async fn edit(name: web::Path<String>, edited: web::Json<Edited>) -> Result<HttpResponse, Refused> {
+    let job = named(&name)?;
+    let Edited { before, text } = edited.into_inner();
+    let told = waiting(move || edit::change(&job, &before, &text).map_err(unprocessable)).await?;
+    Ok(HttpResponse::Ok().json(json!({ "told": told.trim() })))
+}
+
+/// Why a job cannot be edited, or not so, in the words of `slotd edit`.
+fn unprocessable(error: CliError) -> Refused {
+    Refused { status: StatusCode::UNPROCESSABLE_ENTITY, ..error.into() }
 }
 
 #[derive(Debug, Deserialize)]
@@ -101,12 +130,13 @@ fn done(output: Output) -> Result<String, Refused> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::COMMANDS;
+    use crate::commands::slotd;
 
     #[test]
     fn every_action_is_a_command_of_this_binary() {
+        let all = slotd::definition();
         for (action, words) in ACTIONS {
-            assert!(COMMANDS.iter().any(|entry| Some(&entry.name()) == words.first()), "{action}");
+            assert!(all.find_subcommand(words[0]).is_some(), "{action}");
         }
     }
 }

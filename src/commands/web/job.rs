@@ -4,7 +4,7 @@ use super::queue::usage_of;
 use super::rows::{Row, Used, millis};
 use super::{Refused, waiting};
 use crate::commands::output::ctx;
-use crate::commands::{ask, origin, unexpected};
+use crate::commands::{ask, origin, unexpected, why};
 use crate::model::query::JobQuery;
 use crate::model::request::JobKind;
 use crate::model::view::{JobList, JobView};
@@ -16,6 +16,7 @@ use crate::spec;
 use actix_web::http::header;
 use actix_web::{HttpResponse, web};
 use serde::Serialize;
+use serde_json::Value;
 
 /// Tasks of an array that are sent.
 const MOST_TASKS: usize = 5000;
@@ -29,6 +30,8 @@ struct Details {
     job: Row,
     /// The same as `scontrol show job` tells.
     text: String,
+    /// As `slotd why` tells it.
+    why: Value,
     std_out: String,
     std_err: String,
     is_batch: bool,
@@ -71,7 +74,7 @@ pub fn named(text: &str) -> Result<JobRef, Refused> {
 
 /// The records of a job, from the queue or from the accounting.
 pub fn records(job: &JobRef) -> Result<JobList, Refused> {
-    let query = JobQuery { expected_starts: true, ..JobQuery::of(vec![job.clone()]) };
+    let query = JobQuery { expected_starts: true, blockers: true, ..JobQuery::of(vec![job.clone()]) };
     let mut list = asked(Request::Jobs(query.clone()))?;
     if list.jobs.is_empty() {
         list = asked(Request::Accounting(query))?;
@@ -107,6 +110,7 @@ fn look(job: &JobRef) -> Result<Details, Refused> {
     let view = record(&list)?;
     let mut ctx = ctx(&origin, list.now);
     let text = show::jobs(std::slice::from_ref(view), false, true, &ctx);
+    let why = why::told(view, &ctx);
     ctx.bitstr_len.get_or_insert(24);
     let usage = match view.run.state.is_terminal() {
         true => Some(seff::recorded_usage(view)),
@@ -117,6 +121,7 @@ fn look(job: &JobRef) -> Result<Details, Refused> {
         now: millis(list.now),
         job: Row::of(view, usage.as_ref(), &ctx),
         text,
+        why,
         std_out: view.std_out.clone(),
         std_err: view.std_err.clone(),
         is_batch: view.request.kind == JobKind::Batch,

@@ -120,6 +120,8 @@ fn routes(app: &mut web::ServiceConfig) {
         .route("/api/series", web::get().to(series::of_host))
         .route("/api/job/{job}/series", web::get().to(series::job))
         .route("/api/job/{job}/script", web::get().to(job::script))
+        .route("/api/job/{job}/edit", web::get().to(hands::editable))
+        .route("/api/job/{job}/edit", web::post().to(hands::edit))
         .route("/api/job/{job}/log/{stream}", web::get().to(logs::part))
         .route("/api/act", web::post().to(hands::act))
         .route("/api/submit", web::post().to(hands::submit))

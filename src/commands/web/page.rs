@@ -15,11 +15,12 @@ const PAGE: &str = include_str!("page/index.html");
 /// Where the key stands in the page that the token opens.
 const KEY_PLACE: &str = "<meta name=\"key\" content=\"\">";
 
-const FILES: [(&str, &str, &str); 12] = [
+const FILES: [(&str, &str, &str); 13] = [
     ("app.css", CSS, include_str!("page/app.css")),
     ("app.js", SCRIPT, include_str!("page/app.js")),
     ("ask.js", SCRIPT, include_str!("page/ask.js")),
     ("dom.js", SCRIPT, include_str!("page/dom.js")),
+    ("edit.js", SCRIPT, include_str!("page/edit.js")),
     ("history.js", SCRIPT, include_str!("page/history.js")),
     ("host.js", SCRIPT, include_str!("page/host.js")),
     ("job.js", SCRIPT, include_str!("page/job.js")),

@@ -1,6 +1,6 @@
 // Asking the server, and being told by it.
 
-import { by, say } from "./dom.js";
+import { by, el, say } from "./dom.js";
 
 const KEY = "slotd-key";
 
@@ -92,7 +92,7 @@ const QUESTIONS = {
   requeue: "Stop and queue again:",
   suspend: "Suspend",
   resume: "Resume",
-  retry: "Submit again what failed of",
+  retry: "Submit once more:",
 };
 
 // A button for each thing that can be done to a job in its state.
@@ -102,10 +102,14 @@ export const ACTIONS = {
   SUSPENDED: () => ["resume", "cancel"],
   COMPLETING: () => [],
 };
+for (const state of ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL"]) ACTIONS[state] = () => ["retry"];
 
 export async function act(action, row) {
   const what = row.name ? `job ${row.label} (${row.name})` : `job ${row.label}`;
   if (!(await confirmed(`${QUESTIONS[action]} ${what}?`))) return;
   const done = await attempt(() => post("/api/act", { action, jobs: [row.target] }));
-  if (done) told(`${action}: done for job ${row.label}`);
+  if (!done) return;
+  told(`${action}: done for job ${row.label}`);
+  const [, fresh] = /^Submitted batch job (\d+)$/m.exec(done.told ?? "") ?? [];
+  if (fresh) by("said").append(", ", el("a", { href: `#/job/${fresh}` }, `job ${fresh}`));
 }

@@ -2,6 +2,7 @@
 
 import { attempt, get, renew, text } from "./ask.js";
 import { by, duration, el, keyed, link, memory, moment, say, size } from "./dom.js";
+import { Edit } from "./edit.js";
 import { Log } from "./log.js";
 import * as plot from "./plot.js";
 import { buttons } from "./queue.js";
@@ -21,7 +22,6 @@ function facts(details) {
   const share = used && row.elapsed_ms > 0 ? ` (${Math.round((used.cpu_secs * 100000) / (row.elapsed_ms * row.cpus))} % of its CPUs)` : "";
   return [
     ["State", row.state + (row.reason === "None" ? "" : `, ${row.reason}`)],
-    ["Why", row.why === row.reason ? "" : row.why],
     ["Name", row.name],
     ["User", row.user],
     ["Partition", row.partition],
@@ -44,9 +44,20 @@ function facts(details) {
   ].filter(([, value]) => value !== "");
 }
 
+// What slotd why tells: of a job that waits, what keeps it, and what would change that.
+function reasons(why) {
+  const lines = why.sentences.map((text, at) => ({ key: `says ${at}`, text }));
+  why.blockers.forEach((one, at) => {
+    lines.push({ key: `keeps ${at}`, text: `${one.reason}: ${one.text}` });
+    if (one.remedy) lines.push({ key: `change ${at}`, text: `To change that: ${one.remedy}` });
+  });
+  for (const [at, text] of (why.stderr?.last_lines ?? []).entries()) lines.push({ key: `error ${at}`, text: `standard error: ${text}` });
+  return lines;
+}
+
 // What stays while the job changes: outputs and script are not made anew.
 function frame(details) {
-  const parts = { facts: el("dl"), actions: el("p", { class: "buttons", "aria-label": "Actions", role: "group" }), steps: el("div"), tasks: el("div"), plots: el("div", { class: "plots", role: "group", "aria-label": "Use over time" }) };
+  const parts = { why: el("ul", { class: "why", "aria-label": "Why" }), facts: el("dl"), actions: el("p", { class: "buttons", "aria-label": "Actions", role: "group" }), steps: el("div"), tasks: el("div"), plots: el("div", { class: "plots", role: "group", "aria-label": "Use over time" }) };
   parts.all = el("pre", { tabindex: "0", role: "region", "aria-label": "All fields" });
   const script = el("pre", { class: "log", tabindex: "0", role: "region", "aria-label": "Script" });
   const name = shown;
@@ -55,9 +66,12 @@ function frame(details) {
   };
   logs = { out: new Log(name, "out", "Output") };
   if (details.std_err !== details.std_out) logs.err = new Log(name, "err", "Errors");
+  parts.edit = new Edit(name);
   by("job").replaceChildren(
+    parts.why,
     parts.facts,
     parts.actions,
+    parts.edit.element,
     parts.plots,
     el("div", { class: "outputs" }, ...(details.std_out ? Object.values(logs).map((log) => log.element) : [])),
     parts.tasks,
@@ -81,7 +95,9 @@ function fill(details) {
   keyed(parts.facts, facts(details), ([name]) => name,
     ([name]) => el("div", {}, el("dt", {}, name), el("dd")),
     (pair, [, value]) => say(pair.lastChild, value));
+  keyed(parts.why, reasons(details.why), (line) => line.key, () => el("li"), (li, line) => say(li, line.text));
   buttons(parts.actions, details.job);
+  parts.edit.show(details.job.state === "PENDING");
   list(parts.steps, "Steps", details.steps, (li, step) =>
     say(li, `${step.id} ${step.name}: ${step.state}${step.end ? `, exit ${step.exit}, ${duration(step.end - step.start)}` : ""}`));
   list(parts.tasks, "Tasks", details.tasks, (li, row) => {

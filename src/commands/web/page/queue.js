@@ -15,8 +15,8 @@ const COLUMNS = {
 };
 COLUMNS.history = [["User", (row) => row.user], ...COLUMNS.ended, ["Used", used]];
 
-// What is over is left alone.
-const can = (kind) => kind === "running" || kind === "waiting";
+// What is found in the history is left alone.
+const can = (kind) => kind !== "history";
 
 const open = new Set();
 
@@ -86,7 +86,7 @@ function grouped(rows, arrays) {
       items.push(row);
     } else if (!seen.has(row.array)) {
       seen.add(row.array);
-      items.push({ group: row.array, first: row, progress, count: counts.get(row.array) });
+      items.push({ group: row.array, first: row, progress, count: counts.get(row.array), failed: rows.some((other) => other.array === row.array && other.end && other.state !== "COMPLETED") });
       if (open.has(row.array)) items.push(...rows.filter((other) => other.array === row.array).map((other) => ({ ...other, inside: true })));
     }
   }
@@ -117,7 +117,9 @@ function updateGroup(tr, item) {
   say(tr.text, progress
     ? `${done} of ${progress.total} done, ${progress.running} running, ${progress.waiting} waiting`
     : `${item.count} tasks ended`);
-  if (progress) buttons(tr.buttons, { ...item.first, label: String(item.group), target: String(item.group), state: "PENDING", reason: item.first.reason });
+  const last = { ...item.first, label: String(item.group), target: String(item.group) };
+  if (!progress && item.failed) buttons(tr.buttons, { ...last, state: "FAILED" });
+  else if (progress) buttons(tr.buttons, { ...item.first, label: String(item.group), target: String(item.group), state: "PENDING", reason: item.first.reason });
   else tr.buttons.replaceChildren();
 }
 
