@@ -271,14 +271,19 @@ fn series(slotd: &Slotd, job: u32) -> Vec<Value> {
     told["steps"][0]["spans"].as_array().unwrap().clone()
 }
 
+#[track_caller]
+fn wait_use(slotd: &Slotd, job: u32) {
+    let used = || slotd.cmd("sstat", &["-a", "-P", "-n", "-o", "TRESUsageInMax", "-j", &job.to_string()]).ok().stdout;
+    slotd.wait("the use", || used().contains("gres/gpumem=8000M,gres/gpuutil=90,").then_some(()));
+}
+
 #[test]
 fn what_a_job_uses_of_its_gpus_is_kept() {
     let mut slotd = host(Setup::default(), "0, NVIDIA H200, GPU-0, 40000, 32000, 90, Disabled\n");
     let job = slotd.begun(&["-G1"], "go", "true");
     let pid = pid_of(&slotd, job);
     tell(&slotd, "apps", &format!("{pid}, GPU-0, 8000\n"));
-    let used = || slotd.cmd("sstat", &["-a", "-P", "-n", "-o", "TRESUsageInMax", "-j", &job.to_string()]).ok().stdout;
-    slotd.wait("the use", || used().contains("gres/gpumem=8000M,gres/gpuutil=90,").then_some(()));
+    wait_use(&slotd, job);
     let is_it = |span: &Value| span["gpus"]["busy_percent"] == 90.0 && span["gpus"]["mem_max"] == 8000u64 << 20;
     slotd.wait("the use over time", || series(&slotd, job).last().is_some_and(is_it).then_some(()));
     assert!(
@@ -289,6 +294,7 @@ fn what_a_job_uses_of_its_gpus_is_kept() {
     // Who watches the step keeps it.
     slotd.kill9();
     slotd.start_daemon();
+    wait_use(&slotd, job);
     slotd.open("go");
     slotd.wait_state(job, "COMPLETED");
     assert!(series(&slotd, job).iter().any(is_it), "{:?}", series(&slotd, job));

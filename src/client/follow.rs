@@ -45,18 +45,22 @@ impl Follower {
     /// The daemon cannot be asked.
     pub fn new(paths: &Paths) -> Result<Follower, ClientError> {
         let back = SocketWatch::new(paths)?;
-        let mut follower = Follower {
+        let mut follower = Follower { conn: Some(Connection::open(paths)?), ..Follower::away(paths, back) };
+        follower.go_on();
+        Ok(follower)
+    }
+
+    fn away(paths: &Paths, back: SocketWatch) -> Follower {
+        Follower {
             paths: paths.clone(),
-            conn: Some(Connection::open(paths)?),
+            conn: None,
             back,
             heard: VecDeque::new(),
             pause: Duration::ZERO,
             told: None,
             is_asked: false,
             has_question: false,
-        };
-        follower.go_on();
-        Ok(follower)
+        }
     }
 
     /// One that hears of changes no more often than this, of all that were meanwhile together. [`Self::rest`] and
@@ -72,7 +76,7 @@ impl Follower {
     /// The place where it would be cannot be watched.
     pub fn patient(paths: &Paths) -> Result<Follower, ClientError> {
         let back = SocketWatch::new(paths)?;
-        let mut follower = Follower { paths: paths.clone(), conn: None, back, heard: VecDeque::new() };
+        let mut follower = Follower::away(paths, back);
         follower.read()?;
         if follower.conn.is_none() {
             follower.heard.push_back(Heard::Away);
