@@ -9,7 +9,7 @@ use crate::model::Timestamp;
 use crate::render::json;
 use crate::render::size::Units;
 use crate::render::text::printable;
-use crate::render::{Columns, Ctx, FormatError, TimeFormat};
+use crate::render::{Columns, Ctx, FormatError, Screen, TimeFormat};
 use crate::spec::suggest;
 use clap::Args;
 use serde_json::Value;
@@ -45,8 +45,19 @@ pub fn ctx(origin: &Origin, now: Timestamp) -> Ctx {
     }
     ctx.bitstr_len = origin.nonempty("SLURM_BITSTR_LEN").and_then(|n| n.parse().ok());
     ctx.columns = default_columns(origin);
-    ctx.is_terminal = io::stdout().is_terminal();
+    ctx.screen = screen(origin);
     ctx
+}
+
+/// The terminal on standard output. It has no colours with `NO_COLOR` (no-color.org), and where its kind is not known.
+fn screen(origin: &Origin) -> Option<Screen> {
+    let out = io::stdout();
+    if !out.is_terminal() {
+        return None;
+    }
+    let columns = terminal::window(out.as_fd()).map(|size| size.ws_col).filter(|columns| *columns > 0);
+    let knows_colours = origin.nonempty("TERM").is_some_and(|kind| kind != "dumb");
+    Some(Screen { columns, has_colours: knows_colours && origin.nonempty("NO_COLOR").is_none() })
 }
 
 /// `--units` and `--noconvert`.

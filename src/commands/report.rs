@@ -116,7 +116,7 @@ fn text(args: &ReportArgs, heading: &str, all: &[Use], origin: &Origin, ctx: &Ct
             all.len()
         ));
     }
-    if args.plot || ctx.is_terminal {
+    if args.plot || ctx.is_terminal() {
         let bars: Vec<plot::Part> = shown.iter().map(part).collect();
         text.push_str(&format!(
             "\nCPU-hours, used and had\n{}",

@@ -111,7 +111,7 @@ fn carry_out(args: &Seff, origin: &Origin) -> Done {
             text.push_str(&seff::debug(view, &usage, &ctx));
         }
         text.push_str(&seff::print(view, &usage, &ctx));
-        if args.plot || (ctx.is_terminal && list.jobs.len() == 1) {
+        if args.plot || (ctx.is_terminal() && list.jobs.len() == 1) {
             text.push_str(&plotted(view, origin, &ctx)?);
         }
     }

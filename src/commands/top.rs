@@ -56,8 +56,7 @@ pub fn run(_: &TopArgs) -> Done {
     let terminal = Terminal::enter().map_err(Ended::Terminal)?;
     let size = terminal.size().map_err(Ended::Terminal)?;
     let origin = origin();
-    let mut ctx = output::ctx(&origin, now());
-    ctx.is_terminal = true;
+    let ctx = output::ctx(&origin, now());
     let theme = Theme { colour: origin.nonempty("NO_COLOR").is_none(), ascii: !output::is_utf8(&origin) };
     let top = Top {
         screen: Screen::new(ctx, theme, Words { signal: signal_text, user: user_name }, size),

@@ -40,8 +40,16 @@ pub struct Ctx {
     pub bitstr_len: Option<usize>,
     /// Which default columns.
     pub columns: Columns,
-    /// The text goes to a terminal: control characters in names are written in octal.
-    pub is_terminal: bool,
+    /// The terminal that the text goes to, if it goes to one: control characters in names are written in octal then.
+    pub screen: Option<Screen>,
+}
+
+/// What a terminal can show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Screen {
+    /// Characters in a line; `None` where it does not tell.
+    pub columns: Option<u16>,
+    pub has_colours: bool,
 }
 
 impl Ctx {
@@ -56,7 +64,17 @@ impl Ctx {
             units: Units::Exact,
             bitstr_len: None,
             columns: Columns::Own,
-            is_terminal: false,
+            screen: None,
         }
+    }
+
+    /// Whether the text goes to a terminal.
+    pub fn is_terminal(&self) -> bool {
+        self.screen.is_some()
+    }
+
+    /// Whether it goes to one that shows colours.
+    pub fn has_colours(&self) -> bool {
+        self.screen.is_some_and(|screen| screen.has_colours)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::render::Ctx;
 use crate::render::job_texts::TextOf;
+use crate::render::tone::Tone;
 use crate::render::value::Value;
 use std::fmt;
 
@@ -93,6 +94,10 @@ pub struct Field<T: Table> {
     pub need: Need,
     /// Whether `--helpformat` lists it: not, where it comes from a release of Slurm later than the one that is followed.
     pub is_listed: bool,
+    /// Whether its text is cut before that of others, where a table is wider than the terminal.
+    pub yields: bool,
+    /// The tone of a cell with this text.
+    tone: fn(&str) -> Tone,
     source: Source<T>,
 }
 
@@ -133,7 +138,7 @@ impl<T: Table> Field<T> {
 
     /// The same of a text that is kept with the job.
     pub const fn text(names: &'static [&'static str], header: &'static str, text: TextOf) -> Self {
-        Self::from(names, header, Source::Text(text))
+        Self::from(names, header, Source::Text(text)).yielding()
     }
 
     const fn from(names: &'static [&'static str], header: &'static str, source: Source<T>) -> Self {
@@ -146,6 +151,8 @@ impl<T: Table> Field<T> {
             cut: Cut::Always,
             need: Need::Nothing,
             is_listed: true,
+            yields: false,
+            tone: |_| Tone::Plain,
             source,
         }
     }
@@ -191,6 +198,25 @@ impl<T: Table> Field<T> {
     pub const fn unlisted(mut self) -> Self {
         self.is_listed = false;
         self
+    }
+
+    /// Its text is cut before that of others, where a table is wider than the terminal.
+    #[must_use]
+    pub const fn yielding(mut self) -> Self {
+        self.yields = true;
+        self
+    }
+
+    /// Its cells have the tone of what they say.
+    #[must_use]
+    pub const fn toned(mut self, tone: fn(&str) -> Tone) -> Self {
+        self.tone = tone;
+        self
+    }
+
+    /// The tone of a cell with this text.
+    pub fn tone(&self, cell: &str) -> Tone {
+        (self.tone)(cell)
     }
 
     /// Its cell in this row.

@@ -2,9 +2,14 @@
 //!
 //! The grammar and its quirks are Slurm's. Which fields exist is the business of each command's [`Table`].
 
+mod printer;
+
+pub use printer::Printer;
+
+use crate::render::Ctx;
 use crate::render::field::{Cut, Field, FormatError, Need, Place, Table, by_code, by_name, by_own_name};
 use crate::render::text::{cut, pad, printable, width};
-use crate::render::{Ctx, time};
+use crate::render::tone::Tone;
 use std::borrow::Cow;
 use std::marker::PhantomData;
 
@@ -232,167 +237,20 @@ impl<T: Table> Layout<T> {
     }
 
     fn cells(&self, row: &T::Row<'_>, ctx: &Ctx) -> Vec<Cow<'static, str>> {
-        self.fields().map(|(_, field)| printable(field.value(row, ctx).text(ctx), ctx.is_terminal)).collect()
+        self.fields().map(|(_, field)| printable(field.value(row, ctx).text(ctx), ctx.is_terminal())).collect()
     }
 
-    fn line(&self, out: &mut String, cells: &[Cow<'_, str>], is_header: bool) {
+    fn line(&self, out: &mut String, cells: &[Cow<'_, str>], is_header: bool, has_colours: bool) {
         out.push_str(&self.lead);
         for ((column, field), cell) in self.fields().zip(cells) {
             let ends_in_plus = self.style == Style::Ruled && !is_header;
             let shown = fit(cell, column.width, field.cut, is_header, ends_in_plus);
-            pad(out, &shown, column.width, column.right);
+            let tone = if has_colours && !is_header { field.tone(cell) } else { Tone::Plain };
+            tone.paint(out, |out| pad(out, &shown, column.width, column.right));
             out.push_str(&column.after);
         }
         out.push('\n');
     }
-}
-
-/// A listing whose rows come some at a time.
-///
-/// A table with bars is as wide as its widest cells: it is kept as the text of its cells, and printed at the end. So are
-/// lines whose order is known at the end. All others are printed as they come.
-#[derive(Debug, Clone)]
-pub struct Printer<T: Table> {
-    layout: Layout<T>,
-    header: bool,
-    has_begun: bool,
-    /// The line before.
-    last: String,
-    /// Nothing is printed before the end.
-    keeps: bool,
-    /// Of what is kept: the text of all cells of a table with bars, or of all lines, and where each of these ends.
-    text: String,
-    ends: Vec<usize>,
-    /// Of a table with bars: of each column.
-    widths: Vec<usize>,
-}
-
-impl<T: Table> Printer<T> {
-    pub fn new(layout: Layout<T>, header: bool) -> Self {
-        let widths = vec![0; layout.columns.len()];
-        let (last, text, ends) = Default::default();
-        let keeps = layout.is_barred();
-        Printer { layout, header, has_begun: false, last, keeps, text, ends, widths }
-    }
-
-    /// Of rows that come in another order than they are printed in: see [`Self::end_in`].
-    pub fn unordered(layout: Layout<T>, header: bool) -> Self {
-        Printer { keeps: true, ..Printer::new(layout, header) }
-    }
-
-    /// Takes rows. What can be printed now.
-    pub fn add(&mut self, rows: &[T::Row<'_>], ctx: &Ctx) -> String {
-        let mut out = String::new();
-        if !self.keeps {
-            self.begin(&mut out, ctx);
-        }
-        for row in rows {
-            let cells = self.layout.cells(row, ctx);
-            if self.layout.is_barred() {
-                self.keep(&cells);
-                continue;
-            }
-            let start = out.len();
-            self.layout.line(&mut out, &cells, false);
-            if self.keeps {
-                self.text.push_str(&out);
-                self.ends.push(self.text.len());
-                out.clear();
-                continue;
-            }
-            if !self.layout.merges_equal {
-                continue;
-            }
-            if out[start..] == self.last {
-                out.truncate(start);
-            } else {
-                self.last = out[start..].to_owned();
-            }
-        }
-        out
-    }
-
-    /// What is left to print.
-    pub fn end(self, ctx: &Ctx) -> String {
-        let rows = 0..self.kept_rows();
-        self.print_kept(rows, ctx)
-    }
-
-    /// What was kept, in this order: each row by its place among those that came, from 0 on.
-    pub fn end_in(self, order: &[u32], ctx: &Ctx) -> String {
-        self.print_kept(order.iter().map(|place| *place as usize), ctx)
-    }
-
-    /// How many texts are kept of a row.
-    fn texts(&self) -> usize {
-        if self.layout.is_barred() { self.widths.len().max(1) } else { 1 }
-    }
-
-    fn kept_rows(&self) -> usize {
-        self.ends.len() / self.texts()
-    }
-
-    fn print_kept(mut self, rows: impl Iterator<Item = usize>, ctx: &Ctx) -> String {
-        let mut out = String::with_capacity(self.text.len() * 2);
-        self.begin(&mut out, ctx);
-        let (count, is_barred) = (self.texts(), self.layout.is_barred());
-        let start = |text: usize| if text == 0 { 0 } else { self.ends[text - 1] };
-        for first in rows.map(|row| row * count) {
-            let texts = (first..first + count).map(|text| &self.text[start(text)..self.ends[text]]);
-            if is_barred {
-                bars(&mut out, texts, &self.widths);
-            } else {
-                out.extend(texts);
-            }
-        }
-        out
-    }
-
-    fn begin(&mut self, out: &mut String, ctx: &Ctx) {
-        if std::mem::replace(&mut self.has_begun, true) || !self.header {
-            return;
-        }
-        if self.layout.is_dated {
-            out.push_str(&time::date_line(ctx));
-        }
-        if self.layout.is_barred() {
-            let titles: Vec<&str> = self.layout.fields().map(|(_, field)| field.title()).collect();
-            self.widen(titles.iter().copied());
-            return bars(out, titles.into_iter(), &self.widths);
-        }
-        let titles: Vec<_> = self.layout.fields().map(|(_, field)| Cow::Borrowed(field.header)).collect();
-        self.layout.line(out, &titles, true);
-        if self.layout.style == Style::Ruled {
-            let dashes = |column: &Column| "-".repeat(column.width) + &column.after;
-            out.extend(self.layout.columns.iter().map(dashes));
-            out.push('\n');
-        }
-    }
-
-    fn widen<'a>(&mut self, texts: impl Iterator<Item = &'a str>) {
-        for (text, widest) in texts.zip(&mut self.widths) {
-            *widest = (*widest).max(width(text));
-        }
-    }
-
-    fn keep(&mut self, cells: &[Cow<'_, str>]) {
-        self.widen(cells.iter().map(|cell| &**cell));
-        for cell in cells {
-            self.text.push_str(cell);
-            self.ends.push(self.text.len());
-        }
-    }
-}
-
-/// A line of a table with bars.
-fn bars<'a>(out: &mut String, cells: impl Iterator<Item = &'a str>, widths: &[usize]) {
-    let start = out.len();
-    for (i, (cell, width)) in cells.zip(widths).enumerate() {
-        out.push_str(if i > 0 { " | " } else { "" });
-        pad(out, cell, *width, false);
-    }
-    out.truncate(start + out[start..].trim_end_matches(' ').len());
-    out.push('\n');
 }
 
 /// The text as it stands in a column of this width; 0 is no limit.
@@ -432,6 +290,7 @@ fn is_name_list(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::render::Screen;
     use crate::render::fixture::ctx;
     use crate::render::value::Value;
     use proptest::prelude::*;
@@ -443,12 +302,13 @@ mod tests {
 
     static FIELDS: &[F] = &[
         F::new(&["JobID"], "JOBID", |r, _| Value::from((*r).to_owned())).code("i"),
-        F::new(&["Name"], "NAME", |r, _| Value::from((*r).to_owned())).code("j").own(&["JobName"]).width(10),
+        F::new(&["Name"], "NAME", |r, _| Value::from((*r).to_owned())).code("j").own(&["JobName"]).width(10).yielding(),
         F::new(&["TimeLimit", "tres-alloc"], "TIME_LIMIT", |r, _| Value::from((*r).to_owned()))
             .code("l")
             .cut(Cut::Header),
         F::new(&["NoCode"], "NO_CODE", |r, _| Value::from((*r).to_owned())),
         F::new(&["Partition"], "PARTITION", |r, _| Value::from((*r).to_owned())).code("P").cut(Cut::Star),
+        F::new(&["ST"], "ST", |r, _| Value::from((*r).to_owned())).toned(Tone::of_job_cell),
     ];
 
     impl Table for Jobs {
@@ -579,6 +439,34 @@ mod tests {
     }
 
     #[test]
+    fn a_table_wider_than_its_terminal_yields_names_and_keeps_the_rest() {
+        let layout: Layout<Jobs> = Layout::names("JobID,Name").unwrap();
+        let (long, ctx) = ("123456789012345678901234567890", |columns| {
+            let mut ctx = ctx();
+            ctx.screen = Some(Screen { columns: Some(columns), has_colours: false });
+            ctx
+        });
+        let whole = format!("{:30} | NAME\n{long} | {long}\n", "JOBID");
+        assert_eq!(layout.print(&[long], true, &ctx(63)), whole);
+        assert_eq!(
+            layout.print(&[long], true, &ctx(50)),
+            format!("{:30} | NAME\n{long} | 1234567890123456+\n", "JOBID")
+        );
+        assert_eq!(layout.print(&[long], true, &ctx(20)), format!("{:30} | NAME\n{long} | 1234567+\n", "JOBID"));
+    }
+
+    #[test]
+    fn a_state_has_its_colour_and_a_header_none() {
+        let mut ctx = ctx();
+        ctx.screen = Some(Screen { columns: None, has_colours: true });
+        for layout in [long("ST:.4"), Layout::names("ST,Name").unwrap(), Layout::ruled("ST%-4").unwrap()] {
+            let text = layout.print(&["R"], true, &ctx);
+            let (header, row) = text.split_once('\n').unwrap();
+            assert!(!header.contains('\u{1b}') && row.contains("\u{1b}[32m"), "{text:?}");
+        }
+    }
+
+    #[test]
     fn ruled_columns_are_cut_with_a_plus_and_numbers_are_whole() {
         let layout: Layout<Jobs> = Layout::ruled("JobID%-5,Name%4,TimeLimit%3").unwrap();
         assert_eq!(layout.print(&["123456"], true, &ctx()), "JOBID NAME TIM \n----- ---- --- \n1234+ 123+ 123456 \n");
@@ -604,7 +492,7 @@ mod tests {
         for layout in &all {
             assert_eq!(layout.print(&["a\nb\u{1b}[2J"], false, &ctx).trim(), "a\\012b\u{1b}[2J");
         }
-        ctx.is_terminal = true;
+        ctx.screen = Some(Screen::default());
         for layout in &all {
             assert_eq!(layout.print(&["a\nb\u{1b}[2J"], false, &ctx).trim(), "a\\012b\\033[2J");
         }

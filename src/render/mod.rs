@@ -32,6 +32,7 @@ pub mod sprio;
 pub mod squeue;
 pub mod text;
 pub mod time;
+pub mod tone;
 pub mod tres;
 pub mod value;
 pub mod why;
@@ -39,6 +40,6 @@ pub mod why;
 #[cfg(test)]
 pub mod fixture;
 
-pub use ctx::{Columns, Ctx};
+pub use ctx::{Columns, Ctx, Screen};
 pub use field::FormatError;
 pub use time::TimeFormat;

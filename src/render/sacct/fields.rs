@@ -7,6 +7,7 @@ use crate::model::{Step, StepId, Timestamp};
 use crate::render::array::Shown;
 use crate::render::field::{Cut, Field, Place, Table};
 use crate::render::job_texts::{TextOf, sacct_fields};
+use crate::render::tone::Tone;
 use crate::render::value::Value;
 use crate::render::{Ctx, job, seff, size, time, tres};
 use std::sync::LazyLock;
@@ -356,7 +357,7 @@ static FIELDS: &[F] = &[
     text(9, &["Group"], |r, _| of_job(r, |j| j.request.group.clone())),
     text(-12, &["JobID"], id).code("i").brief(),
     text(-12, &["JobIDRaw"], |r, _| with_step(r.job.id.to_string(), r)).brief(),
-    text(10, &["JobName"], name).code("j").brief(),
+    text(10, &["JobName"], name).code("j").yielding().brief(),
     text(9, &["Layout"], nothing),
     text(12, &["MaxDiskRead"], |r, _| tasked(r, |u| Value::Bytes(u.read.max))),
     text(15, &["MaxDiskReadNode"], |r, c| tasked(r, |_| c.node.clone())),
@@ -398,9 +399,10 @@ static FIELDS: &[F] = &[
     text(10, &["ResvCPU"], |r, c| of_job(r, |_| Value::Long(Some(waited_cpu_secs(r, c))))),
     number(10, &["ResvCPURAW"], |r, c| of_job(r, |_| waited_cpu_secs(r, c))),
     text(19, &["Start"], |r, _| instant(start(r))).code("S").brief(),
-    text(10, &["State"], state).code("tT").brief(),
+    text(10, &["State"], state).code("tT").toned(Tone::of_job_cell).brief(),
     text(19, &["Submit"], |r, _| instant(Some(r.step.map_or(r.job.submit, |s| s.start)))).brief(),
-    text(20, &["SubmitLine"], |r, _| r.step.map_or(&r.job.request.submit_line, |s| &s.submit_line).clone().into()),
+    text(20, &["SubmitLine"], |r, _| r.step.map_or(&r.job.request.submit_line, |s| &s.submit_line).clone().into())
+        .yielding(),
     text(10, &["Suspended"], |r, _| of_job(r, |j| Value::Long(Some(j.run.suspended_us / 1_000_000)))).brief(),
     text(10, &["SystemCPU"], |r, _| Value::Cpu(usage(r).system_us)),
     text(10, &["Timelimit"], |r, _| of_job(r, |j| Value::Long(j.request.time_limit_secs))).brief(),
@@ -426,7 +428,7 @@ static FIELDS: &[F] = &[
     text(9, &["User"], |r, _| of_job(r, |j| j.request.user.clone())).brief(),
     text(10, &["UserCPU"], |r, _| Value::Cpu(usage(r).user_us)),
     number(10, &["WCKeyID"], |r, _| of_job(r, |_| "0")),
-    text(20, &["WorkDir"], |r, _| of_job(r, |j| j.request.work_dir.clone())),
+    text(20, &["WorkDir"], |r, _| of_job(r, |j| j.request.work_dir.clone())).yielding(),
     // slotd's own.
     number(10, &["ArrayJobID"], |r, _| match Shown::of(r.job.id, &r.job.role) {
         Shown::Plain(_) => Value::NONE,

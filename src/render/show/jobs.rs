@@ -368,7 +368,7 @@ mod tests {
         let j = build(190, "a\u{1b}[2J\nb").build();
         let mut ctx = ctx();
         assert!(job(&j, false, false, &ctx).starts_with("JobId=190 JobName=a\u{1b}[2J\\012b\n"));
-        ctx.is_terminal = true;
+        ctx.screen = Some(crate::render::Screen::default());
         for one_line in [false, true] {
             let text = job(&j, one_line, false, &ctx);
             assert!(text.starts_with("JobId=190 JobName=a\\033[2J\\012b") && !text.contains('\u{1b}'), "{text}");

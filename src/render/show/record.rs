@@ -51,7 +51,7 @@ impl Record {
             out.push_str(if i == 0 { "" } else { "\n   " });
             out.push_str(line.indent);
             for (j, (key, value)) in line.words.iter().enumerate() {
-                let value = printable(value.into(), ctx.is_terminal);
+                let value = printable(value.into(), ctx.is_terminal());
                 out.extend([if j == 0 { "" } else { " " }, key, "=", &value]);
             }
             out.push_str(line.tail);
@@ -63,7 +63,7 @@ impl Record {
     /// that every word has its `=`.
     fn one_line(&self, ctx: &Ctx) -> String {
         let words = self.lines.iter().flat_map(|line| &line.words).map(|(key, value)| {
-            let value = printable(value.trim_end().into(), ctx.is_terminal);
+            let value = printable(value.trim_end().into(), ctx.is_terminal());
             format!("{key}={}", value.replace(' ', "\\040").replace('\t', "\\011"))
         });
         words.collect::<Vec<_>>().join(" ") + "\n"

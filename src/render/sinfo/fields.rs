@@ -8,6 +8,7 @@ use crate::render::Ctx;
 use crate::render::ctx::VERSION;
 use crate::render::field::{Cut, Field, Need, Place, Table};
 use crate::render::sinfo::State;
+use crate::render::tone::Tone;
 use crate::render::value::Value;
 use crate::render::{time, tres};
 use std::collections::BTreeSet;
@@ -249,15 +250,15 @@ fn cpus_aiot(r: &Row<'_>) -> Value {
 static FIELDS: &[F] = &[
     F::new(&["Partition"], "PARTITION", |r, _| r.partition(true)).code("P").cut(Cut::Star).needs(Need::Partition),
     F::new(&["PartitionName"], "PARTITION", |r, _| r.partition(false)).code("R").needs(Need::Partition),
-    F::new(&["Available"], "AVAIL", |r, _| r.first(|p| p.state.code().into())).code("a"),
+    F::new(&["Available"], "AVAIL", |r, _| r.first(|p| p.state.code().into())).code("a").toned(Tone::of_node_cell),
     F::new(&["Time"], "TIMELIMIT", |r, _| r.first(|p| limit(p.max_time_secs))).code("l"),
     F::new(&["DefaultTime"], "DEFAULTTIME", |r, _| {
         r.first(|p| p.default_time_secs.map_or_else(|| "n/a".into(), |secs| limit(Some(secs))))
     })
     .code("L"),
     F::new(&["Nodes"], "NODES", |r, _| r.count(1)).code("D"),
-    F::new(&["StateCompact"], "STATE", |r, _| r.state(State::code)).code("t").own(&["State"]),
-    F::new(&["StateLong"], "STATE", |r, _| r.state(State::name)).code("T"),
+    F::new(&["StateCompact"], "STATE", |r, _| r.state(State::code)).code("t").own(&["State"]).toned(Tone::of_node_cell),
+    F::new(&["StateLong"], "STATE", |r, _| r.state(State::name)).code("T").toned(Tone::of_node_cell),
     F::new(&["NodeList"], "NODELIST", |r, _| r.name()).code("N").cut(Cut::Never),
     F::new(&["NodeHost"], "HOSTNAMES", |r, _| r.name())
         .code("n")
@@ -281,14 +282,14 @@ static FIELDS: &[F] = &[
     F::new(&["FreeMem"], "FREE_MEM", |r, _| r.count(r.node.free_mem_mb)).code("e"),
     F::new(&["Disk"], "TMP_DISK", |_, _| 0u32.into()).code("d"),
     F::new(&["Gres"], "GRES", |r, c| r.gres(c)).code("G"),
-    F::new(&["Features"], "AVAIL_FEATURES", |r, _| r.features()).code("f"),
+    F::new(&["Features"], "AVAIL_FEATURES", |r, _| r.features()).code("f").yielding(),
     F::new(&["features_act"], "ACTIVE_FEATURES", |r, _| r.features()).code("b"),
     F::new(&["Sockets"], "SOCKETS", |r, _| r.node.host.topology.sockets().into()).code("X"),
     F::new(&["Cores"], "CORES", |r, _| r.node.host.topology.cores_per_socket().into()).code("Y"),
     F::new(&["Threads"], "THREADS", |r, _| r.node.host.topology.threads_per_core().into()).code("Z"),
     F::new(&["SocketCoreThread"], "S:C:T", |r, _| sct(r)).code("z"),
     F::new(&["Weight"], "WEIGHT", one).code("w"),
-    F::new(&["Reason"], "REASON", |r, _| r.reason("none", |why| why.text.clone())).code("E"),
+    F::new(&["Reason"], "REASON", |r, _| r.reason("none", |why| why.text.clone())).code("E").yielding(),
     F::new(&["TimeStamp"], "TIMESTAMP", |r, ctx| r.reason("Unknown", |why| time::instant(why.since, ctx))).code("H"),
     F::new(&["User"], "USER", |r, _| r.reason("Unknown", |why| why.user.clone())).code("u"),
     F::new(&["UserLong"], "USER", |r, _| r.reason("Unknown", |why| format!("{}({})", why.user, why.uid))).code("U"),
@@ -311,9 +312,10 @@ static FIELDS: &[F] = &[
     F::new(&["Port"], "PORT", |_, _| 0u32.into()),
     F::new(&["StateComplete"], "STATE", |r, _| {
         if r.has_node { State::complete(r.node) } else { "n/a".to_owned() }.into()
-    }),
+    })
+    .toned(Tone::of_node_cell),
     // slotd's own, for lists of names.
-    F::new(&[], "FEATURES", |r, _| r.models()).own(&["Features"]),
+    F::new(&[], "FEATURES", |r, _| r.models()).own(&["Features"]).yielding(),
     F::new(&[], "CPU_ALLOC", |r, _| r.count(r.cpus().0)).own(&["CPU_ALLOC", "CPUSLOAD"]),
     F::new(&[], "MEMORY", |r, _| Value::Mib(r.node.host.mem_mb)).own(&["Memory", "Mem"]),
     F::new(&[], "MEM_ALLOC", |r, _| Value::Mib(r.node.allocated.mem_mb)).own(&["MEM_ALLOC", "MemoryAllocated"]),

@@ -6,6 +6,7 @@ use crate::render::array::Shown;
 use crate::render::field::{Cut, Field, Need, Table};
 use crate::render::job_texts::{TextOf, squeue_fields};
 use crate::render::squeue::Row;
+use crate::render::tone::Tone;
 use crate::render::value::Value;
 use crate::render::{Ctx, job, tres};
 use std::sync::LazyLock;
@@ -92,13 +93,17 @@ static FIELDS: &[F] = &[
     .code("K")
     .brief(),
     F::new(&["Partition"], "PARTITION", |r, _| r.job.partition.clone().into()).code("P").brief(),
-    F::new(&["Name"], "NAME", |r, _| r.job.request.name.clone().into()).code("j").own(&["JobName"]).brief(),
+    F::new(&["Name"], "NAME", |r, _| r.job.request.name.clone().into()).code("j").own(&["JobName"]).yielding().brief(),
     F::new(&["UserName"], "USER", |r, _| r.job.request.user.clone().into()).code("u").own(&["User"]).brief(),
     F::new(&["UserID"], "UID", |r, _| r.job.request.uid.into()).code("U").brief(),
     F::new(&["GroupName"], "GROUP", |r, _| r.job.request.group.clone().into()).code("g"),
     F::new(&["GroupID"], "GROUP", |r, _| r.job.request.gid.into()).code("G"),
-    F::new(&["StateCompact"], "ST", |r, _| r.job.run.state.code().into()).code("t").own(&["ST"]).brief(),
-    F::new(&["State"], "STATE", |r, _| r.job.run.state.name().into()).code("T").brief(),
+    F::new(&["StateCompact"], "ST", |r, _| r.job.run.state.code().into())
+        .code("t")
+        .own(&["ST"])
+        .toned(Tone::of_job_cell)
+        .brief(),
+    F::new(&["State"], "STATE", |r, _| r.job.run.state.name().into()).code("T").toned(Tone::of_job_cell).brief(),
     F::new(&["TimeUsed"], "TIME", |r, c| Value::Short(Some(job::elapsed_secs(r.job, c))))
         .code("M")
         .cut(Cut::Header)
@@ -123,9 +128,10 @@ static FIELDS: &[F] = &[
     F::new(&["ReasonList"], "NODELIST(REASON)", |r, c| r.reason_or_nodes(c).into())
         .code("R")
         .cut(Cut::Reason)
+        .yielding()
         .own(&["NodeList(Reason)", "NodeListReason", "Reason", "NodeList"])
         .brief(),
-    F::new(&["Reason"], "REASON", |r, _| r.reason().into()).code("r").brief(),
+    F::new(&["Reason"], "REASON", |r, _| r.reason().into()).code("r").yielding().brief(),
     F::new(&["NodeList"], "NODELIST", |r, c| job::nodes(r.job, c).to_owned().into()).code("N").cut(Cut::Never).brief(),
     F::new(&["BatchHost"], "EXEC_HOST", |r, c| match job::nodes(r.job, c) {
         "" => "n/a".into(),
@@ -149,8 +155,8 @@ static FIELDS: &[F] = &[
     F::new(&["tres-per-node", "gres"], "TRES_PER_NODE", |r, _| Value::or_not_available(job::tres_per_node(r.job)))
         .code("b"),
     F::new(&["OverSubscribe", "Shared"], "OVER_SUBSCRIBE", |r, _| job::over_subscribe(r.job).into()).code("h"),
-    F::new(&["Command"], "COMMAND", |r, _| Value::or_null(job::command(r.job).as_deref())).code("o"),
-    F::new(&["WorkDir"], "WORK_DIR", |r, _| r.job.request.work_dir.clone().into()).code("Z"),
+    F::new(&["Command"], "COMMAND", |r, _| Value::or_null(job::command(r.job).as_deref())).code("o").yielding(),
+    F::new(&["WorkDir"], "WORK_DIR", |r, _| r.job.request.work_dir.clone().into()).code("Z").yielding(),
     F::new(&["Contiguous"], "CONTIGUOUS", zero).code("O"),
     F::new(&["CoreSpec"], "CORE_SPEC", not_available).code("X"),
     F::new(&["Sockets"], "SOCKETS_PER_NODE", any).code("H"),

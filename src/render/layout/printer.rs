@@ -1,0 +1,188 @@
+//! Lines of a listing, from rows that come some at a time.
+
+use super::{Column, Layout, Style};
+use crate::render::field::Table;
+use crate::render::text::{cut, pad, width};
+use crate::render::tone::Tone;
+use crate::render::{Ctx, time};
+use std::borrow::Cow;
+
+/// A listing whose rows come some at a time.
+///
+/// A table with bars is as wide as its widest cells: it is kept as the text of its cells, and printed at the end. So are
+/// lines whose order is known at the end. All others are printed as they come.
+#[derive(Debug, Clone)]
+pub struct Printer<T: Table> {
+    layout: Layout<T>,
+    header: bool,
+    has_begun: bool,
+    /// The line before.
+    last: String,
+    /// Nothing is printed before the end.
+    keeps: bool,
+    /// Of what is kept: the text of all cells of a table with bars, or of all lines, and where each of these ends.
+    text: String,
+    ends: Vec<usize>,
+    /// Of a table with bars: of each column.
+    widths: Vec<usize>,
+}
+
+impl<T: Table> Printer<T> {
+    pub fn new(layout: Layout<T>, header: bool) -> Self {
+        let widths = vec![0; layout.columns.len()];
+        let (last, text, ends) = Default::default();
+        let keeps = layout.is_barred();
+        Printer { layout, header, has_begun: false, last, keeps, text, ends, widths }
+    }
+
+    /// Of rows that come in another order than they are printed in: see [`Self::end_in`].
+    pub fn unordered(layout: Layout<T>, header: bool) -> Self {
+        Printer { keeps: true, ..Printer::new(layout, header) }
+    }
+
+    /// Takes rows. What can be printed now.
+    pub fn add(&mut self, rows: &[T::Row<'_>], ctx: &Ctx) -> String {
+        let mut out = String::new();
+        if !self.keeps {
+            self.begin(&mut out, ctx);
+        }
+        for row in rows {
+            let cells = self.layout.cells(row, ctx);
+            if self.layout.is_barred() {
+                self.keep(&cells);
+                continue;
+            }
+            let start = out.len();
+            self.layout.line(&mut out, &cells, false, ctx.has_colours());
+            if self.keeps {
+                self.text.push_str(&out);
+                self.ends.push(self.text.len());
+                out.clear();
+                continue;
+            }
+            if !self.layout.merges_equal {
+                continue;
+            }
+            if out[start..] == self.last {
+                out.truncate(start);
+            } else {
+                self.last = out[start..].to_owned();
+            }
+        }
+        out
+    }
+
+    /// What is left to print.
+    pub fn end(self, ctx: &Ctx) -> String {
+        let rows = 0..self.kept_rows();
+        self.print_kept(rows, ctx)
+    }
+
+    /// What was kept, in this order: each row by its place among those that came, from 0 on.
+    pub fn end_in(self, order: &[u32], ctx: &Ctx) -> String {
+        self.print_kept(order.iter().map(|place| *place as usize), ctx)
+    }
+
+    /// How many texts are kept of a row.
+    fn texts(&self) -> usize {
+        if self.layout.is_barred() { self.widths.len().max(1) } else { 1 }
+    }
+
+    fn kept_rows(&self) -> usize {
+        self.ends.len() / self.texts()
+    }
+
+    fn print_kept(mut self, rows: impl Iterator<Item = usize>, ctx: &Ctx) -> String {
+        let mut out = String::with_capacity(self.text.len() * 2);
+        self.begin(&mut out, ctx);
+        let (count, is_barred) = (self.texts(), self.layout.is_barred());
+        let start = |text: usize| if text == 0 { 0 } else { self.ends[text - 1] };
+        for first in rows.map(|row| row * count) {
+            let texts = (first..first + count).map(|text| &self.text[start(text)..self.ends[text]]);
+            if is_barred {
+                self.bars(&mut out, texts, ctx.has_colours());
+            } else {
+                out.extend(texts);
+            }
+        }
+        out
+    }
+
+    fn begin(&mut self, out: &mut String, ctx: &Ctx) {
+        if std::mem::replace(&mut self.has_begun, true) || !self.header {
+            return;
+        }
+        if self.layout.is_dated {
+            out.push_str(&time::date_line(ctx));
+        }
+        if self.layout.is_barred() {
+            let titles: Vec<&str> = self.layout.fields().map(|(_, field)| field.title()).collect();
+            self.widen(titles.iter().copied());
+            if let Some(columns) = ctx.screen.and_then(|screen| screen.columns) {
+                self.shrink_to(columns.into(), &titles);
+            }
+            return self.bars(out, titles.into_iter(), false);
+        }
+        let titles: Vec<_> = self.layout.fields().map(|(_, field)| Cow::Borrowed(field.header)).collect();
+        self.layout.line(out, &titles, true, false);
+        if self.layout.style == Style::Ruled {
+            let dashes = |column: &Column| "-".repeat(column.width) + &column.after;
+            out.extend(self.layout.columns.iter().map(dashes));
+            out.push('\n');
+        }
+    }
+
+    fn widen<'a>(&mut self, texts: impl Iterator<Item = &'a str>) {
+        for (text, widest) in texts.zip(&mut self.widths) {
+            *widest = (*widest).max(width(text));
+        }
+    }
+
+    fn keep(&mut self, cells: &[Cow<'_, str>]) {
+        self.widen(cells.iter().map(|cell| &**cell));
+        for cell in cells {
+            self.text.push_str(cell);
+            self.ends.push(self.text.len());
+        }
+    }
+
+    /// Takes width from the widest of the columns whose texts may be cut, until the table fits the terminal or none of them
+    /// has more than [`NARROWEST`] or its title.
+    fn shrink_to(&mut self, columns: usize, titles: &[&str]) {
+        let between = BAR.len() * self.widths.len().saturating_sub(1);
+        let mut excess = (self.widths.iter().sum::<usize>() + between).saturating_sub(columns);
+        let fields: Vec<_> = self.layout.fields().map(|(_, field)| field).collect();
+        while excess > 0 {
+            let spare = |i: usize, w: usize| w.saturating_sub(width(titles[i]).max(NARROWEST));
+            let cut = self.widths.iter_mut().enumerate().filter(|(i, w)| fields[*i].yields && spare(*i, **w) > 0);
+            let Some((_, widest)) = cut.max_by_key(|(_, w)| **w) else { return };
+            *widest -= 1;
+            excess -= 1;
+        }
+    }
+
+    /// A line of a table with bars. A text that does not fit ends in `+`, as in sacct's columns.
+    fn bars<'a>(&self, out: &mut String, cells: impl Iterator<Item = &'a str>, has_colours: bool) {
+        let start = out.len();
+        for (i, ((cell, to), (_, field))) in cells.zip(&self.widths).zip(self.layout.fields()).enumerate() {
+            out.push_str(if i > 0 { BAR } else { "" });
+            let tone = if has_colours { field.tone(cell) } else { Tone::Plain };
+            tone.paint(out, |out| {
+                if width(cell) > *to {
+                    out.push_str(cut(cell, to.saturating_sub(1)));
+                    out.push('+');
+                } else {
+                    pad(out, cell, *to, false);
+                }
+            });
+        }
+        out.truncate(start + out[start..].trim_end_matches(' ').len());
+        out.push('\n');
+    }
+}
+
+/// Between the columns of a table with bars.
+const BAR: &str = " | ";
+
+/// No text is cut to fewer characters for the sake of the terminal.
+const NARROWEST: usize = 8;
