@@ -7,6 +7,7 @@
 use crate::args::error::{CliError, Mark};
 use crate::args::extra::{self, Extra};
 use crate::args::getopt::{Given, Grammar, Operand, Operands, Takes};
+use crate::args::groups::{self, Group};
 use crate::args::origin::Origin;
 use crate::args::value::{BadValue, Why};
 use crate::spec::directive::Directive;
@@ -34,6 +35,10 @@ pub struct Applet {
     pub variables: &'static [(&'static str, &'static str)],
     /// What comes before the text of a refused submission: `Batch job submission failed`.
     pub submission: &'static str,
+    /// The headings under which help lists the options; none: in one list.
+    pub groups: &'static [Group],
+    /// Command lines to learn from, each with what it does.
+    pub examples: &'static [(&'static str, &'static str)],
 }
 
 impl Applet {
@@ -333,8 +338,21 @@ impl Reader {
 /// The clap definition of a command: the one source for parsing, help, man pages and completions.
 pub fn definition<T: Args>(applet: Applet) -> Command {
     let command = T::augment_args(bare_command(applet));
+    let command = groups::arrange(command, || bare_command(applet), applet.groups);
     // A flattened struct of options puts its own description in place of the command's.
-    applet.extras.iter().fold(command, |command, extras| extra::add_to(command, extras)).about(applet.about)
+    let command =
+        applet.extras.iter().fold(command, |command, extras| extra::add_to(command, extras)).about(applet.about);
+    match examples(applet.examples) {
+        Some(text) => command.after_help(text),
+        None => command,
+    }
+}
+
+/// The examples as help shows them, what they do beside them.
+fn examples(list: &[(&str, &str)]) -> Option<String> {
+    let widest = list.iter().map(|(line, _)| line.len()).max()?;
+    let lines = list.iter().map(|(line, does)| format!("  {line:widest$}  {does}"));
+    Some(format!("Examples:\n{}", lines.collect::<Vec<_>>().join("\n")))
 }
 
 fn bare_command(applet: Applet) -> Command {

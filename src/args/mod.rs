@@ -7,6 +7,7 @@ pub mod choices;
 pub mod error;
 pub mod extra;
 pub mod getopt;
+pub mod groups;
 pub mod job_env;
 pub mod job_values;
 pub mod options;

@@ -24,7 +24,18 @@ struct Needless {
 const fn applet(name: &'static str, about: &'static str) -> Applet {
     let operands = Operands::Anywhere;
     let (extras, variables) = (&[], &[]);
-    Applet { name, about, operands, usage_exit: 1, points_to_help: true, extras, variables, submission: "" }
+    Applet {
+        name,
+        about,
+        operands,
+        usage_exit: 1,
+        points_to_help: true,
+        extras,
+        variables,
+        submission: "",
+        groups: &[],
+        examples: &[],
+    }
 }
 
 /// A command, why it is needless, and what there is in its place.

@@ -6,6 +6,7 @@ use crate::args::choices::{Applet, Choices, Reader, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::extra;
 use crate::args::getopt::Operands;
+use crate::args::groups;
 use crate::args::options::{CommonOpts, DataOpts};
 use crate::args::origin::Origin;
 use crate::args::value::{Names, hosts, job_or_step, named, value};
@@ -39,6 +40,12 @@ const APPLET: Applet = Applet {
     extras: &[extra::SACCT],
     variables: &[("SACCT_FORMAT", "format"), ("SLURM_CLUSTERS", "clusters")],
     submission: "",
+    groups: groups::LISTING,
+    examples: &[
+        ("sacct", "what ran today"),
+        ("sacct -j 12 -o JobID,Elapsed,MaxRSS,ExitCode", "what one job used"),
+        ("sacct -S now-7days -s FAILED", "what failed in a week"),
+    ],
 };
 
 #[derive(Debug, Clone, Default, Args)]

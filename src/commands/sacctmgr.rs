@@ -27,6 +27,8 @@ const APPLET: Applet = Applet {
     extras: &[],
     variables: &[],
     submission: "",
+    groups: &[],
+    examples: &[],
 };
 
 #[derive(Debug, Clone, Default, Args)]

@@ -8,6 +8,7 @@ use super::{Done, Entry, paths, refused, submitting_origin, unexpected};
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
+use crate::args::groups;
 use crate::args::job_env::Export;
 use crate::args::job_values::immediate;
 use crate::args::options::JobOpts;
@@ -50,6 +51,11 @@ const APPLET: Applet = Applet {
     extras: &[extra::SUBMIT, extra::SALLOC],
     variables: variables::SALLOC,
     submission: "Job submit/allocate failed",
+    groups: groups::JOB,
+    examples: &[
+        ("salloc -c 4 -t 1:00:00", "a shell that has four CPUs for an hour"),
+        ("salloc -G 1 python3 train.py", "a command in an allocation"),
+    ],
 };
 
 /// After a wait longer than this the bell rings of itself (salloc man page, --bell).

@@ -30,6 +30,8 @@ const APPLET: Applet = Applet {
     extras: &[],
     variables: &[],
     submission: "",
+    groups: &[],
+    examples: &[("sattach 12.0", "the output of a step, and your input to it")],
 };
 
 #[derive(Debug, Clone, Default, Args)]

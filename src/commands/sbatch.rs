@@ -8,6 +8,7 @@ use super::{Done, Entry, paths, refused, submitting_origin, trial_refused, unexp
 use crate::args::choices::{Applet, Reader, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
+use crate::args::groups;
 use crate::args::job_env::{self, Export, ExportOption};
 use crate::args::job_values::{Limits, open_mode};
 use crate::args::options::JobOpts;
@@ -49,6 +50,13 @@ const APPLET: Applet = Applet {
     extras: &[extra::SUBMIT, extra::SBATCH],
     variables: variables::SBATCH,
     submission: "Batch job submission failed",
+    groups: groups::JOB,
+    examples: &[
+        ("sbatch -c 4 --mem=8G -t 2:00:00 train.sh", "a script, with four CPUs for two hours"),
+        ("sbatch --wrap 'python3 fit.py'", "a command"),
+        ("sbatch -a 1-100%4 fit.sh", "a hundred tasks, four at a time"),
+        ("sbatch -d afterok:12 report.sh", "after job 12, if it ends well"),
+    ],
 };
 
 #[derive(Debug, Clone, Default, Args)]

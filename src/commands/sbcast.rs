@@ -34,6 +34,8 @@ const APPLET: Applet = Applet {
     extras: &[extra::SBCAST],
     variables: &[("SBCAST_FORCE", "force"), ("SBCAST_PRESERVE", "preserve")],
     submission: "",
+    groups: &[],
+    examples: &[("sbcast model.bin /tmp/model.bin", "within a job: a file to where its tasks run")],
 };
 
 #[derive(Debug, Clone, Default, Args)]

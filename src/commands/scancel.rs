@@ -6,6 +6,7 @@ use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::extra;
 use crate::args::getopt::Operands;
+use crate::args::groups;
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::args::value::{Names, hosts, names, value};
@@ -51,6 +52,12 @@ const APPLET: Applet = Applet {
         ("SLURM_CLUSTERS", "clusters"),
     ],
     submission: "",
+    groups: groups::CANCEL,
+    examples: &[
+        ("scancel 12 13_4", "a job, and a task of an array"),
+        ("scancel --me -t PENDING", "all of yours that wait"),
+        ("scancel -s USR1 -b 12", "a signal to the batch script"),
+    ],
 };
 
 #[derive(Debug, Clone, Default, Args)]

@@ -44,6 +44,12 @@ const APPLET: Applet = Applet {
     extras: &[extra::SCONTROL],
     variables: &[("SLURM_CLUSTERS", "clusters")],
     submission: "",
+    groups: &[],
+    examples: &[
+        ("scontrol show job 12", "all about a job"),
+        ("scontrol hold 12", "keep it from starting; release lets it start"),
+        ("scontrol update JobId=12 TimeLimit=4:00:00", "change it"),
+    ],
 };
 
 #[derive(Debug, Clone, Default, Args)]

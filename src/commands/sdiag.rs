@@ -29,6 +29,8 @@ const APPLET: Applet = Applet {
     extras: &[extra::SDIAG],
     variables: &[("SLURM_CLUSTERS", "clusters")],
     submission: "",
+    groups: &[],
+    examples: &[("sdiag", "what the daemon did since it started")],
 };
 
 #[derive(Debug, Clone, Default, Args)]

@@ -34,6 +34,8 @@ const APPLET: Applet = Applet {
     extras: &[],
     variables: &[],
     submission: "",
+    groups: &[],
+    examples: &[("seff 12", "what a job used of its CPUs and memory"), ("seff --plot 12", "the same over time")],
 };
 
 /// Of a job that nobody knows.

@@ -6,6 +6,7 @@ use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::extra;
 use crate::args::getopt::Operands;
+use crate::args::groups;
 use crate::args::options::{CommonOpts, DataOpts};
 use crate::args::origin::Origin;
 use crate::args::value::{Names, hosts, named, value};
@@ -38,6 +39,12 @@ const APPLET: Applet = Applet {
         ("SLURM_CLUSTERS", "clusters"),
     ],
     submission: "",
+    groups: groups::NODES,
+    examples: &[
+        ("sinfo", "the partitions and what is free"),
+        ("sinfo -N -l", "the node, in detail"),
+        ("sinfo -R", "why it takes no jobs"),
+    ],
 };
 
 #[derive(Debug, Clone, Default, Args)]

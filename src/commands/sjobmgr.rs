@@ -32,6 +32,8 @@ const APPLET: Applet = Applet {
     extras: &[],
     variables: &[],
     submission: "",
+    groups: &[],
+    examples: &[],
 };
 
 const TRY_HELP: &str = "Try \"sjobmgr --help\" for more information";

@@ -92,13 +92,38 @@ pub fn definition() -> clap::Command {
     Words::command().subcommands(COMMANDS.iter().map(Entry::definition))
 }
 
-/// The words after `slotd`, with what the help says of the Slurm commands.
+/// The headings of `slotd --help`, with the verbs below them.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("See", &["top", "web", "why", "log", "wait", "report"]),
+    ("Submit", &["run", "sweep", "submit", "retry"]),
+    ("Change", &["edit", "drain", "resume", "clean"]),
+    ("The daemon", &["install", "uninstall", "doctor", "daemon", "db"]),
+    ("For tools and packages", &["commands", "compat", "man", "completions"]),
+];
+
+/// The words after `slotd`, with a help that lists them by what they are for.
 fn command() -> clap::Command {
-    let names = COMMANDS.map(|entry| entry.name()).join(" ");
-    Words::command().after_help(format!(
-        "slotd COMMAND runs a Slurm command, and so does a link to slotd with the command's name:\n  {names}\n\
-         `COMMAND --help` tells of each."
-    ))
+    let verbs = Words::command();
+    let about = |name: &&str| {
+        let verb = verbs.find_subcommand(name)?;
+        Some(verb.get_about().map(ToString::to_string).unwrap_or_default())
+    };
+    let mut lists = String::new();
+    let slurm = COMMANDS.map(|entry| (entry.name(), entry.applet.about.to_owned()));
+    let groups = GROUPS.iter().map(|(heading, names)| {
+        (*heading, names.iter().filter_map(|name| Some((*name, about(name)?))).collect::<Vec<_>>())
+    });
+    for (heading, names) in groups.chain([("Commands of Slurm, each also a link of its own", slurm.into())]) {
+        lists += &format!("{heading}:\n");
+        for (name, about) in names {
+            lists += &format!("  {name:11}  {about}\n");
+        }
+        lists.push('\n');
+    }
+    let template = format!(
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{lists}Options:\n{{options}}\n\n`COMMAND --help` tells of each."
+    );
+    verbs.help_template(template)
 }
 
 /// `slotd WORDS...`, where the first word is no Slurm command.
@@ -194,6 +219,16 @@ fn write(dir: &Path, files: Vec<pages::File>) -> Done {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn help_lists_each_verb_once() {
+        let help = command().render_help().to_string();
+        for verb in Words::command().get_subcommands() {
+            let line = format!("\n  {:11}  ", verb.get_name());
+            assert_eq!(help.matches(&line).count(), 1, "{line:?} in {help}");
+        }
+        assert!(help.contains("\n  squeue       Show the jobs that wait and run\n"), "{help}");
+    }
 
     #[test]
     fn an_unknown_word_names_the_nearest_verb_or_command() {

@@ -6,6 +6,7 @@ use crate::args::choices::{self, Applet, definition};
 use crate::args::error::CliError;
 use crate::args::extra;
 use crate::args::getopt::Operands;
+use crate::args::groups;
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::args::value::{job, value};
@@ -30,6 +31,8 @@ const APPLET: Applet = Applet {
     extras: &[extra::SPRIO],
     variables: &[("SPRIO_FORMAT", "format"), ("SPRIO_SORT", "sort"), ("SLURM_CLUSTERS", "clusters")],
     submission: "",
+    groups: groups::LISTING,
+    examples: &[("sprio -l", "what the priorities of the jobs that wait are made of")],
 };
 
 #[derive(Debug, Clone, Default, Args)]

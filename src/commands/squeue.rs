@@ -6,6 +6,7 @@ use crate::args::choices::{Applet, Choices, Reader, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::extra;
 use crate::args::getopt::Operands;
+use crate::args::groups;
 use crate::args::options::{CommonOpts, DataOpts, Machine};
 use crate::args::origin::Origin;
 use crate::args::value::{Names, hosts, job, named, value};
@@ -51,6 +52,12 @@ const APPLET: Applet = Applet {
         ("SLURM_CLUSTERS", "clusters"),
     ],
     submission: "",
+    groups: groups::LISTING,
+    examples: &[
+        ("squeue --me", "your own jobs"),
+        ("squeue -t PD --start", "when jobs that wait are expected to start"),
+        ("squeue -j 12 -o '%i %T %M'", "chosen columns of one job"),
+    ],
 };
 
 #[derive(Debug, Clone, Default, Args)]

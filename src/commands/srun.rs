@@ -10,6 +10,7 @@ use super::{Done, Entry, paths, refused, submitting_origin, trial_refused, unexp
 use crate::args::choices::{self, Applet, definition};
 use crate::args::error::{CliError, Mark};
 use crate::args::getopt::Operands;
+use crate::args::groups;
 use crate::args::job_env::{self, Export, ExportOption};
 use crate::args::job_values::{Limits, immediate, open_mode};
 use crate::args::options::JobOpts;
@@ -50,6 +51,12 @@ const APPLET: Applet = Applet {
     extras: &[extra::SUBMIT, extra::SRUN],
     variables: variables::SRUN,
     submission: FAILURE,
+    groups: groups::JOB,
+    examples: &[
+        ("srun -c 4 make test", "a command, once four CPUs are free"),
+        ("srun -G 1 --pty bash", "a shell with a GPU"),
+        ("srun -n 4 ./ranks", "four tasks with the ranks 0 to 3"),
+    ],
 };
 
 #[derive(Debug, Clone, Default, Args)]

@@ -6,6 +6,7 @@ use crate::args::choices::{self, Applet, definition};
 use crate::args::error::CliError;
 use crate::args::extra;
 use crate::args::getopt::Operands;
+use crate::args::groups;
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::commands::pages::texts;
@@ -25,6 +26,8 @@ const APPLET: Applet = Applet {
     extras: &[extra::SSHARE],
     variables: &[("SLURM_CLUSTERS", "clusters")],
     submission: "",
+    groups: groups::LISTING,
+    examples: &[],
 };
 
 #[derive(Debug, Clone, Default, Args)]

@@ -6,6 +6,7 @@ use crate::args::choices::{Applet, Reader, definition};
 use crate::args::error::CliError;
 use crate::args::extra;
 use crate::args::getopt::Operands;
+use crate::args::groups;
 use crate::args::options::CommonOpts;
 use crate::args::origin::Origin;
 use crate::args::value::{job_or_step, value};
@@ -34,6 +35,8 @@ const APPLET: Applet = Applet {
     extras: &[extra::SSTAT],
     variables: &[],
     submission: "",
+    groups: groups::LISTING,
+    examples: &[("sstat -j 12", "what the steps of a job use now"), ("sstat --series -j 12.0", "the same over time")],
 };
 
 #[derive(Debug, Clone, Default, Args)]

@@ -639,3 +639,33 @@ fn every_definition_is_sound_and_every_variable_names_an_option_of_it() {
         definition.debug_assert();
     }
 }
+
+#[test]
+fn help_has_each_option_under_a_heading_and_no_heading_has_an_unknown_option() {
+    let mut unknown: Vec<&str> = Vec::new();
+    for entry in COMMANDS {
+        let (applet, definition) = (entry.applet, entry.definition());
+        for option in definition.get_arguments().filter(|_| !applet.groups.is_empty()) {
+            let is_told = option.is_positional() || option.is_hide_set() || option.get_help_heading().is_some();
+            assert!(is_told, "{} {:?}", applet.name, option.get_long());
+        }
+        unknown.extend(applet.groups.iter().flat_map(|(_, names)| *names));
+    }
+    for entry in COMMANDS {
+        let definition = entry.definition();
+        let options: Vec<&str> = definition.get_arguments().filter_map(clap::Arg::get_long).collect();
+        unknown.retain(|name| entry.applet.groups.is_empty() || !options.contains(name));
+    }
+    assert_eq!(unknown, [""; 0]);
+}
+
+#[test]
+fn help_shows_the_groups_in_their_order_and_the_examples() {
+    let entry = COMMANDS.iter().find(|entry| entry.name() == "sbatch").expect("a command");
+    let help = entry.definition().render_help().to_string();
+    let places: Vec<_> =
+        ["What runs:", "--wrap", "CPUs and tasks:", "--cpus-per-task", "--ntasks ", "General:", "Kept,", "Examples:"]
+            .map(|text| help.find(text))
+            .into();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} in {help}");
+}

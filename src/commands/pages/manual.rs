@@ -56,6 +56,12 @@ fn tail(applet: &Applet, page: &Page) -> Roff {
         entry(&mut roff, variable, meaning);
     }
     exit_status(&mut roff, page.exits);
+    if !applet.examples.is_empty() {
+        roff.control("SH", ["EXAMPLES"]);
+    }
+    for (line, does) in applet.examples {
+        entry(&mut roff, line, does);
+    }
     see_also(&mut roff, applet.name);
     roff
 }

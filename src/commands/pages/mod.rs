@@ -38,11 +38,14 @@ mod tests {
             let (applet, command) = (entry.applet, entry.definition());
             let page = pages.iter().find(|page| page.name == format!("{}.1", applet.name)).expect("a page");
             let text = String::from_utf8(page.text.clone()).expect("text").replace("\\-", "-");
+            // Options in groups have a section for each.
+            let options = if applet.groups.is_empty() { "OPTIONS" } else { "GENERAL" };
             for section in
-                ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "ENVIRONMENT", "\"EXIT STATUS\"", "\"SEE ALSO\""]
+                ["NAME", "SYNOPSIS", "DESCRIPTION", options, "ENVIRONMENT", "\"EXIT STATUS\"", "\"SEE ALSO\""]
             {
                 assert!(text.contains(&format!("\n.SH {section}\n")), "{}: {section}", applet.name);
             }
+            assert_eq!(text.contains("\n.SH EXAMPLES\n"), !applet.examples.is_empty(), "{}", applet.name);
             for long in command.get_arguments().filter(|arg| !arg.is_hide_set()).filter_map(Arg::get_long) {
                 assert!(text.contains(&format!("--{long}")), "{}: --{long}", applet.name);
             }
