@@ -2,6 +2,8 @@
 
 #[path = "query_squeue/measures.rs"]
 mod measures;
+#[path = "query_squeue/terminal.rs"]
+mod terminal;
 
 use expect_test::expect_file;
 use slotd_kit::{Out, Setup, Slotd};
