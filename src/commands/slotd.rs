@@ -94,7 +94,7 @@ pub fn definition() -> clap::Command {
 
 /// The headings of `slotd --help`, with the verbs below them.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("See", &["top", "web", "why", "log", "wait", "report"]),
+    ("See", &["top", "web", "why", "log", "wait", "source", "report"]),
     ("Submit", &["run", "sweep", "submit", "retry"]),
     ("Change", &["edit", "drain", "resume", "clean"]),
     ("The daemon", &["install", "uninstall", "doctor", "daemon", "db"]),
