@@ -28,7 +28,7 @@ fn count(count: usize, what: &str) -> String {
 
 /// Several lines.
 pub fn text(label: &str, tree: &WorkTree, source: &JobSource, ctx: &Ctx) -> String {
-    let printable = |text: &str| text::printable(Cow::Owned(text.to_owned()), ctx.is_terminal).into_owned();
+    let printable = |text: &str| text::printable(Cow::Owned(text.to_owned()), ctx.is_terminal()).into_owned();
     let (commit, branch) = head(tree, source.taken.as_ref());
     let mut text = format!("Job {label} was submitted from {}\n", printable(&tree.root));
     let branch = branch.map(|branch| format!(", branch {}", printable(branch))).unwrap_or_default();

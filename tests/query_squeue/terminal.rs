@@ -13,7 +13,8 @@ fn a_table_fits_the_terminal_and_has_its_states_in_colours() {
     let (slotd, [_, pending, _]) = queue();
     let name = "n".repeat(100);
     slotd.cmd("scontrol", &["update", &format!("JobId={pending}"), &format!("JobName={name}")]).ok();
-    let commands = "squeue; squeue -l; sinfo -N; squeue | cat; NO_COLOR=1 squeue -h -j 1; echo the end; exec sleep 1000";
+    let commands =
+        "squeue; squeue -l; sinfo -N; squeue | cat; NO_COLOR=1 squeue -h -j 1; echo the end; exec sleep 1000";
     let Some(terminal) = Tmux::start(&slotd, &format!("exec sh -c '{commands}'")) else { return };
     terminal.shows("the end");
     let lines: Vec<String> = captured(&terminal, &["-J"]).lines().map(str::to_owned).collect();
