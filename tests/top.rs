@@ -34,8 +34,9 @@ fn a_session_with_real_jobs() {
     )
     .unwrap();
     top.shows("one line more");
+    // The page has the state of its job in its title: only the lists have this.
     top.press(&["Escape"]);
-    top.shows("RUNNING");
+    top.shows("WAITING");
     top.press(&["c"]);
     top.shows(&format!("Cancel job {first}? (y/n)"));
     top.press(&["n"]);
@@ -126,10 +127,11 @@ fn whatever_ends_it_gives_the_terminal_back() {
 #[test]
 fn a_fault_of_its_own_gives_the_terminal_back() {
     let slotd = Slotd::start();
-    let script = "SLOTD_TEST_BREAK=\"screen drawn:2:$PWD/broken\" slotd top; echo over $?; stty -a; exec sleep 1000";
+    let script =
+        "SLOTD_TEST_BREAK=\"screen drawn:2:$PWD/broken\" slotd top 2> told; echo over $?; stty -a; exec sleep 1000";
     let Some(top) = Tmux::start(&slotd, script) else { return };
-    top.shows("break point: screen drawn");
     top.shows("over 134");
+    slotd.wait_text("told", "break point: screen drawn");
     let screen = top.shows("iexten ");
     assert!(!screen.contains("-icanon") && !screen.contains("-echo "), "the terminal is as it was:\n{screen}");
     is_taken(&top, false);
@@ -204,7 +206,9 @@ fn what_is_over_is_submitted_again_and_what_waits_is_edited() {
     top.shows("0 running  1 waiting  4 ended");
     assert_eq!(slotd.state(held + 3), "FAILED");
     // What waits is not over.
+    // A key that follows Esc at once is another key.
     top.press(&["Escape"]);
+    top.hides(&format!("*{failed} "));
     top.press(&["BTab", "a"]);
     top.shows(&format!("job {held} is PENDING"));
 }
@@ -236,8 +240,10 @@ fn keys_are_heard_while_a_terabyte_is_searched() {
     top.shows("the search was stopped");
     top.press(&["/", "it begins", "Enter", "N"]);
     top.shows("searching for it begins");
-    top.press(&["Escape", "Escape"]);
-    top.shows("RUNNING");
+    top.press(&["Escape"]);
+    top.shows("the search was stopped");
+    top.press(&["Escape"]);
+    top.shows("WAITING");
     slotd.cancel(job);
 }
 
@@ -268,4 +274,121 @@ fn without_a_terminal_it_says_so() {
     let slotd = Setup::default().prepare();
     let out = slotd.line("slotd top").fails(1);
     assert!(out.stderr.contains("slotd top needs a terminal"), "{out:?}");
+}
+
+/// What a terminal shows, without what is another each time: times, sizes, figures of use, bars over time.
+fn masked(slotd: &Slotd, user: &str, screen: &str) -> String {
+    let base = slotd.base.to_str().unwrap();
+    let word = |word: &str| {
+        let (has_digit, first) = (word.contains(|c: char| c.is_ascii_digit()), word.chars().next().unwrap_or(' '));
+        let end = word.trim_end_matches([',', '.']).chars().last().unwrap_or(' ');
+        match word {
+            _ if word == user || user.len() > 8 && *word == user[..8] => "USER".to_owned(),
+            _ if word.starts_with("UserId=") || word.starts_with("GroupId=") => "ID".to_owned(),
+            _ if has_digit && word.contains(':') && !word.contains("after") => {
+                let at = word.find(|c: char| c.is_ascii_digit()).unwrap_or(0);
+                format!("{}TIME", &word[..at])
+            }
+            _ if first.is_ascii_digit() && "KMG%".contains(end) => "SIZE".to_owned(),
+            _ if word.trim_end_matches(',').parse::<f64>().is_ok() && word.contains('.') => "FIGURE".to_owned(),
+            _ => word.chars().filter(|c| !"▁▂▃▄▅▆▇".contains(*c)).collect(),
+        }
+    };
+    let line = |line: &str| {
+        // How long a path is, and what so short a job used, is another each time.
+        let line = match line {
+            _ if line.starts_with("stdout ") && line.contains("|stderr ") => "stdout|stderr",
+            _ if line.starts_with("stdout ") => "stdout",
+            _ => line
+                .find(" FAILED ")
+                .map_or(line, |at| line[at + 8..].find('3').map_or(line, |to| &line[..at + 9 + to])),
+        };
+        line.split_whitespace().map(word).collect::<Vec<_>>().join(" ") + "\n"
+    };
+    // What a short job used over time was measured or not, and takes the place of further details.
+    let further = ["   Priority=", "   JobState=", "   Requeue=", "CPUs in use:", "Memory: "];
+    let screen = screen.replace(&slotd_kit::host(), "HOST").replace(base, "BASE");
+    screen.lines().filter(|line| !further.iter().any(|name| line.starts_with(name))).map(line).collect()
+}
+
+/// Waits until the terminal shows what was recorded. `UPDATE_EXPECT` in the environment records what it shows after a while.
+#[track_caller]
+fn is_recorded(slotd: &Slotd, top: &Tmux, name: &str) {
+    let file = format!("{}/tests/recorded/top/session-{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    let wanted = std::fs::read_to_string(&file).unwrap_or_default();
+    let patience = match std::env::var_os("UPDATE_EXPECT") {
+        Some(_) => std::time::Duration::from_secs(5),
+        None => slotd_kit::PATIENCE,
+    };
+    let user = slotd.line("squeue -h -t all -j 1 -o %u").ok().stdout;
+    let mut last = String::new();
+    slotd_kit::until_within(patience, || {
+        last = masked(slotd, user.trim(), &top.screen());
+        (last == wanted).then_some(())
+    });
+    assert!(!last.is_empty() && !last.contains("over "), "it has ended:\n{last}");
+    expect_test::expect_file![file].assert_eq(&last);
+}
+
+#[test]
+fn each_list_and_page_of_a_mixed_queue() {
+    let slotd = Setup::default().set("SLOTD_GPU_COUNT", "2").start();
+    let broken = slotd.wrap(&["-J", "broken", "-o", "broken.out", "-t", "10"], "echo it cannot be done >&2; exit 3");
+    slotd.wait_state(broken, "FAILED");
+    let train = slotd.wrap(
+        &["-J", "train", "-c", "2", "--gpus=1", "--mem=2G", "-t", "3:00:00", "-o", "train.out", "-e", "train.err"],
+        "echo epoch 1; printf ' 10%%\\r 50%%\\n'; echo careful >&2; exec sleep 1000",
+    );
+    slotd.wait_state(train, "RUNNING");
+    slotd.wait_text("train.err", "careful");
+    let tasks = "case $SLURM_ARRAY_TASK_ID in 0|2) exit 0;; 1) exit 1;; esac; exec sleep 1000";
+    slotd.wrap(&["-J", "sweep", "-a", "0-9", "-t", "2:00:00", "--mem=100M", "-o", "/dev/null"], tasks);
+    let running = || slotd.line("squeue -h -r -t R -S i -o %K").ok().stdout;
+    slotd.wait("two tasks run that stay", || {
+        (running().split_whitespace().collect::<Vec<_>>() == ["N/A", "3", "4"]).then_some(())
+    });
+    let wide = slotd.wrap(&["-J", "wide", "-c", "4", "-t", "10"], "true");
+    slotd.wrap(&["-J", "\u{5f8c}\u{51e6}\u{7406}", "-d", &format!("afterok:{wide}")], "true");
+    slotd.wrap(&["-J", "e\u{301}t\u{200b}e", "-H"], "true");
+    let Some(top) = Tmux::start(&slotd, "slotd top; echo over $?; exec sleep 1000") else { return };
+    is_recorded(&slotd, &top, "lists");
+    // Why it waits, in a sentence; its array, open.
+    top.press(&["Tab", "j"]);
+    is_recorded(&slotd, &top, "waiting");
+    top.press(&["BTab", "j", "Enter"]);
+    is_recorded(&slotd, &top, "array");
+    top.press(&["k", "Enter"]);
+    is_recorded(&slotd, &top, "page");
+    top.press(&["z"]);
+    is_recorded(&slotd, &top, "output");
+    top.press(&["Escape"]);
+    top.run(&["resize-window", "-x", "80", "-y", "24"]);
+    is_recorded(&slotd, &top, "80x24");
+    top.press(&["Tab", "Tab", "G", "Enter"]);
+    is_recorded(&slotd, &top, "ended");
+}
+
+#[test]
+fn colours_are_left_out_where_they_are_not_wanted() {
+    let slotd = Slotd::start();
+    slotd.wrap(&["-J", "held", "-H"], "true");
+    let failed = slotd.wrap(&["-J", "failed"], "exit 3");
+    slotd.wait_state(failed, "FAILED");
+    // Of the text: 30 to 37, 90 to 97, and 38 with what follows.
+    let is_coloured = |top: &Tmux| {
+        let text = String::from_utf8_lossy(&top.run(&["capture-pane", "-p", "-e"]).stdout).into_owned();
+        text.split("\u{1b}[").skip(1).filter_map(|rest| rest.split_once('m')).any(|(codes, _)| {
+            let is_colour = |code: &str| matches!(code.as_bytes(), [b'3' | b'9', b'0'..=b'8']);
+            codes.split(';').any(is_colour)
+        })
+    };
+    let script = "NO_COLOR=1 slotd top; echo the next; read key; NO_COLOR= exec slotd top";
+    let Some(top) = Tmux::start(&slotd, script) else { return };
+    top.shows("FAILED");
+    assert!(!is_coloured(&top), "{}", top.screen());
+    top.press(&["q"]);
+    top.shows("the next");
+    top.press(&["Enter"]);
+    top.shows("FAILED");
+    assert!(is_coloured(&top), "{}", top.screen());
 }

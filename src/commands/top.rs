@@ -139,7 +139,11 @@ impl Top {
         if let Some(question) = self.screen.next_request() {
             self.follower.ask(&question);
         }
-        self.terminal.draw(&self.screen)?;
+        // It may be known here before the signal that tells of it.
+        if let Some((columns, rows)) = self.terminal.draw(&self.screen)? {
+            self.take(Input::Size(columns, rows))?;
+            self.terminal.draw(&self.screen)?;
+        }
         break_point::panic_at("screen drawn");
         let ready = self.wait()?;
         if ready.signals {

@@ -56,7 +56,7 @@ impl Screen {
 
     /// Each list has what it needs up to a third, and the one that keys are for what the others leave.
     fn heights(&self, all: u16) -> [u16; 3] {
-        let need = |i: usize| u16::try_from(self.panes[i].rows.len() + 1).unwrap_or(u16::MAX).max(2);
+        let need = |i: usize| u16::try_from(self.panes[i].len() + 1).unwrap_or(u16::MAX).max(2);
         let mut heights = [0, 1, 2].map(|i| need(i).min(all / 3));
         let mut left = all.saturating_sub(heights.iter().sum());
         for i in [self.focus, 0, 1, 2] {

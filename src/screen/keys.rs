@@ -199,7 +199,7 @@ pub fn always(event: KeyEvent) -> Option<Word> {
 
 /// What a key means there.
 pub fn word(spot: Spot, event: KeyEvent) -> Option<Word> {
-    if event.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) {
+    if event.modifiers.contains(KeyModifiers::CONTROL) {
         return None;
     }
     lines(spot).flat_map(|line| line.keys).find(|(code, _)| *code == event.code).map(|(_, word)| *word)

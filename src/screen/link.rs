@@ -224,9 +224,7 @@ impl Link {
             Some(Asked::All) => {
                 self.coming.take(list);
                 if is_last {
-                    picture.jobs = std::mem::take(&mut self.coming.jobs);
-                    picture.details.retain(|id, _| picture.jobs.contains_key(id));
-                    picture.usage.retain(|id, _| picture.jobs.contains_key(id));
+                    picture.become_as(std::mem::take(&mut self.coming));
                 }
             }
             Some(Asked::Live(ids)) => {

@@ -8,10 +8,12 @@ pub mod draw;
 pub mod keys;
 pub mod link;
 pub mod log;
+pub mod order;
 pub mod page;
 pub mod pane;
 pub mod picture;
 pub mod plot;
+pub mod sorted;
 pub mod state;
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use crate::model::series::StepSeries;
 use crate::model::tres::Usage;
 use crate::model::view::{JobList, JobView, NodeView};
-use crate::model::{ArrayRole, Job, JobId, JobRef, JobState, StepId, Timestamp};
-use std::collections::{BTreeMap, HashMap};
+use crate::model::{ArrayRole, Job, JobId, JobRef, JobState, StepId, TaskSet, Timestamp};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What a running job uses at the moment.
 #[derive(Debug, Clone, Default)]
@@ -29,6 +29,30 @@ pub struct Picture {
     pub node: Option<NodeView>,
     /// What one job used over time.
     pub over_time: Option<(JobId, Vec<StepSeries>)>,
+    running: BTreeSet<JobId>,
+    arrays: HashMap<JobId, Array>,
+    touched: Touched,
+}
+
+/// What of the picture is not as it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Touched {
+    Records(BTreeSet<JobId>),
+    /// It is another picture.
+    All,
+}
+
+impl Default for Touched {
+    fn default() -> Touched {
+        Touched::Records(BTreeSet::new())
+    }
+}
+
+/// What is known of an array.
+#[derive(Debug, Default)]
+struct Array {
+    records: BTreeSet<JobId>,
+    progress: Progress,
 }
 
 /// Where a record is shown.
@@ -78,27 +102,113 @@ impl Progress {
     }
 }
 
+impl Progress {
+    /// Counts the tasks of a record.
+    fn add(&mut self, job: &JobView) {
+        let tasks = job.compact_tasks().map_or(1, TaskSet::len);
+        match Place::of(job.run.state) {
+            Place::Waiting => self.waiting += job.pending_tasks(),
+            Place::Running => self.running += 1,
+            Place::Ended => {
+                self.ended += tasks;
+                self.failed += if job.run.state == JobState::Completed { 0 } else { tasks };
+            }
+        }
+    }
+
+    fn take_away(&mut self, job: &JobView) {
+        let mut of_job = Progress::default();
+        of_job.add(job);
+        self.waiting -= of_job.waiting;
+        self.running -= of_job.running;
+        self.ended -= of_job.ended;
+        self.failed -= of_job.failed;
+    }
+}
+
 impl Picture {
     pub fn take(&mut self, list: JobList) {
         for view in list.whole().jobs {
-            self.jobs.insert(view.id, view);
+            self.put(view);
+        }
+    }
+
+    fn put(&mut self, view: JobView) {
+        self.take_out(view.id);
+        if view.run.state.is_active() {
+            self.running.insert(view.id);
+        }
+        if let Some(id) = view.array_job_id() {
+            let array = self.arrays.entry(id).or_default();
+            array.records.insert(view.id);
+            array.progress.add(&view);
+        }
+        self.jobs.insert(view.id, view);
+    }
+
+    fn take_out(&mut self, id: JobId) {
+        if let Touched::Records(touched) = &mut self.touched {
+            touched.insert(id);
+        }
+        let Some(known) = self.jobs.remove(&id) else { return };
+        self.running.remove(&id);
+        let Some(of) = known.array_job_id() else { return };
+        if let Some(array) = self.arrays.get_mut(&of) {
+            array.records.remove(&id);
+            array.progress.take_away(&known);
+            if array.records.is_empty() {
+                self.arrays.remove(&of);
+            }
         }
     }
 
     /// Of a record that is no more.
     pub fn drop(&mut self, id: JobId) {
-        self.jobs.remove(&id);
+        self.take_out(id);
         self.details.remove(&id);
         self.usage.remove(&id);
     }
 
+    /// Has the queue of another picture, and what is known already of its jobs.
+    pub fn become_as(&mut self, other: Picture) {
+        (self.jobs, self.running, self.arrays) = (other.jobs, other.running, other.arrays);
+        self.details.retain(|id, _| self.jobs.contains_key(id));
+        self.usage.retain(|id, _| self.jobs.contains_key(id));
+        let whole: Vec<(JobId, usize)> = self.details.values().filter_map(tasks_of_array).collect();
+        whole.into_iter().for_each(|(array, tasks)| self.note_total(array, tasks));
+        self.touched = Touched::All;
+    }
+
+    /// What is not as it was when this was last asked.
+    pub fn touched(&mut self) -> Touched {
+        std::mem::take(&mut self.touched)
+    }
+
+    fn note_total(&mut self, array: JobId, tasks: usize) {
+        if let Some(array) = self.arrays.get_mut(&array) {
+            array.progress.total = Some(tasks);
+        }
+    }
+
+    /// The first record of an array.
+    pub fn first_of(&self, array: JobId) -> Option<JobId> {
+        self.arrays.get(&array)?.records.first().copied()
+    }
+
     pub fn take_details(&mut self, list: JobList) {
         for view in list.jobs {
-            if let Some(known) = self.jobs.get_mut(&view.id) {
+            let Some(known) = self.jobs.get_mut(&view.id) else { continue };
+            if known.run.reason != view.run.reason {
                 // It may wait for another reason, which no change of its record told of.
                 known.run.reason = view.run.reason;
-                self.details.insert(view.id, view);
+                if let Touched::Records(touched) = &mut self.touched {
+                    touched.insert(view.id);
+                }
             }
+            if let Some((array, tasks)) = tasks_of_array(&view) {
+                self.note_total(array, tasks);
+            }
+            self.details.insert(view.id, view);
         }
     }
 
@@ -123,27 +233,18 @@ impl Picture {
     }
 
     pub fn running(&self) -> impl Iterator<Item = &JobView> {
-        self.jobs.values().filter(|job| job.run.state.is_active())
+        self.running.iter().filter_map(|id| self.jobs.get(id))
     }
 
     /// How far this array is.
     pub fn progress(&self, array: JobId) -> Progress {
-        let mut progress = Progress::default();
-        for job in self.jobs.values().filter(|job| job.array_job_id() == Some(array)) {
-            match Place::of(job.run.state) {
-                Place::Waiting => progress.waiting += job.pending_tasks(),
-                Place::Running => progress.running += 1,
-                Place::Ended => {
-                    let tasks = job.compact_tasks().map_or(1, crate::model::TaskSet::len);
-                    progress.ended += tasks;
-                    progress.failed += if job.run.state == JobState::Completed { 0 } else { tasks };
-                }
-            }
-            let whole = self.details.get(&job.id).and_then(|job| job.request.array.as_ref());
-            progress.total = progress.total.or(whole.map(|array| array.tasks.len()));
-        }
-        progress
+        self.arrays.get(&array).map(|array| array.progress).unwrap_or_default()
     }
+}
+
+/// The array of a record, and how many tasks it was submitted with.
+fn tasks_of_array(job: &JobView) -> Option<(JobId, usize)> {
+    Some((job.array_job_id()?, job.request.array.as_ref()?.tasks.len()))
 }
 
 fn reading(known: Option<&Now>, at: Timestamp, steps: HashMap<StepId, Usage>) -> Now {

@@ -5,7 +5,7 @@ use super::link::{Link, Looks};
 use super::log::{Move, Text};
 use super::page::{Page, Side};
 use super::pane::{Key, Pane};
-use super::picture::{Picture, Place};
+use super::picture::{Picture, Place, Touched};
 use crate::model::changed::Changed;
 use crate::model::{JobId, JobRef, Timestamp};
 use crate::protocol::answer::Answer;
@@ -90,6 +90,9 @@ impl Deed {
         }
     }
 }
+
+/// No more changes than this are taken one by one: lists are made anew as fast.
+const FEW: usize = 256;
 
 /// A line that is being typed.
 #[derive(Debug)]
@@ -190,6 +193,13 @@ impl Screen {
 
     pub fn update(&mut self, input: Input) -> Vec<Action> {
         let actions = match input {
+            Input::Key(event) if event.modifiers.contains(KeyModifiers::ALT) => {
+                // Esc and another key that came together are not to be told from it, and it has no meaning of its own.
+                let mut actions = self.key(KeyCode::Esc.into());
+                let modifiers = event.modifiers - KeyModifiers::ALT;
+                actions.extend(self.key(KeyEvent { modifiers, ..event }));
+                actions
+            }
             Input::Key(event) => self.key(event),
             Input::Mouse(event) => self.mouse(event),
             Input::Size(columns, rows) => {
@@ -250,22 +260,35 @@ impl Screen {
             Answer::Node(node) => self.ctx.now = node.now,
             _ => {}
         }
-        let is_of_rows = matches!(answer, Answer::Jobs(_));
         self.link.answer(&mut self.picture, answer);
-        if is_of_rows {
-            self.fill();
+        match self.picture.touched() {
+            Touched::Records(touched) if touched.is_empty() => {}
+            Touched::Records(touched) if touched.len() <= FEW => {
+                for pane in &mut self.panes {
+                    pane.change(&self.picture, &self.filter, &touched);
+                }
+                self.forget_marks();
+            }
+            Touched::Records(_) | Touched::All => {
+                self.fill();
+                self.forget_marks();
+            }
         }
     }
 
     /// Makes the rows anew.
-    pub(super) fn fill(&mut self) {
+    fn fill(&mut self) {
         for pane in &mut self.panes {
             pane.fill(&self.picture, &self.filter);
         }
+    }
+
+    /// What is no more is not marked.
+    fn forget_marks(&mut self) {
         let picture = &self.picture;
         self.marks.retain(|key| match key {
             Key::Job(id) => picture.jobs.contains_key(id),
-            Key::Array(array) => picture.jobs.values().any(|job| job.array_job_id() == Some(*array)),
+            Key::Array(array) => picture.first_of(*array).is_some(),
         });
     }
 
@@ -282,10 +305,7 @@ impl Screen {
         }
         let of_row = |key: Key| match key {
             Key::Job(id) => Some(id),
-            Key::Array(array) => {
-                let mut tasks = self.picture.jobs.values().filter(|job| job.array_job_id() == Some(array));
-                tasks.next().map(|job| job.id)
-            }
+            Key::Array(array) => self.picture.first_of(array),
         };
         let visible = self.panes.iter().flat_map(|pane| pane.shown(self.lines(pane.place)));
         let chosen = match self.panes[self.focus].selected() {
@@ -336,13 +356,15 @@ impl Screen {
             Word::NextPane => self.focus = (self.focus + 1) % self.panes.len(),
             Word::PreviousPane => self.focus = (self.focus + self.panes.len() - 1) % self.panes.len(),
             Word::Open => return self.open(),
-            Word::Toggle => self.toggle(),
+            Word::Toggle => {
+                pane.toggle();
+            }
             Word::Mark => self.mark(),
             Word::MarkAll => self.mark_all(),
             Word::Filter => self.typing = Some(Typing::Filter),
             Word::Sort => {
                 pane.sort = pane.sort.next();
-                self.fill();
+                pane.fill(&self.picture, &self.filter);
             }
             Word::Back => {
                 self.filter.clear();
@@ -369,12 +391,6 @@ impl Screen {
         Vec::new()
     }
 
-    fn toggle(&mut self) {
-        if self.panes[self.focus].toggle(&self.picture) {
-            self.fill();
-        }
-    }
-
     fn open(&mut self) -> Vec<Action> {
         match self.panes[self.focus].selected() {
             Some(Key::Job(id)) => {
@@ -382,7 +398,7 @@ impl Screen {
                 self.open_logs()
             }
             Some(Key::Array(_)) => {
-                self.toggle();
+                self.panes[self.focus].toggle();
                 Vec::new()
             }
             None => Vec::new(),
@@ -398,7 +414,7 @@ impl Screen {
         let code = event.code;
         match code {
             KeyCode::Char('u') if event.modifiers.contains(KeyModifiers::CONTROL) => text.clear(),
-            KeyCode::Char(_) if event.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) => {}
+            KeyCode::Char(_) if event.modifiers.contains(KeyModifiers::CONTROL) => {}
             KeyCode::Char(c) => text.push(c),
             KeyCode::Backspace => drop(text.pop()),
             KeyCode::Enter | KeyCode::Esc => {
@@ -499,8 +515,7 @@ impl Screen {
     }
 
     fn mark_all(&mut self) {
-        let rows = &self.panes[self.focus].rows;
-        let all: BTreeSet<Key> = rows.iter().filter(|row| !row.is_inner).map(|row| row.key).collect();
+        let all: BTreeSet<Key> = self.panes[self.focus].keys().collect();
         if all.is_subset(&self.marks) {
             self.marks.retain(|key| !all.contains(key));
         } else {
@@ -533,7 +548,7 @@ impl Screen {
         }
         let line = event.row.saturating_sub(areas.panes[i].y);
         let at = pane.top + usize::from(line).saturating_sub(1);
-        if line == 0 || at >= pane.rows.len() {
+        if line == 0 || at >= pane.len() {
             return Vec::new();
         }
         // A second click on the same row opens it.

@@ -10,11 +10,13 @@ use crate::model::query::JobQuery;
 use crate::model::series::{Series, Span, StepSeries};
 use crate::model::tres::{Allocation, Usage};
 use crate::model::view::{JobList, JobView};
-use crate::model::{ExitCode, JobId, JobRef, JobState, Reason, StepId, StepKey, TaskSet, Tres};
+use crate::model::{ExitCode, JobId, JobRef, JobState, Reason, Refusal, StepId, StepKey, TaskSet, Tres};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Request;
 use crate::render::fixture::{at, ctx, job, node, now, step};
+use crate::screen::keys::Spot;
 use crate::screen::log::{Move, Text};
+use crate::screen::order::MADE;
 use crate::screen::page::Side;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use expect_test::expect_file;
@@ -33,7 +35,13 @@ impl Daemon {
         let found = self.jobs.iter().filter(|view| query.matches(&view.job));
         match query.brief {
             true => JobList { brief: found.map(|view| BriefJob::of(view)).collect(), ..JobList::at(now()) },
-            false => JobList { jobs: found.cloned().collect(), ..JobList::at(now()) },
+            false => {
+                let mut jobs: Vec<JobView> = found.cloned().collect();
+                if !query.expected_starts {
+                    jobs.iter_mut().for_each(|job| job.expected_start = None);
+                }
+                JobList { jobs, ..JobList::at(now()) }
+            }
         }
     }
 
@@ -226,14 +234,14 @@ fn an_array_is_a_row_that_opens() {
 #[test]
 fn a_filter_narrows_the_lists_as_it_is_typed_and_an_order_can_be_chosen() {
     let (_, mut screen) = open(mixed(), (80, 24));
-    let rows = |screen: &Screen| screen.panes.each_ref().map(|pane| pane.rows.len());
+    let rows = |screen: &Screen| screen.panes.each_ref().map(|pane| pane.len());
     assert_eq!(rows(&screen), [2, 4, 2]);
     press(&mut screen, "/WI");
     assert_eq!(rows(&screen), [0, 1, 0]);
     press(&mut screen, "\u{1b}");
     assert_eq!(rows(&screen), [2, 4, 2]);
     press(&mut screen, "\tsss");
-    let names = |screen: &Screen| screen.panes[1].rows.iter().map(|row| row.key).collect::<Vec<_>>();
+    let names = |screen: &Screen| screen.panes[1].keys().collect::<Vec<_>>();
     assert_eq!(names(&screen).len(), 4);
     assert!(text(&screen).contains("WAITING by user"), "{}", text(&screen));
 }
@@ -273,16 +281,109 @@ fn after_a_change_what_has_changed_is_asked_for_and_no_more() {
 #[test]
 fn of_a_long_queue_only_what_is_in_sight_is_looked_at_closely() {
     let jobs = (1..=10_000).map(|id| job(id, "many").build()).collect();
-    let (daemon, mut screen) = open(jobs, (80, 24));
-    assert_eq!(screen.panes[1].rows.len(), 10_000);
+    let (mut daemon, mut screen) = open(jobs, (80, 24));
+    assert_eq!(screen.panes[1].len(), 10_000);
     for request in &daemon.asked {
         if let Request::Jobs(query) = request {
             assert!(query.brief && query.jobs.is_empty() || (1..=24).contains(&query.jobs.len()), "{query:?}");
         }
     }
-    press(&mut screen, "\tG");
+    // Keys and drawing order nothing, and a change what has changed.
+    MADE.set(0);
+    press(&mut screen, "\tGkkj");
+    text(&screen);
+    assert_eq!(MADE.get(), 0);
+    daemon.jobs[5000].job.priority = u32::MAX;
+    daemon.tell(&mut screen, Changed { jobs: [JobId(5001)].into(), queue: true, ..Changed::default() });
+    assert!((1..10).contains(&MADE.get()), "{}", MADE.get());
+    press(&mut screen, "g");
+    assert!(text(&screen).contains("     1 5001 "), "{}", text(&screen));
+    press(&mut screen, "G");
     assert!(text(&screen).contains(" 10000 10000 "), "{}", text(&screen));
     assert!(!screen.ticks(), "nothing on it changes with time");
+}
+
+#[test]
+fn thousands_of_arrays_cost_what_is_in_sight() {
+    let task = |id: u32| job(id, "many").task(10_000 + id.div_ceil(3), id).reason(Reason::Resources).build();
+    let (_, mut screen) = open((1..=9000).map(task).collect(), (80, 24));
+    assert_eq!(screen.panes[1].len(), 3000);
+    MADE.set(0);
+    press(&mut screen, "\tjj\nG");
+    assert_eq!(screen.panes[1].len(), 3003, "one is open");
+    assert!(text(&screen).contains("+ 13000_[3]"), "{}", text(&screen));
+    assert_eq!(MADE.get(), 0);
+}
+
+#[test]
+fn what_the_daemon_refuses_to_tell_is_asked_for_again_when_something_happens() {
+    let (mut daemon, mut screen) = open(mixed(), (80, 24));
+    screen.update(Input::Changed(Changed::gone(JobId(32))));
+    daemon.jobs.retain(|job| job.id != JobId(32));
+    let first = screen.next_request();
+    screen.update(Input::Answer(Answer::Refused(Refusal::ShuttingDown)));
+    assert!(text(&screen).contains(&Refusal::ShuttingDown.to_string()), "{}", text(&screen));
+    assert!(screen.next_request().is_none(), "not at once");
+    press(&mut screen, "j");
+    assert_eq!(format!("{:?}", screen.next_request()), format!("{first:?}"));
+    screen.update(Input::Answer(daemon.answer(&first.expect("it was asked for"))));
+    daemon.serve(&mut screen);
+    assert!(!screen.picture.jobs.contains_key(&JobId(32)));
+}
+
+#[test]
+fn keys_are_at_the_foot_where_they_mean_something() {
+    let (mut daemon, mut screen) = open(mixed(), (80, 24));
+    let foot = |screen: &Screen| screen.foot(Spot::Lists).join(" ");
+    let has = |screen: &Screen| {
+        ["c cancel", "R requeue", "h hold", "e edit", "a again"].map(|key| foot(screen).contains(key))
+    };
+    assert_eq!(has(&screen), [true, true, false, false, false]);
+    press(&mut screen, "\t");
+    assert_eq!(has(&screen), [true, false, true, true, false]);
+    press(&mut screen, "\t");
+    assert_eq!(has(&screen), [false, false, false, false, true]);
+    // What is marked counts, wherever it is.
+    press(&mut screen, "\t ");
+    assert_eq!(has(&screen), [true, true, false, false, false]);
+    press(&mut screen, "\u{1b}\tjj");
+    daemon.serve(&mut screen);
+    assert_eq!(press(&mut screen, "e"), [Action::Edit(JobRef::job(JobId(31)))]);
+    press(&mut screen, "  e");
+    assert!(text(&screen).contains("one job is edited at a time"), "{}", text(&screen));
+}
+
+#[test]
+fn a_terminal_that_has_another_size_meanwhile_is_not_drawn_upon() {
+    let (_, screen) = open(mixed(), (120, 30));
+    for (columns, rows) in [(80, 24), (300, 80), (0, 0)] {
+        let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+        terminal.draw(|frame| draw::draw(&screen, frame.buffer_mut())).unwrap();
+        assert!(terminal.backend().buffer().content().iter().all(|cell| cell.symbol() == " "));
+    }
+}
+
+#[test]
+fn esc_and_a_key_that_come_together_are_both_heard() {
+    let (_, mut screen) = open(mixed(), (80, 24));
+    press(&mut screen, "\n");
+    let both = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::ALT);
+    assert_eq!(screen.update(Input::Key(both)), [Action::CloseLogs]);
+    assert!(screen.page.is_none() && screen.question.is_some(), "the page is left, and it is asked");
+}
+
+#[test]
+fn a_search_is_seen_and_stopped() {
+    let (mut daemon, mut screen) = open(mixed(), (80, 24));
+    press(&mut screen, "\n");
+    daemon.serve(&mut screen);
+    press(&mut screen, "/lost\n");
+    screen.update(Input::Searching { done: 30 << 20, of: 100 << 20 });
+    assert!(text(&screen).contains("searching for lost: 30% of 104857600 bytes (Esc stops)"), "{}", text(&screen));
+    assert_eq!(press(&mut screen, "\u{1b}"), [Action::StopSearch]);
+    screen.update(Input::Searched(Some("it was stopped".to_owned())));
+    assert!(text(&screen).contains("it was stopped"), "{}", text(&screen));
+    assert_eq!(press(&mut screen, "\u{1b}"), [Action::CloseLogs]);
 }
 
 #[test]

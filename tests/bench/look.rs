@@ -1,12 +1,19 @@
 //! What looking costs, and whether a long history or a long queue is felt: each query beside `/bin/true`, with a few jobs,
 //! with 100,000 ended and 10,000 waiting ones, and with 100,000 waiting ones. One run prints the medians of them all, taken in
-//! turns: `cargo bench --bench look`.
+//! turns: `cargo bench --bench look`. Then the same for `slotd top`: how long it takes to open, how long from a key to the first
+//! that is written after it, and from a change of the queue until its screen is as it will be.
 
 use diesel::connection::{Connection, SimpleConnection};
 use diesel::sqlite::SqliteConnection;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::pty::{OpenptyResult, Winsize, openpty};
 use slotd_kit::lab::{Lab, summary, timed};
-use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const ROUNDS: usize = 15;
 /// How many different submissions the jobs come from.
@@ -51,6 +58,91 @@ fn lab(history: u32, queue: u32) -> Lab {
     lab
 }
 
+/// Nothing more is written to a screen where nothing was for so long.
+const QUIET: Duration = Duration::from_millis(400);
+
+/// `slotd top` on a terminal.
+struct Top {
+    terminal: File,
+    child: Child,
+}
+
+impl Top {
+    fn open(lab: &Lab) -> Top {
+        let size = Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+        let OpenptyResult { master, slave } = openpty(&size, None).expect("a terminal");
+        let mut command = lab.command("top");
+        let stream = || Stdio::from(slave.try_clone().expect("a descriptor"));
+        command.env("LANG", "C.UTF-8").stdin(stream()).stdout(stream()).stderr(stream());
+        // SAFETY: two calls of the kernel, and no memory is touched.
+        unsafe {
+            command.pre_exec(|| {
+                nix::unistd::setsid()?;
+                nix::errno::Errno::result(libc::ioctl(0, libc::TIOCSCTTY, 0))?;
+                Ok(())
+            });
+        }
+        Top { terminal: master.into(), child: command.spawn().expect("the program") }
+    }
+
+    /// How long it takes until the first and until the last byte is written, before it is quiet.
+    fn writes(&mut self, since: Instant) -> (Duration, Duration) {
+        let (mut first, mut last) = (None, Duration::ZERO);
+        let mut chunk = [0; 64 << 10];
+        loop {
+            let patience = if first.is_some() { QUIET } else { Duration::from_secs(60) };
+            let patience = PollTimeout::try_from(patience).expect("a minute at most");
+            let is_there = poll(&mut [PollFd::new(self.terminal.as_fd(), PollFlags::POLLIN)], patience).expect("poll");
+            if is_there == 0 {
+                return (first.expect("it writes something"), last);
+            }
+            let _ = self.terminal.read(&mut chunk).expect("it runs");
+            last = since.elapsed();
+            first.get_or_insert(last);
+        }
+    }
+
+    fn press(&mut self, key: &str) -> (Duration, Duration) {
+        let at = Instant::now();
+        self.terminal.write_all(key.as_bytes()).expect("it reads");
+        self.writes(at)
+    }
+}
+
+impl Drop for Top {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Opening, a key and a change, each in three queues.
+fn screens(labs: [&Lab; 3]) {
+    println!("\n{:<34} {:>20} {:>16} {:>23}", "slotd top, ms", "100 + 10", "100000 + 10000", "100 + 100000");
+    let mut times: [[Vec<Duration>; 3]; 4] = Default::default();
+    for _ in 0..SCREENS {
+        for (i, lab) in labs.into_iter().enumerate() {
+            let at = Instant::now();
+            let mut top = Top::open(lab);
+            times[0][i].push(top.writes(at).1);
+            top.press("\t");
+            times[1][i].push(top.press("j").0);
+            times[2][i].push(top.press("G").0);
+            let at = Instant::now();
+            lab.run("sbatch", &["-H", "--wrap", "true"]);
+            times[3][i].push(top.writes(at).1);
+        }
+    }
+    let names = ["open, whole", "a key: the next row", "a key: the last row", "sbatch -H, until it is shown"];
+    for (name, times) in names.into_iter().zip(times) {
+        let [few, many, long] = times.map(|times| summary(times).1);
+        println!("{name:<34} {few:20.1} {many:16.1} {long:23.1}");
+    }
+}
+
+/// How often screens are opened.
+const SCREENS: usize = 7;
+
 fn main() {
     let (few, many, long) = (lab(100, 10), lab(100_000, 10_000), lab(100, 100_000));
     let ask = |lab: &Lab, line: &str| {
@@ -94,4 +186,5 @@ fn main() {
         let [bare, few, many, long] = times.map(|times| summary(times).1);
         println!("{name:<34} {bare:9.2} {few:10.2} {many:16.2} {:7.1}x {long:14.2}", many / few);
     }
+    screens([&few, &many, &long]);
 }

@@ -53,14 +53,17 @@ impl Terminal {
         terminal::size()
     }
 
-    /// Writes what is another than before, which a terminal that can shows at once.
+    /// Writes what is another than before, which a terminal that can shows at once. Its size, where it is not the one that the
+    /// screen is laid out for, and nothing was drawn.
     ///
     /// # Errors
     /// What the terminal says.
-    pub fn draw(&mut self, screen: &Screen) -> io::Result<()> {
+    pub fn draw(&mut self, screen: &Screen) -> io::Result<Option<(u16, u16)>> {
         execute!(io::stdout(), BeginSynchronizedUpdate)?;
-        self.inner.draw(|frame| draw::draw(screen, frame.buffer_mut()))?;
-        execute!(io::stdout(), EndSynchronizedUpdate)
+        let frame = self.inner.draw(|frame| draw::draw(screen, frame.buffer_mut()))?;
+        let size = (frame.area.width, frame.area.height);
+        execute!(io::stdout(), EndSynchronizedUpdate)?;
+        Ok((size != screen.size).then_some(size))
     }
 
     /// The keys and the mouse, as far as they have come in.

@@ -13,8 +13,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
-/// Draws all of it.
+/// Draws all of it, where the buffer has the size that the screen is laid out for: nothing else.
 pub fn draw(screen: &Screen, to: &mut Buffer) {
+    if (to.area.width, to.area.height) != screen.size {
+        return;
+    }
     if screen.help {
         return help(screen, to);
     }

@@ -2,9 +2,10 @@
 
 use super::{bars, host, line};
 use crate::model::view::JobView;
-use crate::model::{JobId, JobState, Reason, TaskSet};
+use crate::model::{JobId, JobState, Reason};
 use crate::render::{job as words, seff, time};
 use crate::screen::log::shown;
+use crate::screen::order::Sort;
 use crate::screen::pane::{Key, Pane, Row};
 use crate::screen::picture::{Place, label};
 use crate::screen::state::Screen;
@@ -133,10 +134,10 @@ pub fn draw(screen: &Screen, pane: &Pane, is_focused: bool, to: &mut Buffer, are
     let columns = columns(pane.place, area.width);
     heading(screen, pane, is_focused, to, area, &columns);
     let lines = usize::from(area.height.saturating_sub(1));
-    for (i, row) in pane.shown(lines).iter().enumerate() {
+    for (i, row) in pane.shown(lines).enumerate() {
         let y = 1 + u16::try_from(i).unwrap_or(u16::MAX);
         let is_chosen = is_focused && pane.top + i == pane.at;
-        draw_row(screen, pane, *row, is_chosen, to, Rect { y: area.y + y, height: 1, ..area }, &columns);
+        draw_row(screen, pane, row, is_chosen, to, Rect { y: area.y + y, height: 1, ..area }, &columns);
     }
 }
 
@@ -155,7 +156,7 @@ fn heading(screen: &Screen, pane: &Pane, is_focused: bool, to: &mut Buffer, area
         Place::Ended => "ENDED",
     };
     let order = match pane.sort {
-        crate::screen::pane::Sort::Queue => String::new(),
+        Sort::Queue => String::new(),
         sort => format!(" by {}", sort.name()),
     };
     let kept = if screen.filter.is_empty() { String::new() } else { format!(" with {:?}", screen.filter) };
@@ -316,17 +317,15 @@ fn ended_cell(screen: &Screen, field: Field, job: &JobView, detailed: &JobView) 
 
 /// Of several records of an array in one row.
 fn array_cell(screen: &Screen, pane: &Pane, field: Field, array: JobId, row: Row) -> (String, Style) {
-    let is_here = |job: &&JobView| job.array_job_id() == Some(array) && Place::of(job.run.state) == pane.place;
-    let jobs: Vec<&JobView> = screen.picture.jobs.values().filter(is_here).collect();
-    let first = jobs.first();
-    let tasks: usize = jobs.iter().map(|job| job.compact_tasks().map_or(1, TaskSet::len)).sum();
+    let Some(group) = pane.group(array) else { return (String::new(), Style::new()) };
+    let first = group.first().and_then(|id| screen.picture.jobs.get(&id));
     let progress = screen.picture.progress(array);
     let text = match field {
-        Field::Id => format!("{} {array}_[{tasks}]", if pane.is_open(array) { "-" } else { "+" }),
+        Field::Id => format!("{} {array}_[{}]", if pane.is_open(array) { "-" } else { "+" }, group.tasks),
         Field::Name => first.map(|job| job.request.name.clone()).unwrap_or_default(),
         Field::User => first.map(|job| job.request.user.clone()).unwrap_or_default(),
         Field::Partition => first.map(|job| job.partition.clone()).unwrap_or_default(),
-        Field::Cpus => jobs.iter().map(|job| job.tres.cpus).sum::<u32>().to_string(),
+        Field::Cpus => group.cpus.to_string(),
         Field::Position => row.position.map(|n| n.to_string()).unwrap_or_default(),
         Field::Time => format!("{}/{} done", progress.done(), progress.all()),
         Field::State if progress.failed > 0 => format!("{} failed", progress.failed),

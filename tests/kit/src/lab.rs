@@ -51,15 +51,16 @@ impl Lab {
         crate::until(|| (!waits()).then_some(())).expect("no watcher waits for ever");
     }
 
+    /// A command, in this lab.
+    pub fn command(&self, command: &str) -> Command {
+        let mut program = Command::new(crate::program());
+        program.arg(command).env("SLOTD_ROOT", self.path("root")).current_dir(self.dir.path());
+        program
+    }
+
     /// What a command prints.
     pub fn run(&self, command: &str, args: &[&str]) -> String {
-        let out = Command::new(crate::program())
-            .arg(command)
-            .args(args)
-            .env("SLOTD_ROOT", self.path("root"))
-            .current_dir(self.dir.path())
-            .output()
-            .expect("the program");
+        let out = self.command(command).args(args).output().expect("the program");
         assert!(out.status.success(), "{command} {args:?}: {}", String::from_utf8_lossy(&out.stderr));
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
