@@ -256,12 +256,15 @@ fn purge(layout: &Layout) -> Done {
     if jobs.exists() {
         fs::remove_dir_all(&jobs).map_err(|e| fail(format!("{}: {e}: remove it by hand", jobs.display())))?;
     }
-    // The database, its log, its copy, and those that a restored one has replaced.
+    // The database, its log, its copy, and those that a restored one has replaced; what the host used over time.
     let lib_files = fs::read_dir(&lib).into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_database = |path: &PathBuf| path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"state.db"));
+    let is_ours = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        [&b"state.db"[..], b"host_use."].iter().any(|begin| name.starts_with(begin))
+    };
     let run_files = ["slotd.sock", "slotd.lock", "slotd.log", "slotd.log.old", "launcher.lock", "launching"];
     let run_files = run_files.map(|name| run.join(name));
-    for path in lib_files.filter(is_database).chain(run_files).filter(|path| path.symlink_metadata().is_ok()) {
+    for path in lib_files.filter(is_ours).chain(run_files).filter(|path| path.symlink_metadata().is_ok()) {
         files::remove(&path)?;
     }
     for dir in [&run, &lib, root] {
