@@ -42,7 +42,7 @@
 //!                       (sacct, read only)          │   ◄── StepStarted, StepEnded, JobEnded
 //!                                                   ├──ReadGpus──► GpuInventoryActor
 //!                                                   │   ◄── GpusChanged, GpusRead
-//!                                                   └──Notify──► NotifierActor (SLOTD_NOTIFY_CMD)
+//!                                                   └──Notify──► NotifierActor (SLOTD_NOTIFY_CMD, mail, posts)
 //! ```
 //!
 //! Commands are imperative (`SubmitJob`) and have an answer. Facts are in the past tense (`JobEnded`) and have none. All

@@ -71,7 +71,7 @@ const PURE_CRATES: [(&str, &[&str]); 6] = [
 ];
 
 /// Crates that have one home: the layers that may name them.
-const HOMES: [(&str, &[&str]); 11] = [
+const HOMES: [(&str, &[&str]); 13] = [
     ("actix", &["actors", "daemon"]),
     ("actix_web", &["commands"]),
     ("diesel", &["store"]),
@@ -81,8 +81,10 @@ const HOMES: [(&str, &[&str]); 11] = [
     ("clap_mangen", &["commands"]),
     ("cgroups_rs", &["exec"]),
     ("crossterm", &["screen", "commands"]),
+    ("mail_builder", &["commands"]),
     ("plotters", &["commands"]),
     ("ratatui", &["screen", "commands"]),
+    ("ureq", &["commands"]),
 ];
 
 struct Source {

@@ -189,7 +189,8 @@ fn the_hook_for_the_desktop_knows_every_event() {
         format!("--urgency=critical|--|Array {array}: FAILED|s&lt;w&gt;eep: 1 completed, 1 failed, 0 cancelled|");
     assert!(told.contains(&want), "{told}");
     slotd.cancel(never);
-    let told = slotd.wait_text("told", "The queue is empty");
+    slotd.wait_text("told", "The queue is empty");
+    let told = slotd.wait_text("told", "|Jobs 1 to 3");
     let want = "|Jobs 1 to 3: FAILED|late: 1 completed, 2 failed, 1 cancelled|";
     assert!(told.contains(want), "{told}");
     assert!(told.contains("|The queue is empty: FAILED|1 completed, 2 failed, 1 cancelled|"), "{told}");
@@ -236,44 +237,4 @@ fn what_is_counted_outlives_a_daemon_that_is_killed() {
         "queue|the queue is empty: 3 jobs: 3 COMPLETED||COMPLETED".to_owned(),
     ];
     assert_eq!(lines, want);
-}
-
-#[test]
-fn the_hook_for_mail_sends_what_the_job_has_asked_for() {
-    let mut slotd = Setup::default().prepare();
-    pretend(&slotd, "sendmail");
-    let sends = |types: &str, id: &str, end: &str| {
-        let (state, reason) = end.split_once(':').unwrap();
-        let mut command = slotd.shell();
-        command.arg(hook("mail")).env("SLOTD_JOB_MAIL_TYPE", types).env("SLOTD_JOB_ID", id);
-        command.env("SLOTD_JOB_STATE", state).env("SLOTD_JOB_REASON", reason);
-        slotd.run(command).ok();
-        let sent = slotd.exists("told");
-        drop(std::fs::remove_file(slotd.path("told")));
-        sent
-    };
-    for (types, id, end, sent) in [
-        ("", "1", "FAILED:NonZeroExitCode", false),
-        ("NONE", "1", "FAILED:NonZeroExitCode", false),
-        ("BEGIN", "1", "FAILED:NonZeroExitCode", false),
-        ("end", "1", "COMPLETED:None", true),
-        ("BEGIN,ALL", "1", "CANCELLED:CancelledByUser", true),
-        ("FAIL", "1", "COMPLETED:None", false),
-        ("FAIL", "1", "CANCELLED:CancelledByUser", false),
-        ("FAIL", "1", "OUT_OF_MEMORY:OutOfMemory", true),
-        ("TIME_LIMIT", "1", "TIMEOUT:TimeLimit", true),
-        ("TIME_LIMIT", "1", "FAILED:NonZeroExitCode", false),
-        ("INVALID_DEPEND", "1", "CANCELLED:DependencyNeverSatisfied", true),
-        ("END", "1_3", "COMPLETED:None", false),
-        ("END,ARRAY_TASKS", "1_3", "COMPLETED:None", true),
-    ] {
-        assert_eq!(sends(types, id, end), sent, "{types} {id} {end}");
-    }
-    slotd.reset_var("SLOTD_NOTIFY_CMD", hook("mail"));
-    slotd.start_daemon();
-    slotd.wrap(&["-J", "bad\nTo: other", "--mail-type=FAIL", "--mail-user=me@there"], "exit 3");
-    let told = slotd.wait_text("told", "\n.\n");
-    let want = "-i|--|me@there|\nTo: me@there\nSubject: Job 1 (bad To: other): FAILED\n\n\
-                Job 1 (bad To: other) in partition cpu has ended: FAILED (NonZeroExitCode)\n.\n";
-    assert_eq!(told, want);
 }

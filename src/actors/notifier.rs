@@ -1,87 +1,81 @@
-//! NotifierActor: runs `SLOTD_NOTIFY_CMD` for what people are told.
+//! NotifierActor: tells people what happens to the queue, by `SLOTD_NOTIFY_CMD`, by mail, and by posts to `SLOTD_NOTIFY_URL`.
 //!
-//! Owns the hooks that run and those that wait. Receives [`Notify`]. Sends [`NoticeGiven`] once a hook has started, so that the
-//! next daemon tells what this one has not: a hook may run twice after a crash. A hook that fails, hangs or floods touches
-//! no job. At most [`MAX_RUNNING`] hooks run at once and [`MAX_WAITING`] wait; beyond that the oldest waiting one is given
-//! up and logged. A hook that outlives its time-out is killed with its process group.
-//! If it dies, notifications end and everything else goes on.
+//! Owns the processes that tell, and what waits for them: commands, and messengers (processes of this program that send mail or
+//! post). Receives [`Notify`]. Sends [`NoticeGiven`] once a command has started, a mail was sent or a post was taken, or one of
+//! these was given up, so that the next daemon tells what this one has not: after a crash something may be told twice. What
+//! fails, hangs or floods touches no job. Of each kind a few run at once (posts go out one after the other, in their order) and
+//! [`MAX_WAITING`] wait; beyond that the oldest waiting one is given up and logged. A command or a mail that outlives its
+//! time-out is killed with its process group. If it dies, notifications end and everything else goes on.
+
+mod children;
+mod poster;
 
 use crate::actors::messages::{NoticeGiven, Notify};
-use crate::model::JobState;
-use crate::model::memo::{NamedJob, Tally};
-use crate::model::notice::Notice;
+use crate::model::notice::{Channel, Notice};
+use crate::spec::web_address::WebAddress;
 use actix::prelude::*;
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use children::{Ended, run_hook, run_mail};
+use poster::{Poster, Sent};
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::process::Stdio;
+use std::path::PathBuf;
 use std::time::Duration;
 
-const MAX_RUNNING: usize = 4;
+/// Commands that run at once.
+const MAX_COMMANDS: usize = 4;
+/// Mails that are sent at once.
+const MAX_MAILS: usize = 2;
 const MAX_WAITING: usize = 10_000;
 
-pub struct NotifierActor {
-    command: Option<OsString>,
-    timeout: Duration,
-    given: Recipient<NoticeGiven>,
+/// The program of this process, be it replaced on disk or not.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// By which ways people are told. What comes for one that there is not is told by nobody.
+#[derive(Debug, Clone, Default)]
+pub struct Ways {
+    /// It is given to `/bin/sh -c`.
+    pub command: Option<OsString>,
+    pub url: Option<WebAddress>,
+    /// The program that mail is handed to.
+    pub sendmail: Option<PathBuf>,
+    /// For a command, for a mail, and for one try of a post.
+    pub timeout: Duration,
+}
+
+/// What goes one way.
+struct Lane {
+    most: usize,
     running: usize,
     waiting: VecDeque<Notify>,
 }
 
-impl NotifierActor {
-    /// `command` is given to `/bin/sh -c`; `None` makes every notification a no-op.
-    pub fn new(command: Option<OsString>, timeout: Duration, given: Recipient<NoticeGiven>) -> Self {
-        NotifierActor { command, timeout, given, running: 0, waiting: VecDeque::new() }
+impl Lane {
+    fn of(most: usize) -> Lane {
+        Lane { most, running: 0, waiting: VecDeque::new() }
     }
 
-    fn start_waiting(&mut self, ctx: &mut Context<Self>) {
-        let Some(command) = self.command.clone() else { return };
-        while self.running < MAX_RUNNING {
-            let Some(event) = self.waiting.pop_front() else { return };
-            self.running += 1;
-            let hook = run_hook(command.clone(), event, self.timeout, self.given.clone());
-            ctx.spawn(hook.into_actor(self).map(|(), actor, ctx| {
-                actor.running -= 1;
-                actor.start_waiting(ctx);
-            }));
-        }
+    /// The one that is given up for it.
+    fn push(&mut self, notify: Notify) -> Option<Notify> {
+        self.waiting.push_back(notify);
+        if self.waiting.len() > MAX_WAITING { self.waiting.pop_front() } else { None }
+    }
+
+    /// One whose turn it is.
+    fn next(&mut self) -> Option<Notify> {
+        let next = if self.running < self.most { self.waiting.pop_front() } else { None };
+        self.running += usize::from(next.is_some());
+        next
     }
 }
 
-async fn run_hook(command: OsString, event: Notify, timeout: Duration, given: Recipient<NoticeGiven>) {
-    let Notify { number, notice } = event;
-    let about = about(&notice);
-    let spawned = tokio::process::Command::new("/bin/sh")
-        .arg("-c")
-        .arg(&command)
-        .envs(variables(&notice))
-        // It is no part of the service: nothing that it starts may speak for the daemon.
-        .env_remove("NOTIFY_SOCKET")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .spawn();
-    let mut child = match spawned {
-        Ok(child) => child,
-        Err(e) => {
-            return log::warn!("SLOTD_NOTIFY_CMD for {about} could not be started, the next daemon tries again: {e}");
-        }
-    };
-    given.do_send(NoticeGiven(number));
-    match tokio::time::timeout(timeout, child.wait()).await {
-        Ok(Ok(status)) if status.success() => {}
-        Ok(Ok(status)) => log::warn!("SLOTD_NOTIFY_CMD for {about} failed: {status}"),
-        Ok(Err(e)) => log::warn!("SLOTD_NOTIFY_CMD for {about} could not be waited for: {e}"),
-        Err(_) => {
-            log::warn!("SLOTD_NOTIFY_CMD for {about} was killed after {} s", timeout.as_secs());
-            if let Some(pid) = child.id() {
-                let _ = killpg(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL);
-            }
-            let _ = child.wait().await;
-        }
-    }
+pub struct NotifierActor {
+    ways: Ways,
+    given: Recipient<NoticeGiven>,
+    commands: Lane,
+    mails: Lane,
+    posts: Lane,
+    /// The messenger that posts, between two posts.
+    poster: Option<Poster>,
 }
 
 /// What a notice is about, for the log.
@@ -90,34 +84,59 @@ fn about(notice: &Notice) -> String {
     if notice.job_id.is_empty() { format!("event {}", event.name()) } else { format!("job {}", notice.job_id) }
 }
 
-/// What the command sees.
-fn variables(notice: &Notice) -> Vec<(&'static str, String)> {
-    let mail = |text: &Option<String>| text.clone().unwrap_or_default();
-    let mut variables = vec![
-        ("SLOTD_JOB_ID", notice.job_id.clone()),
-        ("SLOTD_JOB_NAME", notice.name.clone()),
-        ("SLOTD_JOB_STATE", notice.state.name().to_owned()),
-        ("SLOTD_JOB_PARTITION", notice.partition.clone()),
-        ("SLOTD_JOB_REASON", notice.reason.name().to_owned()),
-        ("SLOTD_JOB_MAIL_TYPE", mail(&notice.mail_type)),
-        ("SLOTD_JOB_MAIL_USER", mail(&notice.mail_user)),
-        ("SLOTD_EVENT", notice.event.name().to_owned()),
-        ("SLOTD_EVENT_TEXT", notice.text.clone()),
-    ];
-    if let Some(Tally { counts, first, last, .. }) = notice.tally.as_deref() {
-        let id = |job: &Option<NamedJob>| job.as_ref().map(|job| job.id.to_string()).unwrap_or_default();
-        variables.extend([
-            ("SLOTD_EVENT_JOBS", counts.total().to_string()),
-            ("SLOTD_EVENT_COMPLETED", counts.of(JobState::Completed).to_string()),
-            ("SLOTD_EVENT_FAILED", counts.failed().to_string()),
-            ("SLOTD_EVENT_CANCELLED", counts.of(JobState::Cancelled).to_string()),
-            ("SLOTD_EVENT_FIRST", id(first)),
-            ("SLOTD_EVENT_LAST", id(last)),
-        ]);
+impl NotifierActor {
+    pub fn new(ways: Ways, given: Recipient<NoticeGiven>) -> Self {
+        let [commands, mails, posts] = [MAX_COMMANDS, MAX_MAILS, 1].map(Lane::of);
+        NotifierActor { ways, given, commands, mails, posts, poster: None }
     }
-    // No program takes a zero byte in its environment.
-    variables.iter_mut().for_each(|(_, value)| value.retain(|c| c != '\0'));
-    variables
+
+    fn start_commands(&mut self, ctx: &mut Context<Self>) {
+        let Some(command) = self.ways.command.clone() else { return };
+        while let Some(event) = self.commands.next() {
+            let hook = run_hook(command.clone(), event, self.ways.timeout, self.given.clone());
+            ctx.spawn(hook.into_actor(self).map(|(), actor, ctx| {
+                actor.commands.running -= 1;
+                actor.start_commands(ctx);
+            }));
+        }
+    }
+
+    fn start_mails(&mut self, ctx: &mut Context<Self>) {
+        let Some(sendmail) = self.ways.sendmail.clone() else { return };
+        while let Some(event) = self.mails.next() {
+            let number = event.number;
+            let mail = run_mail(sendmail.clone(), event, self.ways.timeout);
+            ctx.spawn(mail.into_actor(self).map(move |ended, actor, ctx| {
+                actor.mails.running -= 1;
+                match ended {
+                    Ended::Told => actor.given.do_send(NoticeGiven(number)),
+                    Ended::NotStarted => {}
+                }
+                actor.start_mails(ctx);
+            }));
+        }
+    }
+
+    fn start_posts(&mut self, ctx: &mut Context<Self>) {
+        let Some(url) = self.ways.url.clone() else { return };
+        let Some(event) = self.posts.next() else {
+            if self.posts.running == 0 {
+                // Its standard input ends, and so does it.
+                self.poster = None;
+            }
+            return;
+        };
+        let number = event.number;
+        let post = poster::post(self.poster.take(), url, self.ways.timeout, event);
+        ctx.spawn(post.into_actor(self).map(move |Sent { poster, is_told }, actor, ctx| {
+            actor.posts.running -= 1;
+            actor.poster = poster;
+            if is_told {
+                actor.given.do_send(NoticeGiven(number));
+            }
+            actor.start_posts(ctx);
+        }));
+    }
 }
 
 impl Actor for NotifierActor {
@@ -128,116 +147,27 @@ impl Handler<Notify> for NotifierActor {
     type Result = ();
 
     fn handle(&mut self, event: Notify, ctx: &mut Self::Context) {
-        if self.command.is_none() {
+        let Ways { command, url, sendmail, .. } = &self.ways;
+        let (lane, is_there) = match event.notice.channel {
+            Channel::Command => (&mut self.commands, command.is_some()),
+            Channel::Url => (&mut self.posts, url.is_some()),
+            Channel::Mail(_) => (&mut self.mails, sendmail.is_some()),
+        };
+        if !is_there {
             return self.given.do_send(NoticeGiven(event.number));
         }
-        if self.waiting.len() >= MAX_WAITING
-            && let Some(dropped) = self.waiting.pop_front()
-        {
+        let channel = event.notice.channel;
+        if let Some(dropped) = lane.push(event) {
             log::warn!("too many notifications wait: the one for {} is dropped", about(&dropped.notice));
             self.given.do_send(NoticeGiven(dropped.number));
         }
-        self.waiting.push_back(event);
-        self.start_waiting(ctx);
+        match channel {
+            Channel::Command => self.start_commands(ctx),
+            Channel::Url => self.start_posts(ctx),
+            Channel::Mail(_) => self.start_mails(ctx),
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::{ExitCode, Job, JobId, Reason, Timestamp};
-    use std::path::Path;
-    use std::sync::Arc;
-    use tokio::sync::mpsc;
-
-    fn end(id: u32) -> Notify {
-        let mut job = Job { id: JobId(id), partition: "cpu".to_owned(), ..Job::default() };
-        Arc::make_mut(&mut job.request).name = "a name".to_owned();
-        (job.run.state, job.run.reason) = (JobState::Failed, Reason::NonZeroExitCode);
-        job.run.exit = ExitCode::status(3);
-        let notice = Notice::of_end(&job, Timestamp(0));
-        Notify { number: u64::from(id), notice }
-    }
-
-    /// How long a condition rests between two looks at it.
-    const LOOK: Duration = Duration::from_millis(5);
-
-    /// Hears which were given.
-    struct Ear(mpsc::UnboundedSender<u64>);
-
-    impl Actor for Ear {
-        type Context = Context<Self>;
-    }
-
-    impl Handler<NoticeGiven> for Ear {
-        type Result = ();
-
-        fn handle(&mut self, NoticeGiven(number): NoticeGiven, _: &mut Self::Context) {
-            let _ = self.0.send(number);
-        }
-    }
-
-    fn notifier(hook: Option<String>, timeout: Duration) -> (Addr<NotifierActor>, mpsc::UnboundedReceiver<u64>) {
-        let (say, given) = mpsc::unbounded_channel();
-        (NotifierActor::new(hook.map(OsString::from), timeout, Ear(say).start().recipient()).start(), given)
-    }
-
-    /// Waits until the file has so many lines; the test's own time-out ends it otherwise.
-    async fn lines(path: &Path, count: usize) -> Vec<String> {
-        loop {
-            let text = std::fs::read_to_string(path).unwrap_or_default();
-            if text.lines().count() >= count {
-                return text.lines().map(str::to_owned).collect();
-            }
-            tokio::time::sleep(LOOK).await;
-        }
-    }
-
-    #[actix_rt::test]
-    async fn a_hook_sees_the_job_in_its_environment() {
-        let dir = tempfile::tempdir().unwrap();
-        let log = dir.path().join("log");
-        let hook = format!(
-            "echo \"$SLOTD_JOB_ID|$SLOTD_JOB_NAME|$SLOTD_JOB_STATE|$SLOTD_JOB_PARTITION|$SLOTD_JOB_REASON\" >> {}",
-            log.display()
-        );
-        let (notifier, mut given) = notifier(Some(hook), Duration::from_secs(60));
-        notifier.do_send(end(7));
-        assert_eq!(given.recv().await, Some(7));
-        assert_eq!(lines(&log, 1).await, ["7|a name|FAILED|cpu|NonZeroExitCode"]);
-    }
-
-    #[actix_rt::test]
-    async fn hooks_that_hang_are_killed_and_the_others_have_their_turn() {
-        let dir = tempfile::tempdir().unwrap();
-        let log = dir.path().join("log");
-        // The first ones hang: as many as may run at once.
-        let hook =
-            format!("echo $$ $SLOTD_JOB_ID >> {}; [ $SLOTD_JOB_ID -gt {MAX_RUNNING} ] || sleep 1000", log.display());
-        let (notifier, mut given) = notifier(Some(hook), Duration::from_millis(300));
-        for id in 1..=MAX_RUNNING as u32 + 1 {
-            notifier.do_send(end(id));
-        }
-        let seen = lines(&log, MAX_RUNNING + 1).await;
-        // What waits for its turn is not told yet.
-        for id in 1..=MAX_RUNNING as u64 + 1 {
-            assert_eq!(given.recv().await, Some(id));
-        }
-        let (groups, jobs): (Vec<&str>, Vec<&str>) = seen.iter().filter_map(|line| line.split_once(' ')).unzip();
-        assert_eq!(jobs.last(), Some(&(MAX_RUNNING + 1).to_string().as_str()));
-        // All of them: nothing that this test has started outlives it.
-        let groups = groups.iter().map(|pid| nix::unistd::Pid::from_raw(pid.parse().unwrap()));
-        for group in groups {
-            while nix::sys::signal::killpg(group, None).is_ok() {
-                tokio::time::sleep(LOOK).await;
-            }
-        }
-    }
-
-    #[actix_rt::test]
-    async fn without_a_command_nothing_is_kept() {
-        let (notifier, mut given) = notifier(None, Duration::from_secs(1));
-        notifier.do_send(end(1));
-        assert_eq!(given.recv().await, Some(1));
-    }
-}
+mod tests;

@@ -181,6 +181,7 @@ impl SchedulerActor {
         }
         self.seq += 1;
         self.tell_decided(&changes, &effects);
+        self.name_std_err(&mut effects);
         let told = self.notices.take(&mut effects, &mut changes);
         let sorted = self.in_flight.sort(effects);
         let texts_for = sorted

@@ -165,10 +165,10 @@ pub struct JobOpts {
     /// Licenses, of which there are none
     #[arg(short = 'L', long, value_name = "NAMES")]
     pub licenses: Option<String>,
-    /// When mail would be sent; kept and shown
+    /// When mail is sent, by the host's sendmail
     #[arg(long, value_name = "EVENTS", value_parser = unless_empty(job_values::mail_type))]
     pub mail_type: Option<Maybe<String>>,
-    /// Who would get mail; kept and shown
+    /// Who gets mail; the submitting user by default
     #[arg(long, value_name = "USER")]
     pub mail_user: Option<String>,
     /// Memory for the job: 512M, 8G; a bare number is MB; 0 is all of it

@@ -4,7 +4,7 @@ use super::daemon::read_settings;
 use super::{Done, ask, origin, unexpected};
 use crate::args::error::CliError;
 use crate::client::connection::Connection;
-use crate::daemon::{Environment, VERSION_KEY, check_settings, detached, unknown_settings};
+use crate::daemon::{Environment, SENDMAIL_KEY, VERSION_KEY, check_settings, detached, unknown_settings};
 use crate::model::job::Hold;
 use crate::model::query::JobQuery;
 use crate::model::view::NodeView;
@@ -43,6 +43,7 @@ pub fn run() -> Done {
     findings.push(daemon);
     if serves {
         findings.extend(database()?);
+        findings.extend(mail()?);
         findings.extend(node()?);
         findings.extend(held_jobs()?);
     }
@@ -223,6 +224,16 @@ fn daemon(paths: &Paths) -> Finding {
         return trouble(format!("the daemon is version {version}, and this command {own}"), mend);
     }
     Well(format!("the daemon of {root} answers (process {pid}, version {version})"))
+}
+
+/// Who sends the mail that jobs ask for. That there is nobody is no trouble for the queue.
+fn mail() -> Result<Option<Finding>, CliError> {
+    let Answer::Config(config) = ask(&Request::Config, &[])?.0 else { return Ok(None) };
+    let sendmail = config.into_iter().find(|(key, _)| key == SENDMAIL_KEY).map(|(_, value)| value);
+    Ok(sendmail.map(|sendmail| match sendmail.as_str() {
+        "(null)" => Well("no mail is sent: there is no sendmail, or SLOTD_SENDMAIL is off".to_owned()),
+        program => Well(format!("mail is sent by {program}")),
+    }))
 }
 
 /// Whether commits reach the disk.

@@ -32,6 +32,7 @@ mod edit;
 pub mod fuzz;
 mod install;
 mod log;
+mod messenger;
 mod needless;
 mod output;
 pub mod pages;
@@ -135,6 +136,10 @@ pub fn main() -> u8 {
         start::on_broken_pipe(SigHandler::SigIgn);
         let rest: Vec<String> = args[2..].iter().map(|a| a.to_string_lossy().into_owned()).collect();
         crate::exec::launcher::launcher_main(&rest);
+    }
+    if let Some(run) = args.get(1).and_then(|arg| messenger::named(arg)) {
+        start::on_broken_pipe(SigHandler::SigIgn);
+        return run();
     }
     // A reader that goes away (`squeue | head`) ends the command as it does any other program.
     start::on_broken_pipe(SigHandler::SigDfl);

@@ -1,6 +1,7 @@
 //! From the settings and this machine to what the scheduling core has to know, and to `scontrol show config`.
 
 use crate::daemon::run::DaemonError;
+use crate::daemon::sendmail;
 use crate::daemon::settings::{SettingError, Settings};
 use crate::daemon::site::{Site, SiteError, SiteFile};
 use crate::model::Partition;
@@ -41,7 +42,7 @@ pub fn core_config(settings: &Settings, known: Host) -> Result<sched::Config, Da
         reads_gpus: settings.gpu_count.is_none(),
         avoids_used_gpus: settings.avoids_used_gpus,
         avoids_used_cpus: settings.avoids_used_cpus,
-        audience: settings.audience(),
+        audience: settings.audience(sendmail::find(settings).is_some()),
     };
     config.set_partitions(all);
     Ok(config)
@@ -202,9 +203,11 @@ fn own(settings: &Settings, core: &sched::Config) -> Vec<(&'static str, String)>
         ("SlotdNotifyCmd", or_null(settings.notify_cmd.as_ref().map(|command| command.display()))),
         ("SlotdNotifyEvents", settings.notify_events.to_string()),
         ("SlotdNotifyTimeout", format!("{} sec", settings.notify_timeout.as_secs())),
+        ("SlotdNotifyUrl", or_null(settings.notify_url.as_ref())),
         ("SlotdOomKillStep", yes(rules.kill_step)),
         ("SlotdOomScoreAdj", settings.oom_score_adj.to_string()),
         ("SlotdRoot", settings.root.display().to_string()),
+        (SENDMAIL_KEY, or_null(sendmail::find(settings).map(|path| path.display().to_string()))),
         (VERSION_KEY, env!("CARGO_PKG_VERSION").to_owned()),
     ]
 }
@@ -221,6 +224,9 @@ fn or_null<T: ToString>(value: Option<T>) -> String {
 fn or_unlimited<T: ToString>(bound: Option<T>) -> String {
     bound.map_or_else(|| "UNLIMITED".to_owned(), |bound| bound.to_string())
 }
+
+/// Where the program that mail is handed to stands there.
+pub const SENDMAIL_KEY: &str = "SlotdSendmail";
 
 /// Where the daemon's own version stands in `scontrol show config`.
 pub const VERSION_KEY: &str = "SlotdVersion";

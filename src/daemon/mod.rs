@@ -19,6 +19,7 @@ mod recovery;
 mod repeats;
 mod requests;
 mod run;
+mod sendmail;
 mod session;
 mod settings;
 mod shutdown;
@@ -28,7 +29,7 @@ mod wire;
 mod wiring;
 mod work_trees;
 
-pub use core_config::VERSION_KEY;
+pub use core_config::{SENDMAIL_KEY, VERSION_KEY};
 pub use history::clean_directly;
 pub use run::run;
 pub use settings::{Environment, VARIABLES as SETTINGS, check as check_settings, unknown as unknown_settings};

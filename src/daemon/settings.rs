@@ -6,6 +6,7 @@ use crate::model::batch_tasks::BatchTasks;
 use crate::model::notice::{Audience, Event, Events};
 use crate::model::refusal::{MAX_TASKS_SETTING, MOST_TASKS, SHARDS_SETTING};
 use crate::spec::capacity::{self, Capacity};
+use crate::spec::web_address::WebAddress;
 use log::Level;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -39,7 +40,7 @@ pub const MOST_CPUS: u64 = 65_536;
 pub const MOST_MB: u64 = 1 << 40;
 
 /// All settings, by the names of their variables.
-pub const VARIABLES: [&str; 28] = [
+pub const VARIABLES: [&str; 30] = [
     "SLOTD_ROOT",
     "SLOTD_CONFIG",
     "SLOTD_CPU_PARTITIONS",
@@ -48,6 +49,8 @@ pub const VARIABLES: [&str; 28] = [
     "SLOTD_NOTIFY_CMD",
     "SLOTD_NOTIFY_EVENTS",
     "SLOTD_NOTIFY_TIMEOUT",
+    "SLOTD_NOTIFY_URL",
+    "SLOTD_SENDMAIL",
     "SLOTD_CGROUP_BASE",
     "SLOTD_MAX_PROCESSES",
     "SLOTD_IO_WEIGHT",
@@ -101,6 +104,9 @@ pub struct Settings {
     /// Of what the command is told.
     pub notify_events: Events,
     pub notify_timeout: Duration,
+    /// Where the same events are posted to.
+    pub notify_url: Option<WebAddress>,
+    pub sendmail: Sendmail,
     pub cgroup_base: Option<Place>,
     pub cgroup_rules: Rules,
     /// What the kernel is told about a job's processes for the case that the host's memory is used up (`oom_score_adj`).
@@ -135,6 +141,16 @@ pub struct Settings {
     pub log: Level,
 }
 
+/// Who sends mail.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Sendmail {
+    /// The host's own, if there is one.
+    #[default]
+    Search,
+    Program(PathBuf),
+    Off,
+}
+
 /// A variable with a value that means nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}={value:?}: expected {expected}")]
@@ -160,6 +176,12 @@ impl Settings {
             notify_cmd: vars.raw("SLOTD_NOTIFY_CMD"),
             notify_events: vars.events()?,
             notify_timeout: vars.seconds("SLOTD_NOTIFY_TIMEOUT", 1)?.unwrap_or(DEFAULT_NOTIFY_TIMEOUT),
+            notify_url: vars.value(
+                "SLOTD_NOTIFY_URL",
+                "an address that begins with http:// or https://",
+                WebAddress::parse,
+            )?,
+            sendmail: vars.sendmail()?,
             cgroup_base: vars.cgroup_base()?,
             cgroup_rules: vars.cgroup_rules()?,
             oom_score_adj: vars.number("SLOTD_OOM_SCORE_ADJ", "a number", 0..=1000)?.unwrap_or(DEFAULT_OOM_SCORE_ADJ),
@@ -186,9 +208,13 @@ impl Settings {
     }
 
     /// Who is told of what happens to the queue.
-    pub fn audience(&self) -> Audience {
+    pub fn audience(&self, sends_mail: bool) -> Audience {
         let events = |is_wanted: bool| if is_wanted { self.notify_events } else { Events::NONE };
-        Audience { command: events(self.notify_cmd.is_some()), ..Audience::default() }
+        Audience {
+            command: events(self.notify_cmd.is_some()),
+            url: events(self.notify_url.is_some()),
+            mail: sends_mail,
+        }
     }
 
     /// The same with those of [`LIVE`] as they are there.
@@ -341,6 +367,14 @@ impl Variables<'_> {
         })
     }
 
+    fn sendmail(&self) -> Result<Sendmail, SettingError> {
+        let parsed = self.value("SLOTD_SENDMAIL", "an absolute path, or off", |text| match text {
+            "off" => Some(Sendmail::Off),
+            path => Some(PathBuf::from(path)).filter(|path| path.is_absolute()).map(Sendmail::Program),
+        })?;
+        Ok(parsed.unwrap_or_default())
+    }
+
     fn events(&self) -> Result<Events, SettingError> {
         let variable = "SLOTD_NOTIFY_EVENTS";
         let Some(value) = self.text(variable)? else { return Ok(Events::NONE.with(Event::Job)) };
@@ -411,10 +445,13 @@ mod tests {
         let hook = r#"notify-send "slotd" "$SLOTD_JOB_ID $SLOTD_JOB_STATE""#;
         let settings = read(&[("SLOTD_NOTIFY_CMD", hook)]).unwrap();
         assert_eq!(settings.notify_cmd, Some(hook.into()));
-        assert_eq!(settings.audience().command, Events::NONE.with(Event::Job));
+        assert_eq!(settings.audience(false).command, Events::NONE.with(Event::Job));
         let settings = read(&[("SLOTD_NOTIFY_CMD", hook), ("SLOTD_NOTIFY_EVENTS", "queue, array")]).unwrap();
-        assert_eq!(settings.audience().command.to_string(), "array,queue");
-        assert!(read(&[("SLOTD_NOTIFY_EVENTS", "queue")]).unwrap().audience().is_empty(), "there is nobody to tell");
+        assert_eq!(settings.audience(false).command.to_string(), "array,queue");
+        assert!(
+            read(&[("SLOTD_NOTIFY_EVENTS", "queue")]).unwrap().audience(false).is_empty(),
+            "there is nobody to tell"
+        );
     }
 
     #[test]

@@ -11,6 +11,7 @@
 use crate::actors::activity::Activity;
 use crate::actors::gpu_inventory::{GpuOutputs, ReportTo};
 use crate::actors::messages::{ClientGone, Notify};
+use crate::actors::notifier::Ways;
 use crate::actors::runner::{RunnerOutputs, RunnerSeed, RunnerSetup, runners_on};
 use crate::actors::scheduler::{Due, SchedulerOutputs};
 use crate::actors::store::{Growth, StoreOutputs};
@@ -26,7 +27,7 @@ use crate::daemon::session::Hub;
 use crate::daemon::settings::Settings;
 use crate::daemon::sources::Sources;
 use crate::daemon::work_trees::WorkTrees;
-use crate::daemon::{alarm, client_watch};
+use crate::daemon::{alarm, client_watch, sendmail};
 use crate::exec::Launcher;
 use crate::exec::cgroup::CgroupBase;
 use crate::exec::launch_mark::LaunchMark;
@@ -156,7 +157,13 @@ fn start_notifier(
     scheduler: &Addr<SchedulerActor>,
 ) -> Recipient<Notify> {
     let told = scheduler.clone().recipient();
-    let notifier = NotifierActor::new(settings.notify_cmd.clone(), settings.notify_timeout, told).start();
+    let ways = Ways {
+        command: settings.notify_cmd.clone(),
+        url: settings.notify_url.clone(),
+        sendmail: sendmail::find(settings),
+        timeout: settings.notify_timeout,
+    };
+    let notifier = NotifierActor::new(ways, told).start();
     for (number, notice) in untold {
         notifier.do_send(Notify { number, notice });
     }

@@ -17,6 +17,7 @@ pub mod launch_spec;
 #[cfg(test)]
 mod launch_tests;
 pub mod launcher;
+pub mod messenger;
 mod meter;
 mod peer;
 mod pmi;

@@ -161,7 +161,7 @@ static TEXTS: &[JobText] = &[
     JobText::new(mail_type).show(Place::Last, "MailType", None),
 ];
 
-/// Who would get mail: the user of the job, where only the events were named.
+/// Who gets mail: the user of the job, where only the events were named.
 fn mail_user(job: &JobView) -> Option<&str> {
     let request = &job.request;
     request.mail_user.as_ref().or(request.mail_type.as_ref().map(|_| &request.user)).map(String::as_str)

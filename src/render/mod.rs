@@ -17,6 +17,7 @@ pub mod job;
 pub mod job_texts;
 pub mod json;
 pub mod layout;
+pub mod notice;
 pub mod pids;
 pub mod report;
 pub mod sacct;

@@ -18,6 +18,7 @@ impl Core {
         self.check_clients()?;
         self.check_loads()?;
         self.check_arrays()?;
+        self.check_chains()?;
         self.check_blockers()
     }
 

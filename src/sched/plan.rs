@@ -67,7 +67,6 @@ impl Core {
     /// the state and the time alone.
     pub fn plan(&mut self, cx: &mut Cx) {
         self.plan_by(Core::one_pass, cx);
-        self.tell_never(cx);
     }
 
     /// The same with any pass over the queue.
@@ -86,7 +85,8 @@ impl Core {
                 self.settle(cx);
             }
             if seen(self) == before {
-                return self.replace_spares(cx);
+                self.replace_spares(cx);
+                return self.tell_never(cx);
             }
         }
     }

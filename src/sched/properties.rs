@@ -10,6 +10,7 @@ use crate::model::gpu::GpuShare;
 use crate::model::job::Hold;
 use crate::model::limit::Limit;
 use crate::model::node::{Drains, NodeParts, NodeReason, Outage};
+use crate::model::notice::{self, Audience, Events};
 use crate::model::partition::OverSubscribe;
 use crate::model::request::Sharing;
 use crate::model::update::Update;
@@ -222,6 +223,7 @@ fn request(d: &Double, shape: Shape) -> Ask {
         r.time_limit_secs = shape.limit;
         r.hold = shape.held;
         r.requeue = shape.requeue;
+        r.mail_type = shape.requeue.then(|| "ALL,TIME_LIMIT_50".to_owned());
         r.kill_on_invalid_dep = shape.kill;
         r.begin = begin;
         r.priority = shape.priority;
@@ -354,11 +356,16 @@ fn command(d: &mut Double, event: Event) {
 fn recovered(d: &Double) -> Core {
     // What the core would still have in memory, and nothing else.
     let jobs: Vec<Job> = d.store.jobs.values().filter(|job| d.core.job(job.id).is_some()).cloned().collect();
-    Core::recover(d.core.config().clone(), jobs, d.store.ended(), d.core.next_id(), d.now)
+    let mut core = Core::recover(d.core.config().clone(), jobs, d.store.ended(), d.core.next_id(), d.now);
+    core.recall_memos(d.store.memos.clone().into_iter().collect(), d.now);
+    core
 }
 
 fn restart(d: &mut Double) {
     d.core = recovered(d);
+    let told = d.effects.len();
+    d.act(|core, cx| core.say(cx));
+    assert_eq!(d.effects.len(), told, "a restart is told to nobody");
     d.core.check_invariants().expect("the state makes sense after a restart");
 }
 
@@ -459,6 +466,8 @@ fn host_of(is_divided: bool) -> Double {
     Double::with(|config| {
         config.host = host(CPUS, 1000, GPUS);
         config.min_job_age_secs = 1_000_000;
+        let events = notice::Event::ALL.into_iter().fold(Events::NONE, Events::with);
+        config.audience = Audience { command: events, url: Events::NONE, mail: true };
         let one = Some(WildMatch::new("on?"));
         config.limits = vec![
             Limit { account: Some(LIMITED.to_owned()), jobs: Some(2), cpus: Some(3), ..Limit::default() },

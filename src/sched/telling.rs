@@ -499,6 +499,43 @@ impl Core {
         self.tell(Some(array), notice);
     }
 
+    /// What is kept of all this, if nothing waits to be said.
+    #[cfg(test)]
+    pub fn memos(&self) -> Result<BTreeMap<MemoKey, MemoBody>, String> {
+        let telling = &self.telling;
+        if !telling.dirty.is_empty() || !telling.out.is_empty() || !telling.touched.is_empty() {
+            return Err(format!("not said: {:?} {:?} {:?}", telling.dirty, telling.out, telling.touched));
+        }
+        let links = telling.chain_of.keys().copied().map(MemoKey::Link);
+        let never = telling.never.keys().copied().map(MemoKey::Never);
+        let limits = telling.limits.keys().copied().map(MemoKey::Limit);
+        let keys = telling.tallies.keys().copied().chain(links).chain(never).chain(limits);
+        Ok(keys.filter_map(|key| Some((key, telling.memo(key)?))).collect())
+    }
+
+    /// Who is in which chain is known both ways, and a chain has somebody who is not over.
+    #[cfg(test)]
+    pub(super) fn check_chains(&self) -> Result<(), String> {
+        let telling = &self.telling;
+        let members = telling.chains.iter().flat_map(|(root, chain)| {
+            let live = chain.live.iter().map(|member| (*root, *member, true));
+            live.chain(chain.over.iter().map(|member| (*root, *member, false)))
+        });
+        let mut count = 0;
+        for (root, member, is_live) in members {
+            count += 1;
+            if telling.chain_of.get(&member) != Some(&root) || self.is_live(member) != is_live {
+                return Err(format!("job {member} is in chain {root}, live: {is_live}"));
+            }
+        }
+        let over = telling.chains.iter().find(|(_, chain)| chain.live.is_empty());
+        match over {
+            Some((root, _)) => Err(format!("chain {root} is over, and not told")),
+            None if count != telling.chain_of.len() => Err("somebody is in a chain that is not there".to_owned()),
+            None => Ok(()),
+        }
+    }
+
     /// Takes over what an earlier daemon has counted and told. To be called once, after the recovery.
     pub fn recall_memos(&mut self, memos: Vec<(MemoKey, MemoBody)>, now: Timestamp) {
         let audience = self.config.audience;

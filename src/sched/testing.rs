@@ -275,6 +275,7 @@ impl Double {
         }
         self.effects.extend(cx.out.effects);
         self.core.check_invariants().expect("the state makes sense");
+        assert_eq!(self.core.memos().as_ref(), Ok(&self.store.memos), "what is kept is what is known");
         result
     }
 

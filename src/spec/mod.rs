@@ -41,5 +41,6 @@ pub mod signal;
 pub mod states;
 pub mod suggest;
 pub mod time;
+pub mod web_address;
 
 pub use error::SpecError;

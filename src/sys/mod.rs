@@ -20,6 +20,7 @@ pub mod memory;
 pub mod ownership;
 pub mod paths;
 pub mod proc;
+pub mod program;
 pub mod socket;
 pub mod start;
 pub mod system;

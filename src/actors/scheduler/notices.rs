@@ -4,6 +4,8 @@ use super::SchedulerActor;
 use crate::actors::messages::{NoticeGiven, Notify};
 use crate::model::JobId;
 use crate::model::change::Change;
+use crate::model::mail::MailKind;
+use crate::model::notice::Channel;
 use crate::sched::{Effect, Outbox};
 use actix::prelude::*;
 
@@ -18,11 +20,13 @@ pub(super) struct Told {
 /// The numbers of notices.
 pub(super) struct Notices {
     next: u64,
+    /// The log says that no mail is sent.
+    is_mail_missed: bool,
 }
 
 impl Notices {
     pub fn from(next: u64) -> Notices {
-        Notices { next }
+        Notices { next, is_mail_missed: false }
     }
 
     /// Takes the notices out of what is to be done, and has them kept.
@@ -36,6 +40,28 @@ impl Notices {
             told.push(Told { job, notify: Notify { number, notice: *notice } });
         }
         told
+    }
+}
+
+impl SchedulerActor {
+    /// The last lines of the standard error of a job that has failed go with its mail: where it is.
+    pub(super) fn name_std_err(&self, effects: &mut [Effect]) {
+        for effect in effects {
+            if let Effect::Tell { job: Some(job), notice } = effect
+                && notice.channel == Channel::Mail(MailKind::Fail)
+                && let (Some(view), Some(run)) = (self.view(*job), notice.run.as_deref_mut())
+            {
+                run.std_err = view.std_err;
+            }
+        }
+    }
+
+    /// A job asks for mail: once the log says that there is nobody to send it.
+    pub(super) fn note_mail_asked(&mut self, mail_type: Option<&str>) {
+        let is_asked = mail_type.is_some_and(|types| !types.eq_ignore_ascii_case("NONE"));
+        if is_asked && !self.core.config().audience.mail && !std::mem::replace(&mut self.notices.is_mail_missed, true) {
+            log::warn!("a job asks for mail, and none is sent: there is no sendmail, or SLOTD_SENDMAIL is off");
+        }
     }
 }
 

@@ -27,6 +27,7 @@ impl Handler<SubmitJob> for SchedulerActor {
         {
             return node::submit_if_cgroups(base, m, ctx.address());
         }
+        self.note_mail_asked(m.submission.request.mail_type.as_deref());
         let mut cx = Cx::at(self.now());
         let id = match self.core.submit(m.submission, &mut cx) {
             Ok(id) => id,

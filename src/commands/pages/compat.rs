@@ -19,7 +19,7 @@ const DIFFERS: [(&str, &str, &str); 22] = [
     ("sbatch", "clusters", "one cluster, slotd: another is refused"),
     ("sbatch", "account", "kept and shown, without effect but for limits of a site"),
     ("sbatch", "qos", "kept and shown, without effect"),
-    ("sbatch", "mail-type", "kept and shown; SLOTD_NOTIFY_CMD is called instead"),
+    ("sbatch", "mail-type", "mail goes by the host's sendmail; STAGE_OUT and PURGE send none"),
     ("srun", "mpi", "none and pmi2; pmix is refused"),
     ("srun", "no-wait", "slotd's own: submits the command as a job"),
     ("sstat", "series", "slotd's own: what steps used over time"),

@@ -285,7 +285,15 @@ pub const SLOTD: Page = Page {
             "SLOTD_NOTIFY_EVENTS",
             "Of what that command is told: some of job, array, chain, queue and never, separated by commas. Default: job.",
         ),
-        ("SLOTD_NOTIFY_TIMEOUT", "Seconds after which that command is killed. Default: 30."),
+        (
+            "SLOTD_NOTIFY_TIMEOUT",
+            "Seconds after which that command, a mail or one try of a post is given up. Default: 30.",
+        ),
+        ("SLOTD_NOTIFY_URL", "An address (http or https) to which the same events are posted, each as a JSON object."),
+        (
+            "SLOTD_SENDMAIL",
+            "The program that sends the mail of --mail-type, or off. Default: the sendmail of the host, if it has one.",
+        ),
         ("SLOTD_CGROUP_BASE", "A writable cgroup v2 subtree, or auto: limits are enforced and not only reserved."),
         (
             "SLOTD_MAX_PROCESSES",

@@ -127,6 +127,8 @@ impl Default for Setup {
             ("SLOTD_GPU_COUNT", "0"),
             ("SLOTD_KILL_WAIT", "1"),
             ("SLOTD_LOG", "info"),
+            // That of the host would really send.
+            ("SLOTD_SENDMAIL", "off"),
         ];
         Setup { vars: vars.map(|(k, v)| (k.to_owned(), v.to_owned())).to_vec(), deep: false }
     }

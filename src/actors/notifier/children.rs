@@ -1,0 +1,141 @@
+//! Processes that tell one thing each: commands of the user, and messengers that send mail.
+
+use super::{OWN_PROGRAM, about};
+use crate::actors::messages::{NoticeGiven, Notify};
+use crate::exec::messenger::{MAIL_ARG, Mail};
+use crate::model::JobState;
+use crate::model::memo::{NamedJob, Tally};
+use crate::model::notice::Notice;
+use actix::prelude::*;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, Command};
+
+/// So much of what a messenger says of a failure goes to the log, bytes.
+const MOST_WORDS: u64 = 1000;
+
+/// What became of a messenger.
+pub(super) enum Ended {
+    /// The mail was sent, or never will be.
+    Told,
+    /// The next daemon tries again.
+    NotStarted,
+}
+
+/// One that shares nothing with the daemon. It is no part of the service: nothing that it starts may speak for the daemon.
+pub(super) fn apart(command: &mut Command) -> &mut Command {
+    command
+        .env_remove("NOTIFY_SOCKET")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+}
+
+/// How it ended; `None`: it took too long, and was killed with its group.
+async fn within(timeout: Duration, child: &mut Child) -> Option<io::Result<ExitStatus>> {
+    let group = child.id().map(|pid| Pid::from_raw(pid.cast_signed()));
+    match tokio::time::timeout(timeout, child.wait()).await {
+        Ok(ended) => Some(ended),
+        Err(_) => {
+            if let Some(group) = group {
+                let _ = killpg(group, Signal::SIGKILL);
+            }
+            let _ = child.wait().await;
+            None
+        }
+    }
+}
+
+pub(super) async fn run_hook(command: OsString, event: Notify, timeout: Duration, given: Recipient<NoticeGiven>) {
+    let Notify { number, notice } = event;
+    let about = about(&notice);
+    let spawned = apart(Command::new("/bin/sh").arg("-c").arg(&command).envs(variables(&notice))).spawn();
+    let mut child = match spawned {
+        Ok(child) => child,
+        Err(e) => {
+            return log::warn!("SLOTD_NOTIFY_CMD for {about} could not be started, the next daemon tries again: {e}");
+        }
+    };
+    given.do_send(NoticeGiven(number));
+    match within(timeout, &mut child).await {
+        Some(Ok(status)) if status.success() => {}
+        Some(Ok(status)) => log::warn!("SLOTD_NOTIFY_CMD for {about} failed: {status}"),
+        Some(Err(e)) => log::warn!("SLOTD_NOTIFY_CMD for {about} could not be waited for: {e}"),
+        None => log::warn!("SLOTD_NOTIFY_CMD for {about} was killed after {} s", timeout.as_secs()),
+    }
+}
+
+pub(super) async fn run_mail(sendmail: PathBuf, event: Notify, timeout: Duration) -> Ended {
+    let Notify { number, notice } = event;
+    let about = about(&notice);
+    let mut command = Command::new(OWN_PROGRAM);
+    apart(command.arg(MAIL_ARG)).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(e) => {
+            log::warn!("the mail for {about} could not be sent, the next daemon tries again: {e}");
+            return Ended::NotStarted;
+        }
+    };
+    let mail = serde_json::to_vec(&Mail { sendmail, number, notice }).unwrap_or_default();
+    let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
+    let talk = async {
+        if let Some(mut stdin) = stdin {
+            // One that ends without having read it says why.
+            let _ = stdin.write_all(&mail).await;
+        }
+        let mut words = Vec::new();
+        if let Some(stderr) = stderr {
+            let _ = stderr.take(MOST_WORDS).read_to_end(&mut words).await;
+        }
+        String::from_utf8_lossy(&words).trim().replace('\n', "; ")
+    };
+    // Something that sendmail leaves behind may hold its standard error: the time-out is for all of it.
+    let both = async { tokio::join!(within(timeout, &mut child), tokio::time::timeout(timeout, talk)) };
+    let (ended, words) = both.await;
+    let words = words.unwrap_or_default();
+    match ended {
+        Some(Ok(status)) if status.success() => log::debug!("the mail for {about} was sent"),
+        Some(Ok(_)) => log::warn!("the mail for {about} could not be sent: {words}"),
+        Some(Err(e)) => log::warn!("the mail for {about} could not be waited for: {e}"),
+        None => log::warn!("the mail for {about} could not be sent within {} s", timeout.as_secs()),
+    }
+    Ended::Told
+}
+
+/// What the command sees.
+fn variables(notice: &Notice) -> Vec<(&'static str, String)> {
+    let mail = |text: &Option<String>| text.clone().unwrap_or_default();
+    let mut variables = vec![
+        ("SLOTD_JOB_ID", notice.job_id.clone()),
+        ("SLOTD_JOB_NAME", notice.name.clone()),
+        ("SLOTD_JOB_STATE", notice.state.name().to_owned()),
+        ("SLOTD_JOB_PARTITION", notice.partition.clone()),
+        ("SLOTD_JOB_REASON", notice.reason.name().to_owned()),
+        ("SLOTD_JOB_MAIL_TYPE", mail(&notice.mail_type)),
+        ("SLOTD_JOB_MAIL_USER", mail(&notice.mail_user)),
+        ("SLOTD_EVENT", notice.event.name().to_owned()),
+        ("SLOTD_EVENT_TEXT", notice.text.clone()),
+    ];
+    if let Some(Tally { counts, first, last, .. }) = notice.tally.as_deref() {
+        let id = |job: &Option<NamedJob>| job.as_ref().map(|job| job.id.to_string()).unwrap_or_default();
+        variables.extend([
+            ("SLOTD_EVENT_JOBS", counts.total().to_string()),
+            ("SLOTD_EVENT_COMPLETED", counts.of(JobState::Completed).to_string()),
+            ("SLOTD_EVENT_FAILED", counts.failed().to_string()),
+            ("SLOTD_EVENT_CANCELLED", counts.of(JobState::Cancelled).to_string()),
+            ("SLOTD_EVENT_FIRST", id(first)),
+            ("SLOTD_EVENT_LAST", id(last)),
+        ]);
+    }
+    // No program takes a zero byte in its environment.
+    variables.iter_mut().for_each(|(_, value)| value.retain(|c| c != '\0'));
+    variables
+}

@@ -1,0 +1,315 @@
+//! The messengers of the daemon: processes of this program that send mail and post events. Nobody calls them by hand.
+
+use crate::exec::messenger::{MAIL_ARG, Mail, POST_ARG, Post, PostTo, Posted};
+use crate::model::mail::MailKind;
+use crate::model::notice::{Channel, Notice};
+use crate::render::notice;
+use crate::sys::{system, zone};
+use mail_builder::headers::HeaderType;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use ureq::Agent;
+use ureq::http::Response;
+use ureq::tls::{RootCerts, TlsConfig};
+
+/// So often an event is posted before it is given up, within [`MOST_TIME`].
+const TRIES: u32 = 8;
+const MOST_TIME: Duration = Duration::from_secs(15 * 60);
+
+/// Between the first two tries. It is doubled each time.
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+
+/// The longest wait that a server may ask for (`Retry-After`).
+const MOST_DELAY: Duration = Duration::from_secs(300);
+
+/// So much of an answer is read at most; it tells nothing.
+const MOST_ANSWER: u64 = 64 << 10;
+
+/// So much of a standard error is mailed at most, bytes and lines.
+const MOST_TAIL: u64 = 8 << 10;
+const TAIL_LINES: usize = 20;
+
+/// Why an event was not taken.
+struct Failure {
+    why: String,
+    /// It may be taken another time.
+    may_pass: bool,
+    /// The server says when.
+    after: Option<Duration>,
+}
+
+/// The messenger of this first argument.
+pub fn named(arg: &OsStr) -> Option<fn() -> u8> {
+    match arg.to_str()? {
+        POST_ARG => Some(post),
+        MAIL_ARG => Some(mail),
+        _ => None,
+    }
+}
+
+/// Posts what comes on standard input, one event after the other, until it ends. The exit code.
+fn post() -> u8 {
+    match post_all() {
+        Ok(()) => 0,
+        Err(e) => {
+            eprintln!("posting events: {e}");
+            1
+        }
+    }
+}
+
+fn post_all() -> io::Result<()> {
+    let mut lines = io::stdin().lock().lines();
+    let Some(first) = lines.next().transpose()? else { return Ok(()) };
+    let to: PostTo = serde_json::from_str(&first)?;
+    let host = system::probe_host_name();
+    // The roots of this host: its owner may have added some.
+    let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+    let agent: Agent = Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_global(Some(Duration::from_secs(to.timeout_secs)))
+        // A redirected POST would be a GET.
+        .max_redirects(0)
+        .user_agent(concat!("slotd/", env!("CARGO_PKG_VERSION")))
+        .tls_config(tls)
+        .build()
+        .into();
+    for line in lines {
+        let Post { number, notice } = serde_json::from_str(&line?)?;
+        let body = notice::json(number, &notice, &host).to_string();
+        let outcome = persist(|| attempt(&agent, &to.url, &body));
+        say(&outcome)?;
+    }
+    Ok(())
+}
+
+fn say(posted: &Posted) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", serde_json::to_string(posted)?)?;
+    out.flush()
+}
+
+/// Tries until it is done, the time is up, or no other try makes sense.
+fn persist(mut attempt: impl FnMut() -> Result<(), Failure>) -> Posted {
+    let began = Instant::now();
+    let mut delay = FIRST_DELAY;
+    for tried in 1..=TRIES {
+        let failure = match attempt() {
+            Ok(()) => return Posted::Given,
+            Err(failure) => failure,
+        };
+        let wait = failure.after.map_or(delay, |after| after.clamp(FIRST_DELAY, MOST_DELAY));
+        if !failure.may_pass {
+            return Posted::GivenUp(failure.why);
+        }
+        if tried == TRIES || began.elapsed() + wait > MOST_TIME {
+            return Posted::GivenUp(format!("{} (tried {tried} times)", failure.why));
+        }
+        if tried == 1 && say(&Posted::Failing(failure.why)).is_err() {
+            break;
+        }
+        rest(wait);
+        delay *= 2;
+    }
+    Posted::GivenUp("the daemon is gone".to_owned())
+}
+
+/// Waits. A daemon that is gone meanwhile has the next one post the event.
+fn rest(wait: Duration) {
+    let until = Instant::now() + wait;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        let stdin = io::stdin();
+        // Only whether the other end is closed.
+        let mut end = [PollFd::new(stdin.as_fd(), PollFlags::empty())];
+        let ms = i32::try_from(left.as_millis()).unwrap_or(i32::MAX).max(1);
+        if poll(&mut end, PollTimeout::try_from(ms).unwrap_or(PollTimeout::NONE)).is_ok_and(|ready| ready > 0) {
+            std::process::exit(0);
+        }
+    }
+}
+
+fn attempt(agent: &Agent, url: &str, body: &str) -> Result<(), Failure> {
+    let failed = |error: ureq::Error| {
+        let is_of_address = matches!(error, ureq::Error::BadUri(_) | ureq::Error::Http(_));
+        // The text of the first two has the address, which may be a secret.
+        let why = if is_of_address { "the address makes no sense".to_owned() } else { error.to_string() };
+        Failure { why, may_pass: !is_of_address, after: None }
+    };
+    let request = agent.post(url).header("Content-Type", "application/json");
+    let mut answer = request.send(body).map_err(failed)?;
+    let status = answer.status();
+    let after = retry_after(&answer);
+    // It is read so that the connection can be used again.
+    let _ = answer.body_mut().with_config().limit(MOST_ANSWER).read_to_vec();
+    if status.is_success() {
+        return Ok(());
+    }
+    let may_pass = status.is_server_error() || status.as_u16() == 429;
+    Err(Failure { why: format!("the answer is HTTP {}", status.as_u16()), may_pass, after })
+}
+
+/// As seconds, or as a date.
+fn retry_after<T>(answer: &Response<T>) -> Option<Duration> {
+    let text = answer.headers().get("Retry-After")?.to_str().ok()?.trim();
+    if let Ok(secs) = text.parse() {
+        return Some(Duration::from_secs(secs));
+    }
+    let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+    at.duration_since(jiff::Timestamp::now()).try_into().ok()
+}
+
+/// Sends the mail that comes on standard input. The exit code; why it is not 0 stands on standard error.
+fn mail() -> u8 {
+    match send() {
+        Ok(()) => 0,
+        Err(why) => {
+            eprintln!("{why}");
+            1
+        }
+    }
+}
+
+fn send() -> Result<(), String> {
+    let said = |e: io::Error| e.to_string();
+    let Mail { sendmail, number, notice } =
+        serde_json::from_reader(io::stdin().lock()).map_err(|e| format!("no mail: {e}"))?;
+    let to = recipients(&notice)?;
+    let message = message(&notice, number, &to).map_err(said)?;
+    let mut child = Command::new(&sendmail)
+        .args(["-i", "--"])
+        .args(&to)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(|e| format!("{}: {e}", sendmail.display()))?;
+    // One that ends without having read it says why by its exit code.
+    let written = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(&message));
+    let status = child.wait().map_err(said)?;
+    match written {
+        _ if !status.success() => Err(format!("{}: {status}", sendmail.display())),
+        Err(e) => Err(format!("{}: {e}", sendmail.display())),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Those of `--mail-user`, else who submitted the job. They go to `sendmail` as words of their own: one with control
+/// characters or spaces in it, or that looks like an option, is no address.
+fn recipients(notice: &Notice) -> Result<Vec<String>, String> {
+    let named = notice.mail_user.as_deref().unwrap_or(&notice.user);
+    let to: Vec<String> = named.split(',').map(str::trim).filter(|one| !one.is_empty()).map(str::to_owned).collect();
+    let is_bad = |one: &&String| one.starts_with('-') || one.chars().any(|c| c.is_control() || c.is_whitespace());
+    match to.iter().find(is_bad) {
+        Some(bad) => Err(format!("{bad:?} is no address")),
+        None if to.is_empty() => Err("there is nobody to send it to".to_owned()),
+        None => Ok(to),
+    }
+}
+
+fn message(notice: &Notice, number: u64, to: &[String]) -> io::Result<Vec<u8>> {
+    let (host, zone) = (system::probe_host_name(), zone::local());
+    let tail = match notice.channel {
+        Channel::Mail(MailKind::Fail) => {
+            let std_err = notice.run.as_ref().map(|run| run.std_err.as_str()).unwrap_or_default();
+            tail(Path::new(std_err)).unwrap_or_default()
+        }
+        Channel::Mail(_) | Channel::Command | Channel::Url => String::new(),
+    };
+    // In a header it would only be coded.
+    let subject: String = notice::subject(notice).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mail = mail_builder::MessageBuilder::new()
+        .to(to.iter().map(String::as_str).collect::<Vec<_>>())
+        .header("Subject", subject_header(subject))
+        // The same for the same event: who gets it twice sees it once.
+        .message_id(format!("slotd.{number}.{}@{host}", notice.at.0))
+        .header("Auto-Submitted", mail_builder::headers::raw::Raw::new("auto-generated"))
+        .text_body(notice::body(notice, &host, &zone, &tail));
+    // sendmail reads text of this system.
+    let text = mail.write_to_vec()?;
+    Ok(String::from_utf8_lossy(&text).replace("\r\n", "\n").into_bytes())
+}
+
+/// Plain where it can be: people filter mail by it.
+fn subject_header(subject: String) -> HeaderType<'static> {
+    let is_plain = subject.is_ascii() && !subject.contains("=?");
+    if is_plain { HeaderType::Raw(subject.into()) } else { HeaderType::Text(subject.into()) }
+}
+
+/// The last lines of a file.
+fn tail(path: &Path) -> io::Result<String> {
+    // To open a pipe could take for ever.
+    if !path.metadata()?.is_file() {
+        return Ok(String::new());
+    }
+    let mut file = File::open(path)?;
+    let skipped = file.metadata()?.len().saturating_sub(MOST_TAIL);
+    file.seek(SeekFrom::Start(skipped))?;
+    let mut bytes = Vec::new();
+    file.take(MOST_TAIL).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().skip(usize::from(skipped > 0)).collect();
+    Ok(lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Job, Timestamp};
+    use std::sync::Arc;
+
+    fn notice(user: &str, name: &str) -> Notice {
+        let mut job = Job::default();
+        let request = Arc::make_mut(&mut job.request);
+        (request.name, request.mail_user) = (name.to_owned(), Some(user.to_owned()));
+        Notice { channel: Channel::Mail(MailKind::End), ..Notice::of_end(&job, Timestamp(0)) }
+    }
+
+    #[test]
+    fn addresses_are_words_of_their_own() {
+        assert_eq!(recipients(&notice("a@x, b@y", "")).unwrap(), ["a@x", "b@y"]);
+        for bad in ["-oQ/tmp", "a@x\nBcc: b@y", "a b", " , ", "a@x,-X"] {
+            assert!(recipients(&notice(bad, "")).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn names_make_no_headers() {
+        let made = message(&notice("a@x", "übung\nBcc: evil@x\r\n\r\nhello"), 7, &["a@x".to_owned()]).unwrap();
+        let text = String::from_utf8(made).unwrap();
+        let (headers, _) = text.split_once("\n\n").unwrap();
+        assert!(!headers.contains("\nBcc") && !headers.contains("hello\n\n"), "{text}");
+        assert!(headers.contains("Subject: =?utf-8?"), "{text}");
+        assert!(headers.contains("Message-ID: <slotd.7.0@"), "{text}");
+        assert!(!text.contains('\r'), "{text}");
+    }
+
+    #[test]
+    fn what_cannot_pass_is_tried_once() {
+        let mut tries = 0;
+        let outcome = persist(|| {
+            tries += 1;
+            Err(Failure { why: "HTTP 404".to_owned(), may_pass: false, after: None })
+        });
+        assert_eq!((outcome, tries), (Posted::GivenUp("HTTP 404".to_owned()), 1));
+    }
+
+    #[test]
+    fn the_tail_of_a_file_begins_with_a_whole_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("err");
+        std::fs::write(&path, "ä".repeat(5000) + "\n" + &"line\n".repeat(30)).unwrap();
+        assert_eq!(tail(&path).unwrap(), ["line"; 20].join("\n"));
+        std::fs::write(&path, "one\ntwo").unwrap();
+        assert_eq!(tail(&path).unwrap(), "one\ntwo");
+        assert_eq!(tail(Path::new("/dev/zero")).unwrap(), "");
+    }
+}
