@@ -57,6 +57,7 @@ mod sick_disk;
 mod sick_host;
 mod sinfo;
 mod site;
+mod snapshot;
 mod source;
 mod srun;
 mod srun_allocation;

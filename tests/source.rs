@@ -2,29 +2,7 @@
 
 use serde_json::Value;
 use slotd_kit::Slotd;
-
-/// git, asked by the test as its user would.
-pub fn git(slotd: &Slotd, dir: &str, words: &str) -> String {
-    let line = format!(
-        "cd {dir} && unset GIT_DIR GIT_TRACE && HOME=/nonexistent GIT_CONFIG_NOSYSTEM=1 git -c user.name=a -c user.email=a@b -c init.defaultBranch=main {words}"
-    );
-    slotd.sh(&line).ok().stdout
-}
-
-/// A repository `name` with one commit, in which `tracked` is.
-pub fn repository(slotd: &Slotd, name: &str) {
-    slotd
-        .sh(&format!("mkdir -p {name}/deep && printf 'one\\n' >{name}/tracked && printf '*.o\\n' >{name}/.gitignore"))
-        .ok();
-    git(slotd, name, "init -q");
-    git(slotd, name, "add .");
-    git(slotd, name, "commit -q -m first");
-}
-
-pub fn source(slotd: &Slotd, job: impl ToString) -> Value {
-    let told = slotd.cmd("slotd", &["source", "--json", &job.to_string()]).ok().stdout;
-    serde_json::from_str(&told).unwrap_or_else(|why| panic!("{why}: {told}"))
-}
+use slotd_kit::git::{git, repository, source};
 
 fn submit_in(slotd: &Slotd, dir: &str, options: &str) -> u32 {
     let told = slotd.sh(&format!("cd {dir} && sbatch --parsable -o /dev/null {options} --wrap true")).ok().stdout;

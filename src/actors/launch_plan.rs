@@ -71,11 +71,11 @@ pub fn fill_paths(view: &mut JobView, host: &str) {
         return;
     }
     let vars = vars(view.id, &view.role, &request, host, StepId::Batch, 0);
-    let path = |pattern: &str| absolute(&request.work_dir, &expand(pattern, &vars));
-    let or = |pattern: &Option<String>, otherwise: &str| pattern.as_deref().map_or_else(|| otherwise.to_owned(), path);
-    view.std_out = path(output_pattern(&request));
-    view.std_err = or(&request.std_err, &view.std_out);
-    view.std_in = or(&request.std_in, "/dev/null");
+    let path = |dir: &str, pattern: &str| absolute(dir, &expand(pattern, &vars));
+    let output = |pattern: &str| path(request.output_dir(), pattern);
+    view.std_out = output(output_pattern(&request));
+    view.std_err = request.std_err.as_deref().map_or_else(|| view.std_out.clone(), output);
+    view.std_in = request.std_in.as_deref().map_or("/dev/null".to_owned(), |input| path(&request.work_dir, input));
 }
 
 /// The launch of a batch script, or of the command of `srun --no-wait`.
@@ -95,17 +95,18 @@ pub fn batch_launch(job: &Job, host: &Host, paths: &Paths, texts: LaunchTexts, r
     let laid = sched::layout(ask, &alloc.cpu_ids, &alloc.cpu_ids, &host.topology).map_err(outside);
     let broken = laid.as_ref().err().map(LaunchError::to_string);
     let layout = laid.unwrap_or_default();
-    let file = |pattern: &str, rank: u32, append: bool| {
+    let file = |dir: &str, pattern: &str, rank: u32, append: bool| {
         let name = expand(pattern, &vars(job.id, &job.role, request, &host.name, StepId::Batch, rank));
-        Stream::File { path: absolute(&request.work_dir, &name).into(), append }
+        Stream::File { path: absolute(dir, &name).into(), append }
     };
+    let output = |pattern: &str, rank: u32| file(request.output_dir(), pattern, rank, append);
     let task = |rank| {
         let gpus = task_gpus(&GpuBind::Auto, &request.gpu, &alloc, rank, ntasks);
         TaskSpec {
             rank,
-            stdin: request.std_in.as_deref().map_or(Stream::Null, |pattern| file(pattern, rank, false)),
-            stdout: file(output_pattern(request), rank, append),
-            stderr: request.std_err.as_deref().map_or(Stream::SameAsStdout, |pattern| file(pattern, rank, append)),
+            stdin: request.std_in.as_deref().map_or(Stream::Null, |input| file(&request.work_dir, input, rank, false)),
+            stdout: output(output_pattern(request), rank),
+            stderr: request.std_err.as_deref().map_or(Stream::SameAsStdout, |pattern| output(pattern, rank)),
             env: environment::task_environment(rank, gpus.as_deref(), host),
             cpus: layout.tasks.get(rank as usize).cloned().unwrap_or_default(),
             must_bind: layout.is_asked,

@@ -323,6 +323,12 @@ struct Desk<'a> {
 impl Desk<'_> {
     fn submit(&mut self, old: JobId, again: Again) -> Result<(), CliError> {
         let Again { mut request, texts_of } = again;
+        if let Some(copy) = &request.snapshot
+            && !paths()?.snapshots_dir().join(&copy.name).exists()
+        {
+            let why = format!("job {old} ran in a copy of its work tree (--snapshot), which is not kept any more");
+            return Err(CliError::error(1, why).hint(format!("submit it anew: {}", request.submit_line)));
+        }
         check_work_dir(&request, "slotd retry")?;
         note_tree(&mut request);
         let tasks = request.array.as_ref().map(|array| array.tasks.clone());

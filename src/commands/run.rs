@@ -74,7 +74,7 @@ fn submit(args: &RunArgs) -> Result<Submitted, CliError> {
     }
     check_work_dir(&parsed.request, "slotd run")?;
     let is_array = parsed.request.array.is_some();
-    let id = submit_parsed(parsed.request, &parsed.texts, "slotd run")?;
+    let id = submit_parsed(parsed, "slotd run")?;
     tell(&format!("slotd: job {id} is submitted\n"));
     Ok(Submitted { id, is_array })
 }

@@ -3,7 +3,7 @@
 //! [`parse`] makes the submission; what it reads (the script, the export file) is handed to it, so that it can be tested.
 
 use super::output::print;
-use super::tasks::{check_work_dir, client, hand_in, print_defined, print_start, tell};
+use super::tasks::{check_work_dir, client, hand_in, print_defined, print_start, take_snapshot, tell, work_tree_of};
 use super::{Done, Entry, paths, refused, submitting_origin, trial_refused, unexpected};
 use crate::args::choices::{Applet, Reader, definition};
 use crate::args::error::{CliError, Mark};
@@ -18,6 +18,7 @@ use crate::args::value::{Maybe, unless_empty, value};
 use crate::args::{extra, variables};
 use crate::client::connection::{ClientError, Connection, reopen};
 use crate::commands::pages::texts;
+use crate::exec::snapshots::Held;
 use crate::model::array::ArraySpec;
 use crate::model::batch_tasks::{BatchTasks, TaskRule};
 use crate::model::change::LaunchTexts;
@@ -96,6 +97,9 @@ pub struct Sbatch {
     /// Requeue the job once when it fails
     #[arg(long, overrides_with = "no_requeue")]
     pub requeue: bool,
+    /// Run in a copy of the git work tree as it is now, whatever becomes of the tree
+    #[arg(long)]
+    pub snapshot: bool,
     /// Tell when the job would start, without submitting it
     #[arg(long)]
     pub test_only: bool,
@@ -331,10 +335,15 @@ fn read_all(from: &mut dyn Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn submit(sbatch: Sbatch, origin: &Origin) -> Done {
+fn submit(mut sbatch: Sbatch, origin: &Origin) -> Done {
     let with_exit = |error: CliError| error.with_exit(origin.exit_code("SLURM_EXIT_ERROR"));
     check_work_dir(&sbatch.request, "sbatch").map_err(with_exit)?;
     let paths = paths()?;
+    let copy = match (sbatch.snapshot, sbatch.test_only) {
+        (false, _) => None,
+        (true, true) => work_tree_of(&sbatch.request).map(|_| None).map_err(with_exit)?,
+        (true, false) => Some(take_snapshot(&mut sbatch.request, &paths).map_err(with_exit)?),
+    };
     let raw = [sbatch.texts.script.as_slice(), &sbatch.texts.env].concat();
     let (tasks, rule) = (sbatch.request.task_count(), sbatch.request.task_rule(BatchTasks::Auto));
     let submit = Submit {
@@ -349,7 +358,10 @@ fn submit(sbatch: Sbatch, origin: &Origin) -> Done {
     let (conn, answer) = hand_in(&paths, submit, &raw, "sbatch").map_err(with_exit)?;
     match answer {
         Answer::Refused(why) if sbatch.test_only => Err(with_exit(trial_refused(&why))),
-        Answer::Refused(why) => Err(with_exit(refused("Batch job submission failed", &why))),
+        Answer::Refused(why) => {
+            copy.into_iter().for_each(Held::discard);
+            Err(with_exit(refused("Batch job submission failed", &why)))
+        }
         Answer::WouldStart { job, at, cpus, partition } => print_start("sbatch", job, at, cpus, &partition, &origin.tz),
         Answer::Submitted { job } => {
             let quiet = sbatch.job.quiet;

@@ -5,12 +5,13 @@
 
 use super::output::print;
 use super::sbatch::{self, Sbatch, Text};
-use super::tasks::{check_work_dir, client, note_tree};
+use super::tasks::{check_work_dir, client, note_tree, take_snapshot};
 use super::{Done, paths, refused, submitting_origin, unexpected};
 use crate::args::error::{CliError, Mark};
 use crate::args::origin::Origin;
 use crate::args::submit::submit_line;
 use crate::client::connection::Connection;
+use crate::exec::snapshots::Held;
 use crate::model::{JobId, JobRequest};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{OneOfMany, Request, SubmitMany};
@@ -96,6 +97,8 @@ struct Maker<'a> {
     options: Vec<String>,
     origin: &'a Origin,
     templates: HashMap<TemplateKey, Template>,
+    /// One for all lines with the same options.
+    copies: Vec<Held>,
 }
 
 /// A job that can be handed in.
@@ -150,12 +153,15 @@ impl Maker<'_> {
             Text::Stdin => Ok(script.as_bytes().to_vec()),
             other => sbatch::read(other),
         };
-        let Sbatch { request, texts, wait, test_only, .. } = sbatch::parse(&argv, self.origin, &read)?;
+        let Sbatch { mut request, texts, wait, test_only, snapshot, .. } = sbatch::parse(&argv, self.origin, &read)?;
         if wait || test_only {
             let text = "--wait and --test-only are for one job: submit many, and wait for them by their numbers";
             return Err(CliError::error(1, text));
         }
         check_work_dir(&request, "slotd submit")?;
+        if snapshot {
+            self.copies.push(take_snapshot(&mut request, &paths()?)?);
+        }
         let mut template = Template { request, env: texts.env };
         template.request.submit_line = submit_line(&argv[..argv.len() - usize::from(key.is_wrapped)]);
         self.templates.insert(key, template.clone());
@@ -255,7 +261,8 @@ impl Desk {
 fn note_trees(jobs: &mut [OneOfMany]) {
     let mut last: Option<JobRequest> = None;
     for OneOfMany { request, .. } in jobs {
-        match last.as_ref().filter(|last| last.work_dir == request.work_dir) {
+        let known = last.as_ref().filter(|last| last.work_dir == request.work_dir && request.snapshot.is_none());
+        match known {
             Some(last) => request.tree.clone_from(&last.tree),
             None => {
                 note_tree(request);
@@ -271,7 +278,8 @@ fn note_trees(jobs: &mut [OneOfMany]) {
 
 pub fn run(args: &SubmitArgs) -> Done {
     let origin = submitting_origin()?;
-    let mut maker = Maker { options: args.options.clone(), origin: &origin, templates: HashMap::new() };
+    let mut maker =
+        Maker { options: args.options.clone(), origin: &origin, templates: HashMap::new(), copies: Vec::new() };
     // What is wrong with the options of all is told before a line is read.
     let plain = TemplateKey { options: Vec::new(), directives: Vec::new(), is_wrapped: true };
     maker.template(plain, "")?;

@@ -70,10 +70,11 @@ pub fn run(args: &SweepArgs) -> Done {
     let whole: Vec<OsString> = std::env::args_os().collect();
     parsed.request.submit_line = submit_line(&whole);
     parsed.texts.env.extend(rows.iter().enumerate().flat_map(|(task, row)| entries(task, row)));
-    let job = submit_parsed(parsed.request, &parsed.texts, "slotd sweep")?;
+    let parsable = parsed.parsable;
+    let job = submit_parsed(parsed, "slotd sweep")?;
     let names: Vec<&str> = rows.iter().take(1).flatten().map(|(name, _)| name.as_str()).collect();
     tell(&format!("slotd: {} tasks, each with its own {}\n", rows.len(), names.join(", ")));
-    print(&if parsed.parsable { format!("{job}\n") } else { format!("Submitted batch job {job}\n") })
+    print(&if parsable { format!("{job}\n") } else { format!("Submitted batch job {job}\n") })
 }
 
 /// What the environment of the array says of one task.

@@ -1,11 +1,13 @@
 //! What sbatch, srun and salloc have in common: handing a job in, launching a step, and what is said of them.
 
+use super::sbatch::Sbatch;
 use super::{paths, refused, unexpected};
 use crate::args::error::{CliError, Mark};
 use crate::client::connection::{ClientError, Connection, submit};
 use crate::client::foreground::{Caller, StepObserver, StepOptions, StepOutcome, StreamTasks};
-use crate::model::change::LaunchTexts;
+use crate::exec::snapshots::{self, Held};
 use crate::model::job::{Client, ClientProcess};
+use crate::model::source::{Snapshot, WorkTree};
 use crate::model::{ExitCode, JobId, JobRequest, StepId, Timestamp};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::Submit;
@@ -15,6 +17,7 @@ use crate::sys::{clock, proc, system, work_tree};
 use jiff::tz::TimeZone;
 use nix::errno::Errno;
 use std::ffi::CStr;
+use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -69,14 +72,63 @@ pub fn hand_in(
 /// Notes the commit of the work tree that the job works in: HEAD may be another one a moment later. It costs a few reads
 /// of small files.
 pub fn note_tree(request: &mut JobRequest) {
-    request.tree = work_tree::probe(Path::new(&request.work_dir));
+    // That of a copy was noted when it was made.
+    if request.snapshot.is_none() {
+        request.tree = work_tree::probe(Path::new(&request.work_dir));
+    }
+}
+
+/// `--snapshot`: copies the work tree that the job is to run in, and lets the job run in the copy. What is returned holds it
+/// until the submission is answered; a refused one discards it.
+///
+/// # Errors
+/// The working directory is in no work tree, or the copy cannot be made: nothing of it is left.
+pub fn take_snapshot(request: &mut JobRequest, paths: &Paths) -> Result<Held, CliError> {
+    let work_dir = Path::new(&request.work_dir);
+    let tree = work_tree_of(request)?;
+    let own = fs::canonicalize(work_dir).unwrap_or_else(|_| work_dir.to_owned());
+    let below = own.strip_prefix(&tree.root).unwrap_or(Path::new("")).to_owned();
+    let held = snapshots::make(paths.root(), &paths.snapshots_dir(), &tree).map_err(|why| {
+        CliError::error(1, format!("the work tree {} cannot be copied for --snapshot: {why}", tree.root)).hint(
+            "all files are copied that git knows or does not ignore: .gitignore can name large ones that no job needs",
+        )
+    })?;
+    let there = held.files().join(&below);
+    // git knows no empty directories.
+    if let Err(why) = fs::create_dir_all(&there) {
+        held.discard();
+        return Err(CliError::error(1, format!("{}: {why}", there.display())));
+    }
+    // An input that is ignored by git is where it was.
+    if let Some(input) = request.std_in.as_mut().filter(|input| !input.contains(['%', '\\']))
+        && !there.join(&*input).exists()
+        && own.join(&*input).exists()
+    {
+        *input = own.join(&*input).to_string_lossy().into_owned();
+    }
+    let output_dir = std::mem::replace(&mut request.work_dir, there.to_string_lossy().into_owned());
+    request.snapshot = Some(Snapshot { name: held.name.clone(), output_dir });
+    request.tree = Some(held.tree.clone());
+    Ok(held)
+}
+
+/// The work tree that a job with `--snapshot` works in.
+///
+/// # Errors
+/// There is none.
+pub fn work_tree_of(request: &JobRequest) -> Result<WorkTree, CliError> {
+    work_tree::probe(Path::new(&request.work_dir)).ok_or_else(|| {
+        CliError::error(1, format!("--snapshot copies a git work tree, and {} is in none", request.work_dir))
+    })
 }
 
 /// Submits what a command line of sbatch says, for a command that waits for nothing here.
 ///
 /// # Errors
 /// As of [`hand_in`], or it is refused.
-pub fn submit_parsed(request: JobRequest, texts: &LaunchTexts, command: &str) -> Result<JobId, CliError> {
+pub fn submit_parsed(sbatch: Sbatch, command: &str) -> Result<JobId, CliError> {
+    let Sbatch { mut request, texts, snapshot, .. } = sbatch;
+    let copy = snapshot.then(|| take_snapshot(&mut request, &paths()?)).transpose()?;
     let raw = [texts.script.as_slice(), &texts.env].concat();
     let submission = Submit {
         request,
@@ -88,7 +140,10 @@ pub fn submit_parsed(request: JobRequest, texts: &LaunchTexts, command: &str) ->
         again: false,
     };
     match hand_in(&paths()?, submission, &raw, command)?.1 {
-        Answer::Refused(why) => Err(refused("Batch job submission failed", &why)),
+        Answer::Refused(why) => {
+            copy.into_iter().for_each(Held::discard);
+            Err(refused("Batch job submission failed", &why))
+        }
         Answer::Submitted { job } => Ok(job),
         other => Err(unexpected(&other)),
     }

@@ -10,7 +10,7 @@ use crate::actors::{SchedulerActor, StoreActor};
 use crate::daemon::database;
 use crate::daemon::listener;
 use crate::daemon::settings::Settings;
-use crate::exec::job_dirs;
+use crate::exec::{job_dirs, snapshots};
 use crate::model::{JobId, Timestamp};
 use crate::protocol::answer::Cleaned;
 use crate::store::{Reader, Store};
@@ -18,6 +18,7 @@ use crate::sys::clock;
 use crate::sys::paths::Paths;
 use actix::Addr;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -133,10 +134,34 @@ impl<H: Hands> Broom<H> {
             .await
     }
 
+    /// Removes the copies of work trees that no job runs in any more; without these jobs, of which it tells what that would
+    /// free. How many bytes.
+    async fn clean_copies(&self, without: Option<&BTreeSet<JobId>>) -> Result<u64, String> {
+        let dir = self.paths.snapshots_dir();
+        if !dir.exists() {
+            return Ok(0);
+        }
+        // A submission that names a copy is durable before the names are read, or finds out that the copy is gone.
+        let _alone = self.in_use.write().await;
+        let named = self.read(|reader| reader.snapshots()).await?;
+        match without {
+            Some(jobs) => {
+                let spare = named.into_iter().filter(|(_, users)| users.iter().all(|job| jobs.contains(job)));
+                let names: Vec<String> = spare.map(|(name, _)| name).collect();
+                aside(move || Ok(names.iter().map(|name| snapshots::size(&dir, name)).sum())).await
+            }
+            None => {
+                let names = named.into_keys().collect();
+                aside(move || snapshots::remove_others(&dir, &names).map_err(|e| e.to_string())).await
+            }
+        }
+    }
+
     /// Removes the jobs that ended before `before`, or tells what that would free.
     async fn clean(&self, before: Timestamp, dry_run: bool) -> Result<Cleaned, String> {
         let old = self.read(move |reader| reader.ended_before(before)).await?;
         let mut cleaned = Cleaned { before, needed: old.needed, ..Cleaned::default() };
+        let mut removed = BTreeSet::new();
         for batch in old.spare.chunks(BATCH) {
             let _alone = self.in_use.write().await;
             let spare = self.hands.spare(batch.to_vec()).await?;
@@ -151,9 +176,11 @@ impl<H: Hands> Broom<H> {
                 freed.sum::<Result<u64, String>>()
             })
             .await?;
+            removed.extend(spare.iter().copied());
             let count = if dry_run { spare.len() } else { self.hands.remove(spare).await? };
             cleaned.jobs += u64::try_from(count).unwrap_or(0);
         }
+        cleaned.bytes += self.clean_copies(dry_run.then_some(&removed)).await?;
         if cleaned.jobs > 0 && !dry_run {
             while self.hands.shrink().await? {}
         }
@@ -201,6 +228,8 @@ impl<H: Hands> Broom<H> {
                 log::info!("{} old jobs were removed; their directories held {} bytes", cleaned.jobs, cleaned.bytes);
             }
         }
+        // What clients have left that died.
+        self.clean_copies(None).await?;
         let environment = match known {
             Some(due) => Some(due),
             None => {

@@ -415,7 +415,10 @@ pub fn unknown<'a>(names: impl Iterator<Item = &'a OsString>) -> Vec<&'a str> {
     let is_for_tests = |name: &str| cfg!(debug_assertions) && name.starts_with("SLOTD_TEST_");
     let known = |name: &str| {
         let is_for_hooks = name.starts_with("SLOTD_JOB_") || name.starts_with("SLOTD_EVENT");
-        VARIABLES.contains(&name) || name == "SLOTD_OUTPUT" || is_for_hooks || is_for_tests(name)
+        VARIABLES.contains(&name)
+            || ["SLOTD_OUTPUT", "SLOTD_SNAPSHOT_DIR"].contains(&name)
+            || is_for_hooks
+            || is_for_tests(name)
     };
     names.filter_map(|name| name.to_str()).filter(|name| name.starts_with("SLOTD_") && !known(name)).collect()
 }

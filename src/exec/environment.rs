@@ -3,6 +3,7 @@
 //!
 //! Pure. What the submitter's own environment holds is not looked at, but for [`stale_variables`].
 
+use crate::exec::snapshots;
 use crate::model::gpu::{Gpu, Maker};
 use crate::model::partition::Host;
 use crate::model::placement::{Distribution, MemBind, Placement, Spread};
@@ -10,6 +11,7 @@ use crate::model::request::{MemRequest, OpenMode};
 use crate::model::tres::Allocation;
 use crate::model::{ArrayRole, Job, StepId, StepKey};
 use crate::protocol::request::StepLaunch;
+use crate::sys::paths::Paths;
 
 /// Variables in the order in which they are set.
 pub type Variables = Vec<(String, String)>;
@@ -100,6 +102,10 @@ impl<'a> Environment<'a> {
         let (job, alloc) = (self.job, self.alloc.clone());
         let request = &job.request;
         self.set("SLOTD_ROOT", self.root);
+        if let Some(snapshot) = &request.snapshot {
+            let copy = snapshots::tree_of(&Paths::new(self.root).snapshots_dir(), snapshot);
+            self.set("SLOTD_SNAPSHOT_DIR", copy.display());
+        }
         self.set("SLURM_CLUSTER_NAME", crate::CLUSTER);
         self.set("SLURM_JOBID", job.id);
         self.set("SLURM_JOB_ID", job.id);
@@ -318,7 +324,8 @@ pub fn of_array_task(env: Vec<u8>, role: &ArrayRole) -> Vec<u8> {
 /// command line or set by hand (`SLURM_NTASKS`) is kept, as with Slurm.
 pub fn stale_variables(env: &[u8]) -> Vec<String> {
     const PREFIXES: [&str; 2] = ["SLURM_ARRAY_", "SLURM_STEP"];
-    const NAMES: [&str; 12] = [
+    const NAMES: [&str; 13] = [
+        "SLOTD_SNAPSHOT_DIR",
         "SLURM_PROCID",
         "SLURM_LOCALID",
         "SLURM_TASK_PID",

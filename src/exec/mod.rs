@@ -23,6 +23,7 @@ mod peer;
 mod pmi;
 pub mod remains;
 mod runner_script;
+pub mod snapshots;
 pub mod step_handle;
 pub mod step_journal;
 pub mod step_launcher;

@@ -186,6 +186,8 @@ pub enum Refusal {
     // The daemon.
     /// It cannot run again: its environment is not kept any more.
     EnvironmentDropped(JobId),
+    /// The copy of the work tree that the job is to run in is not there.
+    SnapshotGone(String),
     /// A client came back to a job, or a step, that is not in memory any more.
     Forgotten {
         job: JobId,
@@ -401,6 +403,9 @@ impl fmt::Display for Refusal {
             Refusal::NotStored(fault) => return write!(f, "{fault}: {} and try again", fault.remedy()),
             Refusal::Unrecorded(fault) => {
                 return write!(f, "done, but undone if the daemon dies before it can write that down: {fault}");
+            }
+            Refusal::SnapshotGone(name) => {
+                return write!(f, "the copy {name} of the work tree (--snapshot) is not kept any more: submit the job anew");
             }
             Refusal::EnvironmentDropped(job) => {
                 return write!(f, "the environment of job {job} is not kept any more: submit it again");

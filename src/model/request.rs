@@ -10,7 +10,7 @@ use crate::model::gpu::GpuShare;
 use crate::model::is_default;
 use crate::model::placement::Placement;
 use crate::model::rlimits::Rlimits;
-use crate::model::source::WorkTree;
+use crate::model::source::{Snapshot, WorkTree};
 use crate::model::time::Timestamp;
 use crate::model::{Constraint, HostList};
 use serde::de::IntoDeserializer;
@@ -298,6 +298,9 @@ pub struct JobRequest {
     /// The git work tree that `work_dir` lies in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<WorkTree>,
+    /// `--snapshot`: `work_dir` lies in this copy of the work tree.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Snapshot>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub std_out: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -372,6 +375,11 @@ pub struct JobRequest {
 }
 
 impl JobRequest {
+    /// The directory that relative names of output files start from.
+    pub fn output_dir(&self) -> &str {
+        self.snapshot.as_ref().map_or(&self.work_dir, |snapshot| &snapshot.output_dir)
+    }
+
     /// Tasks of the job: `--ntasks`, else `--ntasks-per-node` (one node), else 1.
     pub fn task_count(&self) -> u32 {
         self.ntasks.or(self.ntasks_per_node).unwrap_or(1)

@@ -17,6 +17,22 @@ pub struct WorkTree {
     pub branch: Option<String>,
 }
 
+/// A copy of a work tree that jobs run in.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Of its directory, below that of all copies.
+    pub name: String,
+    /// The working directory that the job would have without it: output files go there.
+    pub output_dir: String,
+}
+
+impl Snapshot {
+    /// The name is that of a directory, and leads nowhere else.
+    pub fn is_sound(&self) -> bool {
+        !self.name.is_empty() && self.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    }
+}
+
 /// What git told of a work tree. The text of the differences is kept beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {

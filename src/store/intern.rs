@@ -129,6 +129,7 @@ struct NewRequestRow<'a> {
     name: &'a str,
     user: &'a str,
     account: Option<&'a str>,
+    snapshot: Option<&'a str>,
     body: &'a str,
 }
 
@@ -151,6 +152,7 @@ fn insert_request(conn: &mut SqliteConnection, request: &JobRequest, hash: i64, 
             name: &request.name,
             user: &request.user,
             account: request.account.as_deref(),
+            snapshot: request.snapshot.as_ref().map(|snapshot| snapshot.name.as_str()),
             body,
         })
         .returning(requests::request_id)

@@ -8,6 +8,7 @@ diesel::table! {
         user -> Text,
         account -> Nullable<Text>,
         body -> Text,
+        snapshot -> Nullable<Text>,
     }
 }
 

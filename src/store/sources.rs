@@ -5,13 +5,13 @@ use crate::model::{JobId, Timestamp};
 use crate::store::error::StoreError;
 use crate::store::history::remove_unused_texts;
 use crate::store::load::CHUNK;
-use crate::store::row::{from_json, to_json};
-use crate::store::schema::{jobs, sources, texts};
+use crate::store::row::{from_json, job_id, to_json};
+use crate::store::schema::{jobs, requests, sources, texts};
 use crate::store::{Reader, Store};
 use diesel::dsl::{delete, exists, not};
 use diesel::prelude::*;
 use diesel::sqlite::SqliteConnection;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Store {
     /// Keeps what git told at that time for these submissions, in one transaction. Those that were removed meanwhile are
@@ -86,6 +86,26 @@ impl Reader {
             let diff = diff.map(text).transpose()?;
             Ok(Some((Taken { at: Timestamp(at), source }, diff)))
         })
+    }
+}
+
+impl Reader {
+    /// The copies of work trees that are named by requests, each with the jobs that run in it.
+    ///
+    /// # Errors
+    /// The database can't be read.
+    pub fn snapshots(&mut self) -> Result<BTreeMap<String, Vec<JobId>>, StoreError> {
+        let rows: Vec<(Option<String>, i64)> = requests::table
+            .inner_join(jobs::table)
+            .filter(requests::snapshot.is_not_null())
+            .select((requests::snapshot, jobs::job_id))
+            .load(&mut self.conn)
+            .map_err(StoreError::sql("look for copies of work trees"))?;
+        let mut found: BTreeMap<String, Vec<JobId>> = BTreeMap::new();
+        for (name, job) in rows {
+            found.entry(name.unwrap_or_default()).or_default().push(job_id("jobs", job)?);
+        }
+        Ok(found)
     }
 }
 

@@ -4,7 +4,7 @@
 //! answers have a bound.
 
 use crate::model::source::{Changes, Source, Untracked};
-use crate::sys::proc;
+use crate::sys::{proc, work_tree};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use std::ffi::OsStr;
@@ -54,6 +54,8 @@ pub enum GitError {
 #[derive(Debug, Clone)]
 pub struct Git {
     top: PathBuf,
+    /// Where the files are, if not there.
+    copy: Option<PathBuf>,
     patience: Duration,
     until: Instant,
     steps_back: bool,
@@ -62,13 +64,25 @@ pub struct Git {
 impl Git {
     /// At the work tree with this top directory. All questions together may take so long.
     pub fn at(top: &Path, patience: Duration) -> Git {
-        Git { top: top.to_owned(), patience, until: Instant::now() + patience, steps_back: false }
+        Git { top: top.to_owned(), copy: None, patience, until: Instant::now() + patience, steps_back: false }
     }
 
     /// Takes no time from others.
     #[must_use]
     pub fn behind_others(self) -> Git {
         Git { steps_back: true, ..self }
+    }
+
+    /// The same repository, with the files of a copy.
+    #[must_use]
+    pub fn with_files_of(&self, copy: &Path) -> Git {
+        Git { copy: Some(copy.to_owned()), ..self.clone() }
+    }
+
+    /// At a submodule, or another work tree inside.
+    #[must_use]
+    pub fn inside(&self, top: &Path) -> Git {
+        Git { top: top.to_owned(), ..self.clone() }
     }
 
     fn command<S: AsRef<OsStr>>(&self, words: &[S]) -> Command {
@@ -78,8 +92,16 @@ impl Git {
             command.env_remove(name);
         }
         command.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_TERMINAL_PROMPT", "0").env("LC_ALL", "C");
-        command.arg("-C").arg(&self.top).arg("--no-pager");
+        command.arg("-C").arg(self.files_at()).arg("--no-pager");
         command.args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"]);
+        if self.copy.is_some() {
+            // Copied files have the times of the first ones, and that has to be enough to know them again.
+            command.args(["-c", "core.checkStat=minimal", "-c", "core.trustctime=false"]);
+            let git_dir = work_tree::git_dir(&self.top).unwrap_or_else(|| self.top.join(".git"));
+            for (option, path) in [("--git-dir", git_dir.as_path()), ("--work-tree", self.files_at())] {
+                command.arg([OsStr::new(option), path.as_os_str()].join(OsStr::new("=")));
+            }
+        }
         command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         command
     }
@@ -148,6 +170,24 @@ impl Git {
         Ok((text, words))
     }
 
+    fn files_at(&self) -> &Path {
+        self.copy.as_deref().unwrap_or(&self.top)
+    }
+
+    /// The files that make up the work tree: those that git knows and those that it does not ignore, by their paths from its
+    /// top. A directory stands for a submodule, or another work tree inside.
+    ///
+    /// # Errors
+    /// As of [`Self::ask`].
+    pub fn files(&self) -> Result<Vec<PathBuf>, GitError> {
+        let names = self.ask(&["ls-files", "-z", "--cached", "--others", "--exclude-standard"], MOST_NAMES)?;
+        let mut files: Vec<PathBuf> = names_in(&names).map(|name| PathBuf::from(OsStr::from_bytes(name))).collect();
+        // A path with a conflict is there several times.
+        files.sort_unstable();
+        files.dedup();
+        Ok(files)
+    }
+
     /// How the work tree differs from its commit, and the text of that for `git apply`.
     pub fn source(&self) -> (Source, Option<Vec<u8>>) {
         const STATUS: [&str; 8] = [
@@ -165,7 +205,7 @@ impl Git {
             Err(error) => return (Source { commit: None, branch: None, changes: Err(error.to_string()) }, None),
         };
         let Status { commit, branch, changed, untracked } = parse_status(&text);
-        let at = &self.top;
+        let at = self.files_at();
         let sized = |path: &&[u8]| Untracked {
             bytes: fs::symlink_metadata(at.join(OsStr::from_bytes(path))).ok().map(|file| file.len()),
             path: String::from_utf8_lossy(path).into_owned(),
@@ -366,5 +406,6 @@ mod tests {
         assert_eq!((source.commit, diff, changes.changed), (None, None, 1));
         assert_eq!(changes.untracked_files, [Untracked { path: "b".to_owned(), bytes: Some(5) }]);
         assert_eq!(changes.left_out.as_deref(), Some("there is no commit yet"));
+        assert_eq!(git.files().unwrap(), [PathBuf::from("a"), PathBuf::from("b")]);
     }
 }

@@ -70,6 +70,11 @@ impl Paths {
         self.root.join("lib/host_use.jsonl")
     }
 
+    /// Copies of work trees that jobs run in.
+    pub fn snapshots_dir(&self) -> PathBuf {
+        self.root.join("lib/snapshots")
+    }
+
     pub fn jobs_dir(&self) -> PathBuf {
         self.root.join("lib/jobs")
     }

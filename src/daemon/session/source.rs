@@ -2,7 +2,9 @@
 
 use super::{Replied, Session, refused};
 use crate::actors::messages::ReadSource;
-use crate::model::source::JobSource;
+use crate::daemon::answers::Reply;
+use crate::exec::snapshots;
+use crate::model::source::{JobSource, Kept, WorkTree};
 use crate::model::{JobRef, Refusal};
 use crate::protocol::answer::Answer;
 
@@ -14,13 +16,22 @@ impl Session {
             Err(why) => return Ok(refused(why)),
         };
         let Some(record) = records.first() else { return Ok(refused(Refusal::UnknownJob)) };
+        if let Some(snapshot) = record.request.snapshot.clone() {
+            let dir = self.hub.paths.snapshots_dir();
+            let kept = tokio::task::spawn_blocking(move || snapshots::source(&dir, &snapshot)).await.unwrap_or(None);
+            return Ok(told(record.request.tree.clone(), kept, with_diff));
+        }
         let submission = record.array_job_id().unwrap_or(record.id);
         self.hub.work_trees.settled(submission).await;
-        let (taken, diff) = match self.hub.readers.facts().send(ReadSource(submission)).await? {
-            Ok(found) => found.map_or((None, None), |(taken, diff)| (Some(taken), diff)),
-            Err(e) => return Ok(refused(Refusal::Database(e.0))),
-        };
-        let source = JobSource { tree: record.request.tree.clone(), taken };
-        Ok(Some((Answer::Source(Box::new(source)), diff.filter(|_| with_diff).unwrap_or_default())))
+        match self.hub.readers.facts().send(ReadSource(submission)).await? {
+            Ok(kept) => Ok(told(record.request.tree.clone(), kept, with_diff)),
+            Err(e) => Ok(refused(Refusal::Database(e.0))),
+        }
     }
+}
+
+fn told(tree: Option<WorkTree>, kept: Option<Kept>, with_diff: bool) -> Option<Reply> {
+    let (taken, diff) = kept.unzip();
+    let raw = diff.flatten().filter(|_| with_diff).unwrap_or_default();
+    Some((Answer::Source(Box::new(JobSource { tree, taken })), raw))
 }

@@ -3,13 +3,14 @@
 use super::{Replied, Session, plain, refused};
 use crate::actors::messages::*;
 use crate::daemon::answers::Reply;
-use crate::exec;
+use crate::exec::{self, snapshots};
 use crate::model::change::LaunchTexts;
 use crate::model::job::Client;
 use crate::model::request::JobKind;
+use crate::model::source::WorkTree;
 use crate::model::{JobId, JobRef, JobRequest, Refusal};
 use crate::protocol::answer::Answer;
-use crate::protocol::request::{Submit, SubmitMany};
+use crate::protocol::request::{OneOfMany, Submit, SubmitMany};
 use crate::sched::{Submission, Submitted, dependency_targets};
 use crate::sys::break_point;
 use std::sync::Arc;
@@ -26,10 +27,14 @@ impl Session {
         }
         let env = raw.split_off(submit.script_len);
         // What it waits for, or is like, must not be removed before the job is durable.
-        let _in_use = match submit.request.dependency.is_empty() && submit.texts_of.is_none() {
+        let request = &submit.request;
+        let _in_use = match request.dependency.is_empty() && submit.texts_of.is_none() && request.snapshot.is_none() {
             true => None,
             false => Some(Arc::clone(&self.hub.past_in_use).read_owned().await),
         };
+        if let Some(gone) = self.missing_copy(&submit.request).await {
+            return Ok(refused(gone));
+        }
         let texts = match submit.texts_of {
             None => LaunchTexts { script: raw, env },
             Some(earlier) => match self.texts_of(earlier).await? {
@@ -39,7 +44,7 @@ impl Session {
         };
         let ended = self.facts_of(dependency_targets([&submit.request.dependency])).await?;
         self.note_tree(&mut submit.request);
-        let tree = submit.request.tree.clone();
+        let tree = self.tree_to_ask(&submit.request);
         let client = submit.client;
         let script = (submit.request.kind == JobKind::Batch).then(|| texts.script.clone());
         let submission = Submission { request: submit.request, texts, client: Some(client), ended };
@@ -72,11 +77,25 @@ impl Session {
         }))
     }
 
+    /// The copy of a work tree that the job is to run in, where that is not there.
+    async fn missing_copy(&self, request: &JobRequest) -> Option<Refusal> {
+        let snapshot = request.snapshot.as_ref()?;
+        let files = snapshots::tree_of(&self.hub.paths.snapshots_dir(), snapshot);
+        let is_there = tokio::task::spawn_blocking(move || files.is_dir()).await.unwrap_or(false);
+        let is_kept = snapshot.is_sound() && is_there;
+        (!is_kept).then(|| Refusal::SnapshotGone(snapshot.name.clone()))
+    }
+
     /// Leaves the work tree out where the owner does not want to know of it.
     fn note_tree(&self, request: &mut JobRequest) {
-        if !self.hub.work_trees.is_on {
+        if !self.hub.work_trees.is_on && request.snapshot.is_none() {
             request.tree = None;
         }
+    }
+
+    /// The work tree that git is to be asked about. A copy has its answer beside it.
+    fn tree_to_ask(&self, request: &JobRequest) -> Option<WorkTree> {
+        request.tree.clone().filter(|_| request.snapshot.is_none())
     }
 
     /// What an earlier job was submitted with.
@@ -117,7 +136,8 @@ impl Session {
         if announced > raw.len() {
             return Ok(too_short());
         }
-        let _in_use = match jobs.iter().all(|job| job.request.dependency.is_empty()) {
+        let is_alone = |job: &OneOfMany| job.request.dependency.is_empty() && job.request.snapshot.is_none();
+        let _in_use = match jobs.iter().all(is_alone) {
             true => None,
             false => Some(Arc::clone(&self.hub.past_in_use).read_owned().await),
         };
@@ -127,17 +147,24 @@ impl Session {
         let mut trees = Vec::with_capacity(jobs.len());
         for mut job in jobs {
             self.note_tree(&mut job.request);
-            trees.push(job.request.tree.clone());
+            trees.push(self.tree_to_ask(&job.request));
             let (script, rest) = scripts.split_at(job.script_len);
             scripts = rest;
             let ended = self.facts_of(dependency_targets([&job.request.dependency])).await?;
             let texts = LaunchTexts { script: script.to_vec(), env: env.to_vec() };
+            if let Some(gone) = self.missing_copy(&job.request).await {
+                promised.push(Err(gone));
+                continue;
+            }
             let submission = Submission { request: job.request, texts, client, ended };
-            promised.push(self.hub.scheduler.send(SubmitJob { submission, again: false, news: None }));
+            promised.push(Ok(self.hub.scheduler.send(SubmitJob { submission, again: false, news: None })));
         }
         let mut answers = Vec::with_capacity(promised.len());
         for (answer, tree) in promised.into_iter().zip(trees) {
-            let answer = answer.await?.map(|submitted| submitted.job);
+            let answer = match answer {
+                Ok(answer) => answer.await?.map(|submitted| submitted.job),
+                Err(refused) => Err(refused),
+            };
             if let (Ok(job), Some(tree)) = (&answer, &tree) {
                 self.hub.work_trees.note(*job, tree);
             }

@@ -1,0 +1,2 @@
+DROP INDEX requests_by_snapshot;
+ALTER TABLE requests DROP COLUMN snapshot;
