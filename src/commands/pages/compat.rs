@@ -7,7 +7,7 @@ use clap::Arg;
 use std::fmt::Write;
 
 /// A command, an option and how it differs.
-const DIFFERS: [(&str, &str, &str); 22] = [
+const DIFFERS: [(&str, &str, &str); 23] = [
     ("sbatch", "ntasks", "a script without srun, mpirun and their like runs once a rank (SLOTD_BATCH_TASKS)"),
     ("sbatch", "mem", "512 MB where none of the memory options is given"),
     ("sbatch", "requeue", "runs the job once more after FAILED, TIMEOUT, OUT_OF_MEMORY or NODE_FAIL"),
@@ -15,6 +15,7 @@ const DIFFERS: [(&str, &str, &str); 22] = [
     ("sbatch", "nodes", "one node: more are refused"),
     ("sbatch", "nodelist", "one node: another is refused"),
     ("sbatch", "reservation", "refused: there are none"),
+    ("sbatch", "snapshot", "Slurm has no such option"),
     ("sbatch", "licenses", "refused: there are none"),
     ("sbatch", "clusters", "one cluster, slotd: another is refused"),
     ("sbatch", "account", "kept and shown, without effect but for limits of a site"),

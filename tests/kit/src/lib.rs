@@ -9,6 +9,7 @@
 //! busy machine, and a test that gets there has failed.
 
 pub mod disk;
+pub mod git;
 pub mod lab;
 pub mod limits;
 pub mod loads;
