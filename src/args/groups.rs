@@ -16,6 +16,7 @@ pub const JOB: &[Group] = &[
             "array",
             "job-name",
             "chdir",
+            "snapshot",
             "export",
             "export-file",
             "propagate",
