@@ -72,9 +72,9 @@ pub fn fill_paths(view: &mut JobView, host: &str) {
     }
     let vars = vars(view.id, &view.role, &request, host, StepId::Batch, 0);
     let path = |dir: &str, pattern: &str| absolute(dir, &expand(pattern, &vars));
-    let output = |pattern: &str| path(request.output_dir(), pattern);
-    view.std_out = output(output_pattern(&request));
-    view.std_err = request.std_err.as_deref().map_or_else(|| view.std_out.clone(), output);
+    let outputs = request.output_dir();
+    view.std_out = path(outputs, output_pattern(&request));
+    view.std_err = request.std_err.as_deref().map_or_else(|| view.std_out.clone(), |error| path(outputs, error));
     view.std_in = request.std_in.as_deref().map_or("/dev/null".to_owned(), |input| path(&request.work_dir, input));
 }
 
