@@ -256,11 +256,12 @@ fn purge(layout: &Layout) -> Done {
     if jobs.exists() {
         fs::remove_dir_all(&jobs).map_err(|e| fail(format!("{}: {e}: remove it by hand", jobs.display())))?;
     }
-    // The database, its log, its copy, and those that a restored one has replaced; what the host used over time.
+    // The database, its log, its copy, and those that a restored one has replaced; what the host used over time, and the
+    // numbers of its GPUs.
     let lib_files = fs::read_dir(&lib).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_ours = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().as_bytes();
-        [&b"state.db"[..], b"host_use."].iter().any(|begin| name.starts_with(begin))
+        [&b"state.db"[..], b"host_use.", b"gpus."].iter().any(|begin| name.starts_with(begin))
     };
     let run_files = ["slotd.sock", "slotd.lock", "slotd.log", "slotd.log.old", "launcher.lock", "launching"];
     let run_files = run_files.map(|name| run.join(name));

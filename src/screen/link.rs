@@ -6,7 +6,7 @@ use super::picture::{Picture, named};
 use crate::model::changed::Changed;
 use crate::model::query::JobQuery;
 use crate::model::view::JobList;
-use crate::model::{JobId, JobRef, JobState};
+use crate::model::{JobId, JobRef, JobState, Timestamp};
 use crate::protocol::answer::Answer;
 use crate::protocol::request::{Request, UsageAsk};
 use std::collections::BTreeSet;
@@ -28,6 +28,8 @@ enum Asked {
     Usage,
     /// What one job used over time.
     OverTime(JobId),
+    /// What the host used over time.
+    Host,
 }
 
 #[derive(Debug, Default)]
@@ -48,9 +50,17 @@ pub struct Link {
     usage_due: bool,
     /// The job of which it is known what it used over time, and since how many ticks.
     over_time: Option<(JobId, u32)>,
+    /// Since how many ticks it is known what the host used in the last hour.
+    host_use: Option<u32>,
     /// The daemon has refused to tell: it is asked again when something happens.
     is_refused: bool,
 }
+
+/// After so many ticks with a running job the host is asked again what it used.
+const OLD_HOST: u32 = 30;
+
+/// How far back that goes, seconds.
+pub const HOST_WINDOW: u64 = 3600;
 
 /// After so many ticks a job that runs is asked again what it used over time.
 const OLD_SERIES: u32 = 5;
@@ -94,6 +104,7 @@ impl Link {
         if let Some((_, ticks)) = &mut self.over_time {
             *ticks += 1;
         }
+        self.host_use = self.host_use.map(|ticks| ticks + 1);
     }
 
     /// Asks again what was refused.
@@ -108,7 +119,7 @@ impl Link {
             Some(Asked::All) => self.changed = Changed::everything(),
             Some(Asked::Live(ids) | Asked::Ended(ids)) => self.changed.jobs.extend(ids),
             Some(Asked::Node) => self.node_due = true,
-            Some(Asked::Details | Asked::Usage | Asked::OverTime(_)) | None => {}
+            Some(Asked::Details | Asked::Usage | Asked::OverTime(_) | Asked::Host) | None => {}
         }
     }
 
@@ -185,6 +196,15 @@ impl Link {
             self.over_time = Some((id, 0));
             return Some((Asked::OverTime(id), Request::OverTime(vec![named(picture, id)])));
         }
+        // Without a running job it does not change.
+        let node = picture.node.as_ref().filter(|_| looks.page.is_none() && picture.running().next().is_some());
+        if let Some(node) = node.filter(|_| self.host_use.is_none_or(|ticks| ticks >= OLD_HOST)) {
+            self.host_use = Some(0);
+            return Some((
+                Asked::Host,
+                Request::HostOverTime(Timestamp(node.now.0 - HOST_WINDOW.cast_signed() * 1_000_000)),
+            ));
+        }
         if std::mem::take(&mut self.usage_due) {
             let steps: Vec<JobRef> = looks.visible.iter().filter(is_running).map(|id| named(picture, *id)).collect();
             if !steps.is_empty() {
@@ -215,6 +235,10 @@ impl Link {
                     picture.over_time = Some((id, steps));
                 }
             }
+            Answer::HostOverTime { now, spans } => {
+                picture.host_use = Some((now, spans));
+                self.asked = None;
+            }
             _ => self.refused(),
         }
     }
@@ -244,7 +268,7 @@ impl Link {
                 }
             }
             Some(Asked::Details) => picture.take_details(list),
-            Some(Asked::Node | Asked::Usage | Asked::OverTime(_)) | None => {}
+            Some(Asked::Node | Asked::Usage | Asked::OverTime(_) | Asked::Host) | None => {}
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The queue as it was last told of: a record each, with more of those that are looked at.
 
+use crate::model::host_use::HostSpan;
 use crate::model::series::StepSeries;
 use crate::model::tres::Usage;
 use crate::model::view::{JobList, JobView, NodeView};
@@ -27,6 +28,8 @@ pub struct Picture {
     pub details: HashMap<JobId, JobView>,
     pub usage: HashMap<JobId, Now>,
     pub node: Option<NodeView>,
+    /// What the host used in the last hour, and when that was told.
+    pub host_use: Option<(Timestamp, Vec<HostSpan>)>,
     /// What one job used over time.
     pub over_time: Option<(JobId, Vec<StepSeries>)>,
     running: BTreeSet<JobId>,

@@ -6,6 +6,7 @@ use crate::model::array::ArraySpec;
 use crate::model::brief::BriefJob;
 use crate::model::changed::Changed;
 use crate::model::gpu::Gpu;
+use crate::model::host_use::HostSpan;
 use crate::model::query::JobQuery;
 use crate::model::series::{Series, Span, StepSeries};
 use crate::model::tres::{Allocation, Usage};
@@ -26,6 +27,8 @@ use ratatui::backend::TestBackend;
 
 /// A daemon with these jobs, which remembers what it was asked.
 struct Daemon {
+    /// It knows what the host used over time.
+    has_host_use: bool,
     jobs: Vec<JobView>,
     asked: Vec<Request>,
 }
@@ -73,6 +76,14 @@ impl Daemon {
                 view.allocated = Tres { cpus: 2, mem_mb: 2148, gpus: 1, ..Tres::ZERO };
                 view.host.gpus = vec![Gpu { id: 0, model: Some("nvidia_h100".to_owned()), ..Gpu::default() }];
                 Answer::Node(Box::new(view))
+            }
+            // Half of the hour before now, three of four CPUs.
+            Request::HostOverTime(from) => {
+                let to = now().0 / 1000;
+                let span = HostSpan { from: to - 1_800_000, to, ms: 1_800_000, cpus: 4, ..HostSpan::default() };
+                assert_eq!((now().0 - from.0) / 1_000_000, 3600);
+                let spans = vec![HostSpan { cpu_us: 5_400_000_000, mem_mean_kb: 1 << 20, ..span }];
+                Answer::HostOverTime { now: now(), spans: if self.has_host_use { spans } else { Vec::new() } }
             }
             other => panic!("asked {other:?}"),
         }
@@ -130,7 +141,7 @@ fn mixed() -> Vec<JobView> {
 }
 
 fn open(jobs: Vec<JobView>, size: (u16, u16)) -> (Daemon, Screen) {
-    let mut daemon = Daemon { jobs, asked: Vec::new() };
+    let mut daemon = Daemon { has_host_use: false, jobs, asked: Vec::new() };
     let words = Words { signal: |signal| format!("signal {signal}"), user: |uid| format!("user {uid}") };
     let mut screen = Screen::new(ctx(), Theme { colour: false, ascii: true }, words, size);
     daemon.tell(&mut screen, Changed::everything());
@@ -172,6 +183,29 @@ fn a_mixed_queue_on_screens_of_several_widths() {
         daemon.serve(&mut screen);
         is_recorded(&format!("{}x{}", size.0, size.1), &text(&screen));
     }
+}
+
+#[test]
+fn the_last_hour_of_the_host_is_shown_where_there_is_room_and_asked_for_now_and_then() {
+    let (mut daemon, mut screen) = open(mixed(), (200, 40));
+    assert!(!text(&screen).contains("last hour"), "nothing is known of it");
+    daemon.has_host_use = true;
+    let mut asked = 0;
+    for _ in 0..45 {
+        daemon.asked.clear();
+        screen.update(Input::Tick { now: now(), cpus: None });
+        daemon.serve(&mut screen);
+        asked += daemon.asked.iter().filter(|request| matches!(request, Request::HostOverTime(_))).count();
+    }
+    assert_eq!(asked, 1);
+    let shown = text(&screen);
+    let bars = |name: &str| {
+        let line = shown.lines().find(|line| line.starts_with(name) && line.contains("last hour ")).expect(&shown);
+        line.trim_end().chars().rev().take_while(|cell| !cell.is_whitespace()).count()
+    };
+    assert_eq!([bars("CPU"), bars("MEM")], [15, 15], "half an hour: {shown}");
+    screen.update(Input::Size(80, 24));
+    assert!(!text(&screen).contains("last hour"));
 }
 
 #[test]

@@ -2,10 +2,13 @@
 
 use super::bars::{self, Segment};
 use super::line;
+use crate::model::host_use::{HostBin, HostUse};
 use crate::model::view::{JobView, NodeView};
 use crate::render::size::{Units, mib};
 use crate::screen::areas::MOST_GPUS;
+use crate::screen::link::HOST_WINDOW;
 use crate::screen::picture::label;
+use crate::screen::plot::Plot;
 use crate::screen::state::Screen;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -21,10 +24,12 @@ pub fn draw(screen: &Screen, to: &mut Buffer, area: Rect) {
     let load = f64::from(node.load_centi) / 100.0;
     let busy = screen.cpu_share.map(|share| format!(", {:.0}% used", share * 100.0)).unwrap_or_default();
     let cpus = format!("{}/{} given out{busy}, load {load:.2}", node.allocated.cpus, total.cpus);
-    row(screen, to, area, 0, bar, ("CPU", f64::from(total.cpus), &|job| f64::from(job.tres.cpus)), &cpus);
+    let free = row(screen, to, area, 0, bar, ("CPU", f64::from(total.cpus), &|job| f64::from(job.tres.cpus)), &cpus);
+    last_hour(screen, to, free, 0, f64::from(total.cpus), |bin| bin.cpus);
     let used = node.host.machine_mem_mb.max(total.mem_mb).saturating_sub(node.free_mem_mb);
     let memory = format!("{}/{} given out, {} used", size(node.allocated.mem_mb), size(total.mem_mb), size(used));
-    row(screen, to, area, 1, bar, ("MEM", total.mem_mb as f64, &|job| job.tres.mem_mb as f64), &memory);
+    let free = row(screen, to, area, 1, bar, ("MEM", total.mem_mb as f64, &|job| job.tres.mem_mb as f64), &memory);
+    last_hour(screen, to, free, 1, node.host.machine_mem_mb.max(total.mem_mb) as f64 * 1024.0, |bin| bin.mem_kb);
     for (i, gpu) in (2..).zip(node.host.gpus.iter().take(MOST_GPUS)) {
         gpu_row(screen, to, area, i, bar, node, gpu.id);
     }
@@ -38,13 +43,36 @@ pub fn size(mb: u64) -> String {
     format!("{:.1}G", mb as f64 / 1024.0)
 }
 
+/// Columns of the last hour at the right of a row, and before them its name.
+const HOUR: u16 = 30;
+const HOUR_NAME: &str = "last hour ";
+
+/// The last hour in bars, where there is room for it.
+fn last_hour(screen: &Screen, to: &mut Buffer, rest: Rect, at: u16, top: f64, amount: impl Fn(&HostBin) -> f64) {
+    let name = HOUR_NAME.len() as u16;
+    let Some((now, spans)) = screen.picture.host_use.as_ref().filter(|_| rest.width > HOUR + name) else { return };
+    let from = now.plus_us(-(HOST_WINDOW.cast_signed() * 1_000_000));
+    let found = HostUse::within(spans, from, *now, HOUR.into());
+    if found.whole.is_none() || at >= rest.height {
+        return;
+    }
+    let left = rest.x + rest.width - HOUR;
+    line(to, Rect { x: left - name, width: name, ..rest }, at, HOUR_NAME, screen.theme.weak());
+    // What is nothing is seen as a little, so that it is told from what is not known.
+    let seen = |value: Option<f64>| value.map_or(0.0, |value| value.max(f64::MIN_POSITIVE));
+    let values = found.column(amount).into_iter().map(seen).collect();
+    let plot = Plot { title: String::new(), values, top };
+    plot.draw(to, Rect { x: left, y: rest.y + at, width: HOUR, height: 1 }, screen.theme.ascii, Style::new());
+}
+
 type Amount<'a> = (&'static str, f64, &'a dyn Fn(&JobView) -> f64);
 
-fn row(screen: &Screen, to: &mut Buffer, area: Rect, at: u16, bar: u16, what: Amount<'_>, text: &str) {
+/// What is right of it and free.
+fn row(screen: &Screen, to: &mut Buffer, area: Rect, at: u16, bar: u16, what: Amount<'_>, text: &str) -> Rect {
     let (name, whole, of) = what;
     line(to, area, at, name, screen.theme.strong());
     if at >= area.height || area.width < NAME + bar {
-        return;
+        return Rect::default();
     }
     let place = Rect { x: area.x + NAME, y: area.y + at, width: bar, height: 1 };
     let jobs: Vec<&JobView> = screen.picture.running().filter(|job| of(job) > 0.0).collect();
@@ -62,6 +90,7 @@ fn row(screen: &Screen, to: &mut Buffer, area: Rect, at: u16, bar: u16, what: Am
         line(to, rest, at, &name, bars::colour(screen.theme, job.id.0));
         skip(&mut rest, name.len() + 1);
     }
+    rest
 }
 
 fn skip(rest: &mut Rect, by: usize) {
