@@ -176,6 +176,6 @@ fn each_of_them_has_help_and_the_version_line_of_the_others() {
     for name in ["sdiag", "sprio", "seff", "sstat", "sattach"] {
         assert_eq!(slotd.cmd(name, &["--version"]).ok().stdout, version, "{name}");
         let help = slotd.cmd(name, &["--help"]).ok().stdout;
-        assert!(help.contains(&format!("\nUsage: {name} ")) && help.contains("\nOptions:\n"), "{name}: {help}");
+        assert!(help.contains(&format!("\nUsage: {name} ")) && help.contains("--version"), "{name}: {help}");
     }
 }
