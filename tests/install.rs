@@ -431,15 +431,16 @@ fn commands_are_linked_where_every_shell_finds_them() {
     let home = Home::new(NO_MANAGER);
     fs::create_dir(home.path("everybodys")).expect("a fresh directory");
     let link_dir = format!("--link-dir={}", home.path("everybodys").display());
-    for _ in 0..2 {
-        home.install(&["--skip-systemd", &link_dir]);
+    // A later installation and the end of it know where the links are.
+    for options in [&["--skip-systemd", &link_dir][..], &["--skip-systemd", &link_dir], &["--skip-systemd"]] {
+        home.install(options);
         for name in commands().iter().map(String::as_str).chain(["slotd"]) {
             let found = fs::read_link(home.path("everybodys").join(name)).expect(name);
             assert_eq!(found, home.path(".local/bin").join(name));
         }
     }
     home.script("everybodys/other", "#!/bin/sh\n");
-    home.install(&["--uninstall", &link_dir]);
+    home.install(&["--uninstall"]);
     let left: Vec<_> = fs::read_dir(home.path("everybodys")).expect("it is there").flatten().collect();
     assert_eq!(left.len(), 1, "{left:?}");
     home.script("everybodys/squeue", "#!/bin/sh\n");

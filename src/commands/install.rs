@@ -82,10 +82,11 @@ pub fn install(args: &InstallArgs) -> Done {
     let names = COMMANDS.map(|entry| entry.name()).join(" ");
     say(&format!("install slotd and {names} in {}", layout.bin_dir.display()));
     files::install_commands(&layout)?;
-    if let Some(dir) = &layout.link_dir {
+    for dir in &layout.link_dirs {
         say(&format!("link them in {}", dir.display()));
         files::link_commands(&layout, dir)?;
     }
+    files::keep_link_dirs(&layout)?;
     install_settings(&layout, &settings)?;
     files::install_pages(&layout)?;
     if args.skip_systemd {
@@ -193,8 +194,11 @@ pub fn uninstall(args: &UninstallArgs) -> Done {
     say("uninstall slotd");
     let mut is_found = service::remove(&layout)?;
     stop_daemon(&layout.paths, None)?;
-    if let Some(dir) = &layout.link_dir {
+    for dir in &layout.link_dirs {
         files::unlink_commands(&layout, dir)?;
+    }
+    if layout.link_dirs_file.exists() {
+        files::remove(&layout.link_dirs_file)?;
     }
     is_found |= files::remove_commands(&layout)?;
     if layout.env_file.symlink_metadata().is_ok() {
@@ -252,9 +256,8 @@ fn purge(layout: &Layout) -> Done {
         return Ok(0);
     }
     let (run, lib) = (layout.paths.run_dir(), layout.paths.lib_dir());
-    let jobs = layout.paths.jobs_dir();
-    if jobs.exists() {
-        fs::remove_dir_all(&jobs).map_err(|e| fail(format!("{}: {e}: remove it by hand", jobs.display())))?;
+    for dir in [layout.paths.jobs_dir(), layout.paths.snapshots_dir()].iter().filter(|dir| dir.exists()) {
+        fs::remove_dir_all(dir).map_err(|e| fail(format!("{}: {e}: remove it by hand", dir.display())))?;
     }
     // The database, its log, its copy, and those that a restored one has replaced; what the host used over time, and the
     // numbers of its GPUs.

@@ -17,11 +17,19 @@ fn is_program(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_program_is_found_and_another_file_is_not() {
         assert!(find("sh", &["/bin"]).is_some_and(|sh| sh.ends_with("sh")));
-        assert_eq!(find("passwd-is-no-program", &["/etc"]), None);
-        assert_eq!(find("hosts", &["/etc"]), None, "nobody may run it");
+        let dir = tempfile::tempdir().unwrap();
+        let (name, also) = ("a-file-of-slotd", dir.path().to_str().unwrap());
+        assert_eq!(find(name, &[also]), None, "it is not there");
+        std::fs::write(dir.path().join(name), "").unwrap();
+        std::fs::set_permissions(dir.path().join(name), Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(find(name, &[also]), None, "nobody may run it");
+        std::fs::set_permissions(dir.path().join(name), Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(find(name, &[also]), Some(dir.path().join(name)));
     }
 }

@@ -7,6 +7,7 @@ use crate::commands::pages::{self, completions, manual};
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -122,6 +123,16 @@ pub fn link_commands(layout: &Layout, dir: &Path) -> Result<(), CliError> {
         })?;
     }
     Ok(())
+}
+
+/// Writes down where links are.
+pub fn keep_link_dirs(layout: &Layout) -> Result<(), CliError> {
+    if layout.link_dirs.is_empty() {
+        return Ok(());
+    }
+    make_dir(&layout.config_dir)?;
+    let lines = layout.link_dirs.iter().flat_map(|dir| [dir.as_os_str().as_bytes(), b"\n"]);
+    write_file(&layout.link_dirs_file, &lines.collect::<Vec<_>>().concat(), 0o644)
 }
 
 /// Removes what [`link_commands`] made.

@@ -4,6 +4,10 @@ use super::{earlier_settings, fail, home};
 use crate::args::error::CliError;
 use crate::spec::env_file::EnvFile;
 use crate::sys::paths::Paths;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
@@ -27,8 +31,10 @@ pub struct Places {
 
 pub struct Layout {
     pub bin_dir: PathBuf,
-    /// Where links to the commands are wanted beside.
-    pub link_dir: Option<PathBuf>,
+    /// Where links to the commands are wanted beside, now or by an earlier installation.
+    pub link_dirs: BTreeSet<PathBuf>,
+    /// The file that keeps them, a line each, for the next installation and its end.
+    pub link_dirs_file: PathBuf,
     /// The binary itself: `slotd`, or `slotd.bin` beside scripts that set the root.
     pub program: PathBuf,
     pub daemon_script: PathBuf,
@@ -59,6 +65,10 @@ impl Layout {
         let config_dir = place("--config-dir", &places.config_dir, ".config/slotd")?;
         let unit_dir = place("--systemd-user-dir", &places.systemd_user_dir, ".config/systemd/user")?;
         let link_dir = places.link_dir.as_ref().map(|dir| absolute("--link-dir", dir, &home)).transpose()?;
+        let link_dirs_file = config_dir.join("link-dirs");
+        let earlier_dirs = fs::read(&link_dirs_file).unwrap_or_default();
+        let earlier_dirs = earlier_dirs.split(|byte| *byte == b'\n').map(|line| PathBuf::from(OsStr::from_bytes(line)));
+        let link_dirs = earlier_dirs.filter(|dir| dir.is_absolute() && dir.is_dir()).chain(link_dir).collect();
         let env_file = config_dir.join("slotd.env");
         let default_root = home.join(".local/share/slotd");
         let given_root =
@@ -80,7 +90,8 @@ impl Layout {
             program: bin_dir.join(if is_default_root { "slotd" } else { "slotd.bin" }),
             daemon_script: bin_dir.join("slotd-daemon"),
             bin_dir,
-            link_dir,
+            link_dirs,
+            link_dirs_file,
             paths: Paths::new(&root),
             root,
             is_default_root,
