@@ -130,6 +130,8 @@ fn the_host_and_parts_of_it_go_out_of_use_and_back() {
     assert_eq!(reasons(), "none\n");
     slotd.line("slotd drain").ok();
     assert!(reasons().starts_with("drained by "));
+    let empty = "slotd: error: the reason is empty\n  hint: `slotd drain` alone takes the host out of use\n";
+    assert_eq!(slotd.cmd("slotd", &["drain", ""]).fails(2).stderr, empty);
     let wrong = "slotd: error: no part of the node: now\n  hint: `slotd resume` for the host as a whole, gpu:0,2 for \
                  GPUs, cpu:4-7 for CPUs\n";
     slotd.expect("slotd resume now", 2, "", wrong);

@@ -118,6 +118,8 @@ fn a_run_that_is_interrupted_in_a_pipe_cancels_its_job() {
 #[test]
 fn jobs_are_waited_for_without_a_word_in_a_pipe() {
     let slotd = Slotd::start();
+    let held = slotd.wrap(&["-H"], "true");
+    slotd.expect(&format!("slotd log {held}"), 0, "", "slotd: job 1 is PENDING: it has no output yet\n");
     let array = slotd.wrap(&["-a", "1-4"], "exit $((SLURM_ARRAY_TASK_ID % 3))");
     let other = slotd.wrap(&[], "true");
     slotd.expect(&format!("slotd wait {other} {array}"), 2, "", "");

@@ -82,6 +82,9 @@ fn a_failure_is_mailed_with_the_last_lines_of_its_standard_error() {
         "{}",
         told[0]
     );
+    slotd.wrap(&["--mail-type=END", "-o", "out", "-e", "err-%j"], "echo crash >&2; exit 3");
+    let ended = await_mails(&slotd, 2);
+    assert!(ended.iter().any(|mail| mail.contains("\nThe last lines of its standard error:\n\ncrash\n")), "{ended:?}");
 }
 
 #[test]

@@ -231,7 +231,7 @@ impl Known {
             sum.all += job.tasks;
             if job.state.is_terminal() {
                 sum.over += job.tasks;
-                sum.failed += if job.state == JobState::Completed { 0 } else { job.tasks };
+                sum.failed += if job.state.is_failure() { job.tasks } else { 0 };
             } else if job.state.is_active() {
                 sum.running += job.tasks;
             }
@@ -266,7 +266,7 @@ mod tests {
         for (id, state) in (2..).zip(others) {
             known.note(JobId(id), standing(1, state, if state == JobState::Failed { 3 } else { 0 }));
         }
-        assert_eq!(known.progress(), Progress { all: 12, over: 3, failed: 2, running: 1 });
+        assert_eq!(known.progress(), Progress { all: 12, over: 3, failed: 1, running: 1 });
         assert_eq!((known.worst(), known.is_over()), (3, false));
         assert_eq!(known.note(JobId(1), standing(1, JobState::Timeout, 0)), Some(JobState::Pending));
         assert_eq!(known.note(JobId(4), standing(1, JobState::Completed, 0)), Some(JobState::Running));

@@ -27,6 +27,9 @@ pub struct ResumeArgs {
 
 pub fn drain(args: &DrainArgs) -> Done {
     let (parts, reason) = parts(&args.words)?;
+    if !reason.is_empty() && reason.concat().trim().is_empty() {
+        return Err(CliError::error(2, "the reason is empty").hint("`slotd drain` alone takes the host out of use"));
+    }
     let reason = match reason.is_empty() {
         true => format!("drained by {}", *origin().user),
         false => reason.join(" "),

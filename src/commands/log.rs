@@ -66,6 +66,9 @@ pub fn run(args: &LogArgs) -> Done {
             return Err(CliError::error(1, format!("there is no job {wanted}")).hint("`sacct` lists all jobs"));
         }
     }
+    for view in views.iter().filter(|view| !args.follow && view.run.state == JobState::Pending) {
+        tell(&format!("slotd: job {} is PENDING: it has no output yet\n", view.label()));
+    }
     let is_array = |view: &JobView| view.array_job_id().is_some();
     let labelled = views.len() > 1 || views.iter().any(is_array) && named.iter().any(|named| named.tasks.is_none());
     let showing = Showing { error_only: args.error, lines: args.lines, labelled, is_new: false };

@@ -218,7 +218,7 @@ fn recipients(notice: &Notice) -> Result<Vec<String>, String> {
 fn message(notice: &Notice, number: u64, to: &[String]) -> io::Result<Vec<u8>> {
     let (host, zone) = (system::probe_host_name(), zone::local());
     let tail = match notice.channel {
-        Channel::Mail(MailKind::Fail) => {
+        Channel::Mail(MailKind::Fail | MailKind::End) => {
             let std_err = notice.run.as_ref().map(|run| run.std_err.as_str()).unwrap_or_default();
             tail(Path::new(std_err)).unwrap_or_default()
         }

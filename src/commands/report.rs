@@ -18,6 +18,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  slotd report -S now-30days --html report.html\n  slotd report --host -S today")]
 pub struct ReportArgs {
     /// Jobs that ended at this time or later, as sacct reads it; now-7days if it is not given, now-1day with --host
     #[arg(short = 'S', long, value_name = "TIME")]

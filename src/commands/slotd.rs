@@ -141,7 +141,7 @@ pub fn main(words: &[OsString]) -> u8 {
     let done = match parsed {
         Ok(Words { verb }) => run(verb),
         Err(text) if !text.use_stderr() => super::output::print(&format!("{}\n", text.to_string().trim_end())),
-        Err(error) => Err(misused(&error)),
+        Err(error) => Err(misused(&error, words.first().and_then(|word| word.to_str()))),
     };
     match done {
         Ok(code) => code,
@@ -158,7 +158,16 @@ fn asks_for_help(words: &[OsString]) -> bool {
 }
 
 /// clap's words in the form that all commands have, with the nearest of the verbs and the commands for an unknown one.
-fn misused(error: &clap::Error) -> CliError {
+fn misused(error: &clap::Error, verb: Option<&str>) -> CliError {
+    let unknown = (error.kind() == ErrorKind::UnknownArgument).then(|| error.get(ContextKind::InvalidArg));
+    if let (Some(Some(ContextValue::String(word))), Some(verb)) = (unknown, verb) {
+        let all = definition();
+        let options = all.find_subcommand(verb).into_iter().flat_map(clap::Command::get_arguments);
+        let meant = suggest::nearest(word.trim_start_matches('-'), options.filter_map(clap::Arg::get_long));
+        return CliError::error(2, format!("unrecognized option {}", shown(word)))
+            .maybe_hint(meant.map(|name| format!("did you mean --{name}?")))
+            .and(Mark::Bare, format!("Try \"slotd {verb} --help\" for more information"));
+    }
     let unknown = (error.kind() == ErrorKind::InvalidSubcommand).then(|| error.get(ContextKind::InvalidSubcommand));
     if let Some(Some(ContextValue::String(word))) = unknown {
         let all = definition();
@@ -231,11 +240,20 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_option_of_a_verb_names_the_nearest_one() {
+        let error = command().try_get_matches_from(["slotd", "why", "--jsno", "1"]).expect_err("an unknown option");
+        assert_eq!(
+            misused(&error, Some("why")).text("slotd"),
+            "slotd: error: unrecognized option --jsno\n  hint: did you mean --json?\nTry \"slotd why --help\" for more information\n"
+        );
+    }
+
+    #[test]
     fn an_unknown_word_names_the_nearest_verb_or_command() {
         for (unknown, meant) in [("squeu", "squeue"), ("comands", "commands")] {
             let error = command().try_get_matches_from(["slotd", unknown]).expect_err("an unknown word");
             assert_eq!(
-                misused(&error).text("slotd"),
+                misused(&error, None).text("slotd"),
                 format!("slotd: error: unrecognized command: {unknown}\n  hint: did you mean {meant}?\n{TRY_HELP}\n")
             );
         }

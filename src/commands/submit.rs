@@ -39,6 +39,9 @@ const MOST_LINE: usize = 8 << 20;
 const UNDER_WAY: usize = 2;
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  echo '{\"wrap\": \"make test\", \"name\": \"test\"}' | slotd submit -c 2 --mem=1G"
+)]
 pub struct SubmitArgs {
     /// Options of sbatch for all jobs: -p cpu --mem=1G
     #[arg(value_name = "OPTIONS", trailing_var_arg = true, allow_hyphen_values = true)]

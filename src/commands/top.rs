@@ -36,6 +36,7 @@ use std::time::{Duration, Instant};
 use terminal::Terminal;
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  slotd top\n  NO_COLOR=1 slotd top    without colours")]
 pub struct TopArgs {}
 
 /// How often the times on the screen are moved on, while something runs.

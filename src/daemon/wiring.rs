@@ -76,8 +76,9 @@ pub fn start(parts: Parts) -> Hub {
     let growth = Arc::new(Growth::default());
     let (keep, is_git_asked) = (Keep::of(&settings), settings.git);
     let store = start_store(store, &scheduler, Arc::clone(&growth));
-    let after = |untold: &[(u64, Notice)]| untold.last().map_or(1, |(number, _)| number + 1);
-    let next_notice = after(&untold);
+    // Those of earlier daemons are not known any more: the time in microseconds is beyond them all.
+    let first_notice = u64::try_from(clock::now().0).unwrap_or(1);
+    let next_notice = untold.last().map_or(first_notice, |(number, _)| first_notice.max(number + 1));
     let outputs = SchedulerOutputs {
         store: store.clone().recipient(),
         notifier: start_notifier(&settings, untold, &scheduler),

@@ -54,6 +54,11 @@ states! {
 }
 
 impl JobState {
+    /// It ended neither well nor by being cancelled.
+    pub fn is_failure(self) -> bool {
+        self.is_terminal() && !matches!(self, JobState::Completed | JobState::Cancelled)
+    }
+
     /// The states of jobs that are not over.
     pub fn live() -> impl Iterator<Item = JobState> {
         Self::ALL.into_iter().filter(|state| !state.is_terminal())

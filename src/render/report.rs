@@ -68,7 +68,10 @@ impl Use {
         }
         self.mem_had_mb = self.mem_had_mb.max(has.mem_mb);
         self.mem_used_kb = self.mem_used_kb.max(used.max_rss_kb);
-        self.longest_us = self.longest_us.max(wall_us);
+        // One that somebody ended does not tell how long it would have run.
+        if view.run.state != JobState::Cancelled {
+            self.longest_us = self.longest_us.max(wall_us);
+        }
         self.limit_secs = self.limit_secs.max(view.request.time_limit_secs);
         self.has_no_limit |= view.request.time_limit_secs.is_none();
         self.gpu_busy = self.gpu_busy.saturating_add(used.gpu.busy_sum);
@@ -130,7 +133,9 @@ impl Use {
             return Some(Advice { why, option: format!("--mem={ask}M") });
         }
         let ask = rounded_mb((self.mem_used_kb / 1024).saturating_mul(5) / 4);
-        (self.mem_used_kb > 0 && Use::is_worth_it(self.mem_had_mb.into(), ask.into())).then(|| Advice {
+        let is_too_much = Use::is_worth_it(self.mem_had_mb.into(), ask.into());
+        let is_too_little = self.mem_used_kb / 1024 > self.mem_had_mb;
+        (self.mem_used_kb > 0 && (is_too_much || is_too_little)).then(|| Advice {
             why: format!("had {had}, used {}", glance(self.mem_used_kb as f64 * 1024.0)),
             option: format!("--mem={ask}M"),
         })
@@ -145,7 +150,7 @@ impl Use {
         let longest = u64::try_from(self.longest_us / 1_000_000).unwrap_or(u64::MAX);
         let ask = rounded_secs(longest.saturating_mul(3) / 2);
         // Limits are guesses: only a wrong one is worth a word.
-        (!self.has_no_limit && ask <= limit / 2).then(|| Advice {
+        (!self.has_no_limit && longest > 0 && ask <= limit / 2).then(|| Advice {
             why: format!("had a limit of {}, took {}", time::long(limit), time::long(longest)),
             option: format!("-t {}", time::long(ask)),
         })
@@ -384,6 +389,12 @@ mod tests {
     }
 
     #[test]
+    fn more_than_was_asked_for_is_told_and_a_cancelled_job_tells_no_time() {
+        let all = of(&[ended("burn", JobState::Cancelled, 40, used(10 << 20, 40 * 8))]);
+        assert_eq!(advice(&all), ["burn: had 8G, used 10G: ask --mem=13312M"]);
+    }
+
+    #[test]
     fn who_got_too_little_is_told_to_ask_for_more() {
         let all = of(&[
             ended("small", JobState::OutOfMemory, 60, used(8 << 20, 60 * 8)),
@@ -437,12 +448,13 @@ mod tests {
             let of = Use { mem_had_mb: had, mem_used_kb: used_kb, ..Use::default() };
             if let Some(advice) = of.memory() {
                 let ask: u64 = advice.option.trim_start_matches("--mem=").trim_end_matches('M').parse().unwrap();
-                prop_assert!(ask < had && ask * 1024 >= used_kb, "{advice:?}");
+                let had_enough = used_kb / 1024 <= had;
+                prop_assert!((ask < had) == had_enough && ask * 1024 >= used_kb, "{advice:?}");
             }
             let of = Use { limit_secs: Some(1 << 21), longest_us: u128::from(secs) * 1_000_000, ..Use::default() };
             let ask = rounded_secs(secs * 3 / 2);
             prop_assert!(ask >= secs);
-            prop_assert_eq!(of.time().is_some(), ask <= 1 << 20);
+            prop_assert_eq!(of.time().is_some(), secs > 0 && ask <= 1 << 20);
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::model::tres::Usage;
 use crate::model::view::JobView;
 use crate::model::{ArrayRole, ExitCode, JobState, Reason, Step, Tres};
 use crate::render::size::{Units, kib};
+use crate::render::text::printable;
 use crate::render::{Ctx, job, seff, time};
 use serde_json::{Value, json};
 
@@ -91,7 +92,8 @@ fn subject(view: &JobView) -> String {
         ArrayRole::Rest { tasks, .. } => format!("{}_[{tasks}]", view.id),
         ArrayRole::Part { array_job, tasks } => format!("{array_job}_[{tasks}]"),
     };
-    format!("Job {label} ({})", view.request.name)
+    let name = printable((&*view.request.name).into(), true);
+    format!("Job {label} ({name})")
 }
 
 fn pending(view: &JobView, ctx: &Ctx) -> Vec<String> {

@@ -91,10 +91,6 @@ fn kind_of_end(types: &MailTypes, has_failed: bool) -> Option<MailKind> {
     }
 }
 
-fn is_failure(state: JobState) -> bool {
-    state.is_terminal() && !matches!(state, JobState::Completed | JobState::Cancelled)
-}
-
 /// Whether a job that waits for this reason never starts unless somebody does something. What its owner has ordered (a hold,
 /// a partition or node that is down) is not meant.
 fn is_for_ever(job: &Job, reason: Reason) -> bool {
@@ -230,7 +226,7 @@ impl Core {
             if is_at_limit && types.limit_after(99).is_some() {
                 self.mail(id, MailKind::TimeLimit(100), notice.clone());
             }
-            if let Some(kind) = kind_of_end(types, is_failure(state)).filter(|_| !as_array) {
+            if let Some(kind) = kind_of_end(types, state.is_failure()).filter(|_| !as_array) {
                 self.mail(id, kind, notice.clone());
             }
         }

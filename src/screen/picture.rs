@@ -114,7 +114,7 @@ impl Progress {
             Place::Running => self.running += 1,
             Place::Ended => {
                 self.ended += tasks;
-                self.failed += if job.run.state == JobState::Completed { 0 } else { tasks };
+                self.failed += if job.run.state.is_failure() { tasks } else { 0 };
             }
         }
     }

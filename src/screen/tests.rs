@@ -256,10 +256,10 @@ fn what_cannot_be_taken_back_is_asked_about() {
 #[test]
 fn an_array_is_a_row_that_opens() {
     let (_, mut screen) = open(mixed(), (120, 30));
-    assert!(text(&screen).contains("+ 20_[2]"), "{}", text(&screen));
+    assert!(text(&screen).contains("+ 20_(2)"), "{}", text(&screen));
     assert!(text(&screen).contains("2/10 done"), "{}", text(&screen));
     press(&mut screen, "j\n");
-    assert!(text(&screen).contains("- 20_[2]") && text(&screen).contains("  20_3"), "{}", text(&screen));
+    assert!(text(&screen).contains("- 20_(2)") && text(&screen).contains("  20_3"), "{}", text(&screen));
     press(&mut screen, "j\u{1b}");
     screen.update(Input::Key(KeyEvent::new(KeyCode::Left, KeyModifiers::NONE)));
     assert!(!text(&screen).contains("  20_3"), "{}", text(&screen));
@@ -345,7 +345,7 @@ fn thousands_of_arrays_cost_what_is_in_sight() {
     MADE.set(0);
     press(&mut screen, "\tjj\nG");
     assert_eq!(screen.panes[1].len(), 3003, "one is open");
-    assert!(text(&screen).contains("+ 13000_[3]"), "{}", text(&screen));
+    assert!(text(&screen).contains("+ 13000_(3)"), "{}", text(&screen));
     assert_eq!(MADE.get(), 0);
 }
 

@@ -48,7 +48,8 @@ impl SchedulerActor {
     pub(super) fn name_std_err(&self, effects: &mut [Effect]) {
         for effect in effects {
             if let Effect::Tell { job: Some(job), notice } = effect
-                && notice.channel == Channel::Mail(MailKind::Fail)
+                && matches!(notice.channel, Channel::Mail(MailKind::Fail | MailKind::End))
+                && notice.state.is_failure()
                 && let (Some(view), Some(run)) = (self.view(*job), notice.run.as_deref_mut())
             {
                 run.std_err = view.std_err;

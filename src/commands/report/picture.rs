@@ -4,6 +4,7 @@ use crate::args::error::CliError;
 use crate::render::Ctx;
 use crate::render::host_use::Chart;
 use crate::render::report::{self, Use};
+use crate::render::text::printable;
 use plotters::prelude::*;
 use std::fmt::Display;
 
@@ -58,9 +59,11 @@ pub fn svg(all: &[Use]) -> Result<String, CliError> {
 /// As much of a name as there is room for.
 fn short(name: &str) -> String {
     const LETTERS: usize = 26;
+    // XML has no way to write a control character.
+    let name = &printable(name.into(), true);
     match name.char_indices().nth(LETTERS) {
         Some((at, _)) => format!("{}…", &name[..at]),
-        None => name.to_owned(),
+        None => name.to_string(),
     }
 }
 

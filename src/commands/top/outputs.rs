@@ -162,7 +162,8 @@ fn search(
         at = Instant::now();
         on(done, far)
     });
-    let nowhere = || format!("not found {}: {text}", if back { "above" } else { "below" });
+    let (here, there) = if back { ("above", "below (n)") } else { ("below", "above (N)") };
+    let nowhere = || format!("not found {here}, look {there}: {text}");
     found.map_err(told)?.ok_or_else(nowhere)
 }
 
@@ -274,7 +275,7 @@ mod tests {
             (output.at, output.follows) = (find(&output, text, back).unwrap(), false);
             assert_eq!(first_and_last(&mut output).0, format!("line {line}"), "{text:?}");
         }
-        assert_eq!(find(&output, "line 98\n", false), Err("not found below: line 98\n".to_owned()));
+        assert_eq!(find(&output, "line 98\n", false), Err("not found below, look above (N): line 98\n".to_owned()));
     }
 
     #[test]

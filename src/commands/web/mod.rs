@@ -38,6 +38,9 @@ mod rows;
 mod series;
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  slotd web\n  ssh -L 8080:127.0.0.1:8080 host slotd web --port 8080    from another machine"
+)]
 pub struct WebArgs {
     /// Port to listen at; 0 takes one that is free
     #[arg(long, value_name = "PORT", default_value_t = 0)]

@@ -119,7 +119,7 @@ impl<T: Table> Printer<T> {
             let titles: Vec<&str> = self.layout.fields().map(|(_, field)| field.title()).collect();
             self.widen(titles.iter().copied());
             if let Some(columns) = ctx.screen.and_then(|screen| screen.columns) {
-                self.shrink_to(columns.into(), &titles);
+                self.shrink_to(columns.into());
             }
             return self.bars(out, titles.into_iter(), false);
         }
@@ -147,17 +147,21 @@ impl<T: Table> Printer<T> {
     }
 
     /// Takes width from the widest of the columns whose texts may be cut, until the table fits the terminal or none of them
-    /// has more than [`NARROWEST`] or its title.
-    fn shrink_to(&mut self, columns: usize, titles: &[&str]) {
+    /// has more than [`NARROWEST`]; then from the last columns.
+    fn shrink_to(&mut self, columns: usize) {
         let between = BAR.len() * self.widths.len().saturating_sub(1);
         let mut excess = (self.widths.iter().sum::<usize>() + between).saturating_sub(columns);
         let fields: Vec<_> = self.layout.fields().map(|(_, field)| field).collect();
         while excess > 0 {
-            let spare = |i: usize, w: usize| w.saturating_sub(width(titles[i]).max(NARROWEST));
-            let cut = self.widths.iter_mut().enumerate().filter(|(i, w)| fields[*i].yields && spare(*i, **w) > 0);
-            let Some((_, widest)) = cut.max_by_key(|(_, w)| **w) else { return };
+            let cut = self.widths.iter_mut().enumerate().filter(|(i, w)| fields[*i].yields && **w > NARROWEST);
+            let Some((_, widest)) = cut.max_by_key(|(_, w)| **w) else { break };
             *widest -= 1;
             excess -= 1;
+        }
+        for last in self.widths.iter_mut().rev() {
+            let spare = excess.min(last.saturating_sub(1));
+            *last -= spare;
+            excess -= spare;
         }
     }
 

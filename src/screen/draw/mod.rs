@@ -9,6 +9,7 @@ use super::keys::{self, Spot};
 use super::picture::Place;
 use super::state::{Screen, Theme, Typing};
 use crate::model::JobState;
+use crate::render::tone::Tone;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -53,11 +54,12 @@ impl Theme {
     }
 
     fn state(self, state: JobState) -> Style {
-        match state {
-            JobState::Running | JobState::Completed => self.fg(Color::Green),
-            JobState::Pending | JobState::Suspended | JobState::Completing => self.fg(Color::Yellow),
-            JobState::Failed | JobState::Timeout | JobState::OutOfMemory | JobState::NodeFail => self.fg(Color::Red),
-            JobState::Cancelled => self.fg(Color::Magenta),
+        match Tone::of_job(state) {
+            Tone::Plain => Style::new(),
+            Tone::Good => self.fg(Color::Green),
+            Tone::Waiting => self.fg(Color::Yellow),
+            Tone::Bad => self.fg(Color::Red),
+            Tone::Withdrawn => self.fg(Color::Magenta),
         }
     }
 }

@@ -321,7 +321,7 @@ fn array_cell(screen: &Screen, pane: &Pane, field: Field, array: JobId, row: Row
     let first = group.first().and_then(|id| screen.picture.jobs.get(&id));
     let progress = screen.picture.progress(array);
     let text = match field {
-        Field::Id => format!("{} {array}_[{}]", if pane.is_open(array) { "-" } else { "+" }, group.tasks),
+        Field::Id => format!("{} {array}_({})", if pane.is_open(array) { "-" } else { "+" }, group.tasks),
         Field::Name => first.map(|job| job.request.name.clone()).unwrap_or_default(),
         Field::User => first.map(|job| job.request.user.clone()).unwrap_or_default(),
         Field::Partition => first.map(|job| job.partition.clone()).unwrap_or_default(),
