@@ -176,23 +176,39 @@ impl Spare {
 
     /// Takes the client that could not be accepted, tells it why, and lets it go. False where that cannot be done now.
     async fn turn_away_next(&mut self, listener: &UnixListener, error: &io::Error) -> bool {
-        if !std::mem::replace(&mut self.is_logged, true) {
-            log::error!("a client could not be accepted, and is turned away as are those after it: {error}");
-        }
         let Some(spare) = self.files.pop() else {
+            self.note(error);
             self.fill();
             return false;
         };
         drop(spare);
-        let is_told = match listener.accept().await {
-            Ok((socket, _)) => {
+        // The kernel looks for a descriptor before it looks for a client: there need not be one.
+        let next = tokio::select! {
+            biased;
+            accepted = listener.accept() => Some(accepted),
+            () = std::future::ready(()) => None,
+        };
+        let is_done = match next {
+            None => true,
+            Some(Ok((socket, _))) => {
+                self.note(error);
                 turn_away(&socket, Refusal::NoDescriptors(limits::descriptors().unwrap_or_default()));
                 true
             }
-            Err(_) => false,
+            Some(Err(_)) => {
+                self.note(error);
+                false
+            }
         };
         self.fill();
-        is_told
+        is_done
+    }
+
+    /// Says once that clients are turned away.
+    fn note(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.is_logged, true) {
+            log::error!("a client could not be accepted, and is turned away as are those after it: {error}");
+        }
     }
 }
 
